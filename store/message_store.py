@@ -255,9 +255,9 @@ class MessageStore:
         else:
             self._repair.start(*place)
 
-    def has_hidden(self, topic: str, queue_id: int) -> bool:
-        """Whether messages of the queue are hidden by later ones: `plan_again` is for others."""
-        return self._latest.superseded.get(topic, queue_id) is not None
+    def may_plan_again(self, topic: str, queue_id: int) -> bool:
+        """Whether `plan_again` is for that queue: not where later messages hide earlier ones."""
+        return self._reader.may_plan_again(topic, queue_id)
 
     def is_cold(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a pull there would read far behind the end of the log, from disk."""

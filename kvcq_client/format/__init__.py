@@ -14,7 +14,7 @@ from kvcq_client.format.outgoing import (
     write_to,
 )
 from kvcq_client.format.places import placed, placed_all
-from kvcq_client.format.records import StoredMessage, message_id, split_records
+from kvcq_client.format.records import StoredMessage, split_records
 
 __all__ = [
     "COMPRESSED",
@@ -26,7 +26,6 @@ __all__ = [
     "as_bytes",
     "decompress",
     "length_delimited",
-    "message_id",
     "placed",
     "placed_all",
     "put_stream_request",

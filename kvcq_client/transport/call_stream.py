@@ -56,7 +56,7 @@ class _Call:
 
     def __init__(
         self,
-        id: int,  # noqa: A002 - as the requests have it
+        call_id: int,
         method: str,
         request: bytes,
         timeout_s: float,
@@ -64,7 +64,7 @@ class _Call:
         end_s: float,
         future: asyncio.Future[bytes | Placed],
     ) -> None:
-        self.id = id
+        self.id = call_id
         self.method = method
         self.request = request
         self.timeout_s = timeout_s

@@ -123,7 +123,7 @@ class ReadAhead:
         """None: not that much, or not as easily."""
         (topic, queue_id), offset, max_bytes, wanted = step
         store = self._store
-        if store.has_hidden(topic, queue_id) or store.is_cold(topic, queue_id, offset):
+        if not store.may_plan_again(topic, queue_id) or store.is_cold(topic, queue_id, offset):
             return None
         plan = store.plan_pull(
             topic,

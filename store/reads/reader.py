@@ -243,9 +243,13 @@ class Reader:
             return None
         (low, high), floor = self._bounds(topic, queue_id)
         is_there = low <= offset and behind < high and floor <= places[0][0]
-        if not is_there or self._superseded.get(topic, queue_id) is not None:
+        if not is_there or not self.may_plan_again(topic, queue_id):
             return None
         return plan._replace(min_offset=low, max_offset=high)
+
+    def may_plan_again(self, topic: str, queue_id: int) -> bool:
+        """See MessageStore.may_plan_again."""
+        return self._superseded.get(topic, queue_id) is None
 
     def _units(
         self, topic: str, queue_id: int, at: int, count: int, floor: int, *, first: bool

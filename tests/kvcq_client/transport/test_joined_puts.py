@@ -21,7 +21,8 @@ from kvcq_client.errors import (
     NotPossibleError,
     UnavailableError,
 )
-from kvcq_client.format import message_id, placed, write_to
+from kvcq_client.format import placed, write_to
+from kvcq_client.format.records import message_id
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.joined_puts import join, split
 from store.config import FlushMode
