@@ -133,9 +133,11 @@ async def _with_company(store: RecordingStore) -> PutCoalescer:
     return coalescer
 
 
-async def test_calls_in_company_are_gathered_over_turns() -> None:
+async def test_calls_in_company_are_gathered_over_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     store = RecordingStore()
     coalescer = await _with_company(store)
+    # Turns count here, however long they take.
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 100.0)
     putting = []
     for number in range(4):
         putting.append(coalescer.put(_message(b"%d" % number)))
