@@ -4,7 +4,7 @@ A goal is a number, or a multiple of what another system reached, or of what the
 before fsync. Multiples are taken round by round, ours and those of what bounds us alike; a round in
 which memory was cold for one and not for the other is left out. A goal is met where their median
 gets there. One that is missed is out of reach where the nearest limit does not get there in any
-round. One that was never as good as our best round is no limit.
+round. What we were better than, in our best round or in the median, is no limit.
 """
 
 from __future__ import annotations
@@ -151,8 +151,10 @@ class _Judged:
         bounds = [
             (self._sign * one.median, name, one)
             for name in self._measured.limits
-            # Where we were better in some round than it was in any, it is no bound.
-            if (one := self._compared(name)) and self._best(one) >= self._best(reached)
+            # What we were better than, in our best round or as a rule, is no bound.
+            if (one := self._compared(name))
+            and self._best(one) >= self._best(reached)
+            and self._sign * one.median >= self._sign * reached.median
         ]
         return min(bounds)[1:] if bounds else None
 

@@ -150,7 +150,8 @@ def _compared(
         if spread is None:
             return None
         ours = measured.spread(OURS, durability, work, figure)
-        if system == OURS or ours is None or not spread.median or not ours.median:
+        # Of what grew for one and shrank for the other there is no multiple.
+        if system == OURS or ours is None or spread.median <= 0 or ours.median <= 0:
             return spread.text()
         ratio = ours.median / spread.median if more_is_better else spread.median / ours.median
         return f"{spread.text()}, **{short(ratio)}**"

@@ -103,6 +103,15 @@ def test_what_we_have_passed_is_no_limit() -> None:
     assert found.limit.startswith("bare: ")
 
 
+def test_what_we_pass_in_the_median_is_no_limit() -> None:
+    def limit(*rates: float) -> str:
+        rounds = {("kvcq", _BEFORE): (4000.0, 4500.0, 4600.0), ("bare-stack", _BEFORE): rates}
+        return _of(_of_rounds(rounds, _ONE), "calls/s").limit
+
+    assert limit(3000, 4600, 4700).startswith("bare: ")
+    assert limit(3000, 4400, 4700) == ""
+
+
 def test_multiple_is_of_the_peer_in_the_same_run() -> None:
     rates = {"kvcq": 100_000, "redis": 80_000, "nats": 20_000}
     redis, nats = _outcomes(rates, "put, batches of 128")
