@@ -30,7 +30,9 @@ def main() -> int:
     """0 when all went well; 1 when a piece of work failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.peers", description=__doc__)
     names = [*(system.name for system in SYSTEMS), ECHOES]
-    parser.add_argument("systems", nargs="*", metavar="SYSTEM", help=f"of: {', '.join(names)}")
+    parser.add_argument(
+        "systems", nargs="*", metavar="SYSTEM", help=f"of: {', '.join(names)}; none: all"
+    )
     parser.add_argument("--scale", type=float, default=1.0, help="of the amounts; default 1")
     parser.add_argument("--rounds", type=int, default=3, help="at least 2; default 3")
     parser.add_argument("--directory", type=Path, help="where stores are written; default: /tmp")
