@@ -151,7 +151,7 @@ class _Judged:
         bounds = [
             (self._sign * one.median, name, one)
             for name in self._measured.limits
-            # What we were better than, in our best round or as a rule, is no bound.
+            # What we were better than, in our best round or in the median, is no bound.
             if (one := self._compared(name))
             and self._best(one) >= self._best(reached)
             and self._sign * one.median >= self._sign * reached.median
