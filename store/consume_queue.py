@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from store.light_columns import LightUnits
+
 
 class CqUnit(NamedTuple):
     """One entry of a consume queue: where a message lies in the log."""
@@ -44,6 +46,7 @@ class PlainRequests(Sequence[DispatchRequest]):
 
     __slots__ = (
         "first_keys",
+        "light",
         "physical_offsets",
         "queue_ids",
         "queue_offsets",
@@ -61,9 +64,10 @@ class PlainRequests(Sequence[DispatchRequest]):
         record_sizes: npt.NDArray[np.int64],
         store_time_ms: int,
         first_keys: tuple[str, ...],
+        light: LightUnits | None = None,
     ) -> None:
         """The columns are of one length, and nobody changes them. The first of them may have keys:
-        the mark of its batch."""
+        the mark of its batch. None: they stand in no light queue."""
         self.topics = topics
         self.queue_ids = queue_ids
         self.queue_offsets = queue_offsets
@@ -71,6 +75,7 @@ class PlainRequests(Sequence[DispatchRequest]):
         self.record_sizes = record_sizes
         self.store_time_ms = store_time_ms
         self.first_keys = first_keys
+        self.light = light
 
     def __len__(self) -> int:
         return len(self.topics)
@@ -84,6 +89,7 @@ class PlainRequests(Sequence[DispatchRequest]):
             if at.step not in (None, 1):
                 return list(self)[at]
             # Columns again: a large batch is dispatched in many pieces.
+            light = None if self.light is None else self.light[at]
             return PlainRequests(
                 self.topics[at],
                 self.queue_ids[at],
@@ -92,6 +98,7 @@ class PlainRequests(Sequence[DispatchRequest]):
                 self.record_sizes[at],
                 self.store_time_ms,
                 () if at.indices(len(self))[0] else self.first_keys,
+                light if light is not None and light.places else None,
             )
         at = range(len(self))[at]
         return DispatchRequest(
@@ -103,7 +110,7 @@ class PlainRequests(Sequence[DispatchRequest]):
             0,
             self.store_time_ms,
             () if at else self.first_keys,
-            (),
+            () if self.light is None else self.light[at],
             True,  # noqa: FBT003 - in_queue
         )
 
@@ -117,7 +124,7 @@ class PlainRequests(Sequence[DispatchRequest]):
             repeat(0),  # tag_code
             repeat(self.store_time_ms),
             chain((self.first_keys,), repeat(())),
-            repeat(()),  # light_queues
+            repeat(()) if self.light is None else self.light,
             repeat(True),  # noqa: FBT003 - in_queue
         )
         return map(tuple.__new__, repeat(DispatchRequest), fields)
@@ -128,13 +135,28 @@ def is_constant(column: Sequence[object]) -> bool:
     return column.count(column[0]) == len(column)
 
 
+def row_counts(requests: Sequence[DispatchRequest]) -> list[int]:
+    """How many rows are derived from each: its unit, one for each light queue, and for each key."""
+    if isinstance(requests, PlainRequests):
+        light = requests.light
+        counts = [1] * len(requests) if light is None else [1 + count for count in light.counts]
+        if requests.first_keys and counts:
+            counts[0] += len(requests.first_keys)
+        return counts
+    return [1 + len(each[7]) + len(each[8]) for each in requests]
+
+
 def queues_of(requests: Sequence[DispatchRequest]) -> set[tuple[str, int]]:
     """The queues that have a new unit of these: topic and queue id; a light queue is (name, 0)."""
     if isinstance(requests, PlainRequests):
         topics, queue_ids = requests.topics, requests.queue_ids
         if topics and is_constant(topics) and is_constant(queue_ids):
-            return {(topics[0], queue_ids[0])}
-        return set(zip(topics, queue_ids, strict=True))
+            queues = {(topics[0], queue_ids[0])}
+        else:
+            queues = set(zip(topics, queue_ids, strict=True))
+        if requests.light is not None:
+            queues.update(zip(requests.light.flat_names, repeat(0)))
+        return queues
     queues = {(each.topic, each.queue_id) for each in requests}
     for each in requests:
         if each.light_queues:

@@ -48,7 +48,8 @@ FEW = 48
 
 
 class PlainMessages(Sequence[Message]):
-    """Messages by columns: all of one producer, and what else they could have they have not.
+    """Messages by columns: all of one producer, and what else they could have they have not, but
+    for light queues.
 
     Most batches are that, and as columns they cost half. Nothing is checked here: as with Message,
     that is for the store.
@@ -59,6 +60,7 @@ class PlainMessages(Sequence[Message]):
         "bodies",
         "born_host",
         "born_times_ms",
+        "light_queues",
         "queue_ids",
         "topics",
     )
@@ -70,13 +72,16 @@ class PlainMessages(Sequence[Message]):
         queue_ids: Sequence[int],
         born_times_ms: Sequence[int],
         born_host: Host,
+        light_queues: Sequence[str] = (),
     ) -> None:
-        """The columns are of one length."""
+        """The columns are of one length. Names of light queues are one text for each message, with
+        commas between them, "" where it has none; no text at all where no message has any."""
         self.topics = topics
         self.bodies = bodies
         self.queue_ids = queue_ids
         self.born_times_ms = born_times_ms
         self.born_host = born_host
+        self.light_queues = light_queues
         self._body_checksums: list[int] = []
 
     @property
@@ -101,11 +106,14 @@ class PlainMessages(Sequence[Message]):
                 self.queue_ids[at],
                 self.born_times_ms[at],
                 self.born_host,
+                self.light_queues[at],
             )
+        names = self.light_queues[at] if self.light_queues else ""
         return Message(
             self.topics[at],
             self.bodies[at],
             self.queue_ids[at],
+            light_queues=tuple(names.split(",")) if names else (),
             born_time_ms=self.born_times_ms[at],
             born_host=self.born_host,
         )

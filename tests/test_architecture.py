@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, dict[str, set[str] | None]] = {
             "consume_queue",
             "errors",
             "format",
+            "light_columns",
             "message",
             "metadata",
         }
@@ -60,8 +61,9 @@ UNITS |= {
     "store.base": {"store.errors"},
     "store.bounds": set(),
     "store.config": {"store.bounds", "store.errors", "store.light_queue", "store.setting"},
-    "store.consume_queue": set(),
+    "store.consume_queue": {"store.light_columns"},
     "store.errors": set(),
+    "store.light_columns": set(),
     "store.light_queue": set(),
     "store.message": {"store.consume_queue"},
     "store.metadata": {"store.consume_queue"},
@@ -71,6 +73,7 @@ _VALUES = {
     "store.base",
     "store.consume_queue",
     "store.errors",
+    "store.light_columns",
     "store.light_queue",
     "store.message",
 }

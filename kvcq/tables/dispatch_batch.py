@@ -26,7 +26,7 @@ from kvcq.tables.keys import (
     queue_keys,
     queue_parts,
 )
-from kvcq.tables.light_rows import light_rows
+from kvcq.tables.light_rows import light_rows, rows_of_units
 from kvcq.tables.values import UNIT_DTYPE, UNIT_SIZE, expiry_stamp, pack_max, pack_stamped_unit
 from store.consume_queue import PlainRequests, is_constant
 
@@ -141,8 +141,8 @@ def _rows_by_columns(requests: Sequence[DispatchRequest]) -> _Rows | None:
     return *_rows_in_queues(topics, queue_ids, queue_offsets, offsets, values), index
 
 
-def _rows_of_plain(requests: PlainRequests) -> _Rows:
-    """What `_rows_by_columns` gives, of columns that are there."""
+def _rows_of_plain(requests: PlainRequests) -> _Rows | None:
+    """What `_rows_by_columns` gives, of columns that are there; with those of light queues."""
     offsets, time_ms, keys = requests.physical_offsets, requests.store_time_ms, requests.first_keys
     units = np.zeros(len(requests), UNIT_DTYPE)
     units["physical_offset"] = offsets
@@ -153,7 +153,14 @@ def _rows_of_plain(requests: PlainRequests) -> _Rows:
     index = _index_rows(requests.topics[0], keys, time_ms, int(offsets[0]), stamp)
     values = units.view(_UNIT).tolist()
     places = requests.topics, requests.queue_ids, requests.queue_offsets, offsets.tolist()
-    return *_rows_in_queues(*places, values), index
+    unit_rows, bounds_rows = _rows_in_queues(*places, values)
+    if requests.light is not None:
+        light = rows_of_units(requests.light, units.view(np.uint8).reshape(-1, UNIT_SIZE))
+        if light is None:
+            return None
+        # No topic is named as they are: the append refuses that.
+        unit_rows, bounds_rows = _merged(unit_rows, light[0]), _merged(bounds_rows, light[1])
+    return unit_rows, bounds_rows, index
 
 
 def _rows_in_queues(

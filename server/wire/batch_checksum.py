@@ -39,7 +39,7 @@ def checksum_of(request: pb.PutBatchRequest, messages: Sequence[Message]) -> int
             else _short([each.topic for each in messages] if plain is None else plain.topics),
             _short(columns.tags[:]) if columns.tags else "",
             _short([each.keys for each in messages]) if columns.keys else (),
-            _short([each.light_queues for each in messages]) if columns.light_queues else (),
+            _short(_light_queues(messages)) if columns.light_queues else (),
             None,
             _short(columns.flags[:]) if columns.flags else 0,
             _short(columns.queue_ids[:]) if columns.queue_ids else -1,
@@ -61,6 +61,13 @@ def checksum_of(request: pb.PutBatchRequest, messages: Sequence[Message]) -> int
     checksums = plain.body_checksums if plain else [crc32(each.body) for each in messages]
     packed = struct.pack(f"<{len(messages)}I", *checksums)
     return crc32(packed, crc32(repr(about).encode()))
+
+
+def _light_queues(messages: Sequence[Message]) -> list[tuple[str, ...]]:
+    """Their names, message by message."""
+    if isinstance(messages, PlainMessages):
+        return [tuple(text.split(",")) if text else () for text in messages.light_queues]
+    return [each.light_queues for each in messages]
 
 
 def _short(column: Sequence[object]) -> object:

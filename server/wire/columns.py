@@ -43,7 +43,8 @@ def columns_of(requests: Sequence[DispatchRequest]) -> Columns:
     """The places of messages that were appended."""
     if isinstance(requests, PlainRequests):
         offsets: list[int] = requests.physical_offsets.tolist()
-        return Columns(list(requests.queue_ids), list(requests.queue_offsets), offsets, [])
+        light = [] if requests.light is None else requests.light.flat_offsets.tolist()
+        return Columns(list(requests.queue_ids), list(requests.queue_offsets), offsets, light)
     _, queue_ids, queue_offsets, physical_offsets, *_, light_queues, _ = zip(*requests, strict=True)
     light = [offset for places in light_queues for _, offset in places]
     return Columns(list(queue_ids), list(queue_offsets), list(physical_offsets), light)

@@ -102,8 +102,11 @@ def columns_in(
     born_times_ms: Sequence[int] = [0] * count
     if columns.born_times_ms:
         born_times_ms = _column("born_times_ms", columns.born_times_ms, count)
-    if count >= FEW and not (columns.tags or columns.keys or columns.light_queues or columns.flags):
-        return PlainMessages(topics, bodies, queue_ids, born_times_ms, born_host)
+    if count >= FEW and not (columns.tags or columns.keys or columns.flags):
+        names: Sequence[str] = ()
+        if columns.light_queues:
+            names = _texts("light_queues", columns.light_queues, count, ",", budget)
+        return PlainMessages(topics, bodies, queue_ids, born_times_ms, born_host, names)
     tags: Iterable[str] = repeat("")
     if columns.tags:
         tags = _column("tags", columns.tags, count)
@@ -168,9 +171,17 @@ def _split_column(
     name: str, values: Sequence[str], count: int, separator: str, budget: Budget
 ) -> list[tuple[str, ...]]:
     """Each text as its words."""
+    texts = _texts(name, values, count, separator, budget)
+    return [tuple(text.split(separator)) if text else () for text in texts]
+
+
+def _texts(
+    name: str, values: Sequence[str], count: int, separator: str, budget: Budget
+) -> Sequence[str]:
+    """Each a list of words."""
     texts = _column(name, values, count)
     budget.parts(sum([text.count(separator) + 1 for text in texts if text]), f"columns.{name}")
-    return [tuple(text.split(separator)) if text else () for text in texts]
+    return texts
 
 
 @lru_cache(maxsize=4096)

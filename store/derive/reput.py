@@ -16,6 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from store.base import Lock
+from store.consume_queue import row_counts
 from store.derive.wake import Wake
 from store.errors import (
     LACKS,
@@ -393,9 +394,9 @@ def _slices(
 ) -> Iterator[tuple[Sequence[DispatchRequest], int]]:
     """The requests in pieces of about SLICE_ROWS rows, and where each ends in the log."""
     first = row_count = 0
-    for at, request in enumerate(requests):
+    for at, rows in enumerate(row_counts(requests)):
         if row_count >= SLICE_ROWS:
-            yield requests[first:at], request.physical_offset
+            yield requests[first:at], requests[at].physical_offset
             first, row_count = at, 0
-        row_count += 1 + len(request[7]) + len(request[8])
+        row_count += rows
     yield requests[first:], end

@@ -58,6 +58,7 @@ from store.format.properties import (
     UNIQ_KEY,
     decode_properties,
     is_mark,
+    light_item,
     light_queues,
 )
 from store.format.record import (
@@ -162,6 +163,7 @@ __all__ = [
     "is_mark",
     "java_hash",
     "key_of",
+    "light_item",
     "light_queues",
     "locate",
     "mark_of",

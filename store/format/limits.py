@@ -20,8 +20,11 @@ Source of the first rows: RocketMQ 5, TopicValidator, Validators and LiteUtil.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import compress
+from string import ascii_letters, digits
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from store.errors import InvalidArgumentError
 from store.format.properties import (
@@ -44,8 +47,9 @@ from store.light_queue import LMQ_PREFIX, is_light
 from store.message import FEW, PlainMessages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
+    from store.light_columns import LightNames
     from store.message import Message
 
 #: Of one message.
@@ -55,6 +59,7 @@ _MAX_PROPERTIES = MAX_PROPERTIES_BYTES // 4
 LONGEST_NAME = 255
 
 _ALPHABET = re.compile(r"[%|a-zA-Z0-9_-]+")
+_LIGHT_CHARACTERS = f"$%|_-,{ascii_letters}{digits}".encode()
 _LIGHT_ALPHABET = re.compile(r"[$%|a-zA-Z0-9_-]+")
 # Every light queue there may be, in one look; and a list of them.
 _LIGHT_NAME = r"%LMQ%[$%|a-zA-Z0-9_-]{1,250}+"
@@ -186,24 +191,42 @@ class Prepared(NamedTuple):
 PLAIN = Prepared(b"", (), 0, ())
 
 
-class PlainBatch(list[Prepared]):
-    """As often PLAIN as there are messages, and these: checked, and by columns."""
+class PlainBatch(Sequence[Prepared]):
+    """What `prepare` makes of each of these messages, which are checked, and by columns."""
 
-    __slots__ = ("messages",)
+    __slots__ = ("light", "messages")
 
-    def __init__(self, messages: PlainMessages) -> None:
-        super().__init__([PLAIN] * len(messages))
+    def __init__(self, messages: PlainMessages, light: LightNames | None) -> None:
         self.messages = messages
+        self.light = light
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    @overload
+    def __getitem__(self, at: int) -> Prepared: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Prepared]: ...
+    def __getitem__(self, at: int | slice) -> Prepared | list[Prepared]:
+        if isinstance(at, slice):
+            return list(self)[at]
+        at = range(len(self))[at]
+        names = () if self.light is None else self.light.of(at)
+        return PLAIN._replace(light_queues=names) if names else PLAIN
 
 
 def prepare_all(
     messages: Sequence[Message], max_body_bytes: int, max_light_queues: int
-) -> list[Prepared]:
+) -> Sequence[Prepared]:
     """`prepare` of each. Raises as it does; what most batches are is seen in one look."""
     if len(messages) >= FEW:
         plain = messages if isinstance(messages, PlainMessages) else _plain_messages(messages)
         if plain is not None and _are_right(plain, max_body_bytes):
-            return PlainBatch(plain)
+            if not plain.light_queues:
+                return PlainBatch(plain, None)
+            light = _right_light_queues(plain, max_light_queues)
+            if light is not None:
+                return PlainBatch(plain, light)
     prepared: list[Prepared] = []
     add = prepared.append
     for message in messages:
@@ -239,12 +262,18 @@ def prepare_all(
 
 def _plain_messages(messages: Sequence[Message]) -> PlainMessages | None:
     """The same by columns, if that is all there is in them."""
-    topics, bodies, queue_ids, *texts, numbers, more, born_times_ms, hosts, again, place = zip(
-        *messages, strict=True
-    )
-    if any(map(any, (*texts, numbers, more, again, place))) or hosts.count(hosts[0]) != len(hosts):
+    topics, bodies, queue_ids, tags, keys, light_queues, *rest = zip(*messages, strict=True)
+    properties, flags, sys_flags, born_times_ms, hosts, again, place = rest
+    others = tags, keys, properties, flags, sys_flags, again, place
+    if any(map(any, others)) or hosts.count(hosts[0]) != len(hosts):
         return None
-    return PlainMessages(topics, bodies, queue_ids, born_times_ms, hosts[0])
+    texts: list[str] = []
+    if any(light_queues):
+        texts = [",".join(names) if names else "" for names in light_queues]
+        # A comma within a name would pass for one between two.
+        if [text.count(",") + 1 if text else 0 for text in texts] != list(map(len, light_queues)):
+            return None
+    return PlainMessages(topics, bodies, queue_ids, born_times_ms, hosts[0], texts)
 
 
 def _are_right(messages: PlainMessages, max_body_bytes: int) -> bool:
@@ -263,6 +292,32 @@ def _are_right(messages: PlainMessages, max_body_bytes: int) -> bool:
             )
         )
     )
+
+
+def _right_light_queues(messages: PlainMessages, most: int) -> LightNames | None:
+    """Their light queues, unless `prepare` would find something wrong with one, or leave one out,
+    or they are of no use as columns."""
+    # Only here: a front, which loads this room, does without numpy.
+    from store.light_columns import LightNames
+
+    texts = messages.light_queues
+    text = ",".join(filter(None, texts))
+    counts = [each.count(",") + 1 if each else 0 for each in texts]
+    if (
+        max(counts) > most
+        or not text.isascii()
+        or text.encode().translate(None, _LIGHT_CHARACTERS)
+        or f",{text}".count(f",{LMQ_PREFIX}") != sum(counts)
+        or not all(map(_is_carrier, set(compress(messages.topics, texts))))
+    ):
+        return None
+    try:
+        names = LightNames(text, counts)
+    except ValueError:
+        return None
+    if names.lengths.min() == len(LMQ_PREFIX) or names.repeat_in_a_message:
+        return None
+    return names
 
 
 def prepare(message: Message, index: int, max_body_bytes: int, max_light_queues: int) -> Prepared:
@@ -380,8 +435,12 @@ def _prepare_full(message: Message, index: int, max_light_queues: int) -> Prepar
     )
 
 
+def _is_carrier(topic: str) -> bool:
+    return not topic.startswith(_NO_CARRIER_PREFIXES) and topic != _SCHEDULE_TOPIC
+
+
 def _check_carrier(message: Message, where: str) -> None:
-    if message.topic.startswith(_NO_CARRIER_PREFIXES) or message.topic == _SCHEDULE_TOPIC:
+    if not _is_carrier(message.topic):
         raise InvalidArgumentError(
             f"{where}.light_queues", f"topic {message.topic!r} cannot carry light queues"
         )

@@ -128,3 +128,10 @@ def light_queues(properties: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
         ):
             found.setdefault(name, int(offset))
     return tuple(found.items())
+
+
+def light_item(names: str, offsets: list[int]) -> bytes:
+    """The properties of a message that stands in light queues: their names, with commas between,
+    and its offset in each."""
+    places = str(offsets)[1:-1].replace(" ", "")  # three quarters of the time of a join
+    return f"{LMQ_NAMES}\x01{names}\x02{LMQ_OFFSETS}\x01{places}\x02".encode()

@@ -35,6 +35,7 @@ from store.format import (
     picking,
     store_time_of,
 )
+from store.log.queue_offsets import TakenLight
 from store.log.record_columns import copy_records
 from store.log.record_run import is_whole, run_end, verify
 
@@ -161,6 +162,9 @@ class CommitLog:
         if isinstance(prepared, PlainBatch):
             plain = prepared.messages
             missing = set(zip(plain.topics, plain.queue_ids, strict=True)).difference(queues)
+            if prepared.light is not None:
+                light = prepared.light.different
+                row_count += len(prepared.light)
         else:
             missing = set(map(_QUEUE, messages)).difference(queues)
             all_names = []
@@ -172,7 +176,7 @@ class CommitLog:
                         all_names.append(names)
             if all_names:
                 light = list(dict.fromkeys(chain.from_iterable(all_names)))
-        hot.light = {}
+        hot.light = TakenLight()
         if missing or light:
             self.hot_queues.warm(
                 missing, light, self.appended_offset, None if wait else _FEW_QUEUES

@@ -47,8 +47,7 @@ _Ints = npt.NDArray[np.int64]
 class Looked(NamedTuple):
     """What `find` found out of some names, in their order."""
 
-    offsets: list[int]  # 0: not known
-    unknown: list[int]  # indices of those
+    offsets: _Ints  # 0: not known
     hashes: _Ints
     checks: _Ints
     places: _Ints  # -1: none
@@ -97,8 +96,7 @@ class KnownOffsets:
         offsets[at] = self._offset[places]
         found = np.full(len(names), -1, np.int64)
         found[at] = places
-        unknown = np.flatnonzero(offsets == 0).tolist()
-        return Looked(offsets.tolist(), unknown, hashes, checks, found)
+        return Looked(offsets, hashes, checks, found)
 
     def get(self, name: str) -> int:
         """What `find` finds of one name, in a fiftieth of the time that a call of it takes."""
@@ -119,10 +117,10 @@ class KnownOffsets:
                     return place
         return -1
 
-    def put(self, looked: Looked, offsets: Sequence[int]) -> None:
+    def put(self, looked: Looked, offsets: Sequence[int] | _Ints) -> None:
         """Each of these names is known with this offset, unless it finds no place. In any case
         nothing else is known of it. `looked` is what the last `find` returned; repeatable."""
-        numbers = np.array(offsets, np.int64)
+        numbers = np.asarray(offsets, np.int64)
         fits = (numbers > 0) & (numbers < 1 << 32)
         stays = (looked.places >= 0) & fits
         self._offset[looked.places[stays]] = numbers[stays]

@@ -8,6 +8,7 @@ against each other.
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,12 +24,17 @@ from store.format import (
     HEADER_V4,
     HOST_V4_BYTES,
     LAST,
+    MAX_PROPERTIES_BYTES,
+    light_item,
 )
+from store.log.queue_offsets import TakenLight
 from store.log.topic_field import topic_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from store.light_columns import LightNames, LightUnits
+    from store.log.queue_offsets import Hot
     from store.message import PlainMessages
 
 #: What differs from header to header.
@@ -52,6 +58,7 @@ _HEADERS = np.dtype(
     }
 )
 _HEADER = f"V{HEADER_V4.size}"
+_LENGTH = struct.Struct(">h")
 _ITEM = f"V{CRC_ITEM_BYTES}"
 
 
@@ -61,12 +68,15 @@ class PlainRecords(NamedTuple):
     parts: list[bytes]  # to be joined
     requests: PlainRequests
     end_offset: int  # physical
-    next_offsets: dict[tuple[str, int], int]  # where the queues go on behind these records
+    # Where the queues go on behind these records.
+    next_offsets: dict[tuple[str, int], int]
+    next_light: TakenLight
 
 
 def plain_records(
     messages: PlainMessages,
-    queues: Mapping[tuple[str, int], int],
+    light: LightNames | None,
+    hot: Hot,
     born_host: bytes,
     store_host: bytes,
     at: int,
@@ -75,20 +85,20 @@ def plain_records(
     place: int,
     properties: bytes,
     keys: tuple[str, ...],
-    no_properties: bytes,
     *,
     crc_item: bool,
 ) -> PlainRecords | None:
     """The records of the messages, from physical offset `at` on.
 
-    The first one has `properties`, encoded with their length, unless they are empty, and `keys`;
-    what the others have instead is `no_properties`.
-    None when they do not fit below `end`, or a host is no IPv4 address. `place` is what the first
-    of them says of its place in its batch, 0 when each is by itself; the last one ends the batch.
+    The first one has `properties` and `keys`; `light` is the light queues they name, if any does.
+    None when they do not fit below `end`, or their properties a record, or a host is no IPv4
+    address. `place` is what the first of them says of its place in its batch, 0 when each is by
+    itself; the last one ends the batch.
     """
     if not len(born_host) == len(store_host) == HOST_V4_BYTES:
         return None
     topics, bodies, queue_ids = messages.topics, messages.bodies, messages.queue_ids
+    queues, next_light = hot.queues, hot.light
     count = len(bodies)
     if not count:
         return None
@@ -96,22 +106,34 @@ def plain_records(
     one_queue = is_constant(topics) and is_constant(queue_ids)
     body_sizes = np.fromiter(map(len, bodies), np.int64, count)
     queue_offsets: Sequence[int]
+    no_properties = _LENGTH.pack(item_bytes)
     if one_queue:
         key = topics[0], queue_ids[0]
         queue_offsets = range(queues[key], queues[key] + count)
         next_offsets = {key: queue_offsets.stop}
         magic, (tail,) = topic_fields(topics[:1], no_properties)
         tails = [tail] * count
-        sizes = body_sizes + (HEADER_V4.size + len(tail) + item_bytes)
     else:
         queue_offsets, next_offsets = _taken(queues, list(zip(topics, queue_ids, strict=True)))
         magic, tails = topic_fields(topics, no_properties)
+    units: LightUnits | None = None
+    if light is not None:
+        units, following = light.take(np.asarray(hot.light.offsets, np.int64))
+        next_light = TakenLight(light.different, following)
+        added = _light_items(messages.light_queues, units)
+        added[0] = properties + added[0]
+        if max(map(len, added)) + item_bytes > MAX_PROPERTIES_BYTES:
+            return None
+        tails = [_with(tail, more, item_bytes) for tail, more in zip(tails, added, strict=True)]
+    elif properties:
+        tails[0] = _with(tails[0], properties, item_bytes)
+    if one_queue and light is None:
+        sizes = body_sizes + (HEADER_V4.size + len(tails[-1]) + item_bytes)
+        sizes[0] += len(tails[0]) - len(tails[-1])
+    else:
         sizes = np.fromiter(map(len, tails), np.int64, count)
         sizes += body_sizes
         sizes += HEADER_V4.size + item_bytes
-    if properties:
-        tails[0] = tails[0].removesuffix(no_properties) + properties
-        sizes[0] += len(properties) - len(no_properties)
     record_ends = sizes.cumsum()
     end_offset = at + int(record_ends[-1])
     if end_offset > end:
@@ -153,8 +175,26 @@ def plain_records(
         digits = tuple([crc & CRC_MASK for crc in sealed][::-1])
         items = (CRC_ITEM_REVERSED * count % digits)[::-1]
         parts[3::width] = np.frombuffer(items, _ITEM).tolist()
-    requests = PlainRequests(topics, queue_ids, queue_offsets, places_in_log, sizes, now_ms, keys)
-    return PlainRecords(parts, requests, end_offset, next_offsets)
+    requests = PlainRequests(
+        topics, queue_ids, queue_offsets, places_in_log, sizes, now_ms, keys, units
+    )
+    return PlainRecords(parts, requests, end_offset, next_offsets, next_light)
+
+
+def _with(tail: bytes, properties: bytes, item_bytes: int) -> bytes:
+    """A tail that has no properties, with them."""
+    return tail[: -_LENGTH.size] + _LENGTH.pack(len(properties) + item_bytes) + properties
+
+
+def _light_items(texts: Sequence[str], units: LightUnits) -> list[bytes]:
+    """The property that names them, and the one with their offsets, of each message."""
+    offsets = units.flat_offsets.tolist()
+    items = []
+    start = 0
+    for text, end in zip(texts, units.names.starts[1:].tolist(), strict=True):
+        items.append(light_item(text, offsets[start:end]) if text else b"")
+        start = end
+    return items
 
 
 def _taken(

@@ -14,15 +14,21 @@ turn with dispatch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import filterfalse
 from typing import TYPE_CHECKING
 
 from store.errors import AppendWouldWaitError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable
+
+    import numpy as np
+    import numpy.typing as npt
 
     from store.log.known_offsets import KnownOffsets, Looked
+
+    _Ints = npt.NDArray[np.int64]
 
 #: (topic, queue id), or the name of a light queue. A message whose topic names a light queue never
 #: finds one here, and is refused like any other bad topic.
@@ -43,6 +49,38 @@ _MOST_SMALL = 1024
 _FEW_GONE = 4096
 
 
+class TakenLight:
+    """Next offsets of the light queues that an append names, in columns; by name from when somebody
+    asks for that."""
+
+    __slots__ = ("_by_name", "_names", "_offsets")
+
+    def __init__(self, names: Sequence[str] = (), offsets: Sequence[int] | _Ints = ()) -> None:
+        """The names are all different."""
+        self._names = names
+        self._offsets = offsets
+        self._by_name: dict[str, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def by_name(self) -> dict[str, int]:
+        """In the order of the names. The caller may change the offsets."""
+        if self._by_name is None:
+            self._by_name = dict(zip(self._names, _listed(self._offsets), strict=True))
+        return self._by_name
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self._names
+
+    @property
+    def offsets(self) -> Sequence[int] | _Ints:
+        """One for each of the names."""
+        return self._offsets if self._by_name is None else list(self._by_name.values())
+
+
 class Hot:
     """Next offsets of queues in use."""
 
@@ -51,13 +89,45 @@ class Hot:
     def __init__(self) -> None:
         self.queues: dict[tuple[str, int], int] = {}
         #: Those of the append that is under way.
-        self.light: dict[str, int] = {}
+        self.light = TakenLight()
 
     def drop_queues(self, count: int) -> None:
         """So many, or all there are."""
         drop = self.queues.popitem
         for _ in range(min(count, len(self.queues))):
             drop()
+
+
+class _Aside:
+    """Next offsets of light queues, by name, of appends that followed each other."""
+
+    def __init__(self) -> None:
+        self._parts: list[TakenLight] = []
+        self._by_name: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        """Names, those of several parts several times."""
+        return len(self._by_name) + sum(map(len, self._parts))
+
+    def add(self, part: TakenLight) -> None:
+        self._parts.append(part)
+
+    @property
+    def by_name(self) -> dict[str, int]:
+        """All of them. Most of the time nobody asks, and none of it is made."""
+        parts = self._parts
+        while parts:
+            first = parts[0]
+            self._by_name.update(zip(first.names, _listed(first.offsets), strict=True))
+            del parts[0]  # only now: an interrupt loses none
+        return self._by_name
+
+    def drop(self, count: int) -> None:
+        """About so many, or all there are."""
+        while self._parts and count > 0:
+            count -= len(self._parts.pop())
+        for _ in range(min(count, len(self._by_name))):
+            self._by_name.popitem()
 
 
 class LightOffsets:
@@ -74,62 +144,61 @@ class LightOffsets:
         # Of small appends: what they leave here is not in the table, or is older there.
         self._small: dict[str, int] = {}
         # All others, of appends up to the log's end, and up to `_before_end`.
-        self._recent: dict[str, int] = {}
-        self._before: dict[str, int] = {}
+        self._recent = _Aside()
+        self._before = _Aside()
         self._before_end = 0
-        self._gone: dict[str, int] = {}  # let go, bit by bit
+        self._gone = _Aside()  # let go, bit by bit
         self._looked: Looked | None = None  # of the append under way; None: it is a small one
 
     def __len__(self) -> int:
         return len(self._table) + len(self._small)
 
-    def find(self, names: Sequence[str], log_end: int) -> tuple[dict[str, int], list[str]]:
-        """What is known of these names, all different, and those of which nothing is."""
+    def find(self, names: Sequence[str], log_end: int) -> tuple[list[int] | _Ints, Sequence[int]]:
+        """What is known of these names, all different: the offset of each, 0 where nothing is, and
+        the indices of those."""
         is_small = len(names) < _SMALL
         if self._small and (not is_small or len(self._small) >= _MOST_SMALL):
             self._move(log_end)
+        offsets: list[int] | _Ints
         if is_small:
             self._looked = None
             small, known = self._small, self._table.get
-            found = {name: small.get(name) or known(name) for name in names}
-            missing = [name for name, offset in found.items() if not offset]
+            offsets = [small.get(name) or known(name) for name in names]
+            missing = [at for at, offset in enumerate(offsets) if not offset]
         else:
             self._let_go(len(names), log_end)
             self._looked = looked = self._table.find(names)
-            found = dict(zip(names, looked.offsets, strict=True))
-            missing = [names[at] for at in looked.unknown]
-        if not missing:
-            return found, missing
-        for aside in (self._before, self._recent):
-            there = list(filter(aside.__contains__, missing))
-            if there:
-                found.update([(name, aside[name]) for name in there])
-        return found, [name for name in missing if not found[name]]
+            offsets = looked.offsets
+            missing = (offsets == 0).nonzero()[0].tolist()
+        for aside in (self._recent, self._before):
+            if not missing:
+                break
+            known_by_name = aside.by_name
+            for at in missing:
+                offsets[at] = known_by_name.get(names[at], 0)
+            missing = [at for at in missing if not offsets[at]]
+        return offsets, missing
 
-    def keep(self, offsets: dict[str, int]) -> None:
+    def keep(self, taken: TakenLight) -> None:
         """The next offsets of the names that were found last, after their append. Repeatable."""
         if self._looked is None:
-            self._small.update(offsets)
+            self._small.update(zip(taken.names, _listed(taken.offsets), strict=True))
         else:
-            self._put(self._looked, offsets)
+            self._put(self._looked, taken)
 
-    def _put(self, looked: Looked, offsets: dict[str, int]) -> None:
-        if self._recent:
-            self._recent |= offsets
-        else:
-            self._recent = offsets
-        self._table.put(looked, list(offsets.values()))
+    def _put(self, looked: Looked, taken: TakenLight) -> None:
+        self._recent.add(taken)
+        self._table.put(looked, taken.offsets)
 
     def _move(self, log_end: int) -> None:
         """What small appends left goes to the table. An interrupt leaves it here as well."""
-        # A copy: one dict that is two generations would be let go with the older one.
-        small = self._small.copy()
+        small = TakenLight(list(self._small), list(self._small.values()))
         self._let_go(len(small), log_end)
-        self._put(self._table.find(list(small)), small)
+        self._put(self._table.find(small.names), small)
         self._small = {}
 
     def forget(self, name: str) -> None:
-        for known in (self._small, self._recent, self._before):
+        for known in (self._small, self._recent.by_name, self._before.by_name):
             known.pop(name, None)
         self._table.forget(name)
 
@@ -137,14 +206,18 @@ class LightOffsets:
         """Some of what goes, so many come; then a new generation, if the older one may go."""
         gone = self._gone
         if len(gone) > _FEW_GONE + _GONE_LIGHT * count:
-            for _ in range(_GONE_LIGHT * count):
-                gone.popitem()
+            gone.drop(_GONE_LIGHT * count)
         elif self._recent and self._dispatched() >= self._before_end:
             # No call in between, so no interrupt: none is lost.
             self._gone = self._before
             self._before = self._recent
             self._before_end = log_end
-            self._recent = {}
+            self._recent = _Aside()
+
+
+def _listed(offsets: Sequence[int] | _Ints) -> Sequence[int]:
+    """As numbers of Python's own."""
+    return offsets if isinstance(offsets, Sequence) else offsets.tolist()
 
 
 class QueueOffsets:
@@ -201,23 +274,24 @@ class QueueOffsets:
         if queues:
             self._gone.drop_queues(_GONE_QUEUES * len(queues))
             missing = list(filterfalse(old.queues.__contains__, queues))
-        found: dict[str, int] = {}
-        missing_light: list[str] = []
+        offsets: list[int] | _Ints = []
+        unknown: Sequence[int] = ()
         loaded: Sequence[int] = ()
         if light:
-            found, missing_light = self._light.find(light, log_end)
-        if missing or missing_light:
-            count = len(missing) + len(missing_light)
+            offsets, unknown = self._light.find(light, log_end)
+        if missing or unknown:
+            count = len(missing) + len(unknown)
             if most is not None and count > most:
                 raise AppendWouldWaitError(f"{count} queues must be looked up")
-            loaded = self._load(missing, missing_light, log_end)
-            found.update(zip(missing_light, loaded[len(missing) :], strict=True))
+            loaded = self._load(missing, [light[at] for at in unknown], log_end)
+            for at, offset in zip(unknown, loaded[len(missing) :], strict=True):
+                offsets[at] = offset
         # Nothing is taken out of the older ones: an interrupt must not lose a queue that is not
         # dispatched yet.
         if len(missing) < len(queues):
             young.queues |= {key: old.queues[key] for key in queues if key in old.queues}
         young.queues.update(zip(missing, loaded, strict=False))
-        young.light = found
+        young.light = TakenLight(light, offsets)
 
     def keep_light(self) -> None:
         """The append is certain: what it took of light queues is remembered. Repeatable."""

@@ -60,7 +60,7 @@ class Faults:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(12))
 def test_each_message_stands_once_and_in_order_in_its_light_queues(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +72,9 @@ def test_each_message_stands_once_and_in_order_in_its_light_queues(
     }.items():
         monkeypatch.setattr(f"store.log.queue_offsets.{limit}", chance.choice(values))
     monkeypatch.setattr("store.log.known_offsets._FIRST_BUCKETS", 1)
+    # By columns, or one by one.
+    monkeypatch.setattr("store.format.limits.FEW", chance.choice((1, 5, 100)))
+    monkeypatch.setattr("kvcq.tables.light_rows._FEW", chance.choice((1, 150)))
     faults = Faults(chance, monkeypatch)
     likely = chance.choice((0.0, 0.05))
     sent: dict[str, list[bytes]] = {name: [] for name in NAMES}

@@ -14,6 +14,7 @@ from kvcq.tables.dispatch_batch import build_batch
 from kvcq.tables.light_rows import light_rows
 from kvcq.tables.values import expiry_stamp, pack_max, pack_unit
 from store.consume_queue import CqUnit, DispatchRequest, PlainRequests
+from store.light_columns import LightNames
 
 
 def request(
@@ -226,6 +227,42 @@ def test_light_queues_by_columns_are_what_they_are_one_by_one(
         plain = build_batch(requests, 5)
         patch.setattr("kvcq.tables.light_rows._FEW", 1)
         assert build_batch(requests, 5) == plain
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from(["%LMQ%a", "%LMQ%b", "%LMQ%cd"]), unique=True),
+        min_size=1,
+        max_size=30,
+    ).filter(any),
+    st.sampled_from(["A", "%", "largest"]),
+    st.data(),
+)
+def test_plain_requests_with_light_queues_give_what_each_gives(
+    lists: list[list[str]], topic: str, data: st.DataObject
+) -> None:
+    count = len(lists)
+    names = LightNames(",".join(name for each in lists for name in each), list(map(len, lists)))
+    places = np.arange(count) * 70
+    plain = PlainRequests(
+        [topic] * count,
+        [at % 2 for at in range(count)],
+        range(count),
+        places,
+        np.full(count, 70),
+        1_700_000_000_456,
+        ("mark",),
+        names.take(np.arange(len(names.different)))[0],
+    )
+    begin = data.draw(st.integers(0, count - 1))
+    part = slice(begin, data.draw(st.integers(begin + 1, count)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kvcq.tables.light_rows._FEW", 10**6)
+        patch.setattr(dispatch_batch, "_FEW", 10**6)
+        one_by_one = build_batch(list(plain)[part], 5)
+        assert build_batch(plain[part], 5) == one_by_one
+        patch.setattr("kvcq.tables.light_rows._FEW", 1)
+        assert build_batch(plain[part], 5) == one_by_one
 
 
 def test_names_that_are_not_plain_to_see_in_columns_go_the_other_way() -> None:

@@ -114,16 +114,23 @@ def test_both_forms_of_a_request_have_the_same_checksum(
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from("tu"), st.binary(max_size=4)), min_size=FEW, max_size=FEW + 8
+        st.tuples(
+            st.sampled_from("tu"),
+            st.binary(max_size=4),
+            st.lists(st.sampled_from(["%LMQ%a", "%LMQ%b"]), max_size=2),
+        ),
+        min_size=FEW,
+        max_size=FEW + 8,
     )
 )
 def test_plain_messages_have_one_checksum_whatever_their_form(
-    sent: list[tuple[str, bytes]],
+    sent: list[tuple[str, bytes, list[str]]],
 ) -> None:
-    whole = [{"topic": topic, "body": body} for topic, body in sent]
+    whole = [{"topic": topic, "body": body, "light_queues": names} for topic, body, names in sent]
     columns = pb.MessageColumns(
         topics="tu",
-        topic_indexes=["tu".index(topic) for topic, _ in sent],
-        bodies=[body for _, body in sent],
+        topic_indexes=["tu".index(topic) for topic, *_ in sent],
+        bodies=[body for _, body, _ in sent],
+        light_queues=[",".join(names) for *_, names in sent],
     )
     assert checksum(batch(*whole)) == checksum(pb.PutBatchRequest(columns=columns))

@@ -67,7 +67,10 @@ def test_a_batch_has_some_messages_but_not_too_many(count: int) -> None:
 @pytest.mark.parametrize("count", [1, FEW, FEW + 8])
 @pytest.mark.parametrize("tag", ["", "a"])
 @pytest.mark.parametrize("born_time_ms", [0, 7])
-def test_columns_are_the_messages_they_stand_for(count: int, tag: str, born_time_ms: int) -> None:
+@pytest.mark.parametrize("light", [[], ["%LMQ%a", "%LMQ%b"]])
+def test_columns_are_the_messages_they_stand_for(
+    count: int, tag: str, born_time_ms: int, light: list[str]
+) -> None:
     whole = [
         pb.Message(
             topic="tu"[at % 2],
@@ -75,6 +78,7 @@ def test_columns_are_the_messages_they_stand_for(count: int, tag: str, born_time
             queue_id=None if at % 3 else at,
             tag=tag,
             born_time_ms=born_time_ms,
+            light_queues=light[: at % 3],
         )
         for at in range(count)
     ]
@@ -85,6 +89,7 @@ def test_columns_are_the_messages_they_stand_for(count: int, tag: str, born_time
         queue_ids=[-1 if at % 3 else at for at in range(count)],
         tags=[tag] * count if tag else (),
         born_times_ms=[born_time_ms] * count if born_time_ms else (),
+        light_queues=[",".join(light[: at % 3]) for at in range(count)] if light else (),
     )
     found = [
         messages_in.request_in(request, ("::1", 1), lambda topic: ord(topic), Budget())

@@ -219,11 +219,65 @@ def test_a_plain_batch_has_its_columns() -> None:
     batch = [PLAIN_MESSAGE._replace(queue_id=number, born_time_ms=7) for number in range(FEW)]
     prepared = prepare_all(batch, 100, 3)
     assert isinstance(prepared, PlainBatch)
-    assert prepared == [PLAIN] * FEW
+    assert [*prepared] == [PLAIN] * FEW
     assert [*prepared.messages] == batch
     assert [*prepared.messages[5:7]] == batch[5:7]
     batch[-1] = batch[-1]._replace(born_host=("10.0.0.9", 1))
     assert not isinstance(prepare_all(batch, 100, 3), PlainBatch)
+
+
+def test_a_batch_in_light_queues_has_its_columns() -> None:
+    names = [(), ("%LMQ%a",), ("%LMQ%b", "%LMQ%a", "%LMQ%$parent$c")]
+    batch = [PLAIN_MESSAGE._replace(light_queues=names[at % 3]) for at in range(FEW)]
+    prepared = prepare_all(batch, 100, 3)
+    assert isinstance(prepared, PlainBatch)
+    assert prepared.light is not None
+    assert [*prepared] == [PLAIN._replace(light_queues=names[at % 3]) for at in range(FEW)]
+    assert [*prepared.messages] == batch
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                (),
+                ("%LMQ%a",),
+                ("%LMQ%b", "%LMQ%a"),
+                ("%LMQ%a", "%LMQ%a"),
+                ("%LMQ%a", "%LMQ%b", "%LMQ%c", "%LMQ%d"),
+                ("%LMQ%",),
+                ("",),
+                ("a",),
+                ("%LMQ%a,%LMQ%b",),
+                ("%LMQ%" + "x" * 250,),
+                ("%LMQ%" + "x" * 251,),
+                ("%LMQ%größe",),
+                ("%LMQ%\udc00",),
+                ("%LMQ%a b",),
+            ]
+        ),
+        max_size=3,
+    ),
+    st.sampled_from(["T", "rmq_sys_T", "%RETRY%g", "SCHEDULE_TOPIC_XXXX"]),
+    st.sampled_from([(), ("%LMQ%a", "%LMQ%b")]),
+)
+def test_light_queues_are_checked_as_one_by_one(
+    lists: list[tuple[str, ...]], topic: str, others: tuple[str, ...]
+) -> None:
+    messages = [
+        *[PLAIN_MESSAGE._replace(light_queues=others)] * FEW,
+        *[PLAIN_MESSAGE._replace(topic=topic, light_queues=names) for names in lists],
+    ]
+    assert outcome(lambda: [*prepare_all(messages, 100, 3)]) == outcome(
+        lambda: [prepare(message, index, 100, 3) for index, message in enumerate(messages)]
+    )
+
+
+def outcome(prepared: Callable[[], list[object]]) -> object:
+    try:
+        return prepared()
+    except InvalidArgumentError as error:
+        return error.field, error.reason
 
 
 numbers = st.sampled_from([0, 1, -1, 4, 1 << 31, (1 << 63) - 1, 1 << 63, -(1 << 63) - 1, 1.0])
@@ -250,13 +304,6 @@ some_messages = st.builds(
 )
 def test_many_are_prepared_as_one_by_one(messages: list[Message], plain: int) -> None:
     messages = [PLAIN_MESSAGE] * plain + messages
-
-    def outcome(prepared: Callable[[], list[object]]) -> object:
-        try:
-            return prepared()
-        except InvalidArgumentError as error:
-            return error.field, error.reason
-
     assert outcome(lambda: [*prepare_all(messages, 100, 3)]) == outcome(
         lambda: [prepare(message, index, 100, 3) for index, message in enumerate(messages)]
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from store.errors import InvalidArgumentError
 from store.format import BatchMark
-from store.format.limits import prepare, prepare_all
+from store.format.limits import PlainBatch, prepare, prepare_all
 from store.format.record import (
     Found,
     check_record,
@@ -19,12 +20,14 @@ from store.format.record import (
     unpack_record,
 )
 from store.log.batch_encoder import BatchEncoder, Encoded
-from store.log.queue_offsets import Hot
+from store.log.queue_offsets import Hot, TakenLight
 from store.message import FEW, Message
 from tests.support.log_writer import Entry, LogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from store.format import Prepared
 
 HOST = ("10.0.0.1", 10911)
 NOW_MS = 1_700_000_000_456
@@ -34,12 +37,19 @@ def hot_queues(messages: Sequence[Message], *, start: int = 0) -> Hot:
     hot = Hot()
     for message in messages:
         hot.queues[message.topic, message.queue_id] = start
-        hot.light |= dict.fromkeys(message.light_queues, start)
+    # As the commit log asks for them: in that order.
+    names: Sequence[str] = list(dict.fromkeys(chain(*(each.light_queues for each in messages))))
+    prepared: Sequence[Prepared] = ()
+    if len(messages) >= FEW:
+        prepared = prepare_all(messages, 1 << 20, 4096)
+    if isinstance(prepared, PlainBatch) and prepared.light is not None:
+        names = prepared.light.different
+    hot.light = TakenLight(names, [start] * len(names))
     return hot
 
 
 def next_offsets(hot: Hot) -> set[int]:
-    return {*hot.queues.values(), *hot.light.values()}
+    return {*hot.queues.values(), *hot.light.by_name.values()}
 
 
 def encode(
@@ -51,8 +61,10 @@ def encode(
     room: int = 1 << 20,
     host: tuple[str, int] = HOST,
     crc_item: bool = True,
+    prepared: Sequence[Prepared] | None = None,
 ) -> Encoded:
-    prepared = [prepare(message, n, 1 << 20, 4096) for n, message in enumerate(messages)]
+    if prepared is None:
+        prepared = [prepare(message, n, 1 << 20, 4096) for n, message in enumerate(messages)]
     encoder = BatchEncoder(host, crc_item=crc_item)
     return encoder.encode(messages, prepared, first, queues, offset, room, NOW_MS)
 
@@ -166,24 +178,31 @@ def test_offsets_are_given_back(batch: list[Message]) -> None:
 
 @st.composite
 def plain_batches(draw: st.DrawFn) -> list[Message]:
-    """Messages without properties; now and then one that is not so plain."""
+    """Messages without properties, or in light queues; now and then one that is not so plain."""
     places = draw(st.lists(st.tuples(words, st.integers(0, 2)), min_size=1, max_size=3))
     host = draw(hosts)
     bodies = draw(st.lists(st.binary(max_size=40), min_size=1, max_size=2 * FEW))
+    lists: st.SearchStrategy[tuple[str, ...]] = st.just(())
+    if draw(st.booleans()):
+        names = light_names | st.integers(0, 999).map(lambda number: f"%LMQ%{number}")
+        lists = st.lists(names, unique=True, max_size=12).map(tuple)
     batch = []
     for body in bodies:
         topic, queue_id = draw(st.sampled_from(places))
         born_time_ms = draw(st.sampled_from([0, 123]))
-        batch.append(Message(topic, body, queue_id, born_time_ms=born_time_ms, born_host=host))
+        light = draw(lists)
+        batch.append(Message(topic, body, queue_id, "", (), light, None, 0, 0, born_time_ms, host))
     at = draw(st.integers(0, len(batch) - 1))
     less_plain: list[dict[str, Any]] = [
         *[{}] * 5,
         {"tag": "t"},
         {"flag": 1},
-        {"sys_flag": 0x4},
+        {"sys_flag": 0x4, "light_queues": ()},
         {"reconsume_times": 1},
         {"prepared_transaction_offset": 7},
         {"born_host": ("10.0.0.9", 2)},
+        {"light_queues": ("%LMQ%a", "%LMQ%a")},
+        {"light_queues": ("%LMQ%" + "x" * 250,)},
     ]
     batch[at] = batch[at]._replace(**draw(st.sampled_from(less_plain)))
     return batch
@@ -218,13 +237,15 @@ def test_columns_give_what_one_after_the_other_gives(
     assert list(found.requests) == list(slow.requests)
     assert (found.count, found.end_offset) == (slow.count, slow.end_offset)
     assert hot.queues == slow_hot.queues
+    assert hot.light.by_name == slow_hot.light.by_name
     found.give_back_offsets()
     assert next_offsets(hot) == {5}
 
 
+@pytest.mark.parametrize("light", [(), ("%LMQ%a", "%LMQ%bc")])
 @pytest.mark.parametrize("mark", [None, BatchMark("p", 0, FEW, 0, FEW)])
-def test_many_plain_messages_go_by_columns(mark: BatchMark | None) -> None:
-    batch = [Message("T", b"x")] * FEW
+def test_many_plain_messages_go_by_columns(mark: BatchMark | None, light: tuple[str, ...]) -> None:
+    batch = [Message("T", b"x"), *[Message("T", b"x", light_queues=light)] * FEW]
     prepared = prepare_all(batch, 9, 9)
     encoder = BatchEncoder(HOST, crc_item=True)
     with patch.object(encoder, "_encode", wraps=encoder._encode) as one_by_one:
@@ -251,12 +272,13 @@ def test_open_and_rolled_back_transactions_take_no_offset() -> None:
     assert queues.queues["T", 0] == 5
 
 
-def test_light_queue_offsets_that_do_not_fit_the_properties_are_refused() -> None:
+@pytest.mark.parametrize("count", [1, FEW])
+def test_light_queue_offsets_that_do_not_fit_the_properties_are_refused(count: int) -> None:
     names = tuple(f"%LMQ%{'x' * 240}{n:03}" for n in range(132))
-    batch = [Message("T", b"x"), Message("T", b"x", light_queues=names)]
+    batch = [Message("T", b"x"), *[Message("T", b"x", light_queues=names)] * count]
     queues = hot_queues(batch, start=9)
     with pytest.raises(InvalidArgumentError) as caught:
-        encode(batch, queues)
+        encode(batch, queues, prepared=prepare_all(batch, 1 << 20, 4096))
     assert caught.value.field == "messages[1].light_queues"
     assert next_offsets(queues) == {9}  # of the first one too
 

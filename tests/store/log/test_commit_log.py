@@ -18,19 +18,20 @@ from store.errors import (
     MessageNotFoundError,
     StoreClosedError,
 )
-from store.format.limits import prepare
+from store.format.limits import PlainBatch, prepare, prepare_all
 from store.format.record import Found, check_record, dispatch_request, pack_blank, unpack_record
 from store.log.batch_encoder import BatchEncoder
 from store.log.commit_log import CommitLog
 from store.log.queue_offsets import QueueOffsets
 from store.log.segment_set import DirectSource, SegmentSet
-from store.message import Message
+from store.message import FEW, Message
 from tests.support.fake_clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from store.format import Prepared
     from store.log.commit_log import LogAppend
     from store.log.segment import Segment
 
@@ -74,8 +75,13 @@ class Harness:
     def _load(queues: Sequence[tuple[str, int]], light: Sequence[str], _log_end: int) -> list[int]:
         return [0] * (len(queues) + len(light))
 
-    def append(self, *messages: Message) -> LogAppend:
-        prepared = [prepare(message, n, 1 << 20, 9) for n, message in enumerate(messages)]
+    def append(self, *messages: Message, by_columns: bool = False) -> LogAppend:
+        prepared: Sequence[Prepared]
+        if by_columns:
+            prepared = prepare_all(messages, 1 << 20, 9)
+            assert isinstance(prepared, PlainBatch)
+        else:
+            prepared = [prepare(message, n, 1 << 20, 9) for n, message in enumerate(messages)]
         with self.log.lock:
             return self.log.append(messages, prepared, self.published.append)
 
@@ -139,6 +145,21 @@ def test_a_batch_goes_on_in_the_next_segments(harness: Harness) -> None:
     segment = harness.segments.find(0)
     assert segment is not None
     assert segment.read(end, 8) == pack_blank(SEGMENT - end)
+
+
+@pytest.mark.parametrize("by_columns", [False, True])
+def test_light_queues_go_on_in_the_next_segments(harness: Harness, by_columns: bool) -> None:
+    names = [("%LMQ%a",), (), ("%LMQ%b", "%LMQ%a")]
+    batch = [body(700)._replace(light_queues=names[at % 3]) for at in range(FEW)]
+    taken = {"%LMQ%a": 0, "%LMQ%b": 0}
+    for _ in range(3):
+        done = harness.append(*batch, by_columns=by_columns)
+        for message, request in zip(batch, done.requests, strict=True):
+            assert request.light_queues == tuple(
+                (name, taken[name]) for name in message.light_queues
+            )
+            taken |= {name: taken[name] + 1 for name in message.light_queues}
+    assert len(records(harness)) == 3 * FEW
 
 
 @pytest.mark.parametrize("left", range(14))

@@ -47,7 +47,7 @@ def put(known: KnownOffsets, texts: Sequence[str], offsets: Sequence[int]) -> No
 
 
 def find(known: KnownOffsets, *texts: str) -> list[int]:
-    found = known.find(texts).offsets
+    found: list[int] = known.find(texts).offsets.tolist()
     assert found == [known.get(text) for text in texts]
     return found
 
