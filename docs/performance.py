@@ -4,8 +4,8 @@ each goal beside other systems that was missed it prints what bounds it.
     python -m docs.performance
 
 The reports are in docs/reports, each as `kvcq bench` wrote it, compressed by `gzip -9n`, and
-docs/peers.json.gz is as `make bench-peers` wrote it. Run it when one is replaced. A test tells when
-it was forgotten.
+docs/peers.json.gz is as `make bench-peers` wrote it; docs/peers-*.json.gz are runs before that one.
+Run it when one is replaced. A test tells when it was forgotten.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kvcq_bench.report import met_text, read_report, summarise
 from tests.peers import report as peers_report
 from tests.peers.goals import goals
 from tests.peers.measured import Measured
+from tests.peers.runs import beside_limits, beside_peers
 from tests.peers.table import figures_of_plot, markdown
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ PAGE = Path("docs/performance.md")
 BEGIN, END = "<!-- generated: python -m docs.performance -->", "<!-- end of what is generated -->"
 PEERS_PLOT = Path("docs/peers.svg")
 PEERS_BEGIN, PEERS_END = "<!-- generated: make bench-peers -->", "<!-- end of the peers -->"
+BESIDE_BEGIN = "<!-- generated: ratios of the run that is kept -->"
+BESIDE_END = "<!-- end of the ratios -->"
+RUNS_BEGIN, RUNS_END = "<!-- generated: all runs that are kept -->", "<!-- end of the runs -->"
 
 _PANEL = 310  # width of one, with its margin
 _HEIGHT = 275
@@ -111,8 +115,11 @@ def _svg(panels: Sequence[str], rows: int) -> str:
 def page(old: str) -> str:
     """The page with its table of goals and those of peers made again."""
     made = summarise([REPORTS])
-    text = f"{met_text(made.lines)}.\n\n{made.markdown()}"
-    return _replaced(_replaced(old, BEGIN, END, text), PEERS_BEGIN, PEERS_END, _peers())
+    new = _replaced(old, BEGIN, END, f"{met_text(made.lines)}.\n\n{made.markdown()}")
+    new = _replaced(new, PEERS_BEGIN, PEERS_END, _peers())
+    runs = [Measured(document) for document in peers_report.kept()]
+    new = _replaced(new, BESIDE_BEGIN, BESIDE_END, f"{beside_peers(runs[0])}\n" if runs else "")
+    return _replaced(new, RUNS_BEGIN, RUNS_END, f"{beside_limits(runs)}\n" if runs else "")
 
 
 def _replaced(old: str, begin: str, end: str, made: str) -> str:

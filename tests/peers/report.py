@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 REPORT = Path("docs/peers.json.gz")
+#: Of runs before that one.
+EARLIER = "peers-*.json.gz"
 
 
 def write(document: dict[str, Any], path: Path) -> None:
@@ -19,3 +21,9 @@ def write(document: dict[str, Any], path: Path) -> None:
 def read(path: Path = REPORT) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
     return document
+
+
+def kept() -> list[dict[str, Any]]:
+    """The run that the tables are of, where there is one, and those before it."""
+    paths = sorted(REPORT.parent.glob(EARLIER))
+    return [read(path) for path in (REPORT, *paths) if path.exists()]
