@@ -101,7 +101,7 @@ _CACHED_TAG = 128
 _I32 = range(-(1 << 31), 1 << 31)
 _I64 = range(-(1 << 63), 1 << 63)
 _LAST_I64 = _I64.stop - 1
-_BYTES, _INT = {bytes}, {int}
+_BYTES, _INT, _LISTS = {bytes}, {int}, {tuple, list}
 _OFFSETS = range(1 << 63)  # below 0 is the place in a batch
 
 
@@ -269,7 +269,12 @@ def _plain_messages(messages: Sequence[Message]) -> PlainMessages | None:
         return None
     texts: list[str] = []
     if any(light_queues):
-        texts = [",".join(names) if names else "" for names in light_queues]
+        if not _LISTS.issuperset(map(type, light_queues)):
+            return None
+        try:
+            texts = list(map(",".join, light_queues))
+        except TypeError:
+            return None
         # A comma within a name would pass for one between two.
         if [text.count(",") + 1 if text else 0 for text in texts] != list(map(len, light_queues)):
             return None

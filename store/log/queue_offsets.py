@@ -45,6 +45,8 @@ _GONE_LIGHT = 2
 #: such appends leave moves to the table when there are so many of them: half a millisecond.
 _SMALL = 64
 _MOST_SMALL = 1024
+#: So many names of light queues at most are kept aside without a dict of them.
+_MOST_APART = 16_384
 #: So many light queues, and as many as come twice over, go at once: one millisecond.
 _FEW_GONE = 4096
 
@@ -99,33 +101,50 @@ class Hot:
 
 
 class _Aside:
-    """Next offsets of light queues, by name, of appends that followed each other."""
+    """Next offsets of light queues, by name, of appends that followed each other.
+
+    Most of the time nobody asks, and no dict is made. Where dispatch lags, what is added pays for
+    what was added before it: of so many names as one dict takes in a few milliseconds none is made.
+    """
 
     def __init__(self) -> None:
-        self._parts: list[TakenLight] = []
+        # Names, all different, and their offsets.
+        self._parts: list[tuple[Sequence[str], Sequence[int] | _Ints]] = []
         self._by_name: dict[str, int] = {}
 
     def __len__(self) -> int:
         """Names, those of several parts several times."""
-        return len(self._by_name) + sum(map(len, self._parts))
+        return len(self._by_name) + self._apart
 
-    def add(self, part: TakenLight) -> None:
-        self._parts.append(part)
+    @property
+    def _apart(self) -> int:
+        """Names that are in no dict yet."""
+        return sum([len(names) for names, _ in self._parts])
+
+    def add(self, names: Sequence[str], offsets: Sequence[int] | _Ints) -> None:
+        self._parts.append((names, offsets))
+        while self._apart > _MOST_APART:
+            self._take_in_first()
 
     @property
     def by_name(self) -> dict[str, int]:
-        """All of them. Most of the time nobody asks, and none of it is made."""
-        parts = self._parts
-        while parts:
-            first = parts[0]
-            self._by_name.update(zip(first.names, _listed(first.offsets), strict=True))
-            del parts[0]  # only now: an interrupt loses none
+        """All of them."""
+        while self._parts:
+            self._take_in_first()
         return self._by_name
+
+    def _take_in_first(self) -> None:
+        names, offsets = self._parts[0]
+        # Piece by piece, so that other threads have the interpreter in between.
+        for start in range(0, len(names), _MOST_APART):
+            piece = slice(start, start + _MOST_APART)
+            self._by_name.update(zip(names[piece], _listed(offsets[piece]), strict=True))
+        del self._parts[0]  # only now: an interrupt loses none
 
     def drop(self, count: int) -> None:
         """About so many, or all there are."""
         while self._parts and count > 0:
-            count -= len(self._parts.pop())
+            count -= len(self._parts.pop()[0])
         for _ in range(min(count, len(self._by_name))):
             self._by_name.popitem()
 
@@ -187,8 +206,9 @@ class LightOffsets:
             self._put(self._looked, taken)
 
     def _put(self, looked: Looked, taken: TakenLight) -> None:
-        self._recent.add(taken)
-        self._table.put(looked, taken.offsets)
+        offsets = taken.offsets
+        self._recent.add(taken.names, offsets)
+        self._table.put(looked, offsets)
 
     def _move(self, log_end: int) -> None:
         """What small appends left goes to the table. An interrupt leaves it here as well."""
@@ -208,11 +228,12 @@ class LightOffsets:
         if len(gone) > _FEW_GONE + _GONE_LIGHT * count:
             gone.drop(_GONE_LIGHT * count)
         elif self._recent and self._dispatched() >= self._before_end:
-            # No call in between, so no interrupt: none is lost.
+            fresh = _Aside()
+            # No call in between, so no interrupt: none is lost, or two generations at once.
             self._gone = self._before
             self._before = self._recent
             self._before_end = log_end
-            self._recent = _Aside()
+            self._recent = fresh
 
 
 def _listed(offsets: Sequence[int] | _Ints) -> Sequence[int]:

@@ -273,11 +273,26 @@ def test_light_queues_are_checked_as_one_by_one(
     )
 
 
+@pytest.mark.parametrize("queue_id", [0, -1])
+@pytest.mark.parametrize("names", [None, [], ["%LMQ%b"], {"%LMQ%b"}, "", ("%LMQ%b", 5), (None,)])
+def test_whatever_names_they_are_they_are_taken_as_one_by_one(names: Any, queue_id: int) -> None:  # noqa: ANN401 - wrong ones, too
+    messages = [
+        PLAIN_MESSAGE._replace(queue_id=queue_id),
+        *[PLAIN_MESSAGE._replace(light_queues=("%LMQ%a",))] * FEW,
+        PLAIN_MESSAGE._replace(light_queues=names),
+    ]
+    assert outcome(lambda: [*prepare_all(messages, 100, 3)]) == outcome(
+        lambda: [prepare(message, index, 100, 3) for index, message in enumerate(messages)]
+    )
+
+
 def outcome(prepared: Callable[[], list[object]]) -> object:
     try:
         return prepared()
     except InvalidArgumentError as error:
         return error.field, error.reason
+    except TypeError:
+        return TypeError
 
 
 numbers = st.sampled_from([0, 1, -1, 4, 1 << 31, (1 << 63) - 1, 1 << 63, -(1 << 63) - 1, 1.0])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from store.errors import AppendWouldWaitError, UnknownTopicError
 from store.log.known_offsets import KnownOffsets
-from store.log.queue_offsets import QueueOffsets, TakenLight
+from store.log.queue_offsets import QueueOffsets, TakenLight, _Aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -163,6 +163,20 @@ def test_light_queues_that_are_dispatched_are_let_go_bit_by_bit(
     assert left[-1] <= 3
 
 
+def test_where_dispatch_lags_memory_and_the_next_look_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("store.log.queue_offsets._MOST_APART", 300)
+    appender = Appender(2, 1 << 20)
+    light: list[QueueKey] = [f"%LMQ%{number}" for number in range(99)]
+    for round_ in range(20):
+        assert appender.append(light) == [round_] * 99
+        aside = appender.offsets._light
+        for each in (aside._recent, aside._before):
+            assert each._apart <= 300
+            assert len(each) <= 99 + 300
+
+
 def test_a_failed_load_changes_nothing() -> None:
     appender = Appender(4)
     appender.append([key(1), key(2)])
@@ -220,6 +234,7 @@ def test_offsets_are_dense_with_a_table(seed: int, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("store.log.queue_offsets._FEW_GONE", chance.choice((0, 3, 100)))
     monkeypatch.setattr("store.log.queue_offsets._SMALL", chance.choice((0, 3, 100)))
     monkeypatch.setattr("store.log.queue_offsets._MOST_SMALL", chance.choice((1, 8)))
+    monkeypatch.setattr("store.log.queue_offsets._MOST_APART", chance.choice((1, 5, 1000)))
     appender = Appender(2, 160 * chance.choice((1, 4)))
     if chance.random() < 0.5:
         appender.interrupted = True
@@ -232,7 +247,14 @@ def test_offsets_are_dense_with_a_table(seed: int, monkeypatch: pytest.MonkeyPat
             if chance.random() < 0.2:
                 raise KeyboardInterrupt
 
+        class Interrupted(_Aside):
+            def __init__(self) -> None:
+                if chance.random() < 0.2:
+                    raise KeyboardInterrupt
+                super().__init__()
+
         monkeypatch.setattr(KnownOffsets, "put", interrupted_put)
+        monkeypatch.setattr("store.log.queue_offsets._Aside", Interrupted)
     numbers = range(chance.choice((10, 40)))
     lags = chance.choice((0.1, 0.5, 0.9))
     model: dict[QueueKey, int] = {}
