@@ -18,7 +18,7 @@ from kvcq_bench.report import met_text, read_report, summarise
 from tests.peers import report as peers_report
 from tests.peers.goals import goals
 from tests.peers.measured import Measured
-from tests.peers.runs import beside_limits, beside_peers
+from tests.peers.runs import beside_limits, beside_peers, goals_in_runs
 from tests.peers.table import figures_of_plot, markdown
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ def page(old: str) -> str:
     new = _replaced(new, PEERS_BEGIN, PEERS_END, _peers())
     runs = [Measured(document) for document in peers_report.kept()]
     new = _replaced(new, BESIDE_BEGIN, BESIDE_END, f"{beside_peers(runs[0])}\n" if runs else "")
-    return _replaced(new, RUNS_BEGIN, RUNS_END, f"{beside_limits(runs)}\n" if runs else "")
+    text = f"{goals_in_runs(runs)}\n\n{beside_limits(runs)}\n" if runs else ""
+    return _replaced(new, RUNS_BEGIN, RUNS_END, text)
 
 
 def _replaced(old: str, begin: str, end: str, made: str) -> str:

@@ -10,14 +10,14 @@ round. What we were better than, in our best round or in the median, is no limit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.peers.spread import short, spread_if
 from tests.peers.values import OURS, Durability, Sample
 from tests.peers.works import work_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tests.peers.measured import Measured
     from tests.peers.spread import Spread
@@ -106,6 +106,30 @@ def goals(measured: Measured) -> list[Outcome]:
     return [found for goal in GOALS if (found := _Judged(goal, measured).outcome()) is not None]
 
 
+class InRun(NamedTuple):
+    """What is held against the factor of a goal in one run: medians."""
+
+    ours: float
+    #: Of the limit that does most; None where there is none.
+    limit: float | None
+
+
+def in_run(goal: Goal, measured: Measured, limits: Sequence[str]) -> InRun | None:
+    """None where there is no figure. `limits`: by what they do, the one that does most first."""
+    judged = _Judged(goal, measured)
+    if judged.outcome() is None:
+        return None
+    ours = judged.compared(OURS)
+    assert ours is not None  # it was judged
+    found = (judged.compared(name) for name in limits if name in measured.limits)
+    limit = None if goal.figure is _MEMORY else next((one.median for one in found if one), None)
+    return InRun(ours.median, limit)
+
+
+def gets_there(goal: Goal, figure: float) -> bool:
+    return figure >= goal.factor if goal.figure.more_is_better else figure <= goal.factor
+
+
 class _Judged:
     """A goal beside what was measured."""
 
@@ -130,7 +154,7 @@ class _Judged:
             words = ("as" if goal.factor == 1 else f"{words} times") + f" {self._title(name)}"
             words += f", {at}" if goal.of_durability else ""
             words += f": {one.times(goal.factor).text()}"
-        reached, compared = self._spread(OURS, goal.durability), self._compared(OURS)
+        reached, compared = self._spread(OURS, goal.durability), self.compared(OURS)
         if reached is None or compared is None:
             return None
         is_met = self._sign * compared.median >= self._sign * goal.factor
@@ -152,7 +176,7 @@ class _Judged:
             (self._sign * one.median, name, one)
             for name in self._measured.limits
             # What we were better than, in our best round or in the median, is no bound.
-            if (one := self._compared(name))
+            if (one := self.compared(name))
             and self._best(one) >= self._best(reached)
             and self._sign * one.median >= self._sign * reached.median
         ]
@@ -175,7 +199,7 @@ class _Judged:
         """Of its rounds, so that more is better."""
         return one.high if self._sign > 0 else -one.low
 
-    def _compared(self, system: str) -> Spread | None:
+    def compared(self, system: str) -> Spread | None:
         """In each round, what is held against the factor; None below two rounds."""
         goal = self._goal
         figures = self._rounds(system, goal.durability)

@@ -1,5 +1,5 @@
-"""Ratios of kept runs, round by round: ours beside the peers in one run, and beside the limits in
-each run that is kept.
+"""Ratios of kept runs, round by round: ours beside the peers in one run, and beside the limits and
+the goals in each run that is kept.
 
 On a machine that swings, a ratio of two rates that were measured a minute apart says more than
 either, and one run says little: so the same ratio stands beside those of other days.
@@ -10,13 +10,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from tests.peers.spread import spread_if
+from tests.peers.goals import GOALS, gets_there, in_run
+from tests.peers.spread import short, spread_if
 from tests.peers.values import OURS, Durability
 from tests.peers.works import WORKS, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tests.peers.goals import Goal, InRun
     from tests.peers.measured import Measured
     from tests.peers.spread import Spread
     from tests.peers.works import Work
@@ -55,6 +57,42 @@ def beside_limits(runs: Sequence[Measured]) -> str:
                 lines.append(_line(title, [cell or "-" for cell in cells]))
                 break
     return "\n".join(lines)
+
+
+def goals_in_runs(runs: Sequence[Measured]) -> str:
+    """Each goal in each run: the median of ours, and that of the limit that does most; how many
+    runs have it met, and in how many the limit gets there."""
+    runs = sorted(runs, key=_time)
+    head = ["met in", "the limit gets there in", *map(_when, runs)]
+    lines = [_line("goal: ours, and the limit", head), _rule(len(head))]
+    for goal in GOALS:
+        found = [in_run(goal, run, _LIMITS) for run in runs]
+        there = [one for one in found if one is not None]
+        if not there:
+            continue
+        limits = [one.limit for one in there if one.limit is not None]
+        counts = [
+            f"{sum(gets_there(goal, one.ours) for one in there)} of {len(there)}",
+            f"{sum(gets_there(goal, one) for one in limits)} of {len(limits)}" if limits else "-",
+        ]
+        lines.append(_line(_words(goal, runs[-1]), [*counts, *map(_medians, found)]))
+    return "\n".join(lines)
+
+
+def _words(goal: Goal, run: Measured) -> str:
+    figure = goal.figure.name or work_of(goal.durability, goal.work).unit
+    title = f"{_title(goal.durability, goal.work)}, {figure}: "
+    if not goal.of:
+        return f"{title}{short(goal.factor)}"
+    others = " or ".join(map(run.title, goal.of))
+    others += f", {goal.of_durability}" if goal.of_durability else ""
+    return title + (f"as {others}" if goal.factor == 1 else f"{short(goal.factor)} times {others}")
+
+
+def _medians(found: InRun | None) -> str:
+    if found is None:
+        return "-"
+    return short(found.ours) + ("" if found.limit is None else f", {short(found.limit)}")
 
 
 def _by_name() -> Iterable[tuple[Durability, str, list[Work]]]:

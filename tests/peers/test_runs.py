@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.peers.measured import FORMAT, Measured
-from tests.peers.runs import beside_limits, beside_peers
+from tests.peers.runs import beside_limits, beside_peers, goals_in_runs
 from tests.peers.values import Durability, Memory, Sample, Timed
 from tests.peers.works import Work, work_of
 
@@ -84,4 +84,16 @@ def test_each_run_has_a_column_and_each_work_its_nearest_limit() -> None:
         "| *stack: put, batches of 128, messages/s* |" + 2 * " 1,000 (1,000 to 1,100) |",
         "| put, batches of 128: of both | 0.5 (0.5 to 0.5) | 0.75 (0.25 to 0.75) |",
         "| light queues, 100 a message: of store | 0.4 (0.3 to 0.5) | 0.4 (0.3 to 0.5) |",
+    ]
+
+
+def test_each_goal_stands_with_how_many_runs_have_it_met() -> None:
+    runs = [_run(22, _samples([100, 300, 300])), _run(9, _samples([200, 200, 200]))]
+    assert goals_in_runs(runs).splitlines() == [
+        "| goal: ours, and the limit | met in | the limit gets there in "
+        "| 26 November, 9 h | 26 November, 22 h |",
+        "|---|---|---|---|---|",
+        "| put, batches of 128, messages/s: 1.5 times Redis | 2 of 2 | 2 of 2 | 2, 4 | 1.5, 4 |",
+        "| light queues, 100 a message, units/s: 0.5 times store | 0 of 2 | 2 of 2 "
+        "| 0.4, 1 | 0.4, 1 |",
     ]
