@@ -91,6 +91,11 @@ class PlainMessages(Sequence[Message]):
             self._body_checksums = list(map(crc32, self.bodies))
         return self._body_checksums
 
+    def names(self, at: int) -> tuple[str, ...]:
+        """Of the light queues that a message names."""
+        text = self.light_queues[at] if self.light_queues else ""
+        return tuple(text.split(",")) if text else ()
+
     def __len__(self) -> int:
         return len(self.bodies)
 
@@ -108,12 +113,11 @@ class PlainMessages(Sequence[Message]):
                 self.born_host,
                 self.light_queues[at],
             )
-        names = self.light_queues[at] if self.light_queues else ""
         return Message(
             self.topics[at],
             self.bodies[at],
             self.queue_ids[at],
-            light_queues=tuple(names.split(",")) if names else (),
+            light_queues=self.names(at),
             born_time_ms=self.born_times_ms[at],
             born_host=self.born_host,
         )

@@ -66,7 +66,7 @@ def checksum_of(request: pb.PutBatchRequest, messages: Sequence[Message]) -> int
 def _light_queues(messages: Sequence[Message]) -> list[tuple[str, ...]]:
     """Their names, message by message."""
     if isinstance(messages, PlainMessages):
-        return [tuple(text.split(",")) if text else () for text in messages.light_queues]
+        return list(map(messages.names, range(len(messages))))
     return [each.light_queues for each in messages]
 
 

@@ -23,7 +23,6 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import compress
-from string import ascii_letters, digits
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from store.errors import InvalidArgumentError
@@ -47,7 +46,7 @@ from store.light_queue import LMQ_PREFIX, is_light
 from store.message import FEW, PlainMessages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from store.light_columns import LightNames
     from store.message import Message
@@ -59,8 +58,9 @@ _MAX_PROPERTIES = MAX_PROPERTIES_BYTES // 4
 LONGEST_NAME = 255
 
 _ALPHABET = re.compile(r"[%|a-zA-Z0-9_-]+")
-_LIGHT_CHARACTERS = f"$%|_-,{ascii_letters}{digits}".encode()
 _LIGHT_ALPHABET = re.compile(r"[$%|a-zA-Z0-9_-]+")
+# Of a list of names: these characters, and the comma between two.
+_LIGHT_LIST = bytes(code for code in range(128) if _LIGHT_ALPHABET.fullmatch(chr(code))) + b","
 # Every light queue there may be, in one look; and a list of them.
 _LIGHT_NAME = r"%LMQ%[$%|a-zA-Z0-9_-]{1,250}+"
 _LIGHT_QUEUE = re.compile(_LIGHT_NAME).fullmatch
@@ -276,7 +276,7 @@ def _plain_messages(messages: Sequence[Message]) -> PlainMessages | None:
         except TypeError:
             return None
         # A comma within a name would pass for one between two.
-        if [text.count(",") + 1 if text else 0 for text in texts] != list(map(len, light_queues)):
+        if _name_counts(texts) != list(map(len, light_queues)):
             return None
     return PlainMessages(topics, bodies, queue_ids, born_times_ms, hosts[0], texts)
 
@@ -299,6 +299,11 @@ def _are_right(messages: PlainMessages, max_body_bytes: int) -> bool:
     )
 
 
+def _name_counts(texts: Iterable[str]) -> list[int]:
+    """How many names each has, with commas between them."""
+    return [text.count(",") + 1 if text else 0 for text in texts]
+
+
 def _right_light_queues(messages: PlainMessages, most: int) -> LightNames | None:
     """Their light queues, unless `prepare` would find something wrong with one, or leave one out,
     or they are of no use as columns."""
@@ -307,11 +312,11 @@ def _right_light_queues(messages: PlainMessages, most: int) -> LightNames | None
 
     texts = messages.light_queues
     text = ",".join(filter(None, texts))
-    counts = [each.count(",") + 1 if each else 0 for each in texts]
+    counts = _name_counts(texts)
     if (
         max(counts) > most
         or not text.isascii()
-        or text.encode().translate(None, _LIGHT_CHARACTERS)
+        or text.encode().translate(None, _LIGHT_LIST)
         or f",{text}".count(f",{LMQ_PREFIX}") != sum(counts)
         or not all(map(_is_carrier, set(compress(messages.topics, texts))))
     ):

@@ -6,6 +6,7 @@ reader takes both. Source: RocketMQ 5, MessageDecoder.messageProperties2String a
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 from store.light_queue import is_light
@@ -29,6 +30,8 @@ BATCH = "KVCQ_BATCH"
 
 #: Longest property string a record can carry: its length is a signed 16-bit number.
 MAX_PROPERTIES_BYTES = 32767
+#: What stands before them in a record: how many bytes they take.
+PROPERTIES_LENGTH = struct.Struct(">h")
 
 _MAX_OFFSET = (1 << 63) - 1
 _MAX_OFFSET_DIGITS = len(str(_MAX_OFFSET))

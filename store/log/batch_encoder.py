@@ -28,6 +28,7 @@ from store.format import (
     MAX_DISTANCE,
     MAX_PROPERTIES_BYTES,
     PLACE,
+    PROPERTIES_LENGTH,
     STORE_HOST_V6,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 _HEADER_FRONT = packing(FRONT)
 _HEADER_BACK = packing(BACK)
 _I64 = struct.Struct(">q")
-_PROPERTIES_LENGTH = struct.Struct(">h")
 
 #: Transaction types whose messages stand in a queue.
 _IN_QUEUE = (0, TRANSACTION_COMMIT)
@@ -89,7 +89,7 @@ class BatchEncoder:
     def __init__(self, store_host: tuple[str, int], *, crc_item: bool) -> None:
         self._store_host = pack_host(store_host)
         self._item_bytes = CRC_ITEM_BYTES if crc_item else 0
-        self._plain_length = _PROPERTIES_LENGTH.pack(self._item_bytes)
+        self._plain_length = PROPERTIES_LENGTH.pack(self._item_bytes)
         # Hosts of producers, packed. Bounded: an edge that passes on every port must not fill it.
         self._hosts: dict[tuple[str, int], bytes] = {}
 
@@ -158,7 +158,7 @@ class BatchEncoder:
         store_host = self._store_host
         item_bytes = self._item_bytes
         pack_header = HEADER_V4.pack
-        pack_length = _PROPERTIES_LENGTH.pack
+        pack_length = PROPERTIES_LENGTH.pack
         new_request = tuple.__new__
         at = encoded.end_offset
         last_topic: str | None = None

@@ -8,7 +8,6 @@ against each other.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from store.format import (
     HOST_V4_BYTES,
     LAST,
     MAX_PROPERTIES_BYTES,
+    PROPERTIES_LENGTH,
     light_item,
 )
 from store.log.queue_offsets import TakenLight
@@ -58,7 +58,6 @@ _HEADERS = np.dtype(
     }
 )
 _HEADER = f"V{HEADER_V4.size}"
-_LENGTH = struct.Struct(">h")
 _ITEM = f"V{CRC_ITEM_BYTES}"
 
 
@@ -106,7 +105,7 @@ def plain_records(
     one_queue = is_constant(topics) and is_constant(queue_ids)
     body_sizes = np.fromiter(map(len, bodies), np.int64, count)
     queue_offsets: Sequence[int]
-    no_properties = _LENGTH.pack(item_bytes)
+    no_properties = PROPERTIES_LENGTH.pack(item_bytes)
     if one_queue:
         key = topics[0], queue_ids[0]
         queue_offsets = range(queues[key], queues[key] + count)
@@ -183,7 +182,11 @@ def plain_records(
 
 def _with(tail: bytes, properties: bytes, item_bytes: int) -> bytes:
     """A tail that has no properties, with them."""
-    return tail[: -_LENGTH.size] + _LENGTH.pack(len(properties) + item_bytes) + properties
+    return (
+        tail[: -PROPERTIES_LENGTH.size]
+        + PROPERTIES_LENGTH.pack(len(properties) + item_bytes)
+        + properties
+    )
 
 
 def _light_items(texts: Sequence[str], units: LightUnits) -> list[bytes]:

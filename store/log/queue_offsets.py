@@ -55,27 +55,23 @@ class TakenLight:
     """Next offsets of the light queues that an append names, in columns; by name from when somebody
     asks for that."""
 
-    __slots__ = ("_by_name", "_names", "_offsets")
+    __slots__ = ("_by_name", "_offsets", "names")
 
     def __init__(self, names: Sequence[str] = (), offsets: Sequence[int] | _Ints = ()) -> None:
         """The names are all different."""
-        self._names = names
+        self.names = names  # constant
         self._offsets = offsets
         self._by_name: dict[str, int] | None = None
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self.names)
 
     @property
     def by_name(self) -> dict[str, int]:
         """In the order of the names. The caller may change the offsets."""
         if self._by_name is None:
-            self._by_name = dict(zip(self._names, _listed(self._offsets), strict=True))
+            self._by_name = dict(zip(self.names, _listed(self._offsets), strict=True))
         return self._by_name
-
-    @property
-    def names(self) -> Sequence[str]:
-        return self._names
 
     @property
     def offsets(self) -> Sequence[int] | _Ints:

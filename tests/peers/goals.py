@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tests.peers.measured import Measured
     from tests.peers.spread import Spread
+    from tests.peers.works import Work
 
 _BEFORE, _AFTER = Durability.BEFORE_FSYNC, Durability.AFTER_FSYNC
 _STACK, _STORE = ("bare-stack",), ("bare-store",)
@@ -157,7 +158,7 @@ class _Judged:
         reached, compared = self._spread(OURS, goal.durability), self.compared(OURS)
         if reached is None or compared is None:
             return None
-        is_met = self._sign * compared.median >= self._sign * goal.factor
+        is_met = gets_there(goal, compared.median)
         verdict, limit = "met" if is_met else "**missed**", ""
         if found_limit := self._nearest_limit(compared):
             name, one = found_limit
@@ -202,27 +203,18 @@ class _Judged:
     def compared(self, system: str) -> Spread | None:
         """In each round, what is held against the factor; None below two rounds."""
         goal = self._goal
-        figures = self._rounds(system, goal.durability)
         if not goal.of:
-            return spread_if(figures.values())
-        at_other = (self._other or system, goal.of_durability or goal.durability)
-        of = self._rounds(*at_other)
-        memory, memory_of = self._memory(system, goal.durability), self._memory(*at_other)
-        return spread_if(
-            one / of[at]
-            for at, one in figures.items()
-            if of.get(at) and memory[at] == memory_of[at]
-        )
+            return self._spread(system, goal.durability)
+        at = goal.of_durability or goal.durability
+        one = system, goal.durability, self._work(goal.durability)
+        other = self._other or system, at, self._work(at)
+        return spread_if(self._measured.ratios(one, other, self._figure.of))
 
     def _spread(self, system: str, durability: Durability) -> Spread | None:
-        return spread_if(self._rounds(system, durability).values())
+        return self._measured.spread(system, durability, self._work(durability), self._figure.of)
 
-    def _rounds(self, system: str, durability: Durability) -> dict[int, float]:
-        work = work_of(durability, self._goal.work)
-        return self._measured.rounds(system, durability, work, self._figure.of)
-
-    def _memory(self, system: str, durability: Durability) -> dict[int, float | None]:
-        return self._measured.memory(system, durability, work_of(durability, self._goal.work))
+    def _work(self, durability: Durability) -> Work:
+        return work_of(durability, self._goal.work)
 
     def _title(self, system: str) -> str:
         return self._measured.title(system)

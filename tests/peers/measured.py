@@ -55,6 +55,22 @@ class Measured:
         samples = self.of(system, durability, work)
         return {one.round: one.more.get("is_cold") for one in samples}
 
+    def ratios(
+        self,
+        one: tuple[str, Durability, Work],
+        other: tuple[str, Durability, Work],
+        figure: Callable[[Sample], float],
+    ) -> list[float]:
+        """The figure of one system over that of another in the same round, of the rounds in which
+        memory was alike."""
+        figures, of = self.rounds(*one, figure), self.rounds(*other, figure)
+        memory, memory_of = self.memory(*one), self.memory(*other)
+        return [
+            value / of[at]
+            for at, value in figures.items()
+            if of.get(at) and memory[at] == memory_of[at]
+        ]
+
     def spread(
         self, system: str, durability: Durability, work: Work, figure: Callable[[Sample], float]
     ) -> Spread | None:

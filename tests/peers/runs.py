@@ -114,18 +114,10 @@ def _ratios(
     measured: Measured, durability: Durability, works: Sequence[Work], other: str
 ) -> Spread | None:
     """Of rounds in which memory was alike."""
-    found = []
+    found: list[float] = []
     for work in works:
-        ours, theirs = (
-            measured.rounds(system, durability, work, lambda sample: sample.rate)
-            for system in (OURS, other)
-        )
-        memory, memory_of = (measured.memory(one, durability, work) for one in (OURS, other))
-        found += [
-            rate / theirs[at]
-            for at, rate in ours.items()
-            if theirs.get(at) and memory[at] == memory_of[at]
-        ]
+        one, at_other = (OURS, durability, work), (other, durability, work)
+        found += measured.ratios(one, at_other, lambda sample: sample.rate)
     return spread_if(found)
 
 
