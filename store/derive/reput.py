@@ -314,11 +314,14 @@ class ReputService:
         for batch in self._pending.copy():
             if batch.start_offset != end or batch.end_offset > limit:
                 break
-            if taken and row_count + batch.row_count > SLICE_ROWS:
+            is_alone = self._stands_alone(batch)
+            if taken and (is_alone or row_count + batch.row_count > SLICE_ROWS):
                 break
             taken.append(batch.requests)
             row_count += batch.row_count
             end = batch.end_offset
+            if is_alone:
+                break
         requests = taken[0] if len(taken) == 1 else list(chain.from_iterable(taken))
         if row_count <= SLICE_ROWS:
             self._dispatch_slice(requests, end)
@@ -326,6 +329,10 @@ class ReputService:
             self._dispatch(requests, end)
         for _ in taken:
             self._drop_first()
+
+    def _stands_alone(self, batch: LogAppend) -> bool:
+        """Whether it is dispatched without others: its columns save more than a write does."""
+        return batch.row_count > _GATHERED_ROWS and not self._dispatcher.gathers
 
     def _drop_first(self) -> None:
         batch = self._pending[0]

@@ -332,6 +332,20 @@ def test_what_is_far_behind_goes_in_large_steps(tmp_path: Path) -> None:
     harness.close()
 
 
+@pytest.mark.parametrize("gathers", [False, True])
+def test_a_large_batch_is_dispatched_as_it_was_appended(tmp_path: Path, gathers: bool) -> None:
+    harness = Harness(tmp_path / "log", inline=False)
+    harness.recorder.gathers = gathers
+    large = _GATHERED_ROWS + 1
+    for count in (1, 2, large, large, 2, 1):
+        harness.append(*[Message("T", b"x")] * count)
+    harness.reput.catch_up()
+    assert harness.recorder.requests == harness.appended
+    alone = [3, large, large, 3]
+    assert harness.recorder.calls == ([sum(alone)] if gathers else alone)
+    harness.close()
+
+
 def test_what_does_not_fit_the_list_is_read_from_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
