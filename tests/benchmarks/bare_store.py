@@ -55,12 +55,20 @@ class BareStore:
         self._options = WriteOptions()
         # A property; the binding's stub says method.
         setattr(self._options, "disable_wal", True)  # noqa: B010
-        self._queues = [(*queue_keys(*queue), queue[1], _tail(queue[0])) for queue in queues]
+        self._queues: list[tuple[bytes, bytes, int, bytes]] = []
+        self._next: list[int] = []
+        self.add_queues(queues)
         self._light_keys = [queue_keys(name, 0) for name in light_queues]
         self._light_names = [name.encode() for name in light_queues]
-        self._next = [0] * len(queues)
         self._light_next = [0] * len(light_queues)
         self._at = 0
+
+    def add_queues(self, queues: Sequence[tuple[str, int]]) -> range:
+        """Returns which they are."""
+        first = len(self._queues)
+        self._queues += [(*queue_keys(*queue), queue[1], _tail(queue[0])) for queue in queues]
+        self._next += [0] * len(queues)
+        return range(first, len(self._queues))
 
     def put(self, body: bytes, queues: Sequence[int], light: Sequence[slice] = ()) -> None:
         """One batch: a message to each of these queues, which may repeat; each stands in the light

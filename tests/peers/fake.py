@@ -79,6 +79,9 @@ class FakeClient:
     def new_queues(self, count: int, limit_s: float) -> Timed:
         return Timed(count, count / 1000)
 
+    def many_new_queues(self, count: int, limit_s: float) -> Timed:
+        return Timed(count, count / 1000, last_tenth=1.0)
+
     def light_queues(self, queues: int, each: int, count: int, limit_s: float) -> Timed:
         return Timed(count * each, count * each / 1000)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.peers.spread import short, spread_if
 from tests.peers.values import OURS, Durability, Sample
-from tests.peers.works import work_of
+from tests.peers.works import MANY_QUEUES, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,6 +44,9 @@ class Figure:
 
 _RATE = Figure(lambda sample: sample.rate)
 _P99 = Figure(lambda sample: float(sample.timed["p99_us"]) / 1e3, "p99, ms", more_is_better=False)
+_LAST_TENTH = Figure(
+    lambda sample: float(sample.timed["last_tenth"]), "last tenth over the first, times"
+)
 _MEMORY = Figure(
     lambda sample: sample.more["pss_bytes"] / 1e6, "PSS, growth, MB", more_is_better=False
 )
@@ -83,6 +86,8 @@ GOALS = (
     Goal(_CALLERS, 0.9, (OURS,), _AFTER, of_durability=_BEFORE),
     Goal(_NEW_QUEUES, 1.5, _REDIS),
     Goal(_NEW_QUEUES, 0.2, _REDIS, figure=_MEMORY),
+    Goal(MANY_QUEUES, 100_000),
+    Goal(MANY_QUEUES, 0.9, figure=_LAST_TENTH),
     Goal("light queues, 100 a message", 0.5, _STORE),
 )
 

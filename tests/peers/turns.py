@@ -129,7 +129,8 @@ class Turn:
                     while works_left and works_left[0].method:
                         self._measure(directory, server, child, works_left.pop(0), durability)
                 while works_left and not works_left[0].method:
-                    self._without_client(server, works_left.pop(0), durability)
+                    work = works_left.pop(0)
+                    self._without_client(server, work, durability, goes_on=bool(works_left))
         finally:
             server.stop()
 
@@ -178,19 +179,22 @@ class Turn:
             self._in_queue[queue] = in_queue + timed.count
         return timed
 
-    def _without_client(self, server: Server, work: Work, durability: Durability) -> None:
+    def _without_client(
+        self, server: Server, work: Work, durability: Durability, *, goes_on: bool
+    ) -> None:
+        assert work.name == STOP or (work.name == RESTART and goes_on)
         self._say(f"{self._system.title}, {durability}: {work.name}")
         began_s = perf_counter()
         server.stop()
         stopped_s = perf_counter()
         if work.name == STOP:
             self._keep(work, durability, Timed(1, stopped_s - began_s))
-            return
-        assert work.name == RESTART
-        self._prepare_memory(work.memory)
-        began_s = perf_counter()
-        server.start()
-        self._keep(work, durability, Timed(1, perf_counter() - began_s))
+        if goes_on:
+            self._prepare_memory(work.memory)
+            began_s = perf_counter()
+            server.start()
+            if work.name == RESTART:
+                self._keep(work, durability, Timed(1, perf_counter() - began_s))
 
     def _prepare_memory(self, memory: Memory) -> dict[str, float]:
         if memory is Memory.AS_IT_COMES:

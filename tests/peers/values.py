@@ -49,6 +49,8 @@ class Timed:
     seconds: float
     p50_us: float | None = None
     p99_us: float | None = None
+    #: Of long work: the rate of its last tenth over that of its first.
+    last_tenth: float | None = None
 
     @classmethod
     def of_calls(cls, calls_s: list[float], seconds: float, each: int = 1) -> Timed:

@@ -11,11 +11,13 @@ from tests.peers.values import Durability, Memory
 _CALLS_S = 1.5
 _MESSAGES = 100_000
 NEW_QUEUES = 200_000
+_MANY_QUEUES = 1_000_000
 _UNITS = 400_000
 _LIMIT_S = 15.0
 
 RESTART = "restart to ready"
 STOP = "stop with new queues"
+MANY_QUEUES = "first message to a million new queues"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,15 @@ WORKS: dict[Durability, list[Work]] = {
         _light(10),
         _light(100),
         Work(STOP, "s", ""),
+        Work(
+            MANY_QUEUES,
+            "queues/s",
+            "many_new_queues",
+            {"count": _MANY_QUEUES, "limit_s": 4 * _LIMIT_S},
+            Memory.COLD,
+            warm_up=False,
+            of_peers=False,
+        ),
     ],
     Durability.AFTER_FSYNC: [
         _ONE,

@@ -14,6 +14,7 @@ import os
 import struct
 import sys
 from functools import cache
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,23 +27,32 @@ from tests.benchmarks.bare_store import BareStore
 from tests.peers.values import BODY_BYTES, Durability
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
 _SERVICE = "bare.Bare"
 UNARY, LONE, STREAM, GROUPED, CALLS = (
     f"/{_SERVICE}/{name}" for name in ("Unary", "Lone", "Stream", "Grouped", "Calls")
 )
 NOTHING, STORE = "nothing", "store"
-#: Of a request: bytes of its answer; messages to put; messages to read, and from which on.
-_HEAD = struct.Struct(">iiiq")
+#: Of a request: bytes of its answer; messages to put, and whether to a new queue each; messages to
+#: read, and from which on.
+_HEAD = struct.Struct(">ii?iq")
 _FILE_BYTES = 64 << 20
 
 _bytes = cache(bytes)
 
 
-def asking(answer: int, filler: bytes, put: int = 0, read: int = 0, first: int = 0) -> bytes:
+def asking(
+    answer: int,
+    filler: bytes,
+    put: int = 0,
+    read: int = 0,
+    first: int = 0,
+    *,
+    to_new: bool = False,
+) -> bytes:
     """A request as long as `filler`: see `_HEAD`."""
-    return _HEAD.pack(answer, put, read, first) + filler[_HEAD.size :]
+    return _HEAD.pack(answer, put, to_new, read, first) + filler[_HEAD.size :]
 
 
 class Nothing:
@@ -57,7 +67,7 @@ class Nothing:
             os.pwrite(self._file, bytes(_FILE_BYTES), 0)
             os.fsync(self._file)
 
-    def put(self, request: bytes, count: int) -> None:
+    def put(self, request: bytes, count: int, *, to_new: bool = False) -> None:
         if self._file < 0:
             return
         size = count * BODY_BYTES
@@ -78,10 +88,15 @@ class Store:
 
     def __init__(self, store: Path) -> None:
         self._store = BareStore(store, [("bare", 0)])
+        self._numbers = count()
         self.sync = self._store.sync
 
-    def put(self, request: bytes, count: int) -> None:
-        self._store.put(request[:BODY_BYTES], [0] * count)
+    def put(self, request: bytes, count: int, *, to_new: bool = False) -> None:
+        queues: Sequence[int] = [0] * count
+        if to_new:
+            numbers = islice(self._numbers, count)
+            queues = self._store.add_queues([(f"queue-{number:07d}", 0) for number in numbers])
+        self._store.put(request[:BODY_BYTES], queues)
 
     def read(self, first: int, count: int, size: int) -> bytes:
         return self._store.read(first, count)
@@ -92,9 +107,9 @@ async def serve(port: int, behind: Nothing | Store, durability: Durability) -> N
     is_durable = durability is Durability.AFTER_FSYNC
 
     def answer(request: bytes) -> bytes:
-        size, put, read, first = _HEAD.unpack_from(request)
+        size, put, to_new, read, first = _HEAD.unpack_from(request)
         if put:
-            behind.put(request, put)
+            behind.put(request, put, to_new=to_new)
         return behind.read(first, read, size) if read else _bytes(size)
 
     def calls_answer(request: bytes) -> bytes:

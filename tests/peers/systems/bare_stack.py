@@ -38,7 +38,7 @@ from tests.peers.systems.bare_answers import (
     UNARY,
     asking,
 )
-from tests.peers.systems.calls import by_callers, in_pulls, one_at_a_time
+from tests.peers.systems.calls import by_callers, in_pulls, in_tenths, one_at_a_time
 from tests.peers.systems.protocol import System
 from tests.peers.values import (
     AT_ONCE,
@@ -242,6 +242,15 @@ class BareStackClient:
 class BareOverStoreClient(BareStackClient):
     times = 1
 
+    def new_queues(self, count: int, limit_s: float) -> Timed:
+        batch = asking(_BATCH_ANSWER_BYTES, self._batch, put=BATCH, to_new=True)
+        return self._under_way(
+            self._batches, lambda _: batch, count, BATCH, AT_ONCE, lambda _: BATCH, limit_s
+        )
+
+    def many_new_queues(self, count: int, limit_s: float) -> Timed:
+        return in_tenths(lambda tenth, left_s: self.new_queues(len(tenth), left_s), count, limit_s)
+
     def _taken(self, answer: bytes) -> int:
         return len(bodies_of(answer))
 
@@ -339,7 +348,11 @@ class _ManyCalls:
 
 
 def _system(
-    name: str, title: str, server: type[BareStackServer], client: type[BareStackClient]
+    name: str,
+    title: str,
+    server: type[BareStackServer],
+    client: type[BareStackClient],
+    *more: str,
 ) -> System:
     return System(
         name,
@@ -351,11 +364,17 @@ def _system(
         limits={
             *("put_one", "put_one_asyncio", "put_by_callers", "put_unary", "put_each"),
             *("put_batches", "read_back", "pull"),
+            *more,
         },
     )
 
 
 SYSTEM = _system("bare-stack", "bare stack, nothing stored", BareStackServer, BareStackClient)
 OVER_STORE = _system(
-    "bare-stack-and-store", "bare stack over bare store", BareOverStore, BareOverStoreClient
+    "bare-stack-and-store",
+    "bare stack over bare store",
+    BareOverStore,
+    BareOverStoreClient,
+    "new_queues",
+    "many_new_queues",
 )

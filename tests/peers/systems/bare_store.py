@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from itertools import count as numbers
+from itertools import count
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kvcq_client import LIGHT_PREFIX
 from tests.benchmarks.bare_store import BareStore
 from tests.peers.client import command_of
-from tests.peers.systems.calls import batches
+from tests.peers.systems.calls import batches, in_tenths
 from tests.peers.systems.protocol import System
 from tests.peers.values import AT_ONCE, BATCH, BODY_BYTES, Durability, Timed
 
@@ -45,18 +45,30 @@ class BareStoreClient:
         self._root = Path(address)
         self._is_durable = durability is Durability.AFTER_FSYNC
         self._body = os.urandom(BODY_BYTES)
-        self._numbers = numbers()
+        self._stores = count()
 
     def put_each(self, queue: str, count: int) -> Timed:
         return self.put_batches(queue, count, float("inf"))
 
     def put_batches(self, queue: str, count: int, limit_s: float) -> Timed:
         with self._store([queue]) as store:
-            return self._put(store, lambda part: (self._body, [0] * len(part)), count, limit_s)
+            return self._put(
+                store, lambda part: (self._body, [0] * len(part)), range(count), limit_s
+            )
 
     def new_queues(self, count: int, limit_s: float) -> Timed:
         with self._store([f"queue-{number:07d}" for number in range(count)]) as store:
-            return self._put(store, lambda part: (self._body, part), count, limit_s)
+            return self._put(store, lambda part: (self._body, part), range(count), limit_s)
+
+    def many_new_queues(self, count: int, limit_s: float) -> Timed:
+        with self._store([f"queue-{number:07d}" for number in range(count)]) as store:
+            return in_tenths(
+                lambda tenth, left_s: self._put(
+                    store, lambda part: (self._body, part), tenth, left_s
+                ),
+                count,
+                limit_s,
+            )
 
     def light_queues(self, queues: int, each: int, count: int, limit_s: float) -> Timed:
         names = [f"{LIGHT_PREFIX}light-{number:07d}" for number in range(queues)]
@@ -66,11 +78,11 @@ class BareStoreClient:
             return self._body, [0] * len(part), [slice(first, first + each) for first in firsts]
 
         with self._store(["light"], names) as store:
-            timed = self._put(store, batch, count, limit_s)
+            timed = self._put(store, batch, range(count), limit_s)
         return Timed(timed.count * each, timed.seconds)
 
     def _store(self, queues: Sequence[str], light: Sequence[str] = ()) -> BareStore:
-        root = self._root / str(next(self._numbers))
+        root = self._root / str(next(self._stores))
         pairs = [(name, 0) for name in queues]
         return BareStore(root, pairs, light)
 
@@ -78,12 +90,12 @@ class BareStoreClient:
         self,
         store: BareStore,
         batch: Callable[[range], tuple[Any, ...]],
-        count: int,
+        numbers: range,
         limit_s: float,
     ) -> Timed:
         done = 0
         began_s = perf_counter()
-        for number, part in enumerate(batches(count, BATCH), 1):
+        for number, part in enumerate(batches(numbers, BATCH), 1):
             store.put(*batch(part))
             if self._is_durable and number % AT_ONCE == 0:
                 store.sync()
@@ -103,5 +115,5 @@ SYSTEM = System(
     NoServer,
     lambda address, durability: command_of(BareStoreClient, address, durability),
     lambda: "",
-    limits={"put_each", "put_batches", "new_queues", "light_queues"},
+    limits={"put_each", "put_batches", "new_queues", "many_new_queues", "light_queues"},
 )

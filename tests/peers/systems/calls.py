@@ -56,5 +56,19 @@ def in_pulls(pull: Callable[[int], int], each: int, count: int) -> Timed:
     return Timed(done, timed.seconds, timed.p50_us, timed.p99_us)
 
 
-def batches(count: int, size: int) -> list[range]:
-    return [range(first, min(first + size, count)) for first in range(0, count, size)]
+def in_tenths(put: Callable[[range, float], Timed], count: int, limit_s: float) -> Timed:
+    """`put` is given the numbers of one tenth after the other, and how many seconds it has."""
+    done = 0
+    rates: list[float] = []
+    end_s = perf_counter() + limit_s
+    seconds = 0.0
+    for tenth in batches(range(count), -(-count // 10)):
+        timed = put(tenth, end_s - perf_counter())
+        done += timed.count
+        seconds += timed.seconds
+        rates.append(timed.count / timed.seconds)
+    return Timed(done, seconds, last_tenth=rates[-1] / rates[0])
+
+
+def batches(numbers: range, size: int) -> list[range]:
+    return [numbers[first : first + size] for first in range(0, len(numbers), size)]

@@ -13,12 +13,18 @@ from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.transport.loop_thread import new_event_loop
 from server.version import VERSION
 from tests.peers.client import command_of
-from tests.peers.systems.calls import batches, by_callers, in_pulls, one_at_a_time
+from tests.peers.systems.calls import (
+    batches,
+    by_callers,
+    in_pulls,
+    in_tenths,
+    one_at_a_time,
+)
 from tests.peers.systems.protocol import System
 from tests.peers.values import AT_ONCE, BATCH, BODY_BYTES, CALLERS, OURS, Durability, Timed
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Coroutine, Iterable, Iterator
     from pathlib import Path
 
 _MODES = {Durability.BEFORE_FSYNC: "async", Durability.AFTER_FSYNC: "sync"}
@@ -112,7 +118,8 @@ class KvcqClient:
     def put_batches(self, queue: str, count: int, limit_s: float) -> Timed:
         message = Message(queue, self._body, 0)
         return self._send(
-            ([message] * len(part) for part in batches(count, BATCH)), perf_counter() + limit_s
+            ([message] * len(part) for part in batches(range(count), BATCH)),
+            perf_counter() + limit_s,
         )
 
     def _send(self, lists: Iterable[list[Message]], end_s: float) -> Timed:
@@ -147,13 +154,19 @@ class KvcqClient:
         return in_pulls(pull, each, count)
 
     def new_queues(self, count: int, limit_s: float) -> Timed:
+        return self._send(self._to_new("queue", range(count)), perf_counter() + limit_s)
+
+    def many_new_queues(self, count: int, limit_s: float) -> Timed:
+        def put(numbers: range, limit_s: float) -> Timed:
+            return self._send(self._to_new("one-of-many", numbers), perf_counter() + limit_s)
+
+        return in_tenths(put, count, limit_s)
+
+    def _to_new(self, prefix: str, numbers: range) -> Iterator[list[Message]]:
         body = self._body
-        return self._send(
-            (
-                [Message(f"queue-{number:07d}", body, 0) for number in part]
-                for part in batches(count, BATCH)
-            ),
-            perf_counter() + limit_s,
+        return (
+            [Message(f"{prefix}-{number:07d}", body, 0) for number in part]
+            for part in batches(numbers, BATCH)
         )
 
     def light_queues(self, queues: int, each: int, count: int, limit_s: float) -> Timed:
@@ -165,7 +178,7 @@ class KvcqClient:
             return Message("light", body, 0, "", (), tuple(names[first : first + each]))
 
         timed = self._send(
-            ([message(number) for number in part] for part in batches(count, BATCH)),
+            ([message(number) for number in part] for part in batches(range(count), BATCH)),
             perf_counter() + limit_s,
         )
         return Timed(timed.count * each, timed.seconds)

@@ -190,7 +190,7 @@ class NatsClient:
         )
         calls: list[float] = []
         began_s = now_s = perf_counter()
-        for _ in batches(count // each * each, each):
+        for _ in batches(range(count // each * each), each):
             messages = await subscription.fetch(each, timeout=30)
             if len(messages) != each:
                 raise RuntimeError(f"{len(messages)} messages, not {each}")

@@ -74,6 +74,10 @@ class Client(Protocol):
         """The first message to each of so many new queues, in batches of 128."""
         ...
 
+    def many_new_queues(self, count: int, limit_s: float) -> Timed:
+        """The same to so many that are new again; with how fast the last tenth was."""
+        ...
+
     def light_queues(self, queues: int, each: int, count: int, limit_s: float) -> Timed:
         """`count` messages that each stand in `each` of `queues` light queues; units are timed."""
         ...

@@ -125,11 +125,11 @@ class RedisClient:
         raise NotOfferedError("the client does not batch by itself")
 
     def put_batches(self, queue: str, count: int, limit_s: float) -> Timed:
-        parts = [[queue] * len(part) for part in batches(count, BATCH)]
+        parts = [[queue] * len(part) for part in batches(range(count), BATCH)]
         return self._pipelines(parts, perf_counter() + limit_s)
 
     def new_queues(self, count: int, limit_s: float) -> Timed:
-        parts = batches(count, BATCH)
+        parts = batches(range(count), BATCH)
         names = [[f"queue-{number:07d}" for number in part] for part in parts]
         return self._pipelines(names, perf_counter() + limit_s)
 
