@@ -28,6 +28,7 @@ topics that are put without sync, `sync` makes it so.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -89,14 +90,24 @@ def _pack_topic(topic: TopicConfig) -> bytes:
 
 
 def _unpack_topic(name: str, value: bytes) -> TopicConfig:
+    fields = _topic_fields(value)
+    if fields is None:
+        raise CorruptValueError(f"topic {name!r} has a row of form {value[:1].hex()}")
+    return TopicConfig(name, *fields)
+
+
+@lru_cache(maxsize=64)
+def _topic_fields(value: bytes) -> tuple[int, int, int, Retention] | None:
+    """All but the name; None when it has no form that there is. Topics that were made together
+    have the same."""
     form, size = value[:1], len(value)
     retention = KEEP_ALL
     if form == b"\x02" and size == _TOPIC.size + _LIMITS.size:
         retention = Retention(*_LIMITS.unpack_from(value, _TOPIC.size))
     elif form != b"\x01" or size != _TOPIC.size:
-        raise CorruptValueError(f"topic {name!r} has a row of form {form.hex()}")
+        return None
     _, queue_count, created_ms, created_offset = _TOPIC.unpack_from(value)
-    return TopicConfig(name, queue_count, created_ms, created_offset, retention)
+    return queue_count, created_ms, created_offset, retention
 
 
 class MetadataStore:

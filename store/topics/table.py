@@ -143,12 +143,14 @@ class Topics:
         # A topic made just now has no messages: there is nothing to look up.
         if len(created) == len(names) and not light:
             return [0] * len(queues)
+        lone = [(name, 0) for name in light]
+        if not created:
+            return self._queues.next_offsets([*queues, *lone])
         new = set(created)
-        known = [queue for queue in queues if queue[0] not in new]
-        places = [*known, *((name, 0) for name in light)]
-        next_offsets = iter(self._queues.next_offsets(places) if places else ())
-        of_queues = [0 if topic in new else next(next_offsets) for topic, _ in queues]
-        return [*of_queues, *next_offsets]
+        places = [queue for queue in queues if queue[0] not in new] + lone
+        found = iter(self._queues.next_offsets(places) if places else ())
+        of_queues = [0 if topic in new else next(found) for topic, _ in queues]
+        return [*of_queues, *found]
 
     def _automatic(self, names: Sequence[str], log_end: int) -> TopicConfig:
         """What topics are that a message names and that may come into being by that; the name is
