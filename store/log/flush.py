@@ -30,6 +30,9 @@ ENOUGH_PUTS = 32
 #: for each other's flushes get half of what one group gets there.
 ENOUGH_WHERE_SLOW = 64
 SLOW_S = 0.002
+#: Where the last round had at least half as many bytes, puts alone are not enough: who sends large
+#: batches, several of them under way, pays more for the fsyncs than for the wait.
+ENOUGH_BYTES = 1 << 19
 #: Of a flush, seconds: from a disk with a cache of its own to one that stands still.
 _BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -72,7 +75,10 @@ class FlushService:
         self._idle = False
         self._gathering = False
         self._puts = 0  # asked for since the last round began
-        self._enough = 1  # of them: a round begins without gathering more
+        self._began_at = flushed.value  # what was asked for then
+        # Of puts, and of bytes: a round begins without gathering more.
+        self._enough = 1
+        self._enough_bytes = 0
         #: Seconds of each flush that had something to do. Owned by the thread; read anywhere.
         self.seconds = Histogram(_BOUNDS_S)
         self._last_s = 0.0  # of the last one; owned by the thread
@@ -98,9 +104,14 @@ class FlushService:
             if (
                 self._idle
                 and self._requested > self.flushed.value
-                and (not self._gathering or self._puts >= self._enough)
+                and (not self._gathering or self._has_enough())
             ):
                 self._changed.notify()
+
+    def _has_enough(self) -> bool:
+        """Whether a round may begin without gathering more; `_lock` is held."""
+        asked_bytes = self._requested - self._began_at
+        return self._puts >= self._enough and asked_bytes >= self._enough_bytes
 
     def stop(self) -> None:
         """Flush all that is appended, then end the thread. Repeatable.
@@ -178,7 +189,8 @@ class GroupCommitService(FlushService):
     What is asked for while a flush runs shares the next one. When the last round answered several
     puts, as many are to be expected: until they are there, or enough of them, the next one waits as
     long as each `gather_s` brings another, a few times at most. Otherwise, on a fast disk, 64
-    callers cause about 20 fsyncs. A lone caller never waits.
+    callers cause about 20 fsyncs. Large batches are gathered by their bytes in the same way. A lone
+    caller never waits.
     Thread: "group-commit". Locks and failure: as FlushService says.
     """
 
@@ -193,12 +205,15 @@ class GroupCommitService(FlushService):
         with self._lock:
             self._idle = True
             self._changed.wait_for(lambda: self._stopping or self._requested > self.flushed.value)
-            if self._gather_s > 0 and self._puts < self._enough:
+            if self._gather_s > 0 and not self._has_enough():
                 self._gather()
             self._idle = False
             most = ENOUGH_PUTS if self._last_s < SLOW_S else ENOUGH_WHERE_SLOW
             self._enough = min(self._puts, most)
             self._puts = 0
+            size = self._requested - self._began_at
+            self._enough_bytes = min(size, ENOUGH_BYTES) if size >= ENOUGH_BYTES // 2 else 0
+            self._began_at = self._requested
             return not self._stopping
 
     def _gather(self) -> None:
@@ -207,7 +222,7 @@ class GroupCommitService(FlushService):
         for _ in range(_GATHER_STEPS):
             before = self._puts
             enough = self._changed.wait_for(
-                lambda: self._stopping or self._puts >= self._enough, self._gather_s
+                lambda: self._stopping or self._has_enough(), self._gather_s
             )
             if enough or self._puts == before:
                 break

@@ -9,7 +9,7 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import FlushError, StoreClosedError
-from store.log.flush import ENOUGH_PUTS, GroupCommitService, IntervalFlushService
+from store.log.flush import ENOUGH_BYTES, ENOUGH_PUTS, GroupCommitService, IntervalFlushService
 from store.log.watermark import Watermark
 
 if TYPE_CHECKING:
@@ -227,6 +227,30 @@ def test_callers_that_come_together_share_a_flush_and_a_lone_one_never_waits() -
             log.appended = end
             service.request(end)
         assert mark.wait_for(2 + ENOUGH_PUTS, 10)
+        assert service.seconds.read().times == before + 1
+    finally:
+        service.stop()
+
+
+@pytest.mark.parametrize("size", [ENOUGH_BYTES // 2, 4 * ENOUGH_BYTES])
+def test_large_batches_that_come_together_share_a_flush(size: int) -> None:
+    """Each of them has puts enough."""
+    log, mark = FakeLog(), Watermark("flushed")
+    service = GroupCommitService(log, mark, gather_s=60.0)
+    service.start()
+    try:
+        log.appended = size
+        service.request(log.appended, puts=ENOUGH_PUTS)
+        assert mark.wait_for(size, 10)  # alone, and the first: at once
+        before = service.seconds.read().times
+        for _ in range(3):
+            log.appended += min(size, ENOUGH_BYTES) // 4
+            service.request(log.appended, puts=ENOUGH_PUTS)
+            while not service._gathering:
+                assert not mark.wait_for(size + 1, 0.001)
+        log.appended += min(size, ENOUGH_BYTES) // 4
+        service.request(log.appended, puts=ENOUGH_PUTS)
+        assert mark.wait_for(log.appended, 10)  # as many bytes as the last round had, or enough
         assert service.seconds.read().times == before + 1
     finally:
         service.stop()
