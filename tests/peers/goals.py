@@ -63,6 +63,8 @@ class Goal:
     figure: Figure = _RATE
     #: When those acknowledge that it is compared to; None: as it does.
     of_durability: Durability | None = None
+    #: What they do; "": the same.
+    of_work: str = ""
 
 
 GOALS = (
@@ -80,6 +82,7 @@ GOALS = (
     Goal(_ASYNCIO, 7_000),
     Goal(_ASYNCIO, 2, figure=_P99),
     Goal(_UNARY, 0.8, _STACK),
+    Goal(_CALLERS, 0.8, _STACK, of_work=_UNARY),
     Goal(_CALLERS, 0.8, _STACK),
     Goal(_BATCHES, 5, _REDIS + _NATS, _AFTER),
     Goal(_BATCHES, 100_000, (), _AFTER),
@@ -152,13 +155,18 @@ class _Judged:
         goal, at = self._goal, self._goal.of_durability or self._goal.durability
         words = short(goal.factor)
         if goal.of:
-            found = [(one.median, one, name) for name in goal.of if (one := self._spread(name, at))]
+            found = [
+                (one.median, one, name)
+                for name in goal.of
+                if (one := self._measured.spread(name, at, self._of_work(at), self._figure.of))
+            ]
             if not found:
                 return None
             _, one, name = (max if self._sign > 0 else min)(found)
             self._other = "" if self._is_of_itself else name
             words = ("as" if goal.factor == 1 else f"{words} times") + f" {self._title(name)}"
             words += f", {at}" if goal.of_durability else ""
+            words += f", {goal.of_work}" if goal.of_work else ""
             words += f": {one.times(goal.factor).text()}"
         reached, compared = self._spread(OURS, goal.durability), self.compared(OURS)
         if reached is None or compared is None:
@@ -212,7 +220,7 @@ class _Judged:
             return self._spread(system, goal.durability)
         at = goal.of_durability or goal.durability
         one = system, goal.durability, self._work(goal.durability)
-        other = self._other or system, at, self._work(at)
+        other = self._other or system, at, self._of_work(at)
         return spread_if(self._measured.ratios(one, other, self._figure.of))
 
     def _spread(self, system: str, durability: Durability) -> Spread | None:
@@ -220,6 +228,9 @@ class _Judged:
 
     def _work(self, durability: Durability) -> Work:
         return work_of(durability, self._goal.work)
+
+    def _of_work(self, durability: Durability) -> Work:
+        return work_of(durability, self._goal.of_work or self._goal.work)
 
     def _title(self, system: str) -> str:
         return self._measured.title(system)

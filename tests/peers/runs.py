@@ -86,6 +86,7 @@ def _words(goal: Goal, run: Measured) -> str:
         return f"{title}{short(goal.factor)}"
     others = " or ".join(map(run.title, goal.of))
     others += f", {goal.of_durability}" if goal.of_durability else ""
+    others += f", {goal.of_work}" if goal.of_work else ""
     return title + (f"as {others}" if goal.factor == 1 else f"{short(goal.factor)} times {others}")
 
 
