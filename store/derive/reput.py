@@ -294,6 +294,8 @@ class ReputService:
         with self._dispatching:
             at = self.dispatched.value
             limit = self._limit()
+            if at >= limit:  # somebody else was first
+                return
             pending = self._pending
             while pending and pending[0].start_offset < at:
                 self._drop_first()

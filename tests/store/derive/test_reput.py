@@ -405,6 +405,13 @@ def test_appenders_and_the_thread_do_not_dispatch_twice(harness: Harness) -> Non
     assert len(set(places)) == 180
 
 
+def test_what_an_appender_dispatched_first_is_not_dispatched_again(harness: Harness) -> None:
+    """Between the thread's look at the watermark and its turn an appender may have come."""
+    harness.append(Message("T", b"x"))
+    harness.reput._step()
+    assert harness.recorder.calls == [1]
+
+
 @pytest.mark.parametrize("inline", [False, True])
 def test_a_failure_is_final_and_told(tmp_path: Path, inline: bool) -> None:
     harness = Harness(tmp_path / "log", inline=inline)
