@@ -66,6 +66,13 @@ class Goal:
     #: What they do; "": the same.
     of_work: str = ""
 
+    def wanted(self, others: str) -> str:
+        """In words; `others` are those of `of`."""
+        if not self.of:
+            return short(self.factor)
+        times = "as" if self.factor == 1 else f"{short(self.factor)} times"
+        return ", ".join(filter(None, (f"{times} {others}", self.of_durability, self.of_work)))
+
 
 GOALS = (
     Goal(_BATCHES, 1.5, _REDIS),
@@ -153,7 +160,7 @@ class _Judged:
 
     def outcome(self) -> Outcome | None:
         goal, at = self._goal, self._goal.of_durability or self._goal.durability
-        words = short(goal.factor)
+        words = goal.wanted("")
         if goal.of:
             found = [
                 (one.median, one, name)
@@ -164,10 +171,7 @@ class _Judged:
                 return None
             _, one, name = (max if self._sign > 0 else min)(found)
             self._other = "" if self._is_of_itself else name
-            words = ("as" if goal.factor == 1 else f"{words} times") + f" {self._title(name)}"
-            words += f", {at}" if goal.of_durability else ""
-            words += f", {goal.of_work}" if goal.of_work else ""
-            words += f": {one.times(goal.factor).text()}"
+            words = f"{goal.wanted(self._title(name))}: {one.times(goal.factor).text()}"
         reached, compared = self._spread(OURS, goal.durability), self.compared(OURS)
         if reached is None or compared is None:
             return None

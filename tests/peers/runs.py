@@ -81,13 +81,8 @@ def goals_in_runs(runs: Sequence[Measured]) -> str:
 
 def _words(goal: Goal, run: Measured) -> str:
     figure = goal.figure.name or work_of(goal.durability, goal.work).unit
-    title = f"{_title(goal.durability, goal.work)}, {figure}: "
-    if not goal.of:
-        return f"{title}{short(goal.factor)}"
-    others = " or ".join(map(run.title, goal.of))
-    others += f", {goal.of_durability}" if goal.of_durability else ""
-    others += f", {goal.of_work}" if goal.of_work else ""
-    return title + (f"as {others}" if goal.factor == 1 else f"{short(goal.factor)} times {others}")
+    wanted = goal.wanted(" or ".join(map(run.title, goal.of)))
+    return f"{_title(goal.durability, goal.work)}, {figure}: {wanted}"
 
 
 def _medians(found: InRun | None) -> str:

@@ -164,14 +164,12 @@ class BareStackClient:
         return self.put_batches(queue, count, inf)
 
     def put_batches(self, queue: str, count: int, limit_s: float) -> Timed:
+        return self._put_batch(self._batch, count * self.times, limit_s)
+
+    def _put_batch(self, batch: bytes, count: int, limit_s: float) -> Timed:
+        """This one, again and again."""
         return self._under_way(
-            self._batches,
-            lambda _: self._batch,
-            count * self.times,
-            BATCH,
-            AT_ONCE,
-            lambda _: BATCH,
-            limit_s,
+            self._batches, lambda _: batch, count, BATCH, AT_ONCE, lambda _: BATCH, limit_s
         )
 
     def read_back(self, queue: str, count: int) -> Timed:
@@ -244,9 +242,7 @@ class BareOverStoreClient(BareStackClient):
 
     def new_queues(self, count: int, limit_s: float) -> Timed:
         batch = asking(_BATCH_ANSWER_BYTES, self._batch, put=BATCH, to_new=True)
-        return self._under_way(
-            self._batches, lambda _: batch, count, BATCH, AT_ONCE, lambda _: BATCH, limit_s
-        )
+        return self._put_batch(batch, count, limit_s)
 
     def many_new_queues(self, count: int, limit_s: float) -> Timed:
         return in_tenths(lambda tenth, left_s: self.new_queues(len(tenth), left_s), count, limit_s)
