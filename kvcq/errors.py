@@ -44,6 +44,13 @@ class EngineUnavailableError(EngineFailedError):
     """
 
 
+class EngineNewerError(EngineUnavailableError):
+    """The database has column families that this program does not know: a newer version wrote it.
+
+    It is whole, so it is never moved aside or rebuilt: use the newer program.
+    """
+
+
 class CorruptValueError(KvcqError):
     """A row that no code of ours can have written."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 import kvcq.engine.rocks.opening
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
-from kvcq.engine.rocks.options import DERIVED, metadata_profile
-from kvcq.errors import EngineFailedError, EngineUnavailableError
+from kvcq.engine.rocks.options import DERIVED, FamilyProfile, metadata_profile
+from kvcq.errors import EngineFailedError, EngineNewerError, EngineUnavailableError
 from kvcq.opening import open_derived, open_store
 from kvcq.tables.keys import BOUNDS
 from migration.repair.metadata import repair_metadata
@@ -52,6 +53,17 @@ def database(tmp_path: Path) -> Path:
     engine.write(KvBatch(puts={BOUNDS: [(b"a", b"b")]}))
     engine.close()
     return path
+
+
+def test_a_database_of_a_newer_program_is_neither_moved_nor_rebuilt(database: Path) -> None:
+    newer = replace(DERIVED, families=(*DERIVED.families, FamilyProfile(name="windows")))
+    RocksEngine.open(database, newer).close()
+    with pytest.raises(EngineNewerError, match="column families windows"):
+        open_derived(database)
+    assert [entry.name for entry in database.parent.iterdir()] == ["kvcq"]
+    engine = RocksEngine.open(database, newer)
+    assert engine.get(BOUNDS, b"a") == b"b"
+    engine.close()
 
 
 def test_a_database_that_is_in_use_stays_where_it_is(database: Path) -> None:

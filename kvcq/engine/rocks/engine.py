@@ -107,7 +107,9 @@ class RocksEngine:
         directory without its families, CURRENT or manifest is damage and refused. What a crash
         left in the scratch directory beside it (`<name>.tmp`) is removed.
         A database that is not the one noted last is refused before anything in it changes.
-        Raises EngineFailedError; EngineUnavailableError when that says nothing of the files.
+        Families of the profile that an older program did not have are created, empty.
+        Raises EngineFailedError; EngineUnavailableError when that says nothing of the files;
+        EngineNewerError when a newer program's families are in it.
         """
         engine = cls(path, profile, read_only=False)
         try:

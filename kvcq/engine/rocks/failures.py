@@ -11,6 +11,7 @@ from kvcq.errors import (
     EngineDamagedError,
     EngineFailedError,
     EngineFullError,
+    EngineNewerError,
     EngineOutOfDescriptorsError,
     EngineUnavailableError,
     KvcqError,
@@ -34,6 +35,9 @@ _LACKS: dict[str, type[EngineFullError] | type[EngineOutOfDescriptorsError]] = {
 _SYNC_FAILED = ("While fsync", "While fdatasync", "While sync")
 #: What a write-ahead log says after an append that failed.
 _LOG_FAILED = ("Writer has previous error", "Seen error")
+
+#: What RocksDB says of a database with families that the caller did not name; their names follow.
+_UNKNOWN_FAMILIES = "Column families not opened: "
 
 #: What keeps a sound database from being opened, in the words of the system, in which the binding's
 #: errors end; and what RocksDB says of one that this process has open.
@@ -88,6 +92,12 @@ def failure(doing: str, error: Exception) -> KvcqError:
 
 def opening_failure(path: Path, text: str) -> KvcqError:
     """What to raise when the database at `path` could not be opened, `text` says why."""
+    _, is_newer, unknown = text.partition(_UNKNOWN_FAMILIES)
+    if is_newer:
+        return EngineNewerError(
+            f"cannot open {path}: this program does not know its column families {unknown}. A "
+            "newer version wrote it: use that program. Nothing was changed"
+        )
     is_damage = not any(each in text for each in _NOT_DAMAGE)
     kind = EngineFailedError if is_damage else EngineUnavailableError
     return kind(f"cannot open {path}: {text}")

@@ -41,9 +41,10 @@ def family_options(profile: Profile, cache: Cache) -> dict[str, Options]:
 def open_writable(
     path: Path, profile: Profile, families: dict[str, Options], *, create: bool = False
 ) -> Opened:
-    """The database at `path`; `create` makes what is missing.
+    """The database at `path`; `create` makes one if there is none. Families it lacks are created.
 
-    Raises EngineFailedError; EngineUnavailableError when that says nothing of the files.
+    Raises EngineFailedError; EngineUnavailableError when that says nothing of the files;
+    EngineNewerError when it has families that `profile` does not name.
     """
     options = build_database_options(profile, create=create)
     try:

@@ -143,10 +143,14 @@ def metadata_profile(*families: str) -> Profile:
 
 
 def build_database_options(profile: Profile, *, create: bool) -> Options:
-    """Options of the database as a whole. Without `create`, what is missing is an error."""
+    """Options of the database as a whole. Without `create`, a missing database is an error.
+
+    Missing families are created, empty, when the database is opened for writing: an older program
+    did not have them.
+    """
     options = Options(raw_mode=True)  # bytes in, bytes out: no type tag before keys and values
     options.create_if_missing(create)
-    options.create_missing_column_families(create)
+    options.create_missing_column_families(True)  # noqa: FBT003 - the binding takes no name
     # Without a log nothing else keeps the families at one dispatch point.
     options.set_atomic_flush(not profile.wal)
     # A file that is missing or does not fit the manifest fails the opening, not a later read.

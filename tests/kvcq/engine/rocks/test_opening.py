@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.protocol import KvBatch
+from kvcq.engine.rocks import RocksEngine, list_families
 from kvcq.engine.rocks.options import DERIVED, FamilyProfile
-from kvcq.errors import EngineClosedError, EngineFailedError
+from kvcq.errors import EngineClosedError, EngineFailedError, EngineNewerError
 from tests.support.engines import points, put
 from tests.support.tree import tree_digest
 
@@ -51,14 +52,29 @@ def test_a_damaged_directory_is_refused(path: Path, spoil: Callable[[Path], obje
         RocksEngine.open(path, DERIVED)
 
 
-def test_families_must_be_the_expected_ones(path: Path) -> None:
-    RocksEngine.open(path, DERIVED).close()
-    fewer = replace(DERIVED, families=DERIVED.families[:2])
-    with pytest.raises(EngineFailedError, match="not opened: index"):
-        RocksEngine.open(path, fewer)
+def test_a_family_that_an_older_program_did_not_have_is_created(path: Path) -> None:
+    engine = RocksEngine.open(path, DERIVED)
+    put(engine, 1)
+    engine.close()
     more = replace(DERIVED, families=(*DERIVED.families, FamilyProfile(name="more")))
-    with pytest.raises(EngineFailedError, match="not found: more"):
-        RocksEngine.open(path, more)
+    for _ in range(2):
+        engine = RocksEngine.open(path, more)
+        assert points(engine)[0] == 1
+        engine.write(KvBatch(puts={"more": [(b"key", b"value")]}))
+        engine.close()
+    assert sorted(list_families(path)) == ["default", "index", "more", "offset"]
+
+
+def test_a_family_of_a_newer_program_is_no_damage(path: Path) -> None:
+    more = replace(DERIVED, families=(*DERIVED.families, FamilyProfile(name="more")))
+    RocksEngine.open(path, more).close()
+    before = tree_digest(path)
+    with pytest.raises(EngineNewerError, match=r"column families more.*newer version"):
+        RocksEngine.open(path, DERIVED)
+    after = tree_digest(path)
+    kept = {name for name in before if not name.startswith("LOG")}  # RocksDB's info log
+    assert {name: after.get(name) for name in kept} == {name: before[name] for name in kept}
+    RocksEngine.open(path, more).close()
 
 
 def test_an_open_database_is_not_opened_twice(engine: RocksEngine, path: Path) -> None:
