@@ -229,15 +229,6 @@ class MessageStore:
             self._repair_queue_of(error)
             raise
 
-    def plan_again(self, plan: PullPlan) -> PullPlan | None:
-        """The plan that the same pull has now, if it has the same records; its units are not read.
-
-        It need not be soon after the first. None: they are not the same, or that takes more to
-        say. Raises what `pull` raises of a queue that is gone.
-        """
-        self._appends.check_open()
-        return self._reader.plan_again(plan)
-
     def read_planned(self, plan: PullPlan) -> Pulled:
         """The second half of `pull`, soon after the first. Raises what `pull` raises."""
         self._appends.check_open()
@@ -254,10 +245,6 @@ class MessageStore:
             error.next_offset = error.behind
         else:
             self._repair.start(*place)
-
-    def may_plan_again(self, topic: str, queue_id: int) -> bool:
-        """Whether `plan_again` is for that queue: not where later messages hide earlier ones."""
-        return self._reader.may_plan_again(topic, queue_id)
 
     def is_cold(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a pull there would read far behind the end of the log, from disk."""

@@ -49,7 +49,7 @@ class Serving:
         self.store = store = opened.store
         self._gate, memory = edge.gate, edge.memory
         self.puts = Puts(store, config, stage, metrics)
-        self.reads = Reads(store, config, memory, edge.gate, stage, metrics)
+        self.reads = Reads(store, config, memory, stage, metrics)
         self._max_receive_bytes = config.max_receive_bytes
         self._backup_places = len(config.backup_to)
         self._pools = pools = Pools(config.worker_threads)

@@ -10,7 +10,6 @@ from server.access import current_caller
 from server.reads.answer import Answer, answer_of
 from server.reads.long_poll import pull_or_wait, wait_seconds
 from server.reads.queue_growth import QueueGrowth
-from server.reads.read_ahead import ReadAhead
 from server.reads.reader import Aside, Place, QueueReader, Wanted, is_laborious
 from server.reads.subscription import Subscription
 from server.wire import (
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
     from server.access import Caller
     from server.config import ServerConfig
-    from server.edge import CallGate, RequestMemory
+    from server.edge import RequestMemory
     from server.encoded import Held
     from server.metrics import CallMetrics
     from server.readers import FrontReads, Readers
@@ -52,7 +51,6 @@ class Reads:
         store: MessageStore,
         config: ServerConfig,
         memory: RequestMemory,
-        gate: CallGate,
         stage: Stage,
         metrics: CallMetrics,
     ) -> None:
@@ -62,7 +60,6 @@ class Reads:
         self._metrics = metrics
         self._reader = QueueReader(store, config, memory)
         self.growth = QueueGrowth(asyncio.get_running_loop())
-        self._ahead = ReadAhead(store, memory, gate, stage, asyncio.get_running_loop())
         self._stop_listening = store.on_dispatch(self.growth.grew)
 
     def reconfigure(self, config: ServerConfig) -> None:
@@ -156,20 +153,12 @@ class Reads:
             return None
         if front is not None and reader.may_be_much(*place):
             return None
-        found = self._ahead.take(place)
-        if found is not None:
-            plan, answer = found
-            self._ahead.answered(place, plan.next_offset, plan.max_offset)
-            return self._taken(key, caller, answer)
         pulled = reader.pull(*place, may_wait=wait_ms > 0)
         if wait_ms and pulled.status is PullStatus.NO_NEW_MESSAGE:
             return None
         if is_laborious(pulled, wanted.form):
             return None
-        answer = answer_of(pulled, wanted.form, encode=False)
-        if pulled.records:
-            self._ahead.answered(place, pulled.next_offset, pulled.max_offset)
-        return self._taken(key, caller, answer)
+        return self._taken(key, caller, answer_of(pulled, wanted.form, encode=False))
 
     def _asked(self, request: pb.PullRequest) -> tuple[Place, int]:
         """Where to read, and how long to wait there, in ms. Raises InvalidArgumentError."""

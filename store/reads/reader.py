@@ -229,28 +229,6 @@ class Reader:
             at = behind
         return PullPlan(topic, queue_id, offset, places, offsets, tag_filter, at, low, high)
 
-    def plan_again(self, plan: PullPlan) -> PullPlan | None:
-        """See MessageStore.plan_again.
-
-        A unit stays, and so does its record, until the log's start has passed it or its topic is
-        deleted: both raise `floor`. Behind the plan the queue may have grown, so one that ended
-        with the queue is none to go by.
-        """
-        topic, queue_id = plan.topic, plan.queue_id
-        offset, behind, places = plan.offset, plan.next_offset, plan.places
-        is_gapless = plan.tag_filter is None and len(places) == behind - offset
-        if not places or not is_gapless or behind >= plan.max_offset:
-            return None
-        (low, high), floor = self._bounds(topic, queue_id)
-        is_there = low <= offset and behind < high and floor <= places[0][0]
-        if not is_there or not self.may_plan_again(topic, queue_id):
-            return None
-        return plan._replace(min_offset=low, max_offset=high)
-
-    def may_plan_again(self, topic: str, queue_id: int) -> bool:
-        """See MessageStore.may_plan_again."""
-        return self._superseded.get(topic, queue_id) is None
-
     def _units(
         self, topic: str, queue_id: int, at: int, count: int, floor: int, *, first: bool
     ) -> list[tuple[int, CqUnit]]:
