@@ -54,8 +54,8 @@ def release(
 ) -> list[str]:
     """A broker can be started on `root`; what was done, for people. Repeatable after a crash.
 
-    Without `home` the queues are in files, and a RocksDB of RocketMQ's that is behind them is a
-    reason to refuse: a broker that goes by it would miss messages. With FILES it is removed.
+    Without `home` the queues are in files, and where the broker went by RocksDB that is a reason to
+    refuse: it would miss messages. With FILES a RocksDB of queues of its own is removed.
 
     Raises IllegalStepError in another state than FILES, or for ROCKSDB than VERIFIED or ROCKSDB;
     StoreLockedError while a service has it open, StoreFormatError, EngineFailedError.
@@ -139,6 +139,17 @@ def _give_back(
                     "`kvcq migrate release --rocksdb`. For one with storeType=default it can go",
                     NextStep("release", ("--files",), stopped_only=True),
                 )
+            if home is None and own_rocksdb(root) is None and _came_from_databases(state):
+                raise IllegalStepError(
+                    "release",
+                    state.phase.value,
+                    "the queues are in files, and the broker that this store came from keeps "
+                    "topics and offsets in RocksDB, as one with storeType=defaultRocksDB does: it "
+                    "would find no queues. For that broker move to RocksDB first (`kvcq migrate "
+                    f"start {root}`, `verify`), and release with --rocksdb. For one with "
+                    "storeType=default release with --files",
+                    NextStep("release", ("--files",), stopped_only=True),
+                )
             is_new = _made_config(root)
             done += _told(live.on.give_config_back(), is_new=is_new)
     directory = StoreDir.open(root, segment_bytes, clock)
@@ -167,6 +178,11 @@ def _give_back(
     finally:
         directory.close()
     return done
+
+
+def _came_from_databases(state: MigrationState) -> bool:
+    """Whether topics and offsets were taken over from databases of the broker's."""
+    return any(not path.endswith(".json") for path in state.config or ())
 
 
 def _rocketmqs_rocksdb_is_behind(root: Path, store: MessageStore) -> bool:
@@ -225,10 +241,11 @@ def _made_config(root: Path) -> bool:
 
 def _told(written: WrittenBack | None, *, is_new: bool) -> list[str]:
     lines = written.lines() if written is not None else []
-    if written is None or not written.offsets_path:
+    if written is None or not written.offsets_paths:
         lines.append("no offsets were committed: none written")
     if is_new:
         lines.append(
-            "config/ is new: a broker that keeps its own elsewhere needs these tables there"
+            "config/ is new: a broker that keeps its own elsewhere needs these tables there, and "
+            "one with configManagerVersion=v2 does not read them"
         )
     return lines

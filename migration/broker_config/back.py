@@ -1,4 +1,10 @@
-"""Topics and committed offsets written back for a broker, in the form that they came in."""
+"""Topics and committed offsets written back for a broker, in every form that it may read.
+
+Which form a broker reads is said by its settings, which are not in the directory, and after a
+migration they may be others than before. So the JSON files are always written, and beside them the
+database that topics or offsets came from. The files' data version has a counter: a broker with
+RocksDB imports only what counts further than its own.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from migration.broker_config.choice import Choice, choose
 from migration.broker_config.databases import write_database_table
-from migration.broker_config.json_files import OFFSETS_FILE, TOPICS_FILE, write_json_table
+from migration.broker_config.json_files import (
+    GROUPS_FILE,
+    LIGHT_OFFSETS_FILE,
+    OFFSETS_FILE,
+    TOPICS_FILE,
+    write_json_table,
+)
 from migration.broker_config.reading import (
     is_own_topic,
     merged_rows,
@@ -27,7 +39,12 @@ if TYPE_CHECKING:
     from store.metadata import Metadata
 
 _PAGE = 1000
-_JSON_PATHS = {Kind.TOPICS: TOPICS_FILE, Kind.OFFSETS: OFFSETS_FILE}
+#: The files that are written whatever else is. A broker with enableLmq reads the light one alone.
+_FILES = {
+    Kind.TOPICS: ((Form.JSON, TOPICS_FILE),),
+    Kind.GROUPS: ((Form.JSON, GROUPS_FILE),),
+    Kind.OFFSETS: ((Form.JSON, OFFSETS_FILE), (Form.LIGHT, LIGHT_OFFSETS_FILE)),
+}
 #: What programs took over that kept no account of it.
 _ALWAYS_TAKEN_OVER = (OFFSETS_FILE,)
 _READ_AND_WRITE = 6
@@ -37,20 +54,21 @@ class WrittenBack(NamedTuple):
     """What a broker finds now."""
 
     offsets: int
-    offsets_path: str  # file or database, below the store's directory
+    offsets_paths: tuple[str, ...]  # files and databases, below the store's directory
     topics_made: int
     topics_removed: int
-    topics_path: str
+    topics_paths: tuple[str, ...]
 
     def lines(self) -> list[str]:
         """For people."""
         lines = []
-        if self.offsets_path:
-            lines.append(f"{self.offsets} committed offsets written to {self.offsets_path}")
-        if self.topics_made or self.topics_removed:
+        if self.offsets_paths:
+            places = ", ".join(self.offsets_paths)
+            lines.append(f"{self.offsets} committed offsets written to {places}")
+        if self.topics_paths:
             lines.append(
-                f"{self.topics_made} topics written to {self.topics_path}, "
-                f"{self.topics_removed} removed from it"
+                f"topics written to {', '.join(self.topics_paths)}: {self.topics_made} added, "
+                f"{self.topics_removed} removed"
             )
         return lines
 
@@ -75,43 +93,52 @@ def write_back(
     topics = _topics(metadata, topics_before, merged_rows(choices[Kind.TOPICS]), taken_over)
     before = _target(choices[Kind.OFFSETS], Kind.OFFSETS, sources)
     offsets = _offsets(metadata, before, taken_over)
-    made = topics.keys() - topics_before.rows.keys()
-    removed = topics_before.rows.keys() - topics.keys()
-    if topics != topics_before.rows:
-        _write(root, topics_before, topics, choices[Kind.TOPICS], now_ms)
-    written = bool(offsets) or bool(before.rows)
-    if written:
-        _write(root, before, offsets, choices[Kind.OFFSETS], now_ms)
-    if not written and topics == topics_before.rows:
+    groups = choices[Kind.GROUPS]
+    topics_paths = _write(root, topics_before, topics, choices[Kind.TOPICS], now_ms)
+    offsets_paths = _write(root, before, offsets, choices[Kind.OFFSETS], now_ms)
+    if groups.used and groups.used[0].form is not Form.JSON:
+        _write(root, groups.used[0], merged_rows(groups), groups, now_ms)
+    if not topics_paths and not offsets_paths:
         return None
     return WrittenBack(
         sum(len(row) for name, row in offsets.items() if _is_ours(name)),
-        before.path if written else "",
-        len(made),
-        len(removed),
-        topics_before.path,
+        offsets_paths,
+        len(topics.keys() - topics_before.rows.keys()),
+        len(topics_before.rows.keys() - topics.keys()),
+        topics_paths,
     )
 
 
 def _target(choice: Choice, kind: Kind, sources: Sequence[str] | None) -> Table:
-    """The table that is written to; an empty one when there is none of its kind."""
+    """The table whose rows are brought up to date; an empty one when there is none of its kind."""
     for table in (*choice.used, *(table for table, _ in choice.passed)):
         if sources is None or table.path in sources:
             return table
     if choice.used:
         return choice.used[0]
-    return Table(kind=kind, form=Form.JSON, path=_JSON_PATHS[kind])
+    form, path = _FILES[kind][0]
+    return Table(kind=kind, form=form, path=path)
 
 
-def _write(root: Path, before: Table, rows: dict[str, Any], choice: Choice, now_ms: int) -> None:
+def _write(
+    root: Path, before: Table, rows: dict[str, Any], choice: Choice, now_ms: int
+) -> tuple[str, ...]:
+    """Every form that a broker may read has these rows; the paths of those that were written."""
+    if not rows and not before.rows:
+        return ()
     tables = (*choice.used, *(table for table, _ in choice.passed))
+    targets = {before.path: before}
+    for form, path in _FILES[before.kind]:
+        targets.setdefault(path, Table(kind=before.kind, form=form, path=path))
     # Above all the others: a broker imports what counts further than its own.
     counter = 1 + max((each.counter for each in tables), default=0)
-    table = replace(before, rows=rows, counter=counter, changed_ms=now_ms)
-    if table.form in (Form.JSON, Form.LIGHT):
-        write_json_table(root, table)
-    else:
-        write_database_table(root, table, before)
+    for target in targets.values():
+        table = replace(target, rows=rows, counter=counter, changed_ms=now_ms)
+        if table.form in (Form.JSON, Form.LIGHT):
+            write_json_table(root, table)
+        else:
+            write_database_table(root, table, before)
+    return tuple(targets)
 
 
 def _topics(

@@ -32,12 +32,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TOPICS_FILE = f"{DIRECTORY}/topics.json"
+GROUPS_FILE = f"{DIRECTORY}/subscriptionGroup.json"
 OFFSETS_FILE = f"{DIRECTORY}/consumerOffset.json"
+LIGHT_OFFSETS_FILE = f"{DIRECTORY}/lmqConsumerOffset.json"
 _FILES = (
     (Kind.TOPICS, Form.JSON, TOPICS_FILE, "topicConfigTable"),
-    (Kind.GROUPS, Form.JSON, f"{DIRECTORY}/subscriptionGroup.json", "subscriptionGroupTable"),
+    (Kind.GROUPS, Form.JSON, GROUPS_FILE, "subscriptionGroupTable"),
     (Kind.OFFSETS, Form.JSON, OFFSETS_FILE, "offsetTable"),
-    (Kind.OFFSETS, Form.LIGHT, f"{DIRECTORY}/lmqConsumerOffset.json", "offsetTable"),
+    (Kind.OFFSETS, Form.LIGHT, LIGHT_OFFSETS_FILE, "offsetTable"),
 )
 _FIELDS = {path: name for _, _, path, name in _FILES}
 _LIGHT_OFFSETS = "lmqOffsetTable"
@@ -97,9 +99,12 @@ def write_json_table(root: Path, table: Table) -> None:
     """
     path = root / table.path
     document = dict(read_document(path) or {})
-    version = document.get("dataVersion")
-    if isinstance(version, dict):
-        document["dataVersion"] = {**version, "counter": table.counter}
+    # Without a version a broker with RocksDB does not import the rows.
+    document["dataVersion"] = {
+        "counter": table.counter,
+        "stateVersion": _state_version(document),
+        "timestamp": table.changed_ms,
+    }
     document.pop(_DERIVED, None)
     rows = table.rows
     if table.form is Form.LIGHT:
@@ -115,6 +120,11 @@ def write_json_table(root: Path, table: Table) -> None:
     if _is_whole(path):  # a damaged one must not take the place of its .bak, which was read
         write_file(_backup(path), path.read_bytes())
     write_file(path, (_text(document) + "\n").encode())
+
+
+def _state_version(document: dict[str, Any]) -> int:
+    version = document.get("dataVersion")
+    return int(version.get("stateVersion") or 0) if isinstance(version, dict) else 0
 
 
 def _is_of_light_group(name: str) -> bool:

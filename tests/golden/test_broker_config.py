@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
 from migration.broker_config import is_own_topic, read_config
+from migration.errors import IllegalStepError
 from migration.migrator import open_migrator
 from migration.plan.plan import plan_directory
 from migration.release import Home, release
@@ -130,6 +132,36 @@ def test_a_release_writes_back_in_the_form_that_was_taken_over(form: str, root: 
     adopt(root, layout=LAYOUT)
     with _open(root) as store:
         assert store.committed_offsets("billing", [("orders", 0)]) == [14]
+
+
+@pytest.mark.parametrize("form", ["separate", "single", "v2"])
+def test_a_store_moved_off_rocksdb_is_not_released_without_saying_for_which_broker(
+    form: str, tmp_path: Path
+) -> None:
+    """Its queues are in files then, and the broker that it came from looks for them in RocksDB."""
+    root = extract_broker(tmp_path, form)
+    before = read_config(root)
+    adopt(root, layout=LAYOUT)
+    with open_migrator(root) as migrator:
+        done(migrator.live.start())
+        done(migrator.live.verify())
+        migrator.live.cutover()
+        migrator.live.finish()
+        for _ in range(3):
+            job = migrator.live.rollback()
+            if job is not None:
+                done(job)
+    with pytest.raises(IllegalStepError, match="storeType=default") as refused:
+        release(root)
+    assert refused.value.next_step.options == ("--files",)
+    release(root, home=Home.FILES)
+    for path in {root / source for source in before.sources}:
+        shutil.rmtree(path)  # a broker with storeType=default does not look there
+    after = read_config(root)
+    assert before.topics is not None
+    assert after.topics is not None
+    assert after.topics.items() >= before.topics.items()
+    assert _offsets(after) == _offsets(before)
 
 
 def test_topics_that_every_broker_has_are_not_taken_for_deleted_ones() -> None:

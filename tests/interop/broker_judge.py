@@ -12,11 +12,16 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.interop.make_golden import pack
 from tests.interop.maven import build
 from tests.support import broker_store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from migration.state import FileLayout
 
 PROJECT = Path(__file__).parent / "broker"
 
@@ -34,19 +39,29 @@ class BrokerJudge:
         """A new store in `root`, with its configuration in one of `broker_store.FORMS`."""
         self._run("write", form, str(root))
 
-    def read(self, form: str, root: Path) -> dict[str, Any]:
-        """What a broker finds in `root`: topics, groups, offsets, bodies. Works on a copy."""
+    def read(
+        self, form: str, root: Path, layout: FileLayout = broker_store.LAYOUT
+    ) -> dict[str, Any]:
+        """What a broker finds in `root`: topics, groups, offsets, bodies. Works on a copy.
+
+        `form`: one of `broker_store.FORMS`, or "files", a broker without light queues.
+        """
         with tempfile.TemporaryDirectory() as scratch:
             copy = Path(scratch) / "store"
             shutil.copytree(root, copy)
             answer = Path(scratch) / "answer.json"
-            self._run("read", form, str(copy), str(answer))
+            flags = [
+                f"-DunitsPerFile={layout.units_per_file}",
+                f"-DindexSlots={layout.index_slots}",
+                f"-DindexEntries={layout.index_entries}",
+            ]
+            self._run("read", form, str(copy), str(answer), flags=flags)
             document: dict[str, Any] = json.loads(answer.read_bytes())
             return document
 
-    def _run(self, *arguments: str) -> None:
+    def _run(self, *arguments: str, flags: Sequence[str] = ()) -> None:
         with tempfile.TemporaryDirectory() as home:
-            command = ["java", "-Xmx1g", f"-Duser.home={home}"]  # its logs go home
+            command = ["java", "-Xmx1g", f"-Duser.home={home}", *flags]  # its logs go home
             command += ["-cp", self._classpath, "kvcq.interop.broker.Main", *arguments]
             done = subprocess.run(
                 command, check=False, timeout=TIMEOUT_S, capture_output=True, text=True

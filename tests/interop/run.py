@@ -11,12 +11,20 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from migration.release import Home
 from store.consume_queue import Boundary
 from tests.golden.rocketmq_log import DecodedLog, check_keys, check_records, check_units
 from tests.interop import ours
 from tests.interop.broker_judge import BrokerJudge
 from tests.interop.broker_judge import make_golden as make_broker_golden
-from tests.interop.given_back import compare_given_back
+from tests.interop.given_back import (
+    ON_FILES,
+    ON_ROCKSDB,
+    adopted,
+    compare_given_back,
+    made_here,
+    moved_to_files,
+)
 from tests.interop.judge import Judge
 from tests.interop.make_golden import make_golden
 from tests.support import broker_store
@@ -56,11 +64,18 @@ def we_read_their_config(judge: BrokerJudge, scratch: Path) -> None:
     )
 
 
-def they_read_config_given_back(judge: BrokerJudge, scratch: Path) -> None:
-    """Topics, offsets and messages of stores that were taken over, changed and released."""
+def they_read_what_is_given_back(judge: BrokerJudge, scratch: Path) -> None:
+    """Topics, offsets and messages, after each kind of release, by each kind of broker."""
     for form in broker_store.FORMS:
-        compare_given_back(judge, form, scratch / form)
-        say(f"  {form}: equal")
+        brokers = ON_FILES if form == "lmq" else (form,)
+        compare_given_back(judge, adopted(form, scratch / form), brokers)
+        say(f"  {form}, taken over and given back, for {', '.join(brokers)}: equal")
+    for form in ("separate", "v2"):
+        compare_given_back(judge, moved_to_files(form, scratch / f"{form}-moved"), ON_FILES)
+        say(f"  {form}, moved to files, for {', '.join(ON_FILES)}: equal")
+    for home, brokers in ((Home.FILES, ON_FILES), (Home.ROCKSDB, ON_ROCKSDB)):
+        compare_given_back(judge, made_here(home, scratch / f"made-{home.value}"), brokers)
+        say(f"  made here, released on {home.value}, for {', '.join(brokers)}: equal")
 
 
 def they_read_ours(judge: Judge, scratch: Path, seed: int) -> None:
@@ -152,7 +167,7 @@ def main() -> None:
         we_read_theirs(judge, Path(scratch) / "theirs", seed)
         say("a broker reads the topics and offsets that we give back")
         broker = BrokerJudge()
-        they_read_config_given_back(broker, Path(scratch) / "back")
+        they_read_what_is_given_back(broker, Path(scratch) / "back")
         say("we read the topics and offsets that a broker writes")
         we_read_their_config(broker, Path(scratch) / "brokers")
     say("all equal")

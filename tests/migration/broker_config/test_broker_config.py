@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +15,10 @@ from kvcq.engine.rocks.options import metadata_profile
 from kvcq.errors import EngineUnavailableError
 from kvcq.metadata_store import MetadataStore
 from migration.broker_config import GroupOffset, WrittenBack, read_config, write_back
+from migration.broker_config.json_files import quoted_numbers
 from store.base import write_file
 from store.errors import StoreFormatError
+from store.metadata import TopicConfig
 from tests.support.tree import tree_digest
 
 if TYPE_CHECKING:
@@ -71,6 +75,7 @@ def test_committed_offsets_come_back_as_rocketmq_writes_them(
     assert sorted(each.name for each in path.parent.iterdir()) == [
         "consumerOffset.json",
         "consumerOffset.json.bak",
+        "lmqConsumerOffset.json",
     ]
 
 
@@ -160,12 +165,14 @@ def test_offsets_of_groups_of_light_queues_go_where_the_broker_looks_for_them(
     sources = ["config/lmqConsumerOffset.json"]
     written = write_back(tmp_path, metadata, sources, 0)
     assert written is not None
-    assert (written.offsets, written.offsets_path) == (3, sources[0])
+    assert (written.offsets, written.offsets_paths[0]) == (3, sources[0])
     text = path.read_text()
     assert '"%LMQ%a@%LMQ%reader":7' in text
     assert '"orders@billing":{0:8}' in text
     assert '"%LMQ%a@billing":{0:9}' in text
-    assert not (tmp_path / "config" / "consumerOffset.json").exists()
+    without_lmq = (tmp_path / "config" / "consumerOffset.json").read_text()
+    assert '"%LMQ%a@%LMQ%reader":{0:7}' in without_lmq  # a broker without enableLmq reads this one
+    assert '"orders@billing":{0:8}' in without_lmq
 
 
 def test_rows_that_nobody_noted_as_taken_over_stay(tmp_path: Path, metadata: MetadataStore) -> None:
@@ -220,12 +227,60 @@ def test_files_whose_version_counts_further_win_over_a_database(
     ]
     assert found.sources == ("config/consumerOffsets",)
     metadata.commit_offsets("billing", [("orders", 0, 8)])
-    text = path.read_text()
     written = write_back(tmp_path, metadata, found.sources, 0)
     assert written is not None
-    assert written.offsets_path == "config/consumerOffsets"
-    assert path.read_text() == text
+    assert written.offsets_paths == (
+        "config/consumerOffsets",
+        "config/consumerOffset.json",
+        "config/lmqConsumerOffset.json",
+    )
+    assert '"counter":10' in path.read_text()  # the database counts as far: nothing is imported
     assert read_config(tmp_path).offsets == [GroupOffset("billing", "orders", 0, 8)]
+
+
+def test_a_broker_with_rocksdb_imports_what_a_store_made_here_gives_it(
+    tmp_path: Path, metadata: MetadataStore
+) -> None:
+    """It imports a file whose data version counts further than that of its own, new, database: 0.
+    A file without a version is an error to it."""
+    (tmp_path / "config").mkdir()
+    metadata.put_topics([TopicConfig("orders", 4, 0, 0)])
+    metadata.commit_offsets("billing", [("orders", 0, 9), ("%LMQ%a", 0, 2)])
+    assert _write_back(tmp_path, metadata) is not None
+    for name in ("topics.json", "consumerOffset.json", "lmqConsumerOffset.json"):
+        version = json.loads(quoted_numbers((tmp_path / "config" / name).read_text()))
+        assert version["dataVersion"]["counter"] == 1, name
+    before, after = (
+        _offsets_in(tmp_path, "consumerOffset"),
+        _offsets_in(tmp_path, "lmqConsumerOffset"),
+    )
+    assert before == after == {"orders@billing": {"0": 9}, "%LMQ%a@billing": {"0": 2}}
+
+
+def test_what_a_broker_kept_in_databases_is_written_to_files_as_well(
+    tmp_path: Path, metadata: MetadataStore
+) -> None:
+    """A release on files is for a broker that reads no database."""
+    rows = {"orders@billing": '{"offsetTable":{"0":5}}'}
+    _database(tmp_path, "consumerOffsets", rows, 3).close()
+    _database(
+        tmp_path, "topics", {"orders": '{"topicName":"orders","writeQueueNums":4}'}, 7
+    ).close()
+    _database(tmp_path, "subscriptionGroups", {"billing": '{"groupName":"billing"}'}, 2).close()
+    metadata.put_topics([TopicConfig("orders", 4, 0, 0), TopicConfig("new", 2, 0, 0)])
+    metadata.commit_offsets("billing", [("orders", 0, 8)])
+    assert write_back(tmp_path, metadata, read_config(tmp_path).sources, 0) is not None
+    for database in ("consumerOffsets", "topics", "subscriptionGroups"):
+        shutil.rmtree(tmp_path / "config" / database)
+    found = read_config(tmp_path)
+    assert found.topics == {"orders": 4, "new": 2}
+    assert found.groups == {"billing"}
+    assert found.offsets == [GroupOffset("billing", "orders", 0, 8)]
+
+
+def _offsets_in(root: Path, name: str) -> object:
+    text = (root / "config" / f"{name}.json").read_text()
+    return json.loads(quoted_numbers(text))["offsetTable"]
 
 
 def test_a_database_row_that_makes_no_sense_is_an_error_that_names_the_database(

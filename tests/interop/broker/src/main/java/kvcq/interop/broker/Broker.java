@@ -18,18 +18,19 @@ final class Broker implements AutoCloseable {
         store.setStorePathCommitLog(root.resolve("commitlog").toString());
         // Small files: most of what these stores are for is in `config/`.
         store.setMappedFileSizeCommitLog(64 * 1024);
-        store.setMappedFileSizeConsumeQueue(20 * 16);
-        store.setMaxHashSlotNum(101);
-        store.setMaxIndexNum(1000);
+        store.setMappedFileSizeConsumeQueue(20 * Integer.getInteger("unitsPerFile", 16));
+        store.setMaxHashSlotNum(Integer.getInteger("indexSlots", 101));
+        store.setMaxIndexNum(Integer.getInteger("indexEntries", 1000));
         store.setFileReservedTime(24 * 365 * 100);
         store.setDiskMaxUsedSpaceRatio(95);
         store.setDiskSpaceWarningLevelRatio(99);
         store.setTimerWheelEnable(false);
         store.setEnableCompaction(false);
         store.setHaListenPort(freePort());
-        store.setEnableLmq(true);
+        store.setEnableLmq(!form.equals("files"));
         store.setEnableMultiDispatch(true);
-        store.setStoreType(form.equals("lmq") ? "default" : "defaultRocksDB");
+        boolean onFiles = form.equals("files") || form.equals("lmq");
+        store.setStoreType(onFiles ? "default" : "defaultRocksDB");
 
         BrokerConfig broker = new BrokerConfig();
         broker.setBrokerName("interop");

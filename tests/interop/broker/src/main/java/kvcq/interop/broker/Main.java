@@ -8,7 +8,7 @@ import java.nio.file.Path;
  *
  * <pre>
  * write lmq|separate|single|v2 DIR    a new store in DIR
- * read  lmq|separate|single|v2 DIR JSON    topics, groups, offsets and messages the broker finds
+ * read  files|lmq|separate|single|v2 DIR JSON    topics, groups, offsets, messages it finds
  * </pre>
  *
  * Starting a broker changes its directory, so the caller hands `read` a copy.
