@@ -11,7 +11,7 @@ from pathlib import Path
 
 from server.settings import KNOWN, Known, toml_value
 
-PAGE = Path("docs/configuration.md")
+PAGE = Path(__file__).parent / "configuration.md"
 BEGIN = "<!-- generated: python -m docs.configuration -->"
 END = "<!-- end of what is generated -->"
 _COLUMNS = ("setting", "default", "meaning", "bounds", "changes", "RocketMQ")

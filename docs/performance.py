@@ -24,11 +24,12 @@ from tests.peers.table import figures_of_plot, markdown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-REPORTS = Path("docs/reports")
-PLOT = Path("docs/many-queues.svg")
-PAGE = Path("docs/performance.md")
+_HERE = Path(__file__).parent
+REPORTS = _HERE / "reports"
+PLOT = _HERE / "many-queues.svg"
+PAGE = _HERE / "performance.md"
 BEGIN, END = "<!-- generated: python -m docs.performance -->", "<!-- end of what is generated -->"
-PEERS_PLOT = Path("docs/peers.svg")
+PEERS_PLOT = _HERE / "peers.svg"
 PEERS_BEGIN, PEERS_END = "<!-- generated: make bench-peers -->", "<!-- end of the peers -->"
 BESIDE_BEGIN = "<!-- generated: ratios of the run that is kept -->"
 BESIDE_END = "<!-- end of the ratios -->"

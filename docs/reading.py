@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.support.imports import edges_of, imports_of, is_room, room_of
 
-PAGE = Path("READING.md")
+PAGE = Path(__file__).parents[1] / "READING.md"
 BEGIN, END = "<!-- generated: python -m docs.reading -->", "<!-- end of what is generated -->"
 
 PACKAGES = ("server", "migration", "kvcq", "store", "kvcq_client")

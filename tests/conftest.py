@@ -32,6 +32,13 @@ if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
     tempfile.tempdir = os.environ["PYTEST_DEBUG_TEMPROOT"]  # for directories of property tests
 
+# What a developer's shell is set up for, such as another server, a proxy or colours, is not what is
+# tested. The names left are those by which tests themselves are told something.
+_KEPT = {"KVCQ_SCREENSHOTS", "KVCQ_GOLDEN", "KVCQ_GOLDEN_BROKER"}
+for _name in [*os.environ]:
+    if (_name.startswith("KVCQ_") and _name not in _KEPT) or _name in ("FORCE_COLOR", "COLUMNS"):
+        del os.environ[_name]
+
 # A shell that starts this in the background has Ctrl-C ignored, in all that tests start as well.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,6 +60,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(400))
+
+
+@pytest.fixture(scope="session")
+def empty_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working directory of all tests: none sees a store that `make run` made in ./data."""
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(autouse=True)
+def in_empty_directory(empty_directory: Path) -> Iterator[None]:
+    """Each test starts in an empty directory, and leaves it empty."""
+    os.chdir(empty_directory)
+    yield
+    os.chdir(empty_directory)
+    left = sorted(path.name for path in empty_directory.iterdir())
+    for name in left:
+        shutil.rmtree(empty_directory / name, ignore_errors=True)
+        (empty_directory / name).unlink(missing_ok=True)
+    assert not left, f"the test wrote {left} into its working directory: it has tmp_path for that"
 
 
 @pytest.fixture(autouse=True)

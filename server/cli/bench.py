@@ -168,7 +168,7 @@ def _run(
             else:
                 opened = OwnServer(data, scenario.store, server.__name__)
         cleanup.callback(opened.close)
-        with notes.status(f"{scenario.title}: beginning") as status:
+        with notes.waiting(f"{scenario.title}: beginning") as status:
             return run_scenario(scenario, opened, watch=_Progress(status, scenario.title))
 
 

@@ -14,6 +14,7 @@ from server.cli.terminal import (
     EXIT_NOBODY_READS,
     InterruptedCommandError,
     Sections,
+    accept_all_text,
     print_json_error,
 )
 from server.version import VERSION
@@ -70,6 +71,10 @@ class Commands(Sections):
         command = getattr(import_module(_MODULES[cmd_name], __package__), cmd_name)
         assert isinstance(command, click.Command)
         return command
+
+    def main(self, *args: Any, **named: Any) -> Any:  # noqa: ANN401 - as click has it
+        accept_all_text()
+        return super().main(*args, **named)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # Looked for before anything is parsed: wrong usage is told as JSON as well.

@@ -72,7 +72,7 @@ class AppendedFile(logging.Handler):
 
 class _File(logging.handlers.WatchedFileHandler):
     def __init__(self, path: Path) -> None:
-        super().__init__(path, encoding="utf-8")
+        super().__init__(path, encoding="utf-8", errors="backslashreplace")
         self.setFormatter(logging.Formatter("%(message)s"))
         self._lost = 0
         self._complain_s = monotonic()

@@ -43,7 +43,7 @@ class ServiceManager:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as telling:
                 telling.settimeout(0)
-                telling.sendto(text.encode(), self._address)
+                telling.sendto(text.encode(errors="backslashreplace"), self._address)
             self._failed = False
         except OSError as error:
             if not self._failed:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-REPORT = Path("docs/peers.json.gz")
+REPORT = Path(__file__).parents[2] / "docs/peers.json.gz"
 #: Of runs before that one.
 EARLIER = "peers-*.json.gz"
 

@@ -32,7 +32,6 @@ class ServerProcess:
                 *("--set", "store.segment_bytes=4194304", "--set", "server.drain_notice_s=0.05"),
                 *flags,
             ],
-            cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -122,7 +121,6 @@ def run_kvcq(
     """`kvcq` with these arguments, to its end; `environment` is added to that of the tests."""
     return subprocess.run(
         [sys.executable, "-m", "server", *arguments],
-        cwd=ROOT,
         env={**os.environ, **(environment or {})},
         input=stdin,
         capture_output=True,

@@ -167,7 +167,7 @@ def _put_lines(client: Client, server: str, template: Message, *, as_json: bool)
     sender = uuid.uuid4().hex
     stored = 0
     stopped: _Stopped | None = None
-    with notes.status("putting…") as status:
+    with notes.waiting("putting…") as status:
         for block in _blocks(sys.stdin.buffer, min(BLOCK_BYTES, limit // 2), overhead):
             messages = [replace(template, body=line) for line in block]
             try:

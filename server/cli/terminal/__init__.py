@@ -26,7 +26,7 @@ from server.cli.terminal.output import (
     print_table,
     say,
 )
-from server.cli.terminal.screen import escape, one_line
+from server.cli.terminal.screen import accept_all_text, escape, one_line
 from server.cli.terminal.sections import Sections
 from server.cli.terminal.values import (
     COUNT,
@@ -66,6 +66,7 @@ __all__ = [
     "InterruptedCommandError",
     "Sections",
     "Whole",
+    "accept_all_text",
     "argument_bytes",
     "ask",
     "body_fields",

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 import click
 from rich.table import Table
 
-from server.cli.terminal.screen import Screen, escape, visible_json
+from server.cli.terminal.screen import Screen, escape, is_utf8, visible_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -131,7 +131,8 @@ def print_json(document: object) -> None:
 
 
 def _write_json(stream: IO[str], document: object) -> None:
-    stream.write(visible_json(json.dumps(document, ensure_ascii=False)) + "\n")
+    text = json.dumps(document, ensure_ascii=not is_utf8(stream))
+    stream.write(visible_json(text) + "\n")
     stream.flush()
 
 

@@ -3,15 +3,21 @@
 A tag or a key may hold escape sequences: they could clear a screen, change its title, or answer for
 the person at the keyboard. Characters that a terminal acts on are shown as `\\x1b` instead, also
 those that turn the direction of text.
+
+A terminal whose encoding is not UTF-8 gets `\u20ac` for a character that it does not have.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from typing import IO, Any
+from io import TextIOWrapper
+from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 #: C0 but tab and newline, DEL, C1, and the controls of direction.
 _ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -19,6 +25,20 @@ _ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u206
 _ACTING_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 #: Of a table that goes into a pipe or a file: nothing is folded there.
 _PIPED_WIDTH = 1 << 16
+
+
+def accept_all_text() -> None:
+    """Printing never fails on a character that the encoding of standard output does not have.
+
+    Also in UTF-8: names of files that are not text come in as lone surrogates.
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def is_utf8(stream: IO[str]) -> bool:
+    """Whether the stream has every character."""
+    return (stream.encoding or "").lower().replace("-", "") in ("utf8", "utf8sig")
 
 
 def visible(text: str) -> str:
@@ -59,6 +79,10 @@ class Screen(Console):
         super().print(
             *(visible(one) if isinstance(one, str) else one for one in objects), **settings
         )
+
+    def waiting(self, text: str) -> Status:
+        """A spinner and the text, until the block ends."""
+        return self.status(text, spinner="dots" if is_utf8(self.file) else "line")
 
     def on_broken_pipe(self) -> None:
         """As every other write has it; rich would end the program itself."""

@@ -6,6 +6,7 @@ click says so with the name of the option, and exit code 2.
 
 from __future__ import annotations
 
+import os
 import re
 from time import time
 from typing import TYPE_CHECKING
@@ -144,5 +145,5 @@ def server_address(value: str) -> str:
 
 
 def argument_bytes(argument: str) -> bytes:
-    """The bytes of an argument as they were typed, also where they are not UTF-8."""
-    return argument.encode(errors="surrogateescape")
+    """The bytes of an argument as they were typed, whatever encoding the shell has."""
+    return os.fsencode(argument)
