@@ -141,7 +141,7 @@ $(STAMPS)/venv:
 
 $(STAMPS)/run: $(STAMPS)/venv $(PINS)
 	@echo "Installing what the service needs into $(VENV)"
-	@$(PIP) $(OURS) .
+	@$(PIP) $(OURS) '.[bench]'
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/venv $(PINS)

@@ -2,7 +2,7 @@
 
 import os
 
-from server.process import open_standard_streams
+from server.cli.streams import open_standard_streams
 
 open_standard_streams()
 

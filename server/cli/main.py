@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from difflib import SequenceMatcher
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -23,40 +24,42 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _AS_JSON = "kvcq.as_json"
+#: How like two names are when one is a misspelling of the other.
+_MISSPELT = 0.8
 
-#: Sections of the help; in each, command to the module that has it. Only the one that is called
-#: for is imported: all together take twice as long as most of them alone.
+#: The command list of the help, by section: module of each command, and what it does. A module is
+#: imported when its command is called, not for the list: that would import the whole server.
 _SECTIONS = {
     "Messages": {
-        "put": ".online.put",
-        "consume": ".online.consume",
-        "pull": ".online.messages",
-        "query": ".online.messages",
-        "get": ".online.messages",
+        "put": (".online.put", "Store a message, or one for each line of standard input."),
+        "consume": (".online.consume", "Read all queues of a topic; continue where a group was."),
+        "pull": (".online.messages", "Read some messages of a topic or a queue."),
+        "query": (".online.messages", "Find messages by key."),
+        "get": (".online.messages", "Show one message by its id."),
     },
     "A running server": {
-        "serve": ".serve",
-        "topic": ".online.topics",
-        "group": ".online.groups",
-        "stats": ".online.stats",
-        "top": ".top",
-        "config": ".config",
-        "job": ".online.jobs",
-        "backup": ".backup",
-        "user": ".access.users",
-        "acl": ".access.rights",
-        "bench": ".bench",
+        "serve": (".serve", "Serve the store in a directory, until Ctrl-C."),
+        "topic": (".online.topics", "Create, list, describe, update and delete topics."),
+        "group": (".online.groups", "Show, reset and delete the offsets of consumer groups."),
+        "stats": (".online.stats", "Show what the server counts."),
+        "top": (".top", "Watch rates, busy topics and groups that lag, until Ctrl-C."),
+        "config": (".config", "Show, check, reload and import settings."),
+        "job": (".online.jobs", "Start, list and cancel long work, such as verification."),
+        "backup": (".backup", "Take, list and verify backups."),
+        "user": (".access.users", "Manage users and their secrets."),
+        "acl": (".access.rights", "Grant, revoke and list the rights of users."),
+        "bench": (".bench", "Put load on a server or a store, and check every message."),
     },
     "A store on disk": {
-        "check": ".on_disk.check",
-        "dump": ".on_disk.dump",
-        "repair": ".on_disk.repair",
-        "restore": ".backup",
-        "migrate": ".migration",
-        "spark": ".spark",
+        "check": (".on_disk.check", "Verify a stopped store."),
+        "dump": (".on_disk.dump", "Show the rows of a store's files."),
+        "repair": (".on_disk.repair", "Rebuild queues of a stopped store from its log."),
+        "restore": (".backup", "Restore a backup into a new directory."),
+        "migrate": (".migration", "Move a RocketMQ store to RocksDB step by step, and back."),
+        "spark": (".spark", "Run large jobs over a store on Spark."),
     },
 }
-_MODULES = {name: module for section in _SECTIONS.values() for name, module in section.items()}
+_MODULES = {name: one[0] for section in _SECTIONS.values() for name, one in section.items()}
 
 
 class Commands(Sections):
@@ -64,6 +67,11 @@ class Commands(Sections):
 
     def sections(self) -> Mapping[str, Iterable[str]]:
         return _SECTIONS
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, commands in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, does) for name, (_, does) in commands.items()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _MODULES:
@@ -85,10 +93,11 @@ class Commands(Sections):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
+            told = _misspelt(error) if isinstance(error, click.NoSuchOption) else error
             if not ctx.meta[_AS_JSON]:
-                raise
-            print_json_error(error)
-            ctx.exit(error.exit_code)
+                raise told from error.__cause__
+            print_json_error(told)
+            ctx.exit(told.exit_code)
         except BrokenPipeError:
             # What is buffered goes nowhere, or Python would complain of it at its end.
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -103,6 +112,20 @@ class Commands(Sections):
             if isinstance(abort.__context__, KeyboardInterrupt):
                 ctx.exit(EXIT_INTERRUPTED)
             raise
+
+
+def _misspelt(error: click.NoSuchOption) -> click.NoSuchOption:
+    """The error with only those proposals that the name is a misspelling of.
+
+    click also proposes options that mean something else, such as --files for --yes.
+    """
+    name = error.option_name
+    near = [
+        one
+        for one in error.possibilities or ()
+        if one.startswith(name) or SequenceMatcher(None, name, one).ratio() >= _MISSPELT
+    ]
+    return click.NoSuchOption(name, possibilities=near, ctx=error.ctx)
 
 
 @click.group(

@@ -11,7 +11,6 @@ from server.process.loop import fast_loop
 from server.process.outlet import Outlet, OutletHandler, as_json, in_words
 from server.process.quiet import until_quiet
 from server.process.service_manager import ServiceManager
-from server.process.streams import open_standard_streams
 from server.process.terminal import has_terminal
 
 __all__ = [
@@ -29,7 +28,6 @@ __all__ = [
     "give_back",
     "has_terminal",
     "in_words",
-    "open_standard_streams",
     "prepare_to_open_stores",
     "private_bytes",
     "tune_allocator",

@@ -17,6 +17,7 @@ from tests.support.command_line import answer_of, kvcq, lines_of
 from tests.support.server_process import ROOT, ServerProcess, run_kvcq
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from click.testing import Result
@@ -192,12 +193,35 @@ def test_stats(target: str) -> None:
     assert (answer["server.version"], type(answer["server.ready"])) == (VERSION, int)
     shown = _run(target, "stats")
     assert shown.stdout.startswith(f"kvcq {VERSION} at {target}, up ")
-    for heading in ("server", "store", "kvcq/, in RocksDB", "meta/, in RocksDB"):
+    for heading in ("server", "store", "RocksDB kvcq/: queues and keys"):
         assert f"\n\n{heading}\n" in shown.stdout
     named = _json(target, "stats")
     assert {name.partition(".")[0] for name in named} == {"server", "store", "kvcq", "meta"}
     nothing = _run(target, "stats", "--prefix", "nonsense")
     assert "no name begins with 'nonsense'" in nothing.stderr
+
+
+def test_stats_shows_a_beginner_what_is_not_zero_with_its_unit(target: str) -> None:
+    _run(target, "topic", "describe", "of-nobody")
+    shown = dict(_table(_run(target, "stats").stdout))
+    assert int(shown["server.refusals.DescribeTopic.UNKNOWN_TOPIC"]) >= 1, "refusals by reason"
+    assert shown["server.max_receive_bytes"] == "16.0 MiB"
+    assert shown["server.ready"] == "yes"
+    assert shown["store.disk_used_ratio"].endswith("%")
+    assert not [name for name, value in shown.items() if value in ("0", "0 B", "no")]
+    every = _run(target, "stats", "--all")
+    numbers = dict(_table(every.stdout))
+    assert numbers.keys() == _json(target, "stats").keys() - {"server.version"}
+    assert numbers["server.max_receive_bytes"] == "16,777,216"
+    assert f"{len(numbers) - len(shown)} more are 0" in _run(target, "stats").stderr
+
+
+def _table(text: str) -> Iterator[tuple[str, str]]:
+    """Names and values of its lines."""
+    for line in text.splitlines():
+        name, _, value = line.partition("  ")
+        if "." in name and value:
+            yield name, value.strip()
 
 
 @pytest.mark.parametrize(

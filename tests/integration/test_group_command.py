@@ -63,7 +63,9 @@ def test_a_group_is_shown_queue_by_queue(target: str) -> None:
         (("--to", "earliest"), {0: 0, 1: 0}),
         (("--to", "latest"), {0: 10, 1: 10}),
         (("--to", "3", "--queue", "1"), {1: 3}),
-        (("--to-time", "2000-01-01"), {0: 0, 1: 0}),
+        (("--to", "2000-01-01"), {0: 0, 1: 0}),
+        (("--to", "-1h"), {0: 0, 1: 0}),
+        (("--to", "now"), {0: 10, 1: 10}),
     ],
 )
 def test_a_group_is_moved(target: str, where: tuple[str, ...], offsets: dict[int, int]) -> None:
@@ -109,9 +111,9 @@ def test_a_group_without_offsets_in_a_topic_is_told(target: str) -> None:
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ((), "one of --to and --to-time"),
-        (("--to", "3", "--to-time", "2000-01-01"), "one of --to and --to-time"),
+        ((), "--to"),
         (("--to", "soon"), "not earliest"),
+        (("--to", "-3"), "a time such as -1h"),
     ],
 )
 def test_wrong_usage_is_told(target: str, where: tuple[str, ...], words: str) -> None:

@@ -28,12 +28,37 @@ def test_help_names_every_command_with_what_it_does() -> None:
     named = [line for line in lines if line.startswith("  ") and line[2] != " "]
     assert [line.split()[0] for line in named] == COMMANDS
     assert all(len(line.split()) > 3 for line in named)
+    assert len(lines) < len(COMMANDS) + 8, "each in a line"
+
+
+def test_help_of_the_program_imports_no_server_and_no_client() -> None:
+    """It took 1.4 s when each command's module was imported for its line."""
+    code = (
+        "import sys; from click.testing import CliRunner; from server.cli.main import main; "
+        "CliRunner().invoke(main, ['--help']); "
+        "heavy = ('grpc', 'numpy', 'asyncio', 'kvcq', 'store', 'migration', 'server.app'); "
+        "print([name for name in sys.modules if name.partition('.')[0] in heavy])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_unknown_command_is_wrong_usage() -> None:
     done = CliRunner().invoke(main, ["nonsense"])
     assert done.exit_code == 2
     assert "nonsense" in done.stderr
+
+
+def test_an_option_is_not_corrected_to_one_that_means_something_else() -> None:
+    """`migrate release --yes` was told: did you mean --files, which removes a database."""
+    for words, says in (
+        ("migrate release . --yes", "No such option '--yes'.\n"),
+        ("put t x --keys k", "Did you mean '--key'?"),
+        ("put t x --light q", "Did you mean '--light-queue'?"),
+    ):
+        done = CliRunner().invoke(main, words.split())
+        assert done.exit_code == 2
+        assert done.stderr.endswith(says + ("" if says.endswith("\n") else "\n"))
 
 
 def test_serving_imports_neither_load_generator_nor_spark() -> None:

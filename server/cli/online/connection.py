@@ -47,7 +47,7 @@ _PARAMETERS = {
     "name": "names",
     "begin_time_ms": "since",
     "end_time_ms": "until",
-    "time_ms": "to_time",
+    "time_ms": "to",
     "offset": "to",
     "wait_ms": "wait_s",
     "max_messages": "limit",

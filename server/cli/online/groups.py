@@ -74,8 +74,12 @@ def describe(name: str, topic: str | None, server: str, as_json: bool) -> None:
 @group.command()
 @click.argument("name", metavar="GROUP", type=text)
 @click.argument("topic", type=text)
-@click.option("--to", metavar="WHERE", help="earliest, latest, or a queue offset.")
-@click.option("--to-time", type=TIME, help=f"The first message stored then or later. {TIMES}")
+@click.option(
+    "--to",
+    metavar="WHERE",
+    required=True,
+    help=f"earliest, latest, a queue offset, or the first message since a time. {TIMES}",
+)
 @click.option(
     "--queue", "queue_ids", type=QUEUE, multiple=True, help="This queue alone; may be repeated."
 )
@@ -83,8 +87,7 @@ def describe(name: str, topic: str | None, server: str, as_json: bool) -> None:
 def reset(
     name: str,
     topic: str,
-    to: str | None,
-    to_time: int | None,
+    to: str,
     queue_ids: tuple[int, ...],
     server: str,
     as_json: bool,
@@ -93,12 +96,10 @@ def reset(
 
     A new group begins with `kvcq consume TOPIC --group GROUP --from WHERE`.
     """
-    if (to is None) == (to_time is None):
-        raise click.UsageError("say where to, with one of --to and --to-time")
-    where = Start.EARLIEST if to is None else _where(to)
+    where, time_ms = _where(to)
     with connect(server) as client:
         _require(client, name, server)
-        found = client.reset_offsets(name, topic, where, queue_ids=queue_ids, time_ms=to_time)
+        found = client.reset_offsets(name, topic, where, queue_ids=queue_ids, time_ms=time_ms)
     _show(name, found, as_json=as_json)
 
 
@@ -130,13 +131,20 @@ def _require(client: Client, name: str, server: str) -> None:
         raise CommandError(f"no group {name!r}", command=listing, code="UNKNOWN_GROUP")
 
 
-def _where(to: str) -> Start | int:
-    if to in ("earliest", "latest"):
-        return Start(to)
+def _where(to: str) -> tuple[Start | int, int | None]:
+    """A place, and the time that goes before it if `to` is one."""
+    if to in (Start.EARLIEST.value, Start.LATEST.value):
+        return Start(to), None
     offset = whole_number(to, INT64_MAX)
     if offset is not None:
-        return offset
-    raise click.BadParameter(f"{to!r} is not earliest, latest, or an offset", param_hint="--to")
+        return offset, None
+    try:
+        return Start.EARLIEST, TIME.convert(to, None, None)
+    except click.BadParameter as error:
+        reason = (
+            f"{to!r} is not earliest, latest, an offset, or a time such as -1h or 2026-01-31T12:00"
+        )
+        raise click.BadParameter(reason, param_hint="--to") from error
 
 
 def _show(name: str, offsets: list[GroupOffset], *, as_json: bool) -> None:

@@ -7,45 +7,91 @@ from itertools import groupby
 import click
 
 from server.cli.online.connection import connect, server_options
-from server.cli.terminal import console, duration, print_json, print_table, say, text
+from server.cli.terminal import (
+    byte_count,
+    console,
+    duration,
+    print_json,
+    print_table,
+    say,
+    text,
+    time_text,
+)
 
-#: Of the numbers whose names begin so.
-_HEADINGS = {"kvcq": "kvcq/, in RocksDB", "meta": "meta/, in RocksDB"}
 UPTIME = "server.uptime_s"
+#: Beginnings of names, in the order of the page, with their headings.
+_SECTIONS = {
+    "server.": "server",
+    "server.calls.": "calls, by method",
+    "server.refusals.": "refused calls, by method and reason",
+    "server.seconds.": "time spent on calls, by method",
+    "server.jobs.": "jobs",
+    "server.scrub.": "verification of the log",
+    "store.": "store",
+    "kvcq.": "RocksDB kvcq/: queues and keys",
+    "meta.": "RocksDB meta/: topics, groups and their offsets",
+}
 
 
 @click.command()
-@click.option("--prefix", type=text, default="", help="Names that begin with this.")
+@click.option("--prefix", type=text, default="", help="Only names that begin with this.")
+@click.option(
+    "--all", "every", is_flag=True, help="Also show what is 0, and every value as a plain number."
+)
 @server_options
-def stats(prefix: str, server: str, as_json: bool) -> None:
-    """Show counters and levels: server.…, store.…, and kvcq.… and meta.… of RocksDB.
+def stats(prefix: str, every: bool, server: str, as_json: bool) -> None:
+    """Show what a running server counts and measures, except what is 0.
 
-    Counters count from the start of the server. Units are in the names.
+    Counters start at 0 when the server starts. --all and --json show every number as it is; its
+    name ends in the unit.
     """
     with connect(server) as client:
         values = client.statistics()
         version = client.server_version()
-    shown = {
+    chosen = {
         name: int(value) if value.is_integer() else value
-        for name, value in sorted(values.items(), key=_order)
+        for name, value in sorted(values.items(), key=lambda item: (_place(item[0]), item[0]))
         if name.startswith(prefix)
     }
     if as_json:
         named = {"server.version": version} if "server.version".startswith(prefix) else {}
-        print_json(named | shown)
+        print_json(named | chosen)
         return
     console.print(f"kvcq {version} at {server}, up {duration(values.get(UPTIME, 0))}")
-    if not shown:
-        say(f"no name begins with {prefix!r}; see all of them: kvcq stats")
-    for group, items in groupby(shown.items(), key=lambda item: _group(item[0])):
+    if not chosen:
+        say(f"no name begins with {prefix!r}; to see all of them: kvcq stats --all")
+    shown = [(name, value) for name, value in chosen.items() if every or value]
+    for section, items in groupby(shown, key=lambda item: _section(item[0])):
         console.print()
-        print_table(_HEADINGS.get(group, group), ("name", "value"), list(items))
+        rows = [(name, value if every else _readable(name, value)) for name, value in items]
+        print_table(_SECTIONS.get(section, section.rstrip(".")), ("name", "value"), rows)
+    if len(shown) < len(chosen):
+        say(f"\n{len(chosen) - len(shown)} more are 0; --all shows them")
 
 
-def _group(name: str) -> str:
-    return name.partition(".")[0]
+def _section(name: str) -> str:
+    known = [beginning for beginning in _SECTIONS if name.startswith(beginning)]
+    return max(known, key=len) if known else name.partition(".")[0] + "."
 
 
-def _order(item: tuple[str, float]) -> tuple[bool, str]:
-    """The server's own first."""
-    return not item[0].startswith("server."), item[0]
+def _place(name: str) -> int:
+    known = list(_SECTIONS)
+    section = _section(name)
+    return known.index(section) if section in known else len(known)
+
+
+def _readable(name: str, value: float) -> str:
+    """The value with its unit, which its name ends in."""
+    if name.endswith("_bytes"):
+        return byte_count(value)
+    if name.endswith("_bytes_per_s"):
+        return f"{byte_count(value)}/s"
+    if name.endswith("_ms"):
+        return time_text(int(value))
+    if name.endswith("_ratio"):
+        return f"{value:.1%}"
+    if name.endswith((".ready", ".failed", ".running", "_stopped")):
+        return "yes"
+    if name.endswith(("_s", "_seconds")) or name.startswith("server.seconds."):
+        return f"{value:,.3g} s" if value < 1000 else duration(value)
+    return f"{value:,}"

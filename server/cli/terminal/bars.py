@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
 from server.cli.terminal.output import notes
 from server.cli.terminal.screen import escape
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from rich.progress import ProgressColumn, TaskID
+    from rich.progress import Progress, ProgressColumn, TaskID
 
 
 class Bars:
@@ -20,7 +18,7 @@ class Bars:
 
     def __init__(self, *columns: ProgressColumn, quiet: bool = False) -> None:
         """`columns`: behind the percentage; otherwise the time that is left. `quiet`: no bars."""
-        self._columns = columns or (TimeRemainingColumn(),)
+        self._columns = columns
         self._quiet = quiet or not notes.is_terminal
         self._progress: Progress | None = None
         self._steps: dict[str, TaskID] = {}
@@ -30,13 +28,24 @@ class Bars:
         if self._quiet:
             return
         if self._progress is None:
-            named = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
-            self._progress = Progress(*named, *self._columns, console=notes, transient=True)
+            self._progress = self._new_progress()
             self._progress.start()
         total = None if share is None else 1.0
         if step not in self._steps:
             self._steps[step] = self._progress.add_task(escape(step), total=total, remark=remark)
         self._progress.update(self._steps[step], completed=share, total=total, remark=remark)
+
+    def _new_progress(self) -> Progress:
+        # Here: it takes as long to import as all the rest of the command line.
+        from rich import progress
+
+        named = (
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.TaskProgressColumn(),
+        )
+        columns = self._columns or (progress.TimeRemainingColumn(),)
+        return progress.Progress(*named, *columns, console=notes, transient=True)
 
     def rest(self) -> None:
         """Off the screen, until there is something to show again. Repeatable."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import click
 from rich.table import Table
 
-from server.cli.terminal.screen import Screen, escape, is_utf8, visible_json
+from server.cli.terminal.screen import Screen, escape, has_all_text, visible_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -130,8 +130,8 @@ def print_json(document: object) -> None:
     _write_json(sys.stdout, document)
 
 
-def _write_json(stream: IO[str], document: object) -> None:
-    text = json.dumps(document, ensure_ascii=not is_utf8(stream))
+def _write_json(stream: TextIO, document: object) -> None:
+    text = json.dumps(document, ensure_ascii=not has_all_text(stream.encoding))
     stream.write(visible_json(text) + "\n")
     stream.flush()
 

@@ -36,9 +36,9 @@ def accept_all_text() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def is_utf8(stream: IO[str]) -> bool:
-    """Whether the stream has every character."""
-    return (stream.encoding or "").lower().replace("-", "") in ("utf8", "utf8sig")
+def has_all_text(encoding: str | None) -> bool:
+    """Whether every character can be written in the encoding."""
+    return (encoding or "").lower().startswith("utf")
 
 
 def visible(text: str) -> str:
@@ -82,7 +82,7 @@ class Screen(Console):
 
     def waiting(self, text: str) -> Status:
         """A spinner and the text, until the block ends."""
-        return self.status(text, spinner="dots" if is_utf8(self.file) else "line")
+        return self.status(text, spinner="dots" if has_all_text(self.encoding) else "line")
 
     def on_broken_pipe(self) -> None:
         """As every other write has it; rich would end the program itself."""
