@@ -52,6 +52,9 @@ class Placed(NamedTuple):
     message_id: str
     store_time_ms: int
     light_queue_offsets: tuple[int, ...] = ()  # in the order of Message.light_queues
+    #: It was stored by an earlier attempt: by this producer, whose first answer was lost, or by
+    #: another process that used the same `producer_id` and number.
+    repeated: bool = False
 
 
 class Bounds(NamedTuple):

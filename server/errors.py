@@ -115,6 +115,18 @@ class NumberReusedError(ServerError):
         self.sequence = sequence
 
 
+class NumbersUnknownError(ServerError):
+    """Where the producer stands cannot be told."""
+
+    def __init__(self, producer_id: str) -> None:
+        super().__init__(
+            f"the next number of producer {producer_id!r} is unknown while the queue files of a "
+            "migration serve. Give the first number yourself (first_sequence=…), or leave out the "
+            "producer_id"
+        )
+        self.producer_id = producer_id
+
+
 class NumberPassedError(ServerError):
     """The producer is beyond that number, and the log has no batch that begins with it."""
 
@@ -179,8 +191,20 @@ class UnauthenticatedError(AccessError):
 class ForbiddenError(AccessError):
     """The user has no right to this."""
 
-    def __init__(self, user: str, what: str, remedy: str | None) -> None:
-        """`remedy` is the command that allows it; None: only administrators may."""
+    def __init__(
+        self,
+        user: str,
+        what: str,
+        remedy: str | None,
+        *,
+        topic: str | None = None,
+        group: str | None = None,
+    ) -> None:
+        """`remedy` is the command that allows it; None: only administrators may.
+
+        `topic` or `group`: the name that the caller gave and has no right to, so that a client can
+        tell which messages of a batch were the reason.
+        """
         allowed = (
             "Only administrators may, users made with `kvcq user add NAME --admin`"
             if remedy is None
@@ -189,6 +213,8 @@ class ForbiddenError(AccessError):
         super().__init__(f"user {user!r} may not {what}. {allowed}")
         self.user = user
         self.what = what
+        self.topic = topic
+        self.group = group
 
 
 class UserLimitError(AccessError):

@@ -35,6 +35,7 @@ def placed_all(columns: pb.PutBatchResponse, light_queues: Sequence[int]) -> lis
     store_time_ms = columns.store_time_ms
     light_offsets = iter(columns.light_queue_offsets)
     physical_offsets = columns.physical_offsets
+    repeated = columns.repeated_batch
     return [
         Placed(
             queue_id,
@@ -43,6 +44,7 @@ def placed_all(columns: pb.PutBatchResponse, light_queues: Sequence[int]) -> lis
             message_id,  # none when it was sent again, and has expired since it was stored
             store_time_ms,
             tuple(islice(light_offsets, count)) if count else (),
+            repeated,
         )
         for queue_id, queue_offset, physical_offset, message_id, count in zip(
             columns.queue_ids,

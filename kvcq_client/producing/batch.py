@@ -78,6 +78,7 @@ class Batch:
         "done",
         "errors",
         "failure",
+        "may_be_stored",
         "messages",
         "response",
         "sequence",
@@ -91,6 +92,8 @@ class Batch:
         self.size = 0  # bytes they count for
         self.begun_s = begun_s  # monotonic
         self.sequence: int | None = None  # of the first message, once it was sent
+        # It was sent, and the stream ended before there was an answer that says otherwise.
+        self.may_be_stored = False
         self.done = False
         self.response: pb.PutBatchResponse | None = None
         self.failure: KvcqError | None = None  # of all messages that are not in `errors`

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from kvcq_client.bounds import check_settings
@@ -12,11 +11,8 @@ from kvcq_client.bounds import check_settings
 if TYPE_CHECKING:
     from kvcq_client.bounds import Bounds
 
+_LAST_FIRST_SEQUENCE = 1 << 61
 _PRODUCER_ID = re.compile(r"[A-Za-z0-9._-]{1,48}")
-
-
-def _new_id() -> str:
-    return uuid.uuid4().hex
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +22,17 @@ class ProducerConfig:
     Batches: one goes out when it has `batch_bytes` or `batch_messages`, or when its first message
     has waited `linger_ms`. Larger ones cost less a message, and hold up the server's other calls
     for longer.
+
+    `producer_id`: the name under which the server numbers this producer's messages, to recognise a
+    batch that arrives twice. None makes a new one for each producer. With a name of your own the
+    server is asked for the next free number before the first batch, so each run of a program
+    continues behind the one before. One process at a time should use it.
+
+    `first_sequence`: the number of the first message, for a process that sends again what another
+    one sent under `producer_id` and may not have completed. A batch that the server has under its
+    number is acknowledged and **not stored again** (`Placed.repeated`); other messages under a used
+    number raise NumberReusedError. It only works if both cut the same batches, by `batch_messages`
+    and a long linger; `put_numbered` leaves no doubt.
     """
 
     linger_ms: float = 5.0
@@ -35,11 +42,8 @@ class ProducerConfig:
     max_block_s: float = 60.0  # how long `send` may wait for room
     window: int = 16  # batches under way at once
     delivery_timeout_s: float = 120.0  # from `send` to the acknowledgement, retries included
-    # Who sends. A batch that comes again under the same id and number is not stored again, so a
-    # process that goes on with the id and number of one that died repeats nothing, if it cuts the
-    # same batches: by `batch_messages` with a long linger. `put_numbered` leaves no doubt.
-    producer_id: str = field(default_factory=_new_id)
-    first_sequence: int = 0
+    producer_id: str | None = None
+    first_sequence: int | None = None
 
     def __post_init__(self) -> None:
         def check(name: str, ok: bool, rule: str) -> None:  # noqa: FBT001 - reads as a table
@@ -48,10 +52,17 @@ class ProducerConfig:
 
         check_settings(self, _BOUNDS, _wrong)
         check("buffer_bytes", self.buffer_bytes >= self.batch_bytes, "at least batch_bytes")
+        name = self.producer_id
         check(
             "producer_id",
-            isinstance(self.producer_id, str) and bool(_PRODUCER_ID.fullmatch(self.producer_id)),
+            name is None or (isinstance(name, str) and bool(_PRODUCER_ID.fullmatch(name))),
             "1 to 48 letters, digits, '.', '_' or '-'",
+        )
+        number = self.first_sequence
+        check(
+            "first_sequence",
+            number is None or (type(number) is int and 0 <= number <= _LAST_FIRST_SEQUENCE),
+            f"a whole number from 0 to {_LAST_FIRST_SEQUENCE}",
         )
 
 
@@ -65,8 +76,8 @@ class ProducerSettings(TypedDict, total=False):
     max_block_s: float
     window: int
     delivery_timeout_s: float
-    producer_id: str
-    first_sequence: int
+    producer_id: str | None
+    first_sequence: int | None
 
 
 #: Both included.
@@ -78,7 +89,6 @@ _BOUNDS: dict[str, Bounds] = {
     "max_block_s": (0, 365 * 86_400),
     "window": (1, 1024),
     "delivery_timeout_s": (0.001, 365 * 86_400),
-    "first_sequence": (0, 1 << 61),
 }
 
 

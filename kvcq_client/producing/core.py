@@ -103,10 +103,12 @@ class ProducerState:
 
     @property
     def producer_id(self) -> str:
-        """The name that the server knows this producer by."""
+        """The name that the server knows this producer by. It changes when messages had to be given
+        up whose outcome is not known: `NAME.` and a random part follow it then."""
         return self._core.delivery.producer_id
 
     @property
-    def next_sequence(self) -> int:
-        """The number of the next message that leaves the buffer."""
+    def next_sequence(self) -> int | None:
+        """The number of the next message that leaves the buffer. None until the server has told
+        the first one, of a producer with a `producer_id` and no `first_sequence`."""
         return self._core.delivery.next_sequence

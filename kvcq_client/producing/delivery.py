@@ -9,19 +9,20 @@ it are refused too; the answers of all are awaited, then what has no outcome goe
 new stream. The first batch of a stream goes alone: a server that has just started does not know
 which number is next, and must not take a later one for it.
 
-What is refused for good:
+An error that is final ends as few messages as the server's answer allows:
 
-* A single message (its topic is not there, its body too large): it is taken out of its batch and
-  gets the error; the numbers behind it move up.
-* A whole batch (the disk is full): all of it gets the error; the numbers behind it move up.
-* A batch whose number has other messages, of an earlier run under this name: so do all behind it,
-  until somebody gives the producer another name, or the messages that it sent before.
-* All that waits, when TLS keeps the client from ever reaching the server: no time helps there.
-* A batch that failed with the store: it may be in the log. It gets the error, and so do those sent
-  behind it; the producer goes on under another name, since their numbers may be taken.
-* A batch that was sent, and not acknowledged in time. Whether it is stored is not known, nor
-  whether those sent behind it are. All of these get the error, and the producer goes on under
-  another name, so that the server does not wait for their numbers.
+* Messages that the refusal names (an unknown topic, a forbidden one, a body that is too large) are
+  taken out of their batch and get the error; the numbers behind them move up.
+* A refusal of the whole batch that proves that nothing of it was written (the disk is full): the
+  batch gets the error; the numbers behind it move up.
+* A batch that may be in the log: the store failed while it was written, or it was sent, the stream
+  broke, and it is given up now. It gets the error, as does every other batch of which the same is
+  true. All others are sent again under a new producer name, since the old numbers may be taken.
+* A number that holds other messages. If the caller chose the first number, every batch gets the
+  error until the caller sends what it sent before, or takes another producer id. Otherwise another
+  producer uses the same id: the batch is sent again under a new name.
+* Everything that waits, when no time helps: TLS keeps the client from ever reaching the server, or
+  the server does not know the client's user.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ import re
 from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import grpc
 
 from kvcq_client.errors import (
     ClosedError,
+    DeadlineError,
     DeliveryTimeoutError,
     HandshakeError,
     InvalidArgumentError,
@@ -44,7 +47,9 @@ from kvcq_client.errors import (
     NotFoundError,
     NumberPassedError,
     NumberReusedError,
+    PermissionDeniedError,
     ResourceExhaustedError,
+    UnauthenticatedError,
     UnavailableError,
 )
 from kvcq_client.format import put_stream_request
@@ -79,9 +84,16 @@ _NOTHING_WRITTEN = (
     NotFoundError,
     NumberPassedError,
     NumberReusedError,
+    PermissionDeniedError,
     ResourceExhaustedError,
+    UnauthenticatedError,
 )
+# Of these, the ones that the server may raise before it looks whether the number is used. They say
+# nothing about an earlier attempt whose answer was lost.
+_BEFORE_LOOKUP = (NotFoundError, PermissionDeniedError, UnauthenticatedError)
 _MESSAGE_INDEX = re.compile(r"messages\[(\d+)\]")
+#: Ends a metadata value that was too long; see server/wire/status.py.
+_CUT = "…"
 
 
 class Delivery:
@@ -93,8 +105,12 @@ class Delivery:
         self._connection = connection
         self._accumulator = accumulator
         self._config = config
-        self._epoch = 0  # of the producer's name
+        self._name = config.producer_id or uuid4().hex
+        self._chose_number = config.first_sequence is not None
+        # None: the server is asked for it before the first batch.
         self._next_sequence = config.first_sequence
+        if config.producer_id is None and self._next_sequence is None:
+            self._next_sequence = 0
         # In order: first those that have a number (they were sent before), then the others.
         self._waiting: deque[Batch] = deque()
         self._changed = asyncio.Event()
@@ -108,7 +124,10 @@ class Delivery:
         self._rewinding = False  # a batch was not stored: nothing more is sent
         self._free_from: int | None = None  # numbers that were refused for good
         self.unasked = Unasked()
-        self._failed: KvcqError | None = None  # the store: whether a batch is in it is not known
+        self._one_by_one = 0  # so many more outcomes are awaited singly, to find a bad request
+        # The numbers in use are of no use any more: what may be stored gets this error, all else
+        # is sent under a new name.
+        self._given_up: KvcqError | None = None
 
     # --- what the producer calls -----------------------------------------------------------
 
@@ -136,12 +155,13 @@ class Delivery:
                 except HandshakeError as error:
                     self._fail_all(error)
                 except grpc.aio.AioRpcError as rpc_error:
-                    self._last_error = from_rpc(rpc_error)
-                    if not may_pass(self._last_error):
-                        self._give_up_sent(self._last_error)
-                if self._failed is not None:
-                    self._give_up_sent(self._failed)
-                    self._failed = None
+                    self._stream_refused(from_rpc(rpc_error))
+                except KvcqError as error:  # the first number is not known
+                    self._last_error = error
+                    if not (may_pass(error) or isinstance(error, DeadlineError)):
+                        self._fail_all(error)
+                if self._given_up is not None:
+                    self._give_up(self._given_up)
                 self._rewind()
                 self._expire()
                 is_stuck = self._waiting and not self._progressed
@@ -157,15 +177,14 @@ class Delivery:
             self._fail_all(KvcqError(f"the producer failed: {error!r}"))
 
     @property
-    def next_sequence(self) -> int:
-        """The number of the next message that is sent for the first time."""
+    def next_sequence(self) -> int | None:
+        """The number of the next message that is sent for the first time; None: not known yet."""
         return self._next_sequence
 
     @property
     def producer_id(self) -> str:
         """The name that batches are sent under now."""
-        name = self._config.producer_id
-        return f"{name}.{self._epoch}" if self._epoch else name
+        return self._name
 
     # --- one stream ------------------------------------------------------------------------
 
@@ -183,6 +202,8 @@ class Delivery:
         """Returns when the stream is of no more use. Raises AioRpcError when it broke,
         HandshakeError when there can be none."""
         await self._connection.first_contact()
+        if self._next_sequence is None:
+            self._next_sequence = await self._first_number()
         self._proven = self._progressed = self._rewinding = False
         call: Call = self._connection.put_stream(None)
         reader = asyncio.create_task(self._read(call, backoff), name="put-answers")
@@ -209,8 +230,21 @@ class Delivery:
             # Its outcome was taken above, or is that of a stream which is no longer wanted.
             await asyncio.gather(reader, return_exceptions=True)
 
+    async def _first_number(self) -> int:
+        """The lowest number that the server does not know of this producer. Raises KvcqError."""
+        connection = self._connection
+        begun_s = self._waiting[0].begun_s
+        left_s = begun_s + self._config.delivery_timeout_s - monotonic()
+        answer = await connection.call(
+            connection.messages.GetProducer,
+            pb.GetProducerRequest(producer_id=self._name),
+            max(0.001, min(left_s, connection.timeout_s)),
+        )
+        number: int = answer.next_sequence
+        return number
+
     def _may_send(self) -> bool:
-        window = self._config.window if self._proven else 1
+        window = self._config.window if self._proven and self._one_by_one <= 0 else 1
         return bool(self._waiting) and not self._rewinding and len(self._flying) < window
 
     def _answer_due(self) -> float | None:
@@ -222,9 +256,10 @@ class Delivery:
         return asyncio.get_running_loop().time() + max(0.0, left_s)
 
     async def _send(self, call: Call, batch: Batch, reader: asyncio.Task[None]) -> None:
+        assert self._next_sequence is not None, "the stream began with a number"
         sequence = self._next_sequence if batch.sequence is None else batch.sequence
         try:
-            request = put_stream_request(sequence, batch.messages, self.producer_id, sequence)
+            request = put_stream_request(sequence, batch.messages, self._name, sequence)
         except Exception as error:  # noqa: BLE001 - told as the outcome of its batch
             # What `send` did not notice, such as a queue id of 1.0, fails its batch and no other.
             kind = InvalidArgumentError if isinstance(error, TypeError | ValueError) else KvcqError
@@ -251,6 +286,8 @@ class Delivery:
             assert response.request_id == batch.sequence, "answers come in order"
             if response.HasField("error"):
                 self._refused(batch, from_batch_error(response.error))
+            elif self._is_of_another(batch, response.batch):
+                self._refused(batch, NumberReusedError("another producer used that number"))
             else:
                 backoff.reset()
                 self._proven = self._progressed = True
@@ -259,20 +296,36 @@ class Delivery:
 
     # --- outcomes --------------------------------------------------------------------------
 
+    def _is_of_another(self, batch: Batch, stored: pb.PutBatchResponse) -> bool:
+        """Whether the same messages were stored before, though this batch was not sent before:
+        another producer uses the same id, and this one's messages are not in the log."""
+        return stored.repeated_batch and not batch.may_be_stored and not self._chose_number
+
     def _refused(self, batch: Batch, error: KvcqError) -> None:
-        """The batch was not stored, or (UNAVAILABLE) may be stored but not durable yet."""
+        """The batch has an answer, and was not stored by this attempt, or is not durable yet."""
         is_follower, self._rewinding = self._rewinding, True
-        if isinstance(error, UnavailableError):
+        if may_pass(error):
             self._last_error = error
+            batch.may_be_stored = True  # as when its flush took too long
         elif error.reason == _OUT_OF_SEQUENCE:
             if not is_follower:
                 # The server has lost what was before it, in a loss of power: what is left is not
                 # stored, and goes out under a new name.
                 self._last_error = error
-                self._free_from = 0 if self._free_from is None else self._free_from
-                self._epoch += 1
-        elif not isinstance(error, _NOTHING_WRITTEN):
-            self._failed = error
+                self._new_name()
+                self._free_from = 0
+        elif isinstance(error, NumberReusedError | NumberPassedError) and not self._chose_number:
+            # Another producer uses this id. The number holds other messages than these.
+            self._progressed = True
+            self._given_up = error
+            if isinstance(error, NumberPassedError) and batch.may_be_stored:
+                self._finish(batch, None, error)  # it may have been stored, and have expired
+                return
+            batch.may_be_stored = False
+        elif not isinstance(error, _NOTHING_WRITTEN) or (
+            batch.may_be_stored and isinstance(error, _BEFORE_LOOKUP)
+        ):
+            self._given_up = error
             self._progressed = True
             self._finish(batch, None, error)
             return
@@ -284,21 +337,49 @@ class Delivery:
                 return
         self._again.append(batch)
 
+    def _stream_refused(self, error: KvcqError) -> None:
+        """The stream ended with the error."""
+        self._last_error = error
+        if may_pass(error):
+            return
+        if isinstance(error, UnauthenticatedError):
+            self._fail_all(error)
+        elif error.reason and isinstance(error, _NOTHING_WRITTEN) and self._flying:
+            # The server answers all that it took before it refuses to read on: the first batch
+            # without an answer is the reason, and those behind it were not read.
+            batch = self._flying.popleft()
+            self._refused(batch, error)
+            self._again += self._flying
+            self._flying.clear()
+        elif isinstance(error, ResourceExhaustedError) and not error.reason and self._flying:
+            # gRPC's own limit: one of the requests is too large, and it does not say which.
+            if len(self._flying) == 1:
+                self._refused(self._flying.popleft(), error)
+            else:
+                self._one_by_one = len(self._flying)
+        else:
+            self._given_up = error
+
     def _finish(
         self, batch: Batch, response: pb.PutBatchResponse | None, failure: KvcqError | None
     ) -> None:
+        self._one_by_one -= 1
         batch.finish(response, failure, self.unasked)
         self._accumulator.finished(batch.size)  # then: who flushes finds its outcome
 
     def _rewind(self) -> None:
         """The stream is over: whatever has no outcome waits again, in its old order."""
+        for batch in self._flying:
+            batch.may_be_stored = True
         self._waiting.extendleft(reversed((*self._again, *self._flying)))
         self._again.clear()
         self._flying.clear()
         if self._free_from is not None:
             for batch in self._waiting:
                 if batch.sequence is not None and batch.sequence >= self._free_from:
+                    # One before it was not stored, so this one was not either.
                     batch.sequence = None
+                    batch.may_be_stored = False
             self._next_sequence = self._free_from
             self._free_from = None
 
@@ -306,28 +387,43 @@ class Delivery:
         """Give up what was not acknowledged within the delivery timeout."""
         begun_s = monotonic() - self._config.delivery_timeout_s
         while self._waiting and self._waiting[0].begun_s <= begun_s:
-            text = f"not acknowledged within {self._config.delivery_timeout_s:g} s{self._why()}"
-            if self._waiting[0].sequence is None:  # never sent, or known not to be stored
-                self._finish(self._waiting.popleft(), None, DeliveryTimeoutError(text))
-            else:
-                self._give_up_sent(DeliveryTimeoutError(text))
+            error = DeliveryTimeoutError(
+                f"not acknowledged within {self._config.delivery_timeout_s:g} s{self._why()}"
+            )
+            batch = self._waiting.popleft()
+            self._finish(batch, None, error)
+            if batch.sequence is not None:  # else it was never sent, or is known not to be stored
+                self._give_up(error)
 
     def _why(self) -> str:
         """What the last attempt came to, and with which server."""
         outcome = self._last_error or "has not answered"
         return f"; the server at {self._connection.target}: {outcome}"
 
-    def _give_up_sent(self, error: KvcqError) -> None:
-        """All that was sent and has no outcome fails; what follows goes under a new name."""
+    def _give_up(self, error: KvcqError) -> None:
+        """What may be stored fails; all else is sent under a new name."""
         self._rewind()
-        while self._waiting and self._waiting[0].sequence is not None:
-            self._finish(self._waiting.popleft(), None, error)
-        self._epoch += 1
+        waiting, self._waiting = self._waiting, deque()
+        for batch in waiting:
+            if batch.may_be_stored:
+                self._finish(batch, None, error)
+            else:
+                batch.sequence = None
+                self._waiting.append(batch)
+        self._new_name()
+        self._given_up = None
+
+    def _new_name(self) -> None:
+        """None that was used before, by this process or another: its numbers are all free."""
+        base = self._config.producer_id or uuid4().hex
+        self._name = f"{base}.{uuid4().hex[:12]}"
         self._next_sequence = 0
 
     def _fail_all(self, error: KvcqError) -> None:
         self._rewind()
         self._waiting.extend(self._accumulator.take_ready())
+        if any(batch.may_be_stored for batch in self._waiting):
+            self._new_name()
         while self._waiting:
             self._finish(self._waiting.popleft(), None, error)
 
@@ -355,12 +451,18 @@ def _named_by(messages: Sequence[Outgoing], error: KvcqError) -> set[int]:
         found = _MESSAGE_INDEX.match(error.field)
         index = int(found[1]) if found else len(messages)
         return {index} if index < len(messages) else set()
-    if isinstance(error, NotFoundError) and "topic" in error.metadata:
-        topic = error.metadata["topic"]
+    if isinstance(error, NotFoundError | PermissionDeniedError) and "topic" in error.metadata:
+        name = error.metadata["topic"]
         queue_id = error.metadata.get("queueId")
         return {
             index
-            for index, (of, _, its_queue_id, *_) in enumerate(messages)
-            if of == topic and (queue_id is None or its_queue_id == int(queue_id))
+            for index, (topic, _, its_queue_id, _, _, light_queues, *_) in enumerate(messages)
+            if any(_is(name, one) for one in (topic, *(light_queues or ())))
+            and (queue_id is None or its_queue_id == int(queue_id))
         }
     return set()
+
+
+def _is(told: str, name: str) -> bool:
+    """Whether the server meant that name; it cuts values that are very long."""
+    return told == name or (told.endswith(_CUT) and name.startswith(told[: -len(_CUT)]))

@@ -140,7 +140,9 @@ class UserCaller(Caller):
         }[role]
         wanted = Role.SUBSCRIBE if role is None else role
         remedy = f"kvcq acl grant {self.name} {wanted.value} --{kind.value} {shlex.quote(name)}"
-        return ForbiddenError(self.name, f"{doing} {kind.value} {name!r}{instead}", remedy)
+        what = f"{doing} {kind.value} {name!r}{instead}"
+        # The key is "topic" or "group": a field of the error.
+        return ForbiddenError(self.name, what, remedy, **{kind.value: name})
 
 
 #: Where no user is asked for.

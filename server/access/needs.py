@@ -184,6 +184,7 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "Query": Need(_topic(_SUBSCRIBE, "topic")),
         "Get": Need(_nothing),  # the topics of what was found are checked: server/services
         "GetBatch": Need(_nothing),
+        "GetProducer": Need(_nothing),  # a producer is its user's own: server/puts
         "GetOffsets": Need(_get_offsets),
         "SearchTime": Need(_topic(_SUBSCRIBE, "topic")),
         "Echo": Need(_nothing),

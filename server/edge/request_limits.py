@@ -53,7 +53,7 @@ _METHODS = {
         "GetActivity PlanMigration ListDifferences ListJobs ListUsers GetUser WhoAmI"
     ),
     RequestLimit(_NAMES): (
-        "Get SearchTime DeleteTopic UpdateTopic DeleteGroup GetStatistics GetSettings "
+        "Get GetProducer SearchTime DeleteTopic UpdateTopic DeleteGroup GetStatistics GetSettings "
         "ReloadSettings GetMigrationStatus VerifyMigration Cutover Rollback FinishMigration "
         "GetRouting CancelMigration ResumeMigration StartJob GetJob CancelJob CreateUser "
         "DeleteUser RotateSecret SetLimits Check List"

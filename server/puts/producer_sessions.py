@@ -21,18 +21,24 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict, deque
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from server.access import current_caller
-from server.errors import NumberPassedError, NumberReusedError, OutOfSequenceError
+from server.errors import (
+    NumberPassedError,
+    NumberReusedError,
+    NumbersUnknownError,
+    OutOfSequenceError,
+)
 from server.puts.durability import wait_visible
 from server.wire import Columns, Stored
 from store.errors import InvalidArgumentError
 from store.format import BatchMark
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from server.puts.appender import Append, Appender
     from server.workers import Workers
@@ -139,27 +145,50 @@ class ProducerSessions:
         """
         check_number(producer_id, sequence)
         name = name_of(producer_id)
+        async with self._turn(name):
+            append = self._appender.large if large else self._appender.small
+            sent = _Sent(producer_id, name, sequence, messages, checksum, append)
+            return await self._append_in_turn(sent)
+
+    async def next_sequence(self, producer_id: str) -> int:
+        """The lowest number that the producer has not used, as far as the log goes back.
+
+        Raises InvalidArgumentError, NumbersUnknownError, and what the store raises.
+        """
+        check_number(producer_id, 0)
+        name = name_of(producer_id)
+        async with self._turn(name):
+            session = await self._session(name)
+        if session.next_sequence is None and not session.is_certain:
+            raise NumbersUnknownError(producer_id)
+        return session.next_sequence or 0
+
+    @asynccontextmanager
+    async def _turn(self, name: str) -> AsyncGenerator[None, None]:
+        """One batch of a producer at a time: a look into the log must not be overtaken."""
         turn = self._turns.setdefault(name, _Turn())
         turn.users += 1
         try:
-            # One batch of a producer at a time: a look into the log must not be overtaken.
             async with turn.lock:
-                append = self._appender.large if large else self._appender.small
-                sent = _Sent(producer_id, name, sequence, messages, checksum, append)
-                return await self._append_in_turn(sent)
+                yield
         finally:
             turn.users -= 1
             if not turn.users:
                 del self._turns[name]
 
-    async def _append_in_turn(self, sent: _Sent) -> Stored:
-        producer_id, name, sequence = sent.producer_id, sent.name, sent.sequence
+    async def _session(self, name: str) -> _Session:
+        """What is known of the producer; where it is not remembered, from the log."""
         session = self._sessions.get(name)
         if session is None:
             # A batch that is in the log, but not in the index yet, must not be taken for new.
             await wait_visible(self._store)
             known = await self._workers.run(self._store.batches.next_sequence, name)
             session = _Session(deque(), known or None, is_certain=known is not None)
+        return session
+
+    async def _append_in_turn(self, sent: _Sent) -> Stored:
+        producer_id, name, sequence = sent.producer_id, sent.name, sent.sequence
+        session = await self._session(name)
         expected = session.next_sequence
         if sequence == expected and session.is_certain:
             return await self._append_new(session, sent)

@@ -162,6 +162,12 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
 
         return await self._pools.lookups.run(find)
 
+    async def GetProducer(
+        self, request: pb.GetProducerRequest, context: Context
+    ) -> pb.GetProducerResponse:
+        found = await self._puts.sessions.next_sequence(request.producer_id)
+        return pb.GetProducerResponse(next_sequence=found)
+
     async def GetOffsets(
         self, request: pb.GetOffsetsRequest, context: Context
     ) -> pb.GetOffsetsResponse | bytes:

@@ -80,7 +80,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         server_errors.UnauthenticatedError: "UNAUTHENTICATED",
     },
     _Code.PERMISSION_DENIED: {
-        server_errors.ForbiddenError: "PERMISSION_DENIED user",
+        server_errors.ForbiddenError: "PERMISSION_DENIED user topic group",
     },
     _Code.FAILED_PRECONDITION: {
         server_errors.AccessOffError: "ACCESS_OFF",
@@ -92,6 +92,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         server_errors.NumberPassedError: (
             "NUMBER_PASSED field producer_id sequence expected_sequence"
         ),
+        server_errors.NumbersUnknownError: "NUMBERS_UNKNOWN producer_id",
         server_errors.JobRunningError: "JOB_RUNNING kind job_id",
         server_errors.SettingsRefusedError: "SETTINGS_REFUSED field next_command",
         migration_errors.IllegalStepError: "ILLEGAL_STEP step phase next_command hint",

@@ -74,6 +74,11 @@ class MessageServiceStub:
                 request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetBatchRequest.SerializeToString,
                 response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetBatchResponse.FromString,
                 _registered_method=True)
+        self.GetProducer = channel.unary_unary(
+                '/kvcq.v1.MessageService/GetProducer',
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetProducerRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetProducerResponse.FromString,
+                _registered_method=True)
         self.GetOffsets = channel.unary_unary(
                 '/kvcq.v1.MessageService/GetOffsets',
                 request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetOffsetsRequest.SerializeToString,
@@ -143,6 +148,14 @@ class MessageServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetProducer(self, request, context):
+        """Where a producer stands. FAILED_PRECONDITION, reason NUMBERS_UNKNOWN, while the queue files of a
+        migration serve, which cannot tell.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetOffsets(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -203,6 +216,11 @@ def add_MessageServiceServicer_to_server(servicer, server):
                     servicer.GetBatch,
                     request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetBatchRequest.FromString,
                     response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetBatchResponse.SerializeToString,
+            ),
+            'GetProducer': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetProducer,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetProducerRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetProducerResponse.SerializeToString,
             ),
             'GetOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.GetOffsets,
@@ -436,6 +454,33 @@ class MessageService:
             '/kvcq.v1.MessageService/GetBatch',
             kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetBatchRequest.SerializeToString,
             kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetProducer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvcq.v1.MessageService/GetProducer',
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetProducerRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetProducerResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -42,6 +42,7 @@ _QUEUE = pb.Queue(topic="T")
 ANY_USER: dict[str, Message] = {
     "Echo": pb.EchoRequest(),
     "GetStatistics": pb.GetStatisticsRequest(),
+    "GetProducer": pb.GetProducerRequest(producer_id="p"),
     "WhoAmI": access.WhoAmIRequest(),
 }
 #: Opened by any user; what is on them is refused piece by piece.
