@@ -168,7 +168,7 @@ def _give_back(
             _remove_rocketmqs_rocksdb(root)
         for path in (meta, root / "kvcq"):
             shutil.rmtree(path, ignore_errors=True)
-        for path in (root / CHECKPOINT_FILE, directory.ends):
+        for path in (root / CHECKPOINT_FILE, directory.ends, directory.previous_checkpoint):
             path.unlink(missing_ok=True)
         fsync_directory(root)
         (root / "store.json").unlink()

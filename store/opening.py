@@ -22,8 +22,8 @@ from store.derive import (
     Superseded,
     read_time_fall,
 )
-from store.errors import CorruptRecordError, FlushError, StoreFormatError
-from store.format import Checkpoint, read_checkpoint
+from store.errors import CorruptRecordError, FlushError
+from store.format import Checkpoint, read_noted
 from store.jobs import Jobs
 from store.log import (
     BatchEncoder,
@@ -49,7 +49,6 @@ from store.upkeep import Checkpoints, DurableState, Services, Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from store.base import Clock, Progress
     from store.config import StoreConfig
@@ -104,7 +103,7 @@ class RecoveredLog(NamedTuple):
     """The log, whole up to its end, and the queues cut to it."""
 
     segments: SegmentSet
-    checkpoint: Checkpoint | None  # as it was found
+    checkpoint: Checkpoint | None  # the newest that could be read
     flushed_offset: int  # what the checkpoint says, 0 without one
     last_store_time_ms: int
     durable: DurableState
@@ -123,8 +122,10 @@ class Derived(NamedTuple):
 def recover(parts: Parts, undo: ExitStack) -> RecoveredLog:
     """Find where the log ends; cut queues that are ahead, then the torn tail."""
     config, _, directory, queues, _, progress = parts
-    found = _checkpoint(directory.checkpoint)
-    checkpoint = found or Checkpoint()
+    noted = read_noted(directory.checkpoint, directory.previous_checkpoint)
+    for fault in noted.faults:
+        logger.warning("%s", fault)
+    checkpoint = noted.checkpoint or Checkpoint()
     flushed = checkpoint.flushed_offset
     source = DirectSource(directory.commitlog, config.segment_bytes, warm_up=config.warm_up)
     preallocator = Preallocator(
@@ -138,6 +139,8 @@ def recover(parts: Parts, undo: ExitStack) -> RecoveredLog:
         flushed,
         lambda at: progress("checking the log", (at - flushed) / span),
         clean=directory.was_closed_cleanly,
+        is_newest=noted.is_newest,
+        skip_damaged=config.skip_damaged_records,
         dispatched_offset=queues.dispatched_offset,
         before_cut=lambda at: _cut_queues(queues, at),
     )
@@ -152,7 +155,7 @@ def recover(parts: Parts, undo: ExitStack) -> RecoveredLog:
         _last_record(recovered, checkpoint),
     )
     last_time_ms = recovered.last_store_time_ms or checkpoint.log_time_ms
-    return RecoveredLog(segments, found, flushed, last_time_ms, durable)
+    return RecoveredLog(segments, noted.checkpoint, flushed, last_time_ms, durable)
 
 
 def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
@@ -238,7 +241,7 @@ def start(
     checkpoints = Checkpoints(
         config,
         clock,
-        directory.checkpoint,
+        directory,
         appends,
         queues,
         topics.deletions,
@@ -270,8 +273,7 @@ def start(
     if segments.first_offset > 0 and first_time_ms is not None:
         expired_ms = time_fall.expired_before_ms(segments.first_offset, first_time_ms)
         queues.expire(segments.first_offset, expired_ms)
-    if recovered.checkpoint is None:
-        checkpoints.write()  # before anything is appended, so that a crash finds one
+    checkpoints.write_both()  # before anything is appended, so that a crash finds them
     directory.mark_open()
     guard.measure()
     services.start(upkeep)
@@ -304,15 +306,6 @@ def _mend_topics(parts: Parts, recovered: RecoveredLog, topics: Topics) -> LostT
     lost_topics = LostTopics(recovered.segments, recovered.flushed_offset, topics)
     lost_topics.look_through(parts.queues.dispatched_offset)
     return lost_topics
-
-
-def _checkpoint(path: Path) -> Checkpoint | None:
-    """The checkpoint; None when there is none, or a damaged one: the whole log is then checked."""
-    try:
-        return read_checkpoint(path)
-    except StoreFormatError as error:
-        logger.warning("%s: the whole log is checked instead", error)
-        return None
 
 
 def _last_record(recovered: Recovered, checkpoint: Checkpoint) -> int:

@@ -4,7 +4,7 @@
       lock          held by the process that has the store open
       store.json    what this store is, with a checksum; made once
       abort         pid of the process that has it open; left behind by a crash
-      checkpoint    see format/checkpoint.py
+      checkpoint    see format/checkpoint.py, and beside it checkpoint.previous
       ends          see derive/ends_reserve.py
       commitlog/    segments
       kvcq/         RocksDB: units, bounds, key index
@@ -135,6 +135,7 @@ class StoreDir:
         self.consumequeue = root / "consumequeue"
         self.index = root / "index"
         self.checkpoint = root / "checkpoint"
+        self.previous_checkpoint = root / "checkpoint.previous"
         self.abort = root / "abort"
         self.ends = root / "ends"
         self.migration = root / MIGRATION_FILE

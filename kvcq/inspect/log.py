@@ -10,7 +10,7 @@ from kvcq.inspect.findings import Kind
 from store.errors import CorruptRecordError
 from store.format import FastParser, Found, unpack_record
 from store.light_queue import is_light
-from store.log import Damage, Poison, PreadWindow, Run, look_at, pread, walk
+from store.log import Damage, Poison, PreadWindow, Run, holds_record, look_at, pread, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,8 +49,10 @@ class LogCheck:
         take: Callable[[Sequence[DispatchRequest]], None] | None = None,
         *,
         was_closed: bool = False,
+        may_be_torn: bool = True,
     ) -> None:
-        """`durable_end`: below it the log was fsynced, so what is no record there is damage.
+        """`durable_end`: below it the log was fsynced, so what is no record there is damage. Above
+        it, what `may_be_torn` is the end; otherwise it is damage too, if the log goes on.
 
         `was_closed`: in order, so that nothing lies behind the end. `take` is given what is derived
         from the records, run by run. A record that no queue can hold is left out, as dispatch
@@ -62,6 +64,7 @@ class LogCheck:
         self._progress = progress
         self._take = take or _drop
         self._was_closed = was_closed
+        self._may_be_torn = may_be_torn
         self.start_offset = segments.first_offset
         self.end_offset = segments.first_offset
         #: Where its last file ends.
@@ -80,6 +83,7 @@ class LogCheck:
             self._segments,
             self.start_offset,
             written_end=self._durable_end,
+            may_be_torn=self._may_be_torn,
             parser=FastParser(),
             look=PreadWindow(),
         ):
@@ -202,10 +206,21 @@ class LogCheck:
                         physical_offset=at,
                         is_fault=self._was_closed,
                         note=f"Behind the log's end at {end:,} lie bytes of what was not wholly "
-                        "written (a kill or a power loss does that); the next start removes them.",
+                        "written (a kill or a power loss does that); the next start removes them"
+                        + self._set_aside_told(end),
                     )
                     return
                 position += size
+
+    def _set_aside_told(self, end: int) -> str:
+        count = sum(
+            segment.start_offset >= end and holds_record(segment, pread)
+            for segment in list(self._segments)[1:]
+        )
+        if not count:
+            return "."
+        segments = "a segment that holds" if count == 1 else f"{count} segments that hold"
+        return f", and sets aside {segments} whole records, in a directory beside commitlog/."
 
     def is_damaged_between(self, low: int, high: int) -> bool:
         """Whether damage begins there: a queue may have a hole, which is told with the damage.

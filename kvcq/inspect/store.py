@@ -21,7 +21,7 @@ from kvcq.metadata_store import MetadataStore
 from store.base import SystemClock, no_progress
 from store.derive import EndsReserve, noted_log_start
 from store.errors import StoreFormatError
-from store.format import Checkpoint, read_checkpoint
+from store.format import Noted, read_noted
 from store.log import SegmentSet
 from store.store_dir import DirKind, StoreDir, inspect
 from store.topics import Admission, LiveTopics, dead_light_of
@@ -147,7 +147,9 @@ def _check(
     stack: ExitStack,
 ) -> Checked:
     was_closed = directory.was_closed_cleanly
-    durable_end = _checkpoint(directory, findings, was_closed=was_closed).flushed_offset
+    noted = _noted(directory, findings, was_closed=was_closed)
+    durable_end = 0 if noted.checkpoint is None else noted.checkpoint.flushed_offset
+    may_be_torn = noted.is_newest and not was_closed
     segments = _segments(directory, identity, findings)
     if segments is None:
         return Checked()
@@ -170,6 +172,7 @@ def _check(
         lambda share: progress("records of the log", share),
         _to_all(side.take for side in sides),
         was_closed=was_closed,
+        may_be_torn=may_be_torn,
     )
     log.run()
 
@@ -180,6 +183,7 @@ def _check(
             Findings(),
             lambda share: progress("records to look at again", share),
             take,
+            may_be_torn=may_be_torn,
         ).run()
 
     for side in sides:
@@ -205,18 +209,19 @@ def _to_all(takes: Iterable[Take]) -> Take:
     return take
 
 
-def _checkpoint(directory: StoreDir, findings: Findings, *, was_closed: bool) -> Checkpoint:
-    try:
-        found = read_checkpoint(directory.checkpoint)
-        # An open store has one before its first record. A new one was never opened.
-        if found is None and was_closed and directory.meta.exists():
-            findings.add(
-                Kind.CHECKPOINT_FILE, "checkpoint", "a checkpoint: the store was closed", "none"
-            )
-        return found or Checkpoint()
-    except StoreFormatError as error:
-        findings.add(Kind.CHECKPOINT_FILE, "checkpoint", "a whole checkpoint", error.reason)
-        return Checkpoint()
+def _noted(directory: StoreDir, findings: Findings, *, was_closed: bool) -> Noted:
+    noted = read_noted(directory.checkpoint, directory.previous_checkpoint)
+    for fault in noted.faults:
+        findings.add(
+            Kind.CHECKPOINT_FILE, fault.path.name, "a whole checkpoint", f"it {fault.reason}"
+        )
+    # An open store has one before its first record. A new one was never opened.
+    is_missing = noted.checkpoint is None and not noted.faults
+    if is_missing and was_closed and directory.meta.exists():
+        findings.add(
+            Kind.CHECKPOINT_FILE, "checkpoint", "a checkpoint: the store was closed", "none"
+        )
+    return noted
 
 
 def _look_at_start(segments: SegmentSet, noted: int | None, findings: Findings) -> None:

@@ -190,14 +190,13 @@ def _make_log_durable(directory: StoreDir, inventory: Inventory, progress: Progr
             os.close(descriptor)
     end = inventory.log.end
     time_ms = inventory.last_store_time_ms
-    write_checkpoint(
-        directory.checkpoint,
-        Checkpoint(
-            log_time_ms=time_ms,
-            confirmed_offset=inventory.log.last_physical_offset,
-            flushed_offset=end,
-        ),
+    checkpoint = Checkpoint(
+        log_time_ms=time_ms,
+        confirmed_offset=inventory.log.last_physical_offset,
+        flushed_offset=end,
     )
+    for path in (directory.checkpoint, directory.previous_checkpoint):
+        write_checkpoint(path, checkpoint)
 
 
 def _seed_expired(

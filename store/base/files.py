@@ -100,8 +100,14 @@ def open_new(path: str, flags: int) -> int:
 
 def move_aside(path: Path, why: str) -> Path:
     """Rename to `<name>.<why>-<number>`, the first number that is free."""
+    aside = free_name(path, why)
+    path.rename(aside)
+    return aside
+
+
+def free_name(path: Path, why: str) -> Path:
+    """`<name>.<why>-<number>` beside `path`, with the first number that is free."""
     number = 1
     while (aside := path.with_name(f"{path.name}.{why}-{number}")).exists():
         number += 1
-    path.rename(aside)
     return aside

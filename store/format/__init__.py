@@ -15,7 +15,13 @@ from store.format.batch_place import (
     BatchPlace,
     place_of,
 )
-from store.format.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from store.format.checkpoint import (
+    Checkpoint,
+    Noted,
+    read_checkpoint,
+    read_noted,
+    write_checkpoint,
+)
 from store.format.fast_scan import FastParser, skip_whole
 from store.format.layout import (
     AT,
@@ -148,6 +154,7 @@ __all__ = [
     "Checkpoint",
     "FastParser",
     "Found",
+    "Noted",
     "PlainBatch",
     "Prepared",
     "Records",
@@ -179,6 +186,7 @@ __all__ = [
     "prepare_all",
     "properties_size",
     "read_checkpoint",
+    "read_noted",
     "skip_whole",
     "store_time_of",
     "tag_code_of",

@@ -13,7 +13,11 @@
 
 Big-endian, 4096 bytes. Source: RocketMQ 5, StoreCheckpoint; it reads and writes the first 40 bytes
 only, so the last two are nothing to it. A file it changed in place after we wrote it fails the CRC
-and is then treated as damaged: the scan takes longer, nothing else.
+and is then treated as damaged.
+
+A store has two such files. `checkpoint` is replaced about once a second. `checkpoint.previous` is
+replaced behind it, with the same values, each time the queues are flushed. When the first is lost
+or damaged, the second still tells what is durable at least, but not how much more is.
 
 Only durable values may go in (RocketMQ advances queue_time_ms when a unit is written, which may be
 long before its fsync). The file is replaced by renaming, not changed in place: so no assumption is
@@ -76,8 +80,8 @@ def unpack_checkpoint(path: Path, data: bytes) -> Checkpoint:
     if len(data) != CHECKPOINT_BYTES:
         raise StoreFormatError(path, f"has {len(data)} bytes, a checkpoint has {CHECKPOINT_BYTES}")
     fields = data[: _FIELDS.size]
-    (crc,) = _CRC.unpack_from(data, _FIELDS.size)
-    if crc not in (0, zlib.crc32(fields)):
+    # Of RocketMQ's, both of our own fields are 0.
+    if any(data[_FIELDS.size - 8 : _USED_BYTES]) and _crc_in(data) != zlib.crc32(fields):
         raise StoreFormatError(path, "a damaged checkpoint: its CRC does not fit")
     if data.count(0, _USED_BYTES) != CHECKPOINT_BYTES - _USED_BYTES:
         raise StoreFormatError(path, "a damaged checkpoint: its tail is not zero")
@@ -91,14 +95,53 @@ def unpack_checkpoint(path: Path, data: bytes) -> Checkpoint:
 def read_checkpoint(path: Path) -> Checkpoint | None:
     """What `path` holds; None when there is no such file.
 
-    Raises StoreFormatError when it is damaged. It only shortens recovery: the caller may go on
-    as if there were none.
+    Raises StoreFormatError when it is damaged.
     """
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
     return unpack_checkpoint(path, data)
+
+
+class Noted(NamedTuple):
+    """What the two checkpoint files of a store say together."""
+
+    checkpoint: Checkpoint | None  # None: neither can be read
+    #: It was written last: so only what lies above its flushed offset can be torn by a power loss.
+    #: Otherwise more was durable than it says, and bytes that are no record may be damage.
+    is_newest: bool
+    faults: tuple[StoreFormatError, ...]  # of files that are damaged or missing
+
+
+def read_noted(newest: Path, previous: Path) -> Noted:
+    """What the store whose checkpoint files these are knows to be durable.
+
+    A missing `previous` is no fault: version 0.1 wrote none.
+    """
+    faults: list[StoreFormatError] = []
+    first = _read_or_note(newest, faults)
+    second = _read_or_note(previous, faults)
+    if second is not None and not newest.exists():
+        faults.append(StoreFormatError(newest, "is missing, though there is an older one"))
+    # A broker's says nothing of what this program flushed.
+    is_newest = first is not None and _crc_in(newest.read_bytes()) != 0
+    found = first if is_newest or second is None else second
+    return Noted(found, is_newest, tuple(faults))
+
+
+def _read_or_note(path: Path, faults: list[StoreFormatError]) -> Checkpoint | None:
+    try:
+        return read_checkpoint(path)
+    except StoreFormatError as error:
+        faults.append(error)
+        return None
+
+
+def _crc_in(data: bytes) -> int:
+    """The CRC that a checkpoint file has; 0: RocketMQ wrote it."""
+    found: int = _CRC.unpack_from(data, _FIELDS.size)[0]
+    return found
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:

@@ -16,7 +16,7 @@ from store.log.page_ahead import PageAhead
 from store.log.preallocate import Preallocator
 from store.log.queue_offsets import QueueOffsets
 from store.log.record_run import LogFiles, LogMaps
-from store.log.recovery import Recovered, recover_log
+from store.log.recovery import Recovered, holds_record, recover_log
 from store.log.retention import RetentionService
 from store.log.segment import Segment, parse_segment_name, segment_name
 from store.log.segment_set import DirectSource, SegmentSet
@@ -48,6 +48,7 @@ __all__ = [
     "Segment",
     "SegmentSet",
     "Watermark",
+    "holds_record",
     "look_at",
     "parse_segment_name",
     "pread",

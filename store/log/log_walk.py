@@ -5,8 +5,9 @@ or another side, goes through here, and says for each kind of step what it means
 come in runs, so that the walk costs nothing for each.
 
 A walk must know what bytes that are no record mean: damage, or the end of the log. Below
-`written_end` all was written, so there it is damage; at or above it, it is the end. A reader who
-knows no such offset searches for records further on: with one it is damage, without it is the end.
+`written_end` all was written, so there it is damage. At or above it, what may be torn is the end.
+A reader who knows no such offset, or that nothing can be torn, searches for records further on:
+with one it is damage, without it is the end.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ def walk(
     *,
     end: int | None = None,
     written_end: int | None = None,
+    may_be_torn: bool = True,
     parser: FastParser | None = None,
     count: int = RUN,
     look: Look = mapped,
@@ -88,7 +90,8 @@ def walk(
 
     Each step begins where the one before ends. Runs hold `count` records at most; without a
     `parser` nothing is derived from them, and there is no poison. The walk ends at `end`, below
-    which all was written; without it, at the end of the log, see above. Segments that were dropped
+    which all was written; without it, at the end of the log, see above: `may_be_torn` is of what
+    lies above `written_end`. Segments that were dropped
     from the front meanwhile are passed over. No bytes are held while the caller works.
     Raises what `look` raises, StoreClosedError for one.
     """
@@ -114,7 +117,7 @@ def walk(
             yield run
             at = run.next_offset
         if isinstance(behind, str):
-            gap = _gap(log, segment, at, stop, written_end, look, behind)
+            gap = _gap(log, segment, at, stop, written_end, look, behind, may_be_torn)
             yield gap
             at = gap.next_offset
             if isinstance(gap, End):
@@ -193,9 +196,10 @@ def _gap(
     written_end: int | None,
     look: Look,
     reason: str,
+    may_be_torn: bool,  # noqa: FBT001 - as the caller has it
 ) -> Damage | End:
     """What it means that no record is at `at`."""
-    if written_end is None:
+    if written_end is None or (at >= written_end and not may_be_torn):
         goes_on = goes_on_behind(log, at, look)
         return End(at, reason) if goes_on is None else Damage(at, goes_on, reason)
     if at >= written_end:

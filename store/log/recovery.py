@@ -1,26 +1,36 @@
 """Opening: where does the log end, and is what lies beyond its durable part whole?
 
 Everything below the checkpoint's flushed offset was fsynced, so it is not read again. From
-there every record is checked; the first position that holds none is the end of the log. What is
-behind it is a torn tail: bytes that were never acknowledged as durable. It is cut and zeroed, so
-that nothing of it can come back. A batch whose last record is missing was never acknowledged
-either: it is cut where it begins.
+there every record is checked, to the first position that holds none.
+
+After an unclean stop, and with the checkpoint that was written last, that is the end of the log.
+What is behind it is a torn tail: bytes that were never acknowledged as durable. It is cut and
+zeroed, so that nothing of it can come back. A batch whose last record is missing was never
+acknowledged either: it is cut where it begins. A whole segment behind the end that holds records
+is not removed with the tail, but set aside.
+
+Otherwise, after a clean stop or when the checkpoint that was written last is lost, what holds no
+record is the end only when no whole record follows. With one, it is damage: more may have been
+durable than anything says. Nothing is cut then.
 """
 
 from __future__ import annotations
 
 import logging
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import DamagedLogError, StoreFormatError
 from store.format import BatchPlace, Found, place_of, store_time_of
 from store.log.log_bytes import look_at, mapped
-from store.log.log_walk import End, Run, walk
-from store.log.resync import goes_on_behind
+from store.log.log_walk import Damage, End, Run, walk
+from store.log.resync import first_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from store.log.log_bytes import Look
+    from store.log.segment import Segment
     from store.log.segment_set import SegmentSet
 
 logger = logging.getLogger(__name__)
@@ -40,16 +50,27 @@ class Recovered(NamedTuple):
 
 
 def scan(
-    segments: SegmentSet, start: int, progress: Callable[[int], None] | None = None
+    segments: SegmentSet,
+    start: int,
+    progress: Callable[[int], None] | None = None,
+    *,
+    may_be_torn: bool = True,
+    skip_damaged: bool = False,
 ) -> Recovered:
-    """Check every record from `start`, a record's beginning or the log's end. Changes nothing."""
+    """Check every record from `start`, a record's beginning or the log's end. Changes nothing.
+
+    What `may_be_torn` ends at the first position without a record. Otherwise raises DamagedLogError
+    when the log goes on behind one, unless damage is to be passed over.
+    """
     count = 0
     last: int | None = None
     reported = end = start
     reason = ""
-    for step in walk(segments, start, written_end=start):
+    for step in walk(segments, start, written_end=start, may_be_torn=may_be_torn):
         end = step.next_offset
         match step:
+            case Damage() if not skip_damaged:
+                raise DamagedLogError(*step, can_be_left_out=True)
             case Run():
                 count += step.record_count
                 last = step.last_offset
@@ -68,18 +89,21 @@ def recover_log(
     progress: Callable[[int], None] | None = None,
     *,
     clean: bool,
+    is_newest: bool = True,
+    skip_damaged: bool = False,
     dispatched_offset: int = 0,
     before_cut: Callable[[int], None] = lambda _end: None,
 ) -> Recovered:
     """Find the end of the log, cut what is behind it, and leave a segment that takes appends.
 
-    `flushed_offset` is a record boundary known to be durable, `dispatched_offset` one that the
-    derived database has seen. After a `clean` stop there is nothing behind the end, and nothing is
-    cut. `before_cut` gets the end before segments are removed: it cuts what is derived.
+    `flushed_offset` is a record boundary known to be durable, of the checkpoint that was written
+    last when it `is_newest`; `dispatched_offset` one that the derived database has seen. After a
+    `clean` stop there is nothing behind the end, and nothing is cut. `before_cut` gets the end
+    before segments are removed: it cuts what is derived.
     Raises StoreFormatError when files of the log are missing: it ends before `flushed_offset`, its
     files end before `dispatched_offset`, or after a clean stop it ends before that;
-    DamagedLogError when it goes on behind damage after a clean stop. Nothing was changed then.
-    Durability: the cut is fsynced.
+    DamagedLogError when it goes on behind damage that no power loss explains, unless that is to be
+    skipped. Nothing was changed then. Durability: the cut is fsynced.
     """
     if not len(segments):
         proven = max(flushed_offset, dispatched_offset)
@@ -102,7 +126,13 @@ def recover_log(
         # files are: so no crash leaves this.
         raise _missing(segments, files_end, dispatched_offset)
     start = max(flushed_offset, segments.first_offset)
-    found = scan(segments, start, progress)
+    found = scan(
+        segments,
+        start,
+        progress,
+        may_be_torn=is_newest and not clean,
+        skip_damaged=skip_damaged,
+    )
     if not clean:
         found = _without_open_batch(segments, start, found)
         if not flushed_offset:
@@ -110,13 +140,10 @@ def recover_log(
             least = found.end_offset - _WRITE_AGAIN_SEGMENTS * segments.segment_bytes
             start = max(start, least)
         _write_again(segments, start, found.end_offset)
-    elif found.end_offset != flushed_offset:  # the checkpoint is lost, or older than it can be
-        behind = goes_on_behind(segments, found.end_offset)
-        if behind is not None:
-            raise DamagedLogError(found.end_offset, behind, found.reason, can_be_left_out=False)
     if clean and found.end_offset < dispatched_offset:
         raise _missing(segments, found.end_offset, dispatched_offset)
     before_cut(found.end_offset)
+    files_end = _set_aside(segments, found.end_offset, files_end)
     if found.end_offset == files_end:
         for segment in segments:
             segment.flush_file()
@@ -133,6 +160,36 @@ def recover_log(
                 was_there,
             )
     return found
+
+
+def holds_record(segment: Segment, look: Look = mapped) -> bool:
+    """Whether a whole record lies anywhere in the segment."""
+    begin = segment.start_offset
+    return first_record(segment, begin, begin + segment.size, look) is not None
+
+
+def _set_aside(segments: SegmentSet, end: int, files_end: int) -> int:
+    """Move segments that hold whole records behind the log's `end` out of the log; returns where
+    its files end now. The first segment of the log stays.
+
+    The checkpoint says that no flush covered them. But it may be wrong where two faults meet, and
+    what is set aside can be looked at.
+    """
+    behind = [segment for segment in list(segments)[1:] if segment.start_offset >= end]
+    kept = [segment.start_offset for segment in behind if holds_record(segment)]
+    if not kept:
+        return files_end
+    aside = segments.set_aside(kept)
+    logger.error(
+        "behind the log's end at %d, segments from %d on hold records that were in no flush that "
+        "the checkpoint knows of, as a loss of power leaves them: they are set aside in %s. Remove "
+        "it when nothing is missed: rm -r %s",
+        end,
+        kept[0],
+        aside,
+        shlex.quote(str(aside)),
+    )
+    return kept[0]
 
 
 def _missing(segments: SegmentSet, end: int, dispatched_offset: int) -> StoreFormatError:

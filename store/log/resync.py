@@ -12,6 +12,8 @@ from store.format import AT, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Found
 from store.log.log_bytes import look_at, mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from store.log.log_bytes import Look, Segments
     from store.log.segment import Segment
 
@@ -25,9 +27,9 @@ _CHUNK_BYTES = 4 << 20
 def goes_on_behind(segments: Segments, at: int, look: Look = mapped) -> int | None:
     """Physical offset where the log goes on behind `at`, where no whole record is; None: it ends.
 
-    At a whole or blank record of its segment, or the first record of a later one. A blank record
-    counts: its writer was past `at`, so what is there is damage, and no torn tail. The segment is
-    searched to its end, since damage may be of any length.
+    At a whole or blank record of its segment, or a whole record of a later one. A blank record
+    counts: its writer was past `at`, so what is there is damage, and no torn tail. Segments are
+    searched to their end, since damage may be of any length.
     """
     segment = segments.find(at)
     if segment is None:
@@ -36,9 +38,20 @@ def goes_on_behind(segments: Segments, at: int, look: Look = mapped) -> int | No
     found = next_record(segment, at, end, look)
     while found is None and (segment := segments.find(end)) is not None:
         begin, end = end, end + segment.size
-        if look_at(segment, begin, end, look)[0].found is Found.RECORD:
-            found = begin
+        found = first_record(segment, begin, end, look)
     return found
+
+
+def first_record(segment: Segment, begin: int, end: int, look: Look = mapped) -> int | None:
+    """Physical offset of the first whole record that begins at `begin` or behind it, or None."""
+    at = begin
+    if look_at(segment, at, end, look)[0].found is Found.RECORD:
+        return at
+    while (found := next_record(segment, at, end, look)) is not None:
+        if look_at(segment, found, end, look)[0].found is Found.RECORD:
+            return found
+        at = found
+    return None
 
 
 def next_record(segment: Segment, at: int, end: int, look: Look = mapped) -> int | None:
@@ -48,10 +61,7 @@ def next_record(segment: Segment, at: int, end: int, look: Look = mapped) -> int
     the segment's end.
     """
     segment_end = segment.start_offset + segment.size
-    chunk_at = at + 1
-    while chunk_at < end:
-        with look(segment, chunk_at, end, _CHUNK_BYTES) as view:
-            chunk = bytes(view[:_CHUNK_BYTES])
+    for chunk_at, chunk in _chunks(segment, at + 1, end, look):
         for found in _candidates(chunk):
             start = chunk_at + found - _MAGIC_AT
             if start <= at:
@@ -63,9 +73,23 @@ def next_record(segment: Segment, at: int, end: int, look: Look = mapped) -> int
                 remaining = int.from_bytes(data[:4], "big", signed=True)
                 if remaining == segment_end - start:
                     return start
-        # A magic code may lie across two chunks.
-        chunk_at += max(1, len(chunk) - 3)
     return None
+
+
+def _chunks(segment: Segment, begin: int, end: int, look: Look) -> Iterator[tuple[int, bytes]]:
+    """What was ever written between the physical offsets, each piece with its own.
+
+    Each begins within the one before by the length of a magic code, which may lie across both; none
+    lies across what was never written, since it has no zeros.
+    """
+    base = segment.start_offset
+    for first, last in segment.written_ranges(begin - base, end - base):
+        at = base + first
+        while at < base + last:
+            with look(segment, at, base + last, _CHUNK_BYTES) as view:
+                chunk = bytes(view[:_CHUNK_BYTES])
+            yield at, chunk
+            at += max(1, len(chunk) - 3)
 
 
 def _candidates(chunk: bytes) -> list[int]:

@@ -299,6 +299,14 @@ class Segment:
                 raise OSError(error.errno, reason, str(self.path)) from error
         return data
 
+    def written_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Ranges of the positions start..end that may hold other bytes than zeros, rising.
+
+        What was allocated and never written is left out where the file system can tell.
+        """
+        with self._in_use() as descriptor:
+            yield from _data_ranges(descriptor, start, end)
+
     def touch(self, position: int, size: int) -> None:
         """Have these pages of the file in memory, appended or not. Releases the GIL meanwhile."""
         with self._in_use() as descriptor:

@@ -12,12 +12,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from store.base import TEMPORARY_SUFFIX, Lock, fsync_directory, make_directory
+from store.base import TEMPORARY_SUFFIX, Lock, free_name, fsync_directory, make_directory
 from store.errors import InvalidArgumentError, StoreFormatError
 from store.log.segment import Segment, parse_segment_name, segment_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -243,6 +243,29 @@ class SegmentSet:
         last = self._segments[-1]
         changed = last.zero_from(offset - last.start_offset)
         return None if changed is None else last.start_offset + changed
+
+    def set_aside(self, starts: Sequence[int]) -> Path:
+        """The log ends before the first of these segments, oldest first; where their files are now.
+
+        That is a directory beside the log's, with a name of its own. Later segments that are not
+        among them are removed. Raises OSError.
+        Durability: segments go last one first, so a crash in between leaves a log without a gap;
+        what was moved by then is in another directory than the rest.
+        """
+        aside = free_name(self.directory, "cut")
+        make_directory(aside)
+        while len(self._segments) > 1 and self._segments[-1].start_offset >= starts[0]:
+            with self._lock:
+                segment = self._segments[-1]
+                self._segments = self._segments[:-1]
+            if segment.start_offset in starts:
+                segment.path.rename(aside / segment.path.name)
+                fsync_directory(aside)
+                fsync_directory(self.directory)
+                segment.close()
+            else:
+                segment.destroy()
+        return aside
 
     def drop_first(self) -> Segment:
         """Remove the oldest segment, file and all; returns it, closed.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from store.config import StoreConfig
     from store.consume_queue import ConsumeQueueStore
     from store.puts import AppendPath
+    from store.store_dir import StoreDir
     from store.topics import Deletions
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -39,7 +40,7 @@ class Checkpoints:
         self,
         config: StoreConfig,
         clock: Clock,
-        path: Path,
+        directory: StoreDir,
         appends: AppendPath,
         queues: ConsumeQueueStore,
         deletions: Deletions,
@@ -49,7 +50,7 @@ class Checkpoints:
         self.lock = Lock()
         self._config = config
         self._clock = clock
-        self._path = path
+        self._directory = directory
         self._appends = appends
         self._log = appends.log
         self._queues = queues
@@ -60,6 +61,7 @@ class Checkpoints:
         self._queue_time_ms = found.queue_time_ms
         self._queues_flushed_s = clock.monotonic_s()
         self._written: Checkpoint | None = None
+        self._written_before: Checkpoint | None = None  # as the previous one
 
     def reconfigure(self, config: StoreConfig) -> None:
         """Any thread."""
@@ -83,8 +85,8 @@ class Checkpoints:
         self.queues_flushed(dispatched, mark)
         self._queues_flushed_s = self._clock.monotonic_s()
         # Marks last: a record above the checkpoint whose topic is gone was deleted only if a mark
-        # says so, see topics/lost_topics.py.
-        self.write()
+        # says so, see topics/lost_topics.py. Either checkpoint may be the one that is left.
+        self.write_both()
         assert self._written is not None  # what is in the file: more may be flushed by now
         self._deletions.settle(sequence, self._log.start_offset, self._written.flushed_offset)
 
@@ -112,12 +114,23 @@ class Checkpoints:
             confirmed_offset=self._last_record_offset,
             flushed_offset=flushed,
         )
-        if checkpoint == self._written:
-            return
-        try:
-            write_checkpoint(self._path, checkpoint)
-        except OSError as error:
-            if error.errno in _FULL:
-                raise DiskFullError(f"the checkpoint cannot be written: {error}") from error
-            raise
-        self._written = checkpoint
+        if checkpoint != self._written:
+            _put(self._directory.checkpoint, checkpoint)
+            self._written = checkpoint
+
+    def write_both(self) -> None:
+        """The same, and the previous checkpoint says it too, for when the first one is lost."""
+        self.write()
+        if self._written != self._written_before:
+            assert self._written is not None, "`write` leaves one"
+            _put(self._directory.previous_checkpoint, self._written)
+            self._written_before = self._written
+
+
+def _put(path: Path, checkpoint: Checkpoint) -> None:
+    try:
+        write_checkpoint(path, checkpoint)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise DiskFullError(f"the checkpoint cannot be written: {error}") from error
+        raise

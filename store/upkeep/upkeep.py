@@ -146,7 +146,7 @@ class Upkeep:
                         return
                     self.checkpoints.queues_flushed(dispatched, self._log.flushed_mark)
                     if flushed:
-                        self.checkpoints.write()
+                        self.checkpoints.write_both()
                     if flushed and dispatched == appended:
                         self._metadata.close()
                         self._directory.mark_clean()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PAGE = 4096
 SECTOR = 512
+CHECKPOINTS = ("checkpoint", "checkpoint.previous")
 
 
 def power_loss(store: MessageStore, target: Path, chance: random.Random) -> int:
@@ -54,3 +55,15 @@ def flip(path: Path, position: int, mask: int) -> None:
         byte = file.read(1)[0]
         file.seek(position)
         file.write(bytes([byte ^ mask]))
+
+
+def lose_checkpoints(root: Path) -> None:
+    """Neither file that says what is durable is there any more."""
+    for name in CHECKPOINTS:
+        (root / name).unlink(missing_ok=True)
+
+
+def damage_checkpoints(root: Path) -> None:
+    """Neither file that says what is durable can be read."""
+    for name in CHECKPOINTS:
+        (root / name).write_bytes(b"x" * 4096)

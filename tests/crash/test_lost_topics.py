@@ -13,6 +13,7 @@ from store.errors import UnknownTopicError
 from store.format.checkpoint import read_checkpoint
 from store.format.record import unpack_record
 from store.message import Message
+from tests.crash.images import lose_checkpoints
 from tests.support.rebuild import differences
 from tests.support.stores import open_small
 from tests.support.tree import copy_open
@@ -148,7 +149,7 @@ def test_without_a_checkpoint_no_topic_comes_back(tmp_path: Path) -> None:
         image = Image(store, tmp_path / "image")
         image.keep_meta()
         image.take()
-    (tmp_path / "image" / "checkpoint").unlink()
+    lose_checkpoints(tmp_path / "image")
     with open_small(tmp_path / "image") as store, pytest.raises(UnknownTopicError):
         store.pull("T", 0, 0)
 

@@ -15,6 +15,7 @@ from store.format.record import unpack_record
 from store.log.recovery import recover_log
 from store.log.segment_set import SegmentSet
 from store.message import Message
+from tests.crash.images import damage_checkpoints, lose_checkpoints
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences
 from tests.support.stores import SEGMENT_BYTES, open_small
@@ -63,9 +64,9 @@ def test_a_last_segment_that_is_gone_is_refused_and_queues_stay(
 ) -> None:
     segments(root)[-1].unlink()
     if checkpoint == "gone":
-        (root / "checkpoint").unlink()
+        lose_checkpoints(root)
     elif checkpoint == "damaged":
-        (root / "checkpoint").write_bytes(b"x" * 4096)
+        damage_checkpoints(root)
     assert Kind.AHEAD_OF_LOG in faults(root)
     before = tree_digest(root / "commitlog")
     for _ in range(2):
@@ -77,7 +78,7 @@ def test_a_last_segment_that_is_gone_is_refused_and_queues_stay(
 
 def test_without_the_missing_messages_the_store_goes_on_with_queues_made_again(root: Path) -> None:
     segments(root)[-1].unlink()
-    (root / "checkpoint").unlink()
+    lose_checkpoints(root)
     with pytest.raises(StoreFormatError, match=r"kvcq repair .* --queues"):
         open_small(root)
     set_queues_aside(root)
@@ -94,7 +95,7 @@ def test_a_zeroed_end_without_a_checkpoint_is_refused_after_a_clean_stop(root: P
     path = segments(root)[-1]
     data = path.read_bytes()
     path.write_bytes(data[: end % SEGMENT_BYTES - 500].ljust(SEGMENT_BYTES, b"\0"))
-    (root / "checkpoint").unlink()
+    lose_checkpoints(root)
     assert {Kind.AHEAD_OF_LOG, Kind.CHECKPOINT_FILE} <= faults(root)
     with pytest.raises(StoreFormatError, match="missing"):
         open_small(root)
@@ -111,7 +112,7 @@ def test_a_zeroed_end_without_a_checkpoint_is_refused_after_a_clean_stop(root: P
 def test_files_that_queues_have_records_of_are_missed_after_any_stop(root: Path, left: int) -> None:
     for path in segments(root)[left:]:
         path.unlink()
-    (root / "checkpoint").unlink()
+    lose_checkpoints(root)
     (root / "abort").write_bytes(b"1")
     assert left == 0 or Kind.AHEAD_OF_LOG in faults(root)
     with pytest.raises(StoreFormatError, match="missing"):
@@ -127,7 +128,7 @@ def test_a_crash_between_the_cut_of_queues_and_that_of_the_log_is_recovered(
     path.write_bytes(data[:30_000] + bytes(len(data) - 30_000))
     for empty in segments(root)[2:]:
         empty.write_bytes(bytes(SEGMENT_BYTES))
-    (root / "checkpoint").unlink()
+    lose_checkpoints(root)
     (root / "abort").write_bytes(b"1")
 
     def fails(self: SegmentSet, offset: int) -> None:

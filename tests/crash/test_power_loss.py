@@ -15,7 +15,7 @@ from store.log.recovery import recover_log
 from store.log.segment_set import SegmentSet
 from store.message import Message
 from store.store_dir import StoreDir
-from tests.crash.images import power_loss
+from tests.crash.images import damage_checkpoints, lose_checkpoints, power_loss
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences, records
 from tests.support.stores import SEGMENT_BYTES, open_small
@@ -179,9 +179,9 @@ def test_without_a_checkpoint_the_whole_log_is_checked(tmp_path: Path) -> None:
         written = put_some(store, chance, 60)
     for change in ("lost", "damaged", "old"):
         if change == "lost":
-            (root / "checkpoint").unlink()
+            lose_checkpoints(root)
         elif change == "damaged":
-            (root / "checkpoint").write_bytes(b"x" * 4096)
+            damage_checkpoints(root)
         else:
             write_checkpoint(root / "checkpoint", Checkpoint())
         with open_small(root, FakeClock(1)) as store:

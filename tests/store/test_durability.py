@@ -27,6 +27,7 @@ from store.errors import (
 from store.format.checkpoint import Checkpoint, read_checkpoint
 from store.log.commit_log import CommitLog
 from store.message import Message, PullStatus
+from tests.crash.images import lose_checkpoints
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences, live_engine
 from tests.support.stores import bodies, open_small
@@ -378,7 +379,7 @@ def test_the_checkpoint_has_times_of_what_is_durable_and_of_nothing_else(
     assert checkpoint().log_time_ms == checkpoint().queue_time_ms == times[-1]
     assert checkpoint().flushed_offset > last
     (tmp_path / "abort").write_bytes(b"1")
-    (tmp_path / "checkpoint").unlink()
+    lose_checkpoints(tmp_path)
     with open_small(tmp_path, clock):
         pass
     assert checkpoint().confirmed_offset == last  # where the last record begins

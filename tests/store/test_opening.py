@@ -13,6 +13,7 @@ from kvcq.opening import open_store
 from store.base import SystemClock
 from store.errors import CorruptRecordError, StoreFormatError
 from store.message import Message
+from tests.crash.images import lose_checkpoints
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences, live_engine
 from tests.support.stores import SEGMENT_BYTES, open_small, small_config
@@ -105,7 +106,7 @@ def test_damage_in_a_log_that_was_closed_in_order_is_not_cut(tmp_path: Path) -> 
     root = tmp_path / "store"
     with open_small(root) as store:
         placed = store.put([Message("T", b"x" * 50)] * 10).placed
-    (root / "checkpoint").unlink()  # so that all of the log is checked
+    lose_checkpoints(root)  # so that all of the log is checked
     path = root / "commitlog" / f"{0:020}"
     whole = path.read_bytes()
     damaged = bytearray(whole)
@@ -130,7 +131,7 @@ def test_committed_offsets_end_where_a_power_loss_ended_their_queues(tmp_path: P
         store.metadata.sync()
         copy_open(root, image)
     # Commits are synced; of the log the end did not reach the disk.
-    (image / "checkpoint").unlink(missing_ok=True)
+    lose_checkpoints(image)
     shutil.rmtree(image / "kvcq")
     path = image / "commitlog" / f"{0:020}"
     data = path.read_bytes()
@@ -166,7 +167,7 @@ def test_a_live_segment_before_an_empty_one_is_not_dropped(tmp_path: Path) -> No
         copy_open(root, image)
     path = image / "commitlog" / f"{SEGMENT_BYTES:020}"
     path.write_bytes(bytes(SEGMENT_BYTES))  # the first record behind the blank was lost
-    (image / "checkpoint").unlink()
+    lose_checkpoints(image)
     shutil.rmtree(image / "kvcq")
     with open_small(image, clock, reserved_hours=1) as store:
         assert store.log.appended_offset == SEGMENT_BYTES

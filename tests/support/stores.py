@@ -39,6 +39,7 @@ class Settings(TypedDict, total=False):
     hot_read_bytes: int
     light_offset_bytes: int
     light_hours: tuple[str, ...]
+    skip_damaged_records: bool
 
 
 def small_config(root: Path, **settings: Unpack[Settings]) -> StoreConfig:

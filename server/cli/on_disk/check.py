@@ -231,8 +231,8 @@ def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, st
         advice.append((f"bring {' and '.join(places)} back from a backup of the directory", None))
     if Kind.CHECKPOINT_FILE in kinds:
         hint = (
-            "the checkpoint file needs nothing: the next start checks the whole log instead, and "
-            "rewrites it"
+            "the checkpoint file needs nothing: the next start goes by the other one, or checks "
+            "the whole log, and rewrites it"
         )
         advice.append((hint, None))
     if Kind.DEAD_ROW in kinds:
