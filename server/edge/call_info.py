@@ -66,10 +66,9 @@ def _id_in(context: Context | None) -> str | None:
 
 
 class _InnerContext:
-    __slots__ = ("_end_s", "_metadata", "_peer", "front")
+    __slots__ = ("_end_s", "_metadata", "_peer")
 
-    def __init__(self, peer: str, metadata: object, timeout_ms: int, front: object) -> None:
-        self.front = front
+    def __init__(self, peer: str, metadata: object, timeout_ms: int) -> None:
         self._peer = peer
         self._metadata = metadata
         self._end_s = monotonic() + timeout_ms / 1000 if timeout_ms else None
@@ -84,15 +83,12 @@ class _InnerContext:
         return self._metadata
 
 
-def inner_context(
-    peer: str, metadata: object = (), timeout_ms: int = 0, front: object = None
-) -> Context:
+def inner_context(peer: str, metadata: object = (), timeout_ms: int = 0) -> Context:
     """All that a handler of one request asks of its context, for a call that gRPC knows nothing of.
 
-    `timeout_ms`: 0: it has all the time. `front`: that of the stream it came on, which may hold its
-    answer; None: the answer is bytes.
+    `timeout_ms`: 0: it has all the time.
     """
-    return cast("Context", _InnerContext(peer, metadata, timeout_ms, front))
+    return cast("Context", _InnerContext(peer, metadata, timeout_ms))
 
 
 class CallFilter(logging.Filter):

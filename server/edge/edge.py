@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from server.access import Usage
     from server.config import ServerConfig
     from server.edge.call_info import Context
-    from server.encoded import Held
     from server.metrics import CallMetrics
     from server.wire import Refusal
 
@@ -138,7 +137,7 @@ class Edge:
         method: MethodDescriptor,
         kind: type,
         servicer: Callable[[], object],
-    ) -> Callable[[object, Context], Awaitable[bytes | Held]]:
+    ) -> Callable[[object, Context], Awaitable[bytes]]:
         """A handler of one request and one response, in bytes."""
         name, metrics, memory = method.name, self._metrics, self.memory
         decoder = self._decoder_of(method)
@@ -154,7 +153,7 @@ class Edge:
         )
         self.methods[name] = served
 
-        async def call(requests: object, context: Context) -> bytes | Held:
+        async def call(requests: object, context: Context) -> bytes:
             started = perf_counter()
             del requests  # the context reads
             peer, size, may_be_large = "", 0, False
@@ -200,16 +199,16 @@ class Edge:
     def _stream(
         self,
         method: MethodDescriptor,
-        handler: Callable[[object, Any, Context], AsyncGenerator[Message | bytes | Held, None]],
+        handler: Callable[[object, Any, Context], AsyncGenerator[Message | bytes, None]],
         servicer: Callable[[], object],
-    ) -> Callable[[object, Context], AsyncIterator[bytes | Held]]:
+    ) -> Callable[[object, Context], AsyncIterator[bytes]]:
         """A handler of many responses, to one request or many, in bytes."""
         name, metrics, memory = method.name, self._metrics, self.memory
         decoder = self._decoder_of(method)
         need = self._need_of(method)
         is_measured = name != _CALLS
 
-        async def call(requests: object, context: Context) -> AsyncIterator[bytes | Held]:
+        async def call(requests: object, context: Context) -> AsyncIterator[bytes]:
             started = perf_counter()
             requests = Requests(decoder, context, memory)
             metrics.stream_began(name)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from server.access import Need, audit_act, current_caller
 from server.edge.call_info import request_id_of
-from server.encoded import Held
 from server.errors import AccessError
 from server.wire import INTERNAL_ROW, row_of
 
@@ -29,8 +28,8 @@ class Method:
     def __init__(
         self,
         decoder: Decoder,
-        handler: Callable[..., Awaitable[Message | bytes | Held]],
-        handler_now: Callable[[Any, Any, Context], Message | bytes | Held | None] | None,
+        handler: Callable[..., Awaitable[Message | bytes]],
+        handler_now: Callable[[Any, Any, Context], Message | bytes | None] | None,
         servicer: Callable[[], object],
         memory: RequestMemory | None,
         need: Need,
@@ -51,7 +50,7 @@ class Method:
         self._is_laborious = need.is_laborious
         self._target = need.target  # None: no administrative act
 
-    async def handle(self, request: Message, context: Context, *, large: bool) -> bytes | Held:
+    async def handle(self, request: Message, context: Context, *, large: bool) -> bytes:
         """The encoded response to the request. Raises what the call is refused with."""
         caller = current_caller()
         if self._is_laborious is None or not self._is_laborious(caller, request):
@@ -72,18 +71,18 @@ class Method:
         audit_act(self.name, target, request_id_of(context))
         return data
 
-    async def _handle(self, request: Message, context: Context, *, large: bool) -> bytes | Held:
+    async def _handle(self, request: Message, context: Context, *, large: bool) -> bytes:
         if self._memory is not None:
             await self._memory.room_to_send()
         size = {"large": large} if self._takes_size else {}
         return encoded(await self._handler(self._servicer(), request, context, **size))
 
-    async def answer(self, request: Message, context: Context) -> bytes | Held:
+    async def answer(self, request: Message, context: Context) -> bytes:
         """The encoded response to a short request, within a span of its own."""
         with nullcontext() if self.span is None else self.span(self.name):
             return await self.handle(request, context, large=False)
 
-    def answer_now(self, request: Message, context: Context) -> bytes | Held | None:
+    def answer_now(self, request: Message, context: Context) -> bytes | None:
         """The same without a turn of the loop, None when it takes one: then nothing was done."""
         if self._handler_now is None or not self._is_plain():
             return None
@@ -98,5 +97,5 @@ class Method:
         return self._memory is None or not self._memory.is_crowded
 
 
-def encoded(response: Message | bytes | Held) -> bytes | Held:
-    return response if isinstance(response, (bytes, Held)) else response.SerializeToString()
+def encoded(response: Message | bytes) -> bytes:
+    return response if isinstance(response, bytes) else response.SerializeToString()

@@ -5,9 +5,7 @@ with `server.workers` above 1 so many fronts (`front`) share the port; each hand
 bytes, to the owner of the store over a pair of Unix sockets (`frames`). The owner serves them as if
 they had come to itself (`calls`), and looks after the fronts (`fleet`, `address`).
 
-What is large to pull is read by the front itself, from mappings of the log, where the owner's plan
-says (`plan_reader`). Otherwise a front knows nothing of the store, and this room as little: it must
-start fast and stay small; what such reading takes is loaded when it is first asked for.
+A front knows nothing of the store, and this room as little: it must start fast and stay small.
 """
 
 from server.fronts.calls import FrontMethod

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import pickle
 from contextlib import aclosing
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import grpc
 
-from server.encoded import Encoded, Held
 from server.fronts import frames
 from server.fronts.frames import Ending
 from server.receiving import EOF
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
     from server.fronts.frames import Link, Metadata
-    from server.readers import Order
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +63,6 @@ class FrontContext:
         "_metadata",
         "_number",
         "_peer",
-        "_plan",
-        "_plans",
         "_reader",
         "_request",
         "_unwritten",
@@ -92,8 +86,6 @@ class FrontContext:
         self._reader: asyncio.Future[None] | None = None
         self._unwritten = 0
         self._writer: asyncio.Future[None] | None = None
-        self._plan = 0  # the last one
-        self._plans: dict[int, asyncio.Future[frames.Planned]] = {}
 
     def peer(self) -> str:
         return self._peer
@@ -129,9 +121,9 @@ class FrontContext:
             self._let_read()
         return request
 
-    async def write(self, response: bytes | Held) -> None:
+    async def write(self, response: bytes) -> None:
         """Returns when the connection has taken all responses but for the window's worth."""
-        self._send(frames.MESSAGE, response)
+        self._link.send(frames.MESSAGE, self._number, response)
         self._unwritten += frames.weight_of(response)
         while self._unwritten >= frames.WINDOW_BYTES:
             self._writer = asyncio.get_running_loop().create_future()
@@ -148,42 +140,11 @@ class FrontContext:
         self.end(Ending(number, details, trailing_metadata))
         raise grpc.aio.AbortError
 
-    @property
-    def front(self) -> FrontContext:
-        """For server.readers.front_of: a call of gRPC's own has none."""
-        return self
-
-    async def carry_out(self, order: Order) -> Encoded | None:
-        """What the front has read, and holds until it is sent; None: it could not."""
-        number = self._plan = self._plan + 1
-        done = self._plans[number] = asyncio.get_running_loop().create_future()
-        data = pickle.dumps(order, pickle.HIGHEST_PROTOCOL)
-        self._link.send(frames.PLAN, self._number, frames.NUMBER.pack(number) + data)
-        try:
-            planned = await done
-        except asyncio.CancelledError:
-            if not done.cancelled():
-                self._drop(number)  # it came at that very moment
-            raise
-        finally:
-            del self._plans[number]
-        if planned.is_refused:
-            return None
-        held = Held(number, planned.size, partial(self._drop, number))
-        return Encoded(planned.message_count, planned.cost_bytes, held)
-
     # --- what `FrontCalls` uses ------------------------------------------------------------
 
-    def answer(self, response: bytes | Held) -> None:
+    def answer(self, response: bytes) -> None:
         """End the call with its only response."""
-        self._send(frames.RESULT, response)
-
-    def planned(self, planned: frames.Planned) -> None:
-        waiter = self._plans.get(planned.number)
-        if waiter is not None and not waiter.done():
-            waiter.set_result(planned)
-        else:
-            self._drop(planned.number)  # nobody waits for it any more
+        self._link.send(frames.RESULT, self._number, response)
 
     def end(self, ending: Ending) -> None:
         self._link.send(frames.STATUS, self._number, frames.pack_ending(ending))
@@ -209,16 +170,6 @@ class FrontContext:
         for callback in self._callbacks:
             callback(self)
         self._callbacks.clear()
-
-    def _send(self, kind: int, response: bytes | Held) -> None:
-        if isinstance(response, Held):
-            body = frames.NUMBER.pack(response.number) + response.prefix
-            self._link.send(frames.HELD, self._number, body)
-        else:
-            self._link.send(kind, self._number, response)
-
-    def _drop(self, number: int) -> None:
-        self._link.send(frames.DROP, self._number, frames.NUMBER.pack(number))
 
     def _let_read(self) -> None:
         if not self._may_read:
@@ -275,9 +226,8 @@ class FrontCalls:
         self._link = link
         self._under_way: dict[int, tuple[FrontContext, asyncio.Task[None]]] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        #: Calls since the front was started, and plans that it read.
+        #: Calls since the front was started.
         self.count = 0
-        self.reads = 0
 
     def take(self, kind: int, number: int, body: bytes) -> None:
         """A frame of a call."""
@@ -293,10 +243,6 @@ class FrontCalls:
         elif kind == frames.ENDED:
             del self._under_way[number]
             self._end(context, task)
-        elif kind == frames.PLANNED:
-            planned = frames.unpack_planned(body)
-            self.reads += not planned.is_refused
-            context.planned(planned)
         elif kind == frames.WRITTEN:
             context.written(frames.NUMBER.unpack(body)[0])
         else:
@@ -337,7 +283,7 @@ class FrontCalls:
             if not method.many_responses:
                 context.answer(await handler.stream_unary(None, context))
                 return
-            responses: AsyncGenerator[bytes | Held, None] = handler.stream_stream(None, context)
+            responses: AsyncGenerator[bytes, None] = handler.stream_stream(None, context)
             async with aclosing(responses):
                 async for response in responses:
                     await context.write(response)

@@ -110,7 +110,6 @@ class Fronts:
         self._fronts: list[_Front | None] = [None] * count
         self._counts = [0] * count  # calls of those that ended
         self._restarts = 0
-        self._reads = 0  # of those that ended
         self._keepers: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
@@ -161,7 +160,6 @@ class Fronts:
         values: dict[str, float] = {
             "server.fronts.running": len(running),
             "server.fronts.restarts": self._restarts,
-            "server.fronts.reads": self._reads + sum(front.calls.reads for front in running),
             "server.fronts.memory_bytes": self.private_bytes(),
         }
         for number, (front, count) in enumerate(zip(self._fronts, self._counts, strict=True)):
@@ -184,7 +182,6 @@ class Fronts:
                 why = f"could not be started: {error}"
             self._fronts[number] = None
             self._counts[number] += front.calls.count
-            self._reads += front.calls.reads
             if self._stopping.is_set():
                 break
             if not first.done():

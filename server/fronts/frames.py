@@ -29,7 +29,6 @@ HALF_CLOSED = 2  # its client sends no more requests
 WRITTEN = 3  # u32: responses of so many bytes, by `weight_of`, were taken by the connection
 ENDED = 4  # it is over: answered, its answer sent, or given up by the client. The last of a call
 TOO_LARGE = 16  # u32: a request of so many bytes, more than its method takes: it is not passed on
-PLANNED = 20  # the answer to a PLAN: see `Planned`
 # Of a call, either way.
 MESSAGE = 5  # one request, or one of many responses
 # Of a call, from the owner.
@@ -37,9 +36,6 @@ READ = 6  # one more request may be read
 HEADERS = 7  # send the initial metadata, of which there is none
 RESULT = 8  # the only response; the call went well
 STATUS = 9  # the end of a call that did not, or had many responses: see `Ending`
-PLAN = 17  # u32, then an Order, pickled: have its answer ready under that number
-HELD = 18  # u32, then what stands before it: that answer is the response, or one of many
-DROP = 19  # u32: that answer is not wanted
 # Of the front itself, from the owner.
 HELLO = 10  # JSON: what to listen on, and the methods; see fleet.py
 STOP = 11  # f64: no new calls; those under way may take so many seconds
@@ -72,8 +68,6 @@ Metadata = tuple[Metadatum, ...]
 _OPENING = struct.Struct("<HdBIB")  # method, deadline, bytes of peer and metadata, has request
 _ENDING = struct.Struct("<BI")  # code, bytes of the details
 _ENTRY = struct.Struct("<HIB")  # bytes of the name, bytes of the value, whether the value is bytes
-_PLANNED = struct.Struct("<IiqI")  # number, messages, cost, size
-_REFUSED = -1  # messages
 NUMBER = struct.Struct("<I")
 PORT = struct.Struct("<H")
 SECONDS = struct.Struct("<d")
@@ -89,19 +83,6 @@ class Opening(NamedTuple):
     peer: str
     metadata: bytes  # as `pack_metadata` makes it: it is looked at where somebody asks for it
     request: bytes | None
-
-
-class Planned(NamedTuple):
-    """What a front read of a plan, and holds."""
-
-    number: int
-    message_count: int  # below 0: nothing, the owner has to read it
-    cost_bytes: int  # of its records, or of its encoded messages
-    size: int
-
-    @property
-    def is_refused(self) -> bool:
-        return self.message_count == _REFUSED
 
 
 class Ending(NamedTuple):
@@ -149,20 +130,6 @@ def unpack_ending(body: bytes) -> Ending:
     code, size = _ENDING.unpack_from(body)
     end = _ENDING.size + size
     return Ending(code, body[_ENDING.size : end].decode(), unpack_metadata(body[end:]))
-
-
-def pack_planned(planned: Planned) -> bytes:
-    return _PLANNED.pack(*planned)
-
-
-def unpack_planned(body: bytes) -> Planned:
-    """Inverse of `pack_planned`."""
-    return Planned(*_PLANNED.unpack(body))
-
-
-def refused(number: int) -> Planned:
-    """The plan of that number was not read."""
-    return Planned(number, _REFUSED, 0, 0)
 
 
 def pack_metadata(metadata: Iterable[tuple[str, str | bytes]]) -> bytes:

@@ -32,7 +32,6 @@ import grpc
 
 from server.fronts import frames
 from server.fronts.frames import Link
-from server.fronts.plan_reader import PlanReader
 from server.process import (
     calm_collector,
     fast_loop,
@@ -44,8 +43,6 @@ from server.receiving import EOF, receive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from server.encoded import Encoded
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -74,7 +71,6 @@ class _Call:
     __slots__ = (
         "_waiter",
         "came",
-        "held",
         "is_ended",
         "most_bytes",
         "number",
@@ -97,8 +93,6 @@ class _Call:
         #: Set by each READ, where requests are read beside; None: a READ is a frame like others.
         self.reads = reads
         self.came: deque[tuple[int, bytes]] = deque()
-        #: Answers to plans, by number, until they are sent.
-        self.held: dict[int, bytes] = {}
         self._waiter: asyncio.Future[None] | None = None
         #: The task that reads the only request, while it does: its end does not wait for that.
         self.reading: asyncio.Task[Any] | None = None
@@ -148,7 +142,6 @@ class Front:
         self._look: asyncio.TimerHandle | None = None
         self._last = 0
         self._trim: asyncio.TimerHandle | None = None
-        self._plans = PlanReader()
         self._asking = threading.Lock()
         self._asked: Future[None] | None = None
         # What the owner told last, until it is taken; it may come when nobody waits any more.
@@ -174,7 +167,6 @@ class Front:
             logger.error("a front cannot listen: %s", error)
         finally:
             self._is_ending = True
-            self._plans.close()
             self._link.close()
             await self._closed
 
@@ -216,13 +208,7 @@ class Front:
     def _taken(self, kind: int, number: int, body: bytes) -> None:
         if number:
             call = self._calls.get(number)
-            if call is None:
-                pass  # its client has given it up meanwhile
-            elif kind == frames.PLAN:
-                self._carry_out(call, body)
-            elif kind == frames.DROP:
-                call.held.pop(frames.NUMBER.unpack(body)[0], None)
-            else:
+            if call is not None:  # otherwise its client has given it up meanwhile
                 call.take(kind, body)
         elif kind == frames.HELLO:
             self._hello.set_result(json.loads(body))
@@ -268,10 +254,9 @@ class Front:
             await self._read(call, context)
         while True:
             kind, body = await call.frame()
-            if kind in (frames.RESULT, frames.HELD):
-                response = self._response(call, kind, body)
-                self._passed(response)
-                return response
+            if kind == frames.RESULT:
+                self._passed(body)
+                return body
             if kind == frames.STATUS:
                 await self._end(context, body)
             else:
@@ -288,11 +273,10 @@ class Front:
         try:
             while True:
                 kind, body = await call.frame()
-                if kind in (frames.MESSAGE, frames.HELD):
-                    response = self._response(call, kind, body)
-                    await context.write(response)
-                    self._passed(response)
-                    written += frames.weight_of(response)
+                if kind == frames.MESSAGE:
+                    await context.write(body)
+                    self._passed(body)
+                    written += frames.weight_of(body)
                     if written >= frames.WINDOW_BYTES // 2:
                         self._link.send(frames.WRITTEN, call.number, frames.NUMBER.pack(written))
                         written = 0
@@ -410,33 +394,6 @@ class Front:
     def _give_back(self) -> None:
         self._trim = None
         self._loop.run_in_executor(None, give_back)
-
-    # --- plans -----------------------------------------------------------------------------
-
-    def _carry_out(self, call: _Call, body: bytes) -> None:
-        [number] = frames.NUMBER.unpack_from(body)
-
-        def done(encoded: Encoded | None) -> None:
-            if self._calls.get(call.number) is not call:
-                return  # it has ended meanwhile
-            planned = frames.refused(number)
-            if encoded is not None:
-                assert isinstance(encoded.data, bytes)
-                call.held[number] = encoded.data
-                size = len(encoded.data)
-                planned = frames.Planned(number, encoded.message_count, encoded.cost_bytes, size)
-            self._link.send(frames.PLANNED, call.number, frames.pack_planned(planned))
-
-        self._plans.read(body[frames.NUMBER.size :], done)
-
-    @staticmethod
-    def _response(call: _Call, kind: int, body: bytes) -> bytes:
-        """That of a frame: itself, or what is held here."""
-        if kind != frames.HELD:
-            return body
-        held = call.held.pop(frames.NUMBER.unpack_from(body)[0])
-        prefix = body[frames.NUMBER.size :]
-        return prefix + held if prefix else held
 
     # --- TLS -------------------------------------------------------------------------------
 

@@ -47,7 +47,6 @@ _PLAIN = {
     "server.max_receive_bytes": Row("kvcq_max_receive_bytes", "Largest request that is taken."),
     "server.fronts.running": Row("kvcq_fronts", "Processes that speak gRPC for this one."),
     "server.fronts.restarts": Row("kvcq_front_restarts_total", "Of them, started again."),
-    "server.fronts.reads": Row("kvcq_front_reads_total", "Reads that they made, from a plan."),
     "server.fronts.memory_bytes": Row(
         "kvcq_fronts_memory_private_bytes", "Memory of all of them, no files."
     ),

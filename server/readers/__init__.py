@@ -9,34 +9,16 @@ log, verifies them as the server would, and encodes the answer. `readers.py` is 
 A reader gives all that was planned, or nothing. Whatever is not there, or does not verify, the
 server reads itself: it knows what was dropped meanwhile, and repairs. A reader that dies costs the
 same. docs/cold-reads.md has the reasons.
-
-Near the end of the log it is the caller's front that reads so, if it came by one: `answers.py` is
-what both do.
 """
 
 from server.readers.answers import answer
-from server.readers.orders import (
-    INLINE_BYTES,
-    INLINE_DECODED_MESSAGES,
-    INLINE_PROPERTIES_BYTES,
-    INLINE_WHOLE_MESSAGES,
-    FrontReads,
-    LogPlace,
-    Order,
-    front_of,
-)
+from server.readers.orders import LogPlace, Order
 from server.readers.readers import LEAST_BYTES, Readers
 
 __all__ = [
-    "INLINE_BYTES",
-    "INLINE_DECODED_MESSAGES",
-    "INLINE_PROPERTIES_BYTES",
-    "INLINE_WHOLE_MESSAGES",
     "LEAST_BYTES",
-    "FrontReads",
     "LogPlace",
     "Order",
     "Readers",
     "answer",
-    "front_of",
 ]

@@ -1,9 +1,8 @@
 """What passes between the server and a reader process, over a pair of sockets.
 
     to the reader     u32 length, Order, pickled: it is our own parent that writes it
-    from the reader   READY, once; then for each order i32 messages, i64 cost, i64 length, bytes
-
-A front of the caller gets the same orders, see server/fronts/frames.py.
+    from the reader   READY, once; then for each order an Encoded: bool news, i64 next offset,
+                      i64 max offset, i32 messages, i64 cost, i64 length, bytes
 
 An order that cannot be done whole is answered with -1 messages and no bytes. One order is under
 way at a time. Numbers are big-endian.
@@ -14,25 +13,18 @@ from __future__ import annotations
 import pickle
 import socket
 import struct
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.encoded import Encoded
-from store.reads import PullPlan  # noqa: TC001 - pickle finds it by name
+from server.wire import Encoded
+
+if TYPE_CHECKING:
+    from kvcq_client.pb.v1 import kvcq_pb2 as pb
+    from store.reads import PullPlan
 
 READY = b"\1"
 _LENGTH = struct.Struct(">I")
-_HEAD = struct.Struct(">iqq")
-_REFUSED = -1
-
-
-#: More than this is read and encoded in a thread: the loop must not stand still for so long.
-#: A decoded message takes about 15 microseconds, a whole record a tenth of one.
-INLINE_BYTES = 4 << 20
-INLINE_WHOLE_MESSAGES = 2048
-INLINE_DECODED_MESSAGES = 256
-#: Of all their properties, and topics. One property may have 4 bytes; it takes 0.5 us to decode.
-INLINE_PROPERTIES_BYTES = 48 << 10
+_HEAD = struct.Struct(">?qqiqq")
+_REFUSED = -1  # messages
 
 
 class LogPlace(NamedTuple):
@@ -49,27 +41,6 @@ class Order(NamedTuple):
     plan: PullPlan
     form: pb.RecordForm
     in_stream: bool  # as a response of a subscription, not of a pull
-
-    @property
-    def takes_long(self) -> bool:
-        """Whether it may keep a loop for long; of what records hold, the most is assumed."""
-        count, size = len(self.plan.places), self.plan.size_bytes
-        if self.form == pb.RECORD_FORM_WHOLE:
-            return count > INLINE_WHOLE_MESSAGES or size > INLINE_BYTES
-        return count > INLINE_DECODED_MESSAGES or size > INLINE_PROPERTIES_BYTES
-
-
-class FrontReads(Protocol):
-    """The front of a caller, as what reads for it: server.fronts has it."""
-
-    async def carry_out(self, order: Order) -> Encoded | None:
-        """The answer, which the front holds until it is sent; None: it cannot make it."""
-
-
-def front_of(context: object) -> FrontReads | None:
-    """Of the call with that context. None: it came to this process itself."""
-    front: FrontReads | None = getattr(context, "front", None)
-    return front
 
 
 class LinkEndedError(Exception):
@@ -99,19 +70,18 @@ def receive_order(link: socket.socket) -> Order:
 def send_answer(link: socket.socket, answer: Encoded | None) -> None:
     """None: refused. Raises OSError."""
     if answer is None:
-        link.sendall(_HEAD.pack(_REFUSED, 0, 0))
+        link.sendall(_HEAD.pack(False, 0, 0, _REFUSED, 0, 0))  # noqa: FBT003 - a field
         return
-    assert isinstance(answer.data, bytes), "it was made here"
-    link.sendall(_HEAD.pack(answer.message_count, answer.cost_bytes, len(answer.data)))
+    link.sendall(_HEAD.pack(*answer[:-1], len(answer.data)))
     link.sendall(answer.data)
 
 
 def receive_answer(link: socket.socket) -> Encoded | None:
     """None: refused. Raises LinkEndedError, OSError."""
-    count, cost_bytes, size = _HEAD.unpack(_exactly(link, _HEAD.size))
+    news, next_offset, max_offset, count, cost, size = _HEAD.unpack(_exactly(link, _HEAD.size))
     if count == _REFUSED:
         return None
-    return Encoded(count, cost_bytes, _exactly(link, size))
+    return Encoded(news, next_offset, max_offset, count, cost, _exactly(link, size))
 
 
 def is_ready(link: socket.socket) -> bool:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
-    from server.encoded import Encoded
+    from server.wire import Encoded
     from store.reads import PullPlan
 
 logger = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Who wants to know that a queue grew: parked pulls and subscriptions.
+"""The watchers of queues that grow: parked pulls and subscriptions.
 
 The store's listener runs on a store thread, for every batch; it does next to nothing unless
 somebody watches. Watchers are level-triggered: woken, they read the queue again, so a wake-up
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Topic and queue id; a light queue is (its name, 0).
 QueueKey = tuple[str, int]
+if TYPE_CHECKING:
+    Watcher = Callable[[QueueKey], None]
 
 
 class QueueGrowth:
@@ -27,24 +29,29 @@ class QueueGrowth:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._watchers: dict[QueueKey, set[Callable[[QueueKey], None]]] = {}
+        # Nearly all queues have one: a set for each would take 216 bytes.
+        self._watchers: dict[QueueKey, Watcher | set[Watcher]] = {}
         self._lock = threading.Lock()
         # Guarded by _lock.
         self._grown: set[QueueKey] = set()
         self._wake_is_due = False
         self._closed = False
 
-    def watch(self, key: QueueKey, watcher: Callable[[QueueKey], None]) -> None:
-        """Call `watcher` in the loop after the queue has grown, until `unwatch`."""
-        self._watchers.setdefault(key, set()).add(watcher)
+    def watch(self, key: QueueKey, watcher: Watcher) -> None:
+        """Call `watcher` in the loop after the queue has grown, until `unwatch`. Repeatable."""
+        found = self._watchers.setdefault(key, watcher)
+        if isinstance(found, set):
+            found.add(watcher)
+        elif found != watcher:
+            self._watchers[key] = {found, watcher}
 
-    def unwatch(self, key: QueueKey, watcher: Callable[[QueueKey], None]) -> None:
+    def unwatch(self, key: QueueKey, watcher: Watcher) -> None:
         """End it; nothing stays behind. Repeatable."""
-        watchers = self._watchers.get(key)
-        if watchers is not None:
-            watchers.discard(watcher)
-            if not watchers:
-                del self._watchers[key]
+        found = self._watchers.get(key)
+        if isinstance(found, set):
+            found.discard(watcher)
+        if not found or found == watcher:
+            self._watchers.pop(key, None)
 
     @property
     def watched_queues(self) -> int:
@@ -78,5 +85,6 @@ class QueueGrowth:
             grown, self._grown = self._grown, set()
             self._wake_is_due = False
         for key in grown:
-            for watcher in tuple(self._watchers.get(key, ())):
+            found = self._watchers.get(key, set())
+            for watcher in tuple(found) if isinstance(found, set) else (found,):
                 watcher(key)

@@ -1,24 +1,23 @@
-"""Reading a queue for pulls and subscriptions: in the loop when hot and short, else in a worker.
+"""Reading a queue, for whoever waits for it: in the loop when hot and short, else in a worker.
 
-Where the call came by a front, and records lie near the end of the log and are many, the front
-reads them, from the plan: what goes to it is where they are.
+| what is read                                  | where                                       |
+|-----------------------------------------------|---------------------------------------------|
+| near the end of the log, and little           | in the loop: `read_here`                    |
+| near the end, and much, or long to decode     | in a thread                                 |
+| far behind the end                            | in a thread, when it is time (`cold_reads`) |
+| far behind the end, while puts come           | so, and by another process (server/readers) |
+
+This is the only place that chooses. A caller that has nothing to read parks (`ready_queues`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.readers import (
-    INLINE_BYTES,
-    INLINE_DECODED_MESSAGES,
-    INLINE_PROPERTIES_BYTES,
-    INLINE_WHOLE_MESSAGES,
-    LogPlace,
-    Order,
-    Readers,
-)
+from server.readers import LogPlace, Readers
 from server.reads.cold_reads import ColdReads
+from server.wire import Encoded, encode_pull
 from server.workers import Workers
 from store.errors import InvalidArgumentError, UnknownTopicError
 from store.format import Records, check_light_queue, properties_size
@@ -28,24 +27,22 @@ from store.reads import Pulled
 from store.store_dir import StoreDir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from server.config import ServerConfig
-    from server.edge import RequestMemory
-    from server.encoded import Encoded
-    from server.readers import FrontReads
     from server.reads.queue_growth import QueueKey
     from store.message_store import MessageStore
     from store.reads import PullPlan, TagFilter
 
-T = TypeVar("T")
-
-#: Less than this is read here: to tell the front where it is takes as long. Bytes of records, and
-#: for each message what it takes by itself, whole or decoded, in bytes that take as long. So it is
-#: 110 messages of 100 bytes, 60 of 1 KiB, or 8 to be decoded: server/docs/cold-reads.md.
-LEAST_FRONT_BYTES = 128 << 10
-_WHOLE_BYTES = 1 << 10
-_DECODED_BYTES = 16 << 10
+#: More than this is read and encoded in a thread: the loop must not stand still for so long.
+#: A decoded message takes about 15 microseconds, a whole record a tenth of one.
+INLINE_BYTES = 4 << 20
+INLINE_WHOLE_MESSAGES = 2048
+INLINE_DECODED_MESSAGES = 256
+#: Of all their properties, and topics. One property may have 4 bytes; it takes 0.5 us to decode.
+INLINE_PROPERTIES_BYTES = 48 << 10
+#: A visit to a thread reads no further queue once it has this much: an answer is full then.
+ENOUGH_BYTES = 1 << 19
 #: What a light queue has before its first message.
 _NOTHING_YET = Pulled(PullStatus.NO_NEW_MESSAGE, Records(), [], 0, 0, 0)
 
@@ -56,32 +53,26 @@ class Wanted(NamedTuple):
     max_messages: int
     tag_filter: TagFilter | None
     form: pb.RecordForm
+    in_stream: bool  # as part of a subscription's response, not as a pull's
+    may_begin: bool  # a light queue without a message is empty, not unknown
 
 
-#: Queue, offset, bytes at most, and what is wanted: of the methods below.
-Place = tuple["QueueKey", int, int, Wanted]
+class Place(NamedTuple):
+    """One read of one queue."""
 
-
-class Aside(NamedTuple):
-    """A pull that another process read, whole: its plan says where the queue goes on."""
-
-    plan: PullPlan
-    encoded: Encoded
-
-    @property
-    def status(self) -> pb.PullStatus:
-        """Of what was planned something was read, so it went on."""
-        return pb.PULL_STATUS_FOUND if self.encoded.message_count else pb.PULL_STATUS_NO_MATCH
+    key: QueueKey
+    offset: int
+    max_bytes: int
+    wanted: Wanted
 
 
 class QueueReader:
-    """Reads queues of the store. Owned by the event loop's thread; `pull`s on any."""
+    """Reads queues of the store. Owned by the event loop's thread."""
 
-    def __init__(self, store: MessageStore, config: ServerConfig, memory: RequestMemory) -> None:
+    def __init__(self, store: MessageStore, config: ServerConfig) -> None:
         self._store = store
-        self._memory = memory
         threads = max(1, config.worker_threads // 2)
-        self.threads = Workers(threads, "read")
+        self._threads = Workers(threads, "read")
         commitlog = StoreDir(store.config.root).commitlog
         self.processes = Readers(
             config.cold_readers, LogPlace(str(commitlog), store.config.segment_bytes)
@@ -95,7 +86,7 @@ class QueueReader:
     @property
     def waiting(self) -> int:
         """Reads that have no thread yet."""
-        return self.threads.waiting + self._cold_threads.waiting
+        return self._threads.waiting + self._cold_threads.waiting
 
     def set_cold_read_share(self, share: float) -> None:
         """Of one core, above 0 to 1."""
@@ -103,81 +94,90 @@ class QueueReader:
 
     def close(self) -> None:
         """Wait for the reads under way. Blocks."""
-        self.threads.close()
+        self._threads.close()
         self._cold_threads.close()
         self.processes.close()
 
-    def pull(
-        self, key: QueueKey, offset: int, max_bytes: int, wanted: Wanted, *, may_wait: bool
-    ) -> Pulled:
-        """As MessageStore.pull. With `may_wait` a light queue is empty before its first message."""
-        plan = self._plan(key, offset, max_bytes, wanted, may_wait=may_wait)
-        return _NOTHING_YET if plan is None else self._store.read_planned(plan)
+    async def read(self, place: Place) -> Encoded:
+        """The answer to one read. Raises what MessageStore.pull raises."""
+        found = self.read_here(place)
+        if found is not None:
+            return found
+        [outcome] = await self.read_aside([place], place.max_bytes)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
-    def pull_aside(
-        self, key: QueueKey, offset: int, max_bytes: int, wanted: Wanted, *, in_stream: bool
-    ) -> Pulled | Aside:
-        """The same of messages far behind, by another process if there is one: it encodes them as
-        a response of a stream, or of a call."""
-        plan = self._plan(key, offset, max_bytes, wanted, may_wait=False)
-        assert plan is not None
-        encoded = self.processes.read(plan, wanted.form, in_stream=in_stream)
-        return self._store.read_planned(plan) if encoded is None else Aside(plan, encoded)
+    def read_here(self, place: Place) -> Encoded | None:
+        """The same in the loop; None where that may hold it for long: `read_aside` does it.
 
-    async def pull_in_front(
-        self,
-        front: FrontReads | None,
-        key: QueueKey,
-        offset: int,
-        max_bytes: int,
-        wanted: Wanted,
-        *,
-        may_wait: bool,
-        in_stream: bool,
-    ) -> Pulled | Aside | None:
-        """As `pull`; where there is much to read, by the front, which holds the answer.
-
-        For messages near the end. What the front cannot read, or prove, is read in a worker.
-        Without a front nothing is read where there is much: None.
+        Raises what MessageStore.pull raises.
         """
-        place = key, offset, max_bytes, wanted
-        if wanted.max_messages > INLINE_WHOLE_MESSAGES:
-            plan = await self.threads.run(self._plan, *place, may_wait=may_wait)
-        else:
-            plan = self._plan(*place, may_wait=may_wait)
-        if plan is None:
-            return _NOTHING_YET
-        size = plan.size_bytes
-        if size + _each_bytes(wanted) * len(plan.places) < LEAST_FRONT_BYTES:
-            return self._store.read_planned(plan)
-        if front is None:
+        if self.takes_long(place):
             return None
-        self._memory.sends(size)  # others see it from now on, not when it was read
-        try:
-            order = Order(self.processes.log, plan, wanted.form, in_stream)
-            encoded = await front.carry_out(order)
-        finally:
-            self._memory.sent(size)
-        if encoded is not None:
-            return Aside(plan, encoded)
-        return await self.threads.run(self._store.read_planned, plan)
+        pulled = self._pull(place)
+        return None if _is_laborious(pulled, place.wanted.form) else _encoded(place, pulled)
 
-    def may_be_much(self, key: QueueKey, offset: int, max_bytes: int, wanted: Wanted) -> bool:
-        """Whether there may be so many messages that a front should read them."""
-        most = LEAST_FRONT_BYTES // _each_bytes(wanted)
-        if wanted.max_messages <= most or max_bytes < LEAST_FRONT_BYTES:
-            return False
+    def takes_long(self, place: Place) -> bool:
+        """Whether the read may hold the loop for long, by what is asked for, and where."""
+        wanted = place.wanted
+        is_whole = wanted.form == pb.RECORD_FORM_WHOLE
+        most = INLINE_WHOLE_MESSAGES if is_whole else INLINE_DECODED_MESSAGES
+        return place.max_bytes > INLINE_BYTES or wanted.max_messages > most or self._is_cold(place)
+
+    async def read_aside(
+        self, places: Sequence[Place], most_bytes: int
+    ) -> list[Encoded | Exception]:
+        """What reading these gives, one after the other, in a thread; when the first of them lies
+        far behind, when it is time for that.
+
+        Not more than `most_bytes` of cost are read; queues behind that, behind ENOUGH_BYTES, or
+        behind what another process encoded have no outcome.
+        """
+
+        def read(puts_come: bool) -> list[Encoded | Exception]:  # noqa: FBT001 - of a callback
+            found: list[Encoded | Exception] = []
+            taken = 0
+            for place in places:
+                one = place._replace(max_bytes=min(place.max_bytes, most_bytes - taken))
+                try:
+                    by_process = self._read_by_process(one) if puts_come and not found else None
+                    outcome = by_process or _encoded(one, self._pull(one))
+                except Exception as error:  # noqa: BLE001 - the other queues go on
+                    found.append(error)
+                    continue
+                found.append(outcome)
+                taken += outcome.cost_bytes
+                if by_process is not None or taken >= min(most_bytes, ENOUGH_BYTES):
+                    break
+            return found
+
+        if self._is_cold(places[0]):
+            return await self._cold_reads.run(read, _bytes_of)
+        return await self._threads.run(read, False)  # noqa: FBT003 - as `ColdReads` calls it
+
+    def _is_cold(self, place: Place) -> bool:
+        """Whether it lies far behind the end of the log."""
         try:
-            [(_, end)] = self._store.bounds([key])
+            return self._store.is_cold(*place.key, place.offset)
         except Exception:  # noqa: BLE001 - the read meets it too, and says so
             return False
-        return end - offset > most
 
-    def _plan(
-        self, key: QueueKey, offset: int, max_bytes: int, wanted: Wanted, *, may_wait: bool
-    ) -> PullPlan | None:
-        """None: a light queue that has no message yet, which `may_wait` allows."""
-        topic, queue_id = key
+    def _read_by_process(self, place: Place) -> Encoded | None:
+        """None: there is none, or it cannot prove what it read."""
+        plan = self._plan(place)
+        if plan is None:
+            return None
+        wanted = place.wanted
+        return self.processes.read(plan, wanted.form, in_stream=wanted.in_stream)
+
+    def _pull(self, place: Place) -> Pulled:
+        plan = self._plan(place)
+        return _NOTHING_YET if plan is None else self._store.read_planned(plan)
+
+    def _plan(self, place: Place) -> PullPlan | None:
+        """None: a light queue that has no message yet, which its reader allows."""
+        (topic, queue_id), offset, max_bytes, wanted = place
         try:
             return self._store.plan_pull(
                 topic,
@@ -188,47 +188,23 @@ class QueueReader:
                 tag_filter=wanted.tag_filter,
             )
         except UnknownTopicError:
-            if may_wait and _may_begin(topic, queue_id, offset):
+            if wanted.may_begin and _may_begin(topic, queue_id, offset):
                 return None
             raise
 
-    def needs_worker(self, key: QueueKey, offset: int, max_bytes: int, wanted: Wanted) -> bool:
-        """Whether a read from there may keep the loop for long."""
-        is_whole = wanted.form == pb.RECORD_FORM_WHOLE
-        most = INLINE_WHOLE_MESSAGES if is_whole else INLINE_DECODED_MESSAGES
-        return max_bytes > INLINE_BYTES or wanted.max_messages > most or self.is_cold(key, offset)
 
-    async def in_worker(
-        self, key: QueueKey, offset: int, read: Callable[[bool], T], bytes_of: Callable[[T], int]
-    ) -> T:
-        """What `read` gives, in a worker; where the queue is read far behind, when it is time.
-
-        It is told whether another process should do it: far behind, while puts come. `bytes_of`: of
-        what it gave, those that will be sent.
-        """
-        if self.is_cold(key, offset):
-            return await self._cold_reads.run(read, bytes_of)
-        return await self.threads.run(read, False)  # noqa: FBT003 - as `ColdReads` calls it
-
-    def is_cold(self, key: QueueKey, offset: int) -> bool:
-        """Whether a read from there is one far behind the end."""
-        try:
-            return self._store.is_cold(*key, offset)
-        except Exception:  # noqa: BLE001 - the read meets it too, and says so
-            return False
+def _encoded(place: Place, pulled: Pulled) -> Encoded:
+    wanted = place.wanted
+    return encode_pull(pulled, wanted.form, place.key if wanted.in_stream else None)
 
 
-def _each_bytes(wanted: Wanted) -> int:
-    return _WHOLE_BYTES if wanted.form == pb.RECORD_FORM_WHOLE else _DECODED_BYTES
+def _bytes_of(found: Sequence[Encoded | Exception]) -> int:
+    return sum(one.cost_bytes for one in found if isinstance(one, Encoded))
 
 
-def is_laborious(pulled: Pulled, form: pb.RecordForm) -> bool:
-    """Whether what was read are so many messages, or properties, that a worker must decode it."""
-    if form == pb.RECORD_FORM_WHOLE:
-        return False
-    if len(pulled.records) > INLINE_DECODED_MESSAGES:
-        return True
-    if pulled.records.size_bytes <= INLINE_PROPERTIES_BYTES:
+def _is_laborious(pulled: Pulled, form: pb.RecordForm) -> bool:
+    """Whether it has so many properties that a thread must decode them."""
+    if form == pb.RECORD_FORM_WHOLE or pulled.records.size_bytes <= INLINE_PROPERTIES_BYTES:
         return False
     return sum(map(properties_size, pulled.records)) > INLINE_PROPERTIES_BYTES
 

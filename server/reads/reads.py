@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from server.access import current_caller
-from server.reads.answer import Answer, answer_of
-from server.reads.long_poll import pull_or_wait, wait_seconds
 from server.reads.queue_growth import QueueGrowth
-from server.reads.reader import Aside, Place, QueueReader, Wanted, is_laborious
+from server.reads.reader import Place, QueueReader, Wanted
+from server.reads.ready_queues import ReadyQueues
 from server.reads.subscription import Subscription
 from server.wire import (
     DEFAULT_PULL_BYTES,
@@ -22,25 +20,24 @@ from server.wire import (
     in_range,
     not_negative,
 )
-from store.message import PullStatus
 from store.reads import TagFilter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
-    from server.access import Caller
     from server.config import ServerConfig
     from server.edge import RequestMemory
-    from server.encoded import Held
     from server.metrics import CallMetrics
-    from server.readers import FrontReads, Readers
+    from server.readers import Readers
     from server.reads.queue_growth import QueueKey
     from server.stage import Stage
+    from server.wire import Encoded
     from store.message_store import MessageStore
-    from store.reads import Pulled
 
-_COST_BYTES = attrgetter("cost_bytes")
+#: A parked pull answers this much before its caller's deadline: an answer that says where the
+#: queue ends is worth more than DEADLINE_EXCEEDED.
+DEADLINE_MARGIN_S = 0.05
 
 
 class Reads:
@@ -58,7 +55,7 @@ class Reads:
         self._memory = memory
         self._stage = stage
         self._metrics = metrics
-        self._reader = QueueReader(store, config, memory)
+        self._reader = QueueReader(store, config)
         self.growth = QueueGrowth(asyncio.get_running_loop())
         self._stop_listening = store.on_dispatch(self.growth.grew)
 
@@ -83,82 +80,60 @@ class Reads:
         """Those that read far behind the end."""
         return self._reader.processes
 
-    async def pull(
-        self,
-        request: pb.PullRequest,
-        remaining_s: float | None,
-        front: FrontReads | None = None,
-    ) -> pb.PullResponse | bytes | Held:
-        """One pull, which waits if it is asked to, but no longer than `remaining_s`. It may be
-        read by the `front` that it came by.
+    async def pull(self, request: pb.PullRequest, remaining_s: float | None) -> bytes:
+        """The encoded response to one pull, which waits if it is asked to, but no longer than
+        `remaining_s`.
 
         Raises what MessageStore.pull raises, and MemoryFullError.
         """
         place, wait_ms = self._asked(request)
-        key, offset, _, (_, _, form) = place
         caller = current_caller()
 
-        def pull() -> Pulled:
-            return self._reader.pull(*place, may_wait=wait_ms > 0)
-
-        def read_in_worker(aside: bool) -> Answer:  # noqa: FBT001 - of a callback
-            found = self._reader.pull_aside(*place, in_stream=False) if aside else pull()
-            if isinstance(found, Aside):
-                return Answer(found.status, *found.encoded)
-            return answer_of(found, form, encode=True)
-
-        async def read() -> Answer:
+        async def read() -> Encoded:
             caller.subscribes(request.topic)  # again: it may have been parked for long
             if self._memory.is_crowded:
                 await self._memory.room_to_send()
-            reader = self._reader
-            if front is not None and not reader.is_cold(key, offset):
-                found = await reader.pull_in_front(
-                    front, *place, may_wait=wait_ms > 0, in_stream=False
-                )
-                if isinstance(found, Aside):
-                    return Answer(found.status, *found.encoded)
-                assert found is not None
-                pulled = found
-            elif reader.needs_worker(*place):
-                return await reader.in_worker(key, offset, read_in_worker, _COST_BYTES)
-            else:
-                pulled = pull()
-            if is_laborious(pulled, form):
-                return await reader.threads.run(answer_of, pulled, form, encode=True)
-            return answer_of(pulled, form, encode=False)
+            return await self._reader.read(place)
 
-        if wait_ms:
-            found = await pull_or_wait(
-                read, key, self.growth, self._stage, wait_seconds(wait_ms, remaining_s)
-            )
-        else:
-            found = await read()
-        return self._taken(key, caller, found)
+        found = await read()
+        wait_s = wait_seconds(wait_ms, remaining_s)
+        if wait_s and not found.has_news:
+            found = await self._parked(read, place.key, wait_s, found)
+        return self._taken(place, found)
 
-    def pull_now(
-        self, request: pb.PullRequest, front: FrontReads | None = None
-    ) -> pb.PullResponse | bytes | Held | None:
-        """The same without a turn of the loop, None when it takes one: for a worker, or to wait, or
-        for the `front` that it came by.
+    def pull_now(self, request: pb.PullRequest) -> bytes | None:
+        """The same without a turn of the loop, None when it takes one: for a thread, or to wait.
 
         Raises what `pull` raises, but MemoryFullError.
         """
         place, wait_ms = self._asked(request)
-        key, _, _, wanted = place
-        caller = current_caller()
-        caller.subscribes(request.topic)
-        reader = self._reader
-        if self._memory.is_crowded or reader.needs_worker(*place):
+        current_caller().subscribes(request.topic)
+        found = None if self._memory.is_crowded else self._reader.read_here(place)
+        if found is None or (wait_ms and not found.has_news):
             return None
-        if front is not None and reader.may_be_much(*place):
-            return None
-        pulled = reader.pull(*place, may_wait=wait_ms > 0)
-        if wait_ms and pulled.status is PullStatus.NO_NEW_MESSAGE:
-            return None
-        if is_laborious(pulled, wanted.form):
-            return None
-        return self._taken(key, caller, answer_of(pulled, wanted.form, encode=False))
+        return self._taken(place, found)
+
+    async def _parked(
+        self, read: Callable[[], Awaitable[Encoded]], key: QueueKey, wait_s: float, found: Encoded
+    ) -> Encoded:
+        """What `read` gives once it has news, or at the end of the wait. Draining ends it at once.
+
+        Cancelled, it leaves nothing behind.
+        """
+        until_s = asyncio.get_running_loop().time() + wait_s
+        queues = ReadyQueues(self.growth, self._stage)
+        queues.follow(key)
+        try:
+            while True:
+                # Read after following: a message that came in between is not missed.
+                found = await read()
+                if found.has_news or self._stage.is_draining:
+                    return found
+                if not await queues.until_any(until_s):
+                    return found
+        finally:
+            queues.leave(key)
+            queues.close()
 
     def _asked(self, request: pb.PullRequest) -> tuple[Place, int]:
         """Where to read, and how long to wait there, in ms. Raises InvalidArgumentError."""
@@ -174,22 +149,25 @@ class Reads:
         )
         max_bytes = min(max_bytes, PAGE_BYTES)
         wait_ms = in_range("wait_ms", request.wait_ms, 0, config.max_wait_ms)
-        wanted = Wanted(max_messages, TagFilter.parse(request.tag_filter), form)
-        return (key, offset, max_bytes, wanted), wait_ms
+        wanted = Wanted(
+            max_messages,
+            TagFilter.parse(request.tag_filter),
+            form,
+            in_stream=False,
+            may_begin=wait_ms > 0,
+        )
+        return Place(key, offset, max_bytes, wanted), wait_ms
 
-    def _taken(
-        self, key: QueueKey, caller: Caller, found: Answer
-    ) -> pb.PullResponse | bytes | Held:
-        self._metrics.pulled(key[0], found.message_count, found.cost_bytes)
-        caller.took_messages(found.message_count)
-        return found.response
+    def _taken(self, place: Place, found: Encoded) -> bytes:
+        self._metrics.pulled(place.key[0], found.message_count, found.cost_bytes)
+        current_caller().took_messages(found.message_count)
+        return found.data
 
     def subscribe(
         self,
         requests: AsyncIterator[pb.SubscribeRequest],
         call_id: str,
-        front: FrontReads | None,
-    ) -> AsyncGenerator[bytes | Held, None]:
+    ) -> AsyncGenerator[bytes, None]:
         """The responses of one subscription."""
         return Subscription(
             self._reader,
@@ -199,5 +177,12 @@ class Reads:
             self._stage,
             self._metrics,
             call_id,
-            front,
         ).run(requests)
+
+
+def wait_seconds(wait_ms: int, remaining_s: float | None) -> float:
+    """How long to park: what was asked for, within the caller's own deadline."""
+    wait_s = wait_ms / 1000
+    if remaining_s is None:
+        return wait_s
+    return max(0.0, min(wait_s, remaining_s - DEADLINE_MARGIN_S))

@@ -1,90 +1,64 @@
 """Subscribe: one stream follows many queues, from any offset, as fast as the client grants.
 
-A queue is in one of three states: *ready* (there may be something to read), *idle* (read to its
-end; woken by growth), or *dropped* (its error was sent). Ready queues take turns: a turn is one
-read of one queue, and a response carries as many turns as fill it, so that many short queues cost
-few responses and a long queue does not starve a short one. A turn costs its bytes of records in
-credit; nothing is read while there is none left. Answers that carry no records cost nothing.
+A queue is *ready* (there may be something to read), *idle* (read to its end), or *dropped* (its
+error was sent). Ready queues take turns: a turn is one read of one queue, and a response carries as
+many turns as fill it, so that many short queues cost few responses and a long queue does not starve
+a short one. A turn costs its bytes of records in credit; nothing is read while there is none left.
+Answers that carry no records cost nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.access import current_caller
 from server.edge import batch_error
-from server.encoded import Held
 from server.errors import MemoryFullError
-from server.reads.reader import Aside, Wanted, is_laborious
-from server.wire import (
-    bounded,
-    form_of,
-    in_range,
-    not_negative,
-    queue_batch_out,
-)
+from server.reads.reader import ENOUGH_BYTES, Place, Wanted
+from server.reads.ready_queues import ReadyQueues
+from server.wire import bounded, form_of, in_range, not_negative
 from store.errors import InvalidArgumentError
 from store.format import LONGEST_NAME, check_length
-from store.message import PullStatus
-from store.reads import Pulled, TagFilter
+from store.reads import TagFilter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from server.config import ServerConfig
     from server.edge import RequestMemory
     from server.metrics import CallMetrics
-    from server.readers import FrontReads
     from server.reads.queue_growth import QueueGrowth, QueueKey
     from server.reads.reader import QueueReader
     from server.stage import Stage
+    from server.wire import Encoded
 
 METHOD = "Subscribe"
 DEFAULT_MESSAGES = 1024
 MAX_MESSAGES = 10_000
 #: Of one turn, however much credit there is: queues take turns, and memory stays bounded.
 TURN_BYTES = 1 << 20
-#: A response takes no further turn once it carries so many bytes, or took so long to read: the
-#: loop has other calls to serve.
-FULL_BYTES = 1 << 19
+#: A response takes no further turn once it took so long to read: the loop has other calls to serve.
 FULL_S = 0.005
 #: Queues that are added, or let go of, in one turn of the loop: up to 5 us each.
 QUEUES_A_TURN = 1000
-#: Turns of one visit to a worker: the way there and back costs more than to read a short queue.
-WORKER_TURNS = 64
+#: Turns of one visit to a thread: the way there and back costs more than to read a short queue.
+THREAD_TURNS = 64
+
+
+class _Position(NamedTuple):
+    """Where the next read of a queue begins. Another object each time the queue is moved."""
+
+    offset: int
 
 
 class _Turn(NamedTuple):
     """One read of one queue."""
 
     key: QueueKey
-    generation: int
-    offset: int
-
-
-class _Read(NamedTuple):
-    """What a turn found."""
-
-    next_offset: int
-    max_offset: int
-    message_count: int
-    # Encoded, as a response with this batch alone: several that are joined are one with all of
-    # them. What a front holds is sent by itself. None: nothing new.
-    batch: bytes | Held | None
-    cost_bytes: int  # of credit: of its records, or of its encoded messages
-
-
-def _joined(response: Sequence[bytes | Held]) -> bytes:
-    """Of several parts; none of them is held elsewhere."""
-    return b"".join(part for part in response if isinstance(part, bytes))
-
-
-def _bytes_of(found: list[_Read | Exception]) -> int:
-    return sum(one.cost_bytes for one in found if isinstance(one, _Read))
+    position: _Position
 
 
 class Subscription:
@@ -99,42 +73,34 @@ class Subscription:
         stage: Stage,
         metrics: CallMetrics,
         call_id: str,
-        front: FrontReads | None = None,
     ) -> None:
         self._reader = reader
-        self._growth = growth
         self._config = config
         self._memory = memory
         self._stage = stage
         self._metrics = metrics
         self._call_id = call_id
-        self._front = front
         self._caller = current_caller()
-        self._offsets: dict[QueueKey, int] = {}  # followed queues: next offset
-        # Bumped by add and remove: a read that was under way meanwhile is thrown away.
-        self._generations: dict[QueueKey, int] = {}
-        self._generation = 0
-        self._ready: OrderedDict[QueueKey, None] = OrderedDict()  # in the order of their turns
+        self._positions: dict[QueueKey, _Position] = {}  # of the queues that are followed
+        self._queues = ReadyQueues(growth, stage)
         self._credit_bytes = 0
-        self._changed = asyncio.Event()
         self._ended = False
         self._failure: Exception | None = None
         # Fixed by the first request.
         self._configured = False
         self._tag_filter_text = ""
-        self._wanted = Wanted(DEFAULT_MESSAGES, None, pb.RECORD_FORM_DECODED)
+        self._wanted = _wanted(DEFAULT_MESSAGES, "", pb.RECORD_FORM_DECODED)
 
     async def run(
         self, requests: AsyncIterator[pb.SubscribeRequest]
-    ) -> AsyncGenerator[bytes | Held, None]:
+    ) -> AsyncGenerator[bytes, None]:
         """Responses, until the client ends its side or the server drains."""
         taker = asyncio.create_task(self._take(requests), name="subscription")
-        stop_listening = self._stage.on_change(self._changed.set)
         try:
             while True:
                 response = await self._next_response()
                 if response:
-                    yield response[0] if len(response) == 1 else _joined(response)
+                    yield response[0] if len(response) == 1 else b"".join(response)
                     continue
                 if self._may_read():
                     await asyncio.sleep(0)  # many queues that had nothing new: let others run
@@ -143,12 +109,11 @@ class Subscription:
                     raise self._failure
                 if self._ended or self._stage.is_draining:
                     return
-                self._changed.clear()
-                await self._changed.wait()
+                await self._queues.until_any()
         finally:
-            stop_listening()
             taker.cancel()
-            self._take_apart()
+            self._queues.close()
+            self._leave_all()
 
     # --- requests --------------------------------------------------------------------------
 
@@ -156,11 +121,11 @@ class Subscription:
         try:
             async for request in requests:
                 await self._apply(request)
-                self._changed.set()
+                self._queues.wake()
         except Exception as error:  # noqa: BLE001 - `run` raises it to the caller
             self._failure = error
         self._ended = True
-        self._changed.set()
+        self._queues.wake()
 
     async def _apply(self, request: pb.SubscribeRequest) -> None:
         """Many queues are added piece by piece: the loop has other calls to serve."""
@@ -187,21 +152,21 @@ class Subscription:
         if count > QUEUES_A_TURN:
             await asyncio.sleep(0)
 
-    def _take_apart(self) -> None:
-        """Let go of the queues, piece by piece: to free a million at once takes 0.6 s."""
+    def _leave_all(self) -> None:
+        """Release the queues in chunks; freeing a million at once takes 0.6 s."""
         for _ in range(QUEUES_A_TURN):
-            if not self._offsets:
+            if not self._positions:
                 return
-            self._forget(self._offsets.popitem()[0])
-        asyncio.get_running_loop().call_soon(self._take_apart)
+            self._queues.leave(self._positions.popitem()[0])
+        asyncio.get_running_loop().call_soon(self._leave_all)
 
     def _configure(self, request: pb.SubscribeRequest) -> None:
         if not self._configured:
             self._configured = True
             self._tag_filter_text = request.tag_filter
-            self._wanted = Wanted(
+            self._wanted = _wanted(
                 bounded("max_messages", request.max_messages, DEFAULT_MESSAGES, MAX_MESSAGES),
-                TagFilter.parse(request.tag_filter),
+                request.tag_filter,
                 form_of(request.form),
             )
             return
@@ -215,37 +180,20 @@ class Subscription:
 
     def _add(self, key: QueueKey, offset: int) -> None:
         limit = self._config.max_stream_queues
-        if key not in self._offsets and len(self._offsets) >= limit:
+        if key not in self._positions and len(self._positions) >= limit:
             raise InvalidArgumentError("add", f"more than {limit} queues in one stream")
-        self._offsets[key] = offset
-        self._generation += 1
-        self._generations[key] = self._generation
-        self._growth.watch(key, self._grew)
-        self._make_ready(key)
+        self._positions[key] = _Position(offset)
+        self._queues.follow(key)
 
     def _remove(self, key: QueueKey) -> None:
-        if self._offsets.pop(key, None) is not None:
-            self._forget(key)
-
-    def _forget(self, key: QueueKey) -> None:
-        """It is followed no more."""
-        del self._generations[key]
-        self._ready.pop(key, None)
-        self._growth.unwatch(key, self._grew)
+        if self._positions.pop(key, None) is not None:
+            self._queues.leave(key)
 
     # --- turns -----------------------------------------------------------------------------
 
-    def _grew(self, key: QueueKey) -> None:
-        if key in self._offsets:
-            self._make_ready(key)
-            self._changed.set()
-
-    def _make_ready(self, key: QueueKey) -> None:
-        self._ready[key] = None  # one that is ready already keeps its place
-
     def _may_read(self) -> bool:
         return (
-            bool(self._ready)
+            bool(self._queues)
             and self._credit_bytes > 0
             and not self._stage.is_draining
             and self._failure is None
@@ -254,155 +202,93 @@ class Subscription:
     def _next_turn(self) -> _Turn | None:
         if not self._may_read():
             return None
-        key, _ = self._ready.popitem(last=False)
-        return _Turn(key, self._generations[key], self._offsets[key])
+        key = self._queues.next()
+        return _Turn(key, self._positions[key])
+
+    def _place(self, turn: _Turn) -> Place:
+        """What to read. Raises PermissionDeniedError: a right may be taken away at any time."""
+        self._caller.subscribes(turn.key[0])
+        max_bytes = min(self._credit_bytes, TURN_BYTES)
+        return Place(turn.key, turn.position.offset, max_bytes, self._wanted)
 
     def _give_back(self, turns: list[_Turn]) -> None:
-        """These queues were not read: they are first again, in that order."""
-        for turn in reversed(turns):
-            if turn.key in self._offsets and turn.key not in self._ready:
-                self._ready[turn.key] = None
-                self._ready.move_to_end(turn.key, last=False)
+        """These queues were not read, and may have been removed meanwhile."""
+        self._queues.put_back([turn.key for turn in turns if turn.key in self._positions])
 
-    async def _next_response(self) -> list[bytes | Held]:
-        """What ready queues have for the client now: its parts, or all of it, which a front holds.
-        Empty when they have nothing."""
-        response: list[bytes | Held] = []
+    async def _next_response(self) -> list[bytes]:
+        """What ready queues have for the client now, in parts. Empty when they have nothing."""
+        response: list[bytes] = []
         if self._memory.is_crowded and self._may_read():
             try:
                 await self._memory.room_to_send()
             except MemoryFullError:
                 return response  # `run` comes back
         stop_s = perf_counter() + FULL_S
-        room = FULL_BYTES
+        room = ENOUGH_BYTES
         while room > 0 and (turn := self._next_turn()) is not None:
-            found: Pulled | Aside | Exception | None
-            if self._front is not None and not self._is_cold(turn):
-                found = await self._pull_in_front(turn, None if response else self._front)
-                if found is None:
-                    self._give_back([turn])
-                    break
-            elif self._needs_worker(turn):
+            try:
+                place = self._place(turn)
+                found = self._reader.read_here(place)
+            except Exception as error:  # noqa: BLE001 - the other queues go on
+                self._drop(turn, error, response)
+                continue
+            if found is None:
                 if response:
                     self._give_back([turn])
                 else:
-                    await self._take_turns_in_worker(turn, response)
+                    await self._read_aside(turn, place, response)
                 break
-            else:
-                found = self._pull(turn, self._turn_bytes())
-            if isinstance(found, Pulled) and is_laborious(found, self._wanted.form):
-                outcome = await self._reader.threads.run(self._encode, turn, found)
-                self._settle(turn, outcome, response)
-                break
-            room -= self._settle(turn, self._encode(turn, found), response)
-            if perf_counter() >= stop_s or isinstance(found, Aside):
+            room -= self._settle(turn, found, response)
+            if perf_counter() >= stop_s:
                 break
         return response
 
-    def _turn_bytes(self) -> int:
-        return min(self._credit_bytes, TURN_BYTES)
-
-    def _is_cold(self, turn: _Turn) -> bool:
-        return self._reader.is_cold(turn.key, turn.offset)
-
-    def _needs_worker(self, turn: _Turn) -> bool:
-        return self._reader.needs_worker(turn.key, turn.offset, self._turn_bytes(), self._wanted)
-
-    async def _take_turns_in_worker(self, first: _Turn, response: list[bytes | Held]) -> None:
-        turns = [first]
-        rest: list[_Turn] = []
-        while len(turns) < WORKER_TURNS and (turn := self._next_turn()) is not None:
-            if not self._needs_worker(turn):
-                rest.append(turn)
+    async def _read_aside(self, first: _Turn, place: Place, response: list[bytes]) -> None:
+        """Read this queue, and those behind it that also take long, in one visit to a thread."""
+        turns, places = [first], [place]
+        while len(turns) < THREAD_TURNS and (turn := self._next_turn()) is not None:
+            try:
+                place = self._place(turn)
+            except Exception as error:  # noqa: BLE001 - the other queues go on
+                self._drop(turn, error, response)
+                continue
+            if not self._reader.takes_long(place):
+                self._give_back([turn])
                 break
             turns.append(turn)
-        limit = self._credit_bytes
+            places.append(place)
+        outcomes = await self._reader.read_aside(places, self._credit_bytes)
+        self._give_back(turns[len(outcomes) :])
+        for turn, outcome in zip(turns, outcomes, strict=False):
+            if isinstance(outcome, Exception):
+                self._drop(turn, outcome, response)
+            else:
+                self._settle(turn, outcome, response)
 
-        def read(aside: bool) -> list[_Read | Exception]:  # noqa: FBT001 - of a callback
-            found: list[_Read | Exception] = []
-            taken = 0
-            for turn in turns:
-                # What another process encodes is a response of its own.
-                max_bytes = min(limit - taken, TURN_BYTES)
-                pulled = self._pull(turn, max_bytes, aside=aside and not found)
-                one = self._encode(turn, pulled)
-                found.append(one)
-                if isinstance(one, _Read):
-                    taken += one.cost_bytes
-                if taken >= min(limit, FULL_BYTES) or isinstance(pulled, Aside):
-                    break
-            return found
-
-        found = await self._reader.in_worker(first.key, first.offset, read, _bytes_of)
-        self._give_back(turns[len(found) :] + rest)
-        for turn, outcome in zip(turns, found, strict=False):
-            self._settle(turn, outcome, response)
-
-    async def _pull_in_front(
-        self, turn: _Turn, front: FrontReads | None
-    ) -> Pulled | Aside | Exception | None:
-        """Read the queue. What the front reads is a response of its own; without it, None where
-        there is much."""
-        try:
-            self._caller.subscribes(turn.key[0])
-            return await self._reader.pull_in_front(
-                front,
-                *(turn.key, turn.offset, self._turn_bytes(), self._wanted),
-                may_wait=True,
-                in_stream=True,
-            )
-        except Exception as error:  # noqa: BLE001 - the other queues go on
-            return error
-
-    def _pull(
-        self, turn: _Turn, max_bytes: int, *, aside: bool = False
-    ) -> Pulled | Aside | Exception:
-        """Read the queue. In the loop or a worker."""
-        try:
-            self._caller.subscribes(turn.key[0])  # each time: a right may be taken away
-            place = turn.key, turn.offset, max_bytes, self._wanted
-            if aside:
-                return self._reader.pull_aside(*place, in_stream=True)
-            return self._reader.pull(*place, may_wait=True)
-        except Exception as error:  # noqa: BLE001 - the other queues go on
-            return error
-
-    def _encode(self, turn: _Turn, pulled: Pulled | Aside | Exception) -> _Read | Exception:
-        """What a response says of it. In the loop or a worker."""
-        if isinstance(pulled, Exception):
-            return pulled
-        if isinstance(pulled, Aside):
-            plan, (count, cost_bytes, data) = pulled
-            return _Read(plan.next_offset, plan.max_offset, count, data, cost_bytes)
-        place = pulled.next_offset, pulled.max_offset, len(pulled.records)
-        if pulled.status is PullStatus.NO_NEW_MESSAGE:
-            return _Read(*place, None, 0)
-        try:
-            return _Read(*place, *queue_batch_out(*turn.key, pulled, self._wanted.form))
-        except Exception as error:  # noqa: BLE001 - the other queues go on
-            return error
-
-    def _settle(self, turn: _Turn, outcome: _Read | Exception, response: list[bytes | Held]) -> int:
-        """Move the queue on by what was read, or drop it; returns the bytes of credit taken."""
+    def _drop(self, turn: _Turn, error: Exception, response: list[bytes]) -> None:
+        """The queue is followed no more, and the client hears why."""
         key = turn.key
-        if self._generations.get(key) != turn.generation:  # moved or removed while it was read
-            if isinstance(outcome, _Read) and isinstance(outcome.batch, Held):
-                outcome.batch.drop()
+        if self._positions.get(key) is not turn.position:
+            return  # moved or removed while it was read
+        self._remove(key)
+        told = batch_error(self._metrics, METHOD, error, self._call_id)
+        refused = pb.QueueBatch(topic=key[0], queue_id=key[1], error=told)
+        response.append(pb.SubscribeResponse(queues=[refused]).SerializeToString())
+
+    def _settle(self, turn: _Turn, found: Encoded, response: list[bytes]) -> int:
+        """Move the queue on by what was read; returns the bytes of credit taken."""
+        key = turn.key
+        if self._positions.get(key) is not turn.position or not found.has_news:
             return 0
-        if isinstance(outcome, Exception):
-            self._remove(key)
-            error = batch_error(self._metrics, METHOD, outcome, self._call_id)
-            refused = pb.QueueBatch(topic=key[0], queue_id=key[1], error=error)
-            response.append(pb.SubscribeResponse(queues=[refused]).SerializeToString())
-            return 0
-        next_offset, max_offset, message_count, batch, cost_bytes = outcome
-        if batch is None:
-            return 0
-        response.append(batch)
-        self._offsets[key] = next_offset
-        self._credit_bytes -= cost_bytes
-        if next_offset < max_offset:
-            self._make_ready(key)
-        self._metrics.pulled(key[0], message_count, cost_bytes)
-        self._caller.took_messages(message_count)
-        return cost_bytes
+        response.append(found.data)
+        self._positions[key] = _Position(found.next_offset)
+        self._credit_bytes -= found.cost_bytes
+        if found.next_offset < found.max_offset:
+            self._queues.make_ready(key)
+        self._metrics.pulled(key[0], found.message_count, found.cost_bytes)
+        self._caller.took_messages(found.message_count)
+        return found.cost_bytes
+
+
+def _wanted(max_messages: int, tag_filter: str, form: pb.RecordForm) -> Wanted:
+    return Wanted(max_messages, TagFilter.parse(tag_filter), form, in_stream=True, may_begin=True)

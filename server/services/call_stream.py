@@ -9,7 +9,6 @@ bytes come and go with those of others.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,9 +28,7 @@ from server.edge import (
     batch_error,
     inner_context,
 )
-from server.encoded import Held
 from server.errors import ServerDrainingError
-from server.readers import front_of
 from server.workers import CALLER
 from store.errors import InvalidArgumentError
 
@@ -64,13 +61,6 @@ class Result(NamedTuple):
     id: int
     response: bytes
     error: pb.BatchError | None = None
-
-
-def held_out(call_id: int, response: Held) -> Held:
-    """The CallsResponse with this one result."""
-    size = len(response)
-    head = pb.CallResult(id=call_id).SerializeToString() + _RESPONSE + varint(size)
-    return response.behind(_RESULTS + varint(len(head) + size) + head)
 
 
 def results_out(results: Sequence[Result]) -> bytes:
@@ -107,12 +97,10 @@ class CallStream:
         self._metadata = context.invocation_metadata()
         self._request_id = request_id
         self._peer = context.peer()
-        self._front = front_of(context)
         self._usage = current_caller().usage
         self._under_way: dict[int, tuple[asyncio.Future[Any], Method]] = {}
         # Large ones are counted by `memory` too, which asks for no more than fit.
         self._results: list[Result] = []
-        self._held: deque[Held] = deque()  # messages of one result each
         self._is_over = False
         self._unsent_bytes = 0  # of results
         self._room: asyncio.Future[None] | None = None  # the reader waits for it
@@ -124,7 +112,7 @@ class CallStream:
 
     async def run(
         self, requests: AsyncIterator[pb.CallsRequest], stage: Stage
-    ) -> AsyncGenerator[bytes | Held, None]:
+    ) -> AsyncGenerator[bytes, None]:
         """The results. Raises, after those of all calls taken, ServerDrainingError when the server
         ends, and InvalidArgumentError or MemoryFullError when the stream itself is refused."""
         reader = asyncio.create_task(self._take(requests), name="calls")
@@ -145,12 +133,6 @@ class CallStream:
                         yield results_out(results)
                     finally:
                         self._count_sent(results)
-                elif self._held:
-                    held = self._held.popleft()
-                    try:
-                        yield held
-                    finally:
-                        self._count_held(held)
                 elif self._is_reading or self._under_way:
                     await self._until_woken()
                 elif stage.is_draining:
@@ -166,8 +148,6 @@ class CallStream:
                 task.cancel()
             self._is_over = True
             self._count_sent(self._results)
-            for held in self._held:
-                self._count_held(held)
 
     async def _until_woken(self) -> None:
         self._sleep = self._loop.create_future()
@@ -203,14 +183,6 @@ class CallStream:
             if size > SMALL_BYTES:
                 self._memory.sent(size)
             self._unsent_bytes -= size + RESULT_BYTES
-        self._let_go_on()
-
-    def _count_held(self, held: Held) -> None:
-        self._memory.sent(len(held))
-        self._unsent_bytes -= len(held) + RESULT_BYTES
-        self._let_go_on()
-
-    def _let_go_on(self) -> None:
         if self._room is not None and self._unsent_bytes < UNSENT_BYTES:
             if not self._room.done():
                 self._room.set_result(None)
@@ -286,7 +258,7 @@ class CallStream:
             # Otherwise the client is gone, as the next read would have said.
             if isinstance(error, Exception) and not isinstance(error, grpc.aio.InternalError):
                 self._error = error
-        if self._results or self._held or not self._is_reading:
+        if self._results or not self._is_reading:
             self._wake()
 
     def _begin(self, call: pb.Call, *, alone: bool = False) -> None:
@@ -312,7 +284,7 @@ class CallStream:
         if self._usage is not None:
             self._usage.took(len(call.request))  # also of what is refused
         started = perf_counter()
-        context = inner_context(self._peer, self._metadata, call.timeout_ms, self._front)
+        context = inner_context(self._peer, self._metadata, call.timeout_ms)
         try:
             request = method.decode(call.request)
             # None: it has to wait for something, and nothing was done.
@@ -353,18 +325,9 @@ class CallStream:
             return
         self._answered(call_id, response)
 
-    def _answered(self, call_id: int, response: bytes | Held) -> None:
+    def _answered(self, call_id: int, response: bytes) -> None:
         if self._usage is not None:
             self._usage.took(len(response))
-        if isinstance(response, Held):
-            if self._is_over:
-                response.drop()
-                return
-            held = held_out(call_id, response)
-            self._memory.sends(len(held))
-            self._unsent_bytes += len(held) + RESULT_BYTES
-            self._held.append(held)
-            return
         self._add(Result(call_id, response))
 
     def _ended(self, call_id: int, method: Method, started: float, _: asyncio.Future[Any]) -> None:

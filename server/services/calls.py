@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
     from server.edge import Context, Edge
-    from server.encoded import Held
     from server.metrics import CallMetrics
     from server.stage import Stage
 
@@ -29,7 +28,7 @@ class CallService(kvcq_pb2_grpc.CallServiceServicer):
 
     async def Calls(
         self, requests: AsyncIterator[pb.CallsRequest], context: Context
-    ) -> AsyncGenerator[bytes | Held, None]:
+    ) -> AsyncGenerator[bytes, None]:
         # A client sends nothing before it knows that it is here.
         await context.send_initial_metadata(())
         edge = self._edge

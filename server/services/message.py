@@ -10,7 +10,6 @@ from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server.access import Kind, Role, current_caller
 from server.edge import request_id_of
 from server.puts import check_number, name_of, wait_visible
-from server.readers import front_of
 from server.wire import (
     DEFAULT_QUERY_MESSAGES,
     MAX_MESSAGES,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
     from server.edge import Context, Requests
-    from server.encoded import Held
     from server.puts import Puts
     from server.reads import Reads
     from server.workers import Pools
@@ -76,21 +74,17 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
             async for response in responses:
                 yield response
 
-    async def Pull(
-        self, request: pb.PullRequest, context: Context
-    ) -> pb.PullResponse | bytes | Held:
+    async def Pull(self, request: pb.PullRequest, context: Context) -> bytes:
         remaining_s = context.time_remaining() if request.wait_ms else None
-        return await self._reads.pull(request, remaining_s, front_of(context))
+        return await self._reads.pull(request, remaining_s)
 
-    def Pull_now(
-        self, request: pb.PullRequest, context: Context
-    ) -> pb.PullResponse | bytes | Held | None:
-        return self._reads.pull_now(request, front_of(context))
+    def Pull_now(self, request: pb.PullRequest, context: Context) -> bytes | None:
+        return self._reads.pull_now(request)
 
     async def Subscribe(
         self, requests: AsyncIterator[pb.SubscribeRequest], context: Context
-    ) -> AsyncGenerator[bytes | Held, None]:
-        stream = self._reads.subscribe(requests, request_id_of(context), front_of(context))
+    ) -> AsyncGenerator[bytes, None]:
+        stream = self._reads.subscribe(requests, request_id_of(context))
         async with aclosing(stream) as responses:
             async for response in responses:
                 yield response

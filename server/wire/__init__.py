@@ -1,8 +1,8 @@
 """The words of the API: values put into them, and back.
 
-`messages_in`, `messages_out`, `columns` and `migration_values` do that; `fields` and `put_limits`
-say what a field may be and a put may hold; `status` what an error is called. It knows the values
-and errors of the store and of a migration, and neither of them open.
+`messages_in`, `messages_out`, `pulls_out`, `columns` and `migration_values` do that; `fields` and
+`put_limits` say what a field may be and a put may hold; `status` what an error is called. It knows
+the values and errors of the store and of a migration, and neither of them open.
 """
 
 from server.wire.batch_checksum import checksum_of
@@ -27,17 +27,13 @@ from server.wire.fields import (
 )
 from server.wire.messages_in import host_of_peer, message_in, request_in
 from server.wire.messages_out import (
-    PULL_STATUS,
     batch_out,
     bounds_out,
     host_text,
     only_placed_out,
-    pulled_out,
     put_out,
-    queue_batch_out,
     stored_out,
     topic_out,
-    whole_out,
 )
 from server.wire.migration_values import (
     differences_out,
@@ -47,6 +43,7 @@ from server.wire.migration_values import (
     routing_out,
     status_out,
 )
+from server.wire.pulls_out import Encoded, encode_pull
 from server.wire.put_limits import (
     INLINE_PARTS,
     MAX_MESSAGES,
@@ -68,9 +65,9 @@ __all__ = [
     "MAX_QUERY_MESSAGES",
     "MAX_QUEUES",
     "PAGE_BYTES",
-    "PULL_STATUS",
     "Budget",
     "Columns",
+    "Encoded",
     "Refusal",
     "Stored",
     "TooMuchError",
@@ -81,6 +78,7 @@ __all__ = [
     "checksum_of",
     "columns_of",
     "differences_out",
+    "encode_pull",
     "form_of",
     "host_of_peer",
     "host_text",
@@ -94,9 +92,7 @@ __all__ = [
     "page_size_of",
     "parts_of",
     "plan_out",
-    "pulled_out",
     "put_out",
-    "queue_batch_out",
     "queues_of",
     "refusal_of",
     "request_in",
@@ -108,5 +104,4 @@ __all__ = [
     "stored_out",
     "topic_out",
     "topics_of",
-    "whole_out",
 ]

@@ -5,27 +5,15 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kvcq_client.format import length_delimited, varint
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from store.format import message_id, pack_host, unpack_record
-from store.message import Host, PullStatus
 from store.metadata import KEEP_ALL
 
 if TYPE_CHECKING:
     from server.wire.columns import Columns
     from store.consume_queue import Bounds, DispatchRequest
+    from store.message import Host
     from store.metadata import TopicConfig
-    from store.reads import Pulled
-
-#: In the words of the API.
-PULL_STATUS = {
-    PullStatus.FOUND: pb.PULL_STATUS_FOUND,
-    PullStatus.NO_NEW_MESSAGE: pb.PULL_STATUS_NO_NEW_MESSAGE,
-    PullStatus.NO_MATCH: pb.PULL_STATUS_NO_MATCH,
-}
-_RECORDS = length_delimited(pb.PullResponse, "records")
-_BATCH = length_delimited(pb.QueueBatch, "batch")
-_QUEUES = length_delimited(pb.SubscribeResponse, "queues")
 
 
 def put_out(request: DispatchRequest, store_time_ms: int, store_host: bytes) -> pb.PutResponse:
@@ -100,62 +88,6 @@ def host_text(host: Host) -> str:
     """`address:port`, an IPv6 address in brackets."""
     address, port = host
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
-def pulled_out(pulled: Pulled, form: pb.RecordForm, response: pb.PullResponse) -> int:
-    """Write it into `response`, which is empty: a message that is assigned is copied.
-
-    Returns the bytes of its records, or of its encoded messages.
-    """
-    response.status = PULL_STATUS[pulled.status]
-    response.next_offset = pulled.next_offset
-    response.min_offset = pulled.min_offset
-    response.max_offset = pulled.max_offset
-    if form == pb.RECORD_FORM_WHOLE:
-        records = b"".join(pulled.records.parts)
-        response.records = records
-        response.queue_offsets.extend(pulled.queue_offsets)
-        return len(records)
-    response.messages.extend(map(stored_out, pulled.records, pulled.queue_offsets))
-    return sum(message.ByteSize() for message in response.messages)
-
-
-def whole_out(pulled: Pulled) -> tuple[bytes, int]:
-    """The response that `pulled_out` makes of whole records, encoded, and the bytes of these.
-
-    They come last, and are copied once.
-    """
-    parts, size = _whole_parts(pulled)
-    return b"".join(parts), size
-
-
-def queue_batch_out(
-    topic: str, queue_id: int, pulled: Pulled, form: pb.RecordForm
-) -> tuple[bytes, int]:
-    """The response of a subscription with this batch alone, encoded, and the bytes of its records,
-    or of its encoded messages."""
-    if form != pb.RECORD_FORM_WHOLE:
-        response = pb.SubscribeResponse()
-        batch = response.queues.add(topic=topic, queue_id=queue_id)
-        cost_bytes = pulled_out(pulled, form, batch.batch)
-        return response.SerializeToString(), cost_bytes
-    parts, record_bytes = _whole_parts(pulled)
-    size = len(parts[0]) + len(parts[1]) + record_bytes
-    head = pb.QueueBatch(topic=topic, queue_id=queue_id).SerializeToString() + _BATCH + varint(size)
-    return b"".join((_QUEUES, varint(len(head) + size), head, *parts)), record_bytes
-
-
-def _whole_parts(pulled: Pulled) -> tuple[tuple[bytes, ...], int]:
-    """What is before the records, in two, and they; and their bytes."""
-    head = pb.PullResponse(
-        status=PULL_STATUS[pulled.status],
-        queue_offsets=pulled.queue_offsets,
-        next_offset=pulled.next_offset,
-        min_offset=pulled.min_offset,
-        max_offset=pulled.max_offset,
-    ).SerializeToString()
-    size = pulled.records.size_bytes
-    return (head, _RECORDS + varint(size) if size else b"", *pulled.records.parts), size
 
 
 def topic_out(topic: TopicConfig) -> pb.Topic:

@@ -15,7 +15,7 @@ from store.log.log_walk import Blank, Damage, End, Poison, Run, walk
 from store.log.page_ahead import PageAhead
 from store.log.preallocate import Preallocator
 from store.log.queue_offsets import QueueOffsets
-from store.log.record_run import LogFiles, LogMaps
+from store.log.record_run import LogFiles
 from store.log.recovery import Recovered, holds_record, recover_log
 from store.log.retention import RetentionService
 from store.log.segment import Segment, parse_segment_name, segment_name
@@ -36,7 +36,6 @@ __all__ = [
     "LogAppend",
     "LogFiles",
     "LogHold",
-    "LogMaps",
     "PageAhead",
     "Poison",
     "PreadWindow",

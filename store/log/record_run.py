@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from zlib_ng.zlib_ng import crc32
 
-from store.base import Lock
 from store.errors import CorruptRecordError, MessageNotFoundError
 from store.format import (
     CRC_ITEM_BYTES,
@@ -23,19 +22,16 @@ from store.format import (
     crc_item,
 )
 from store.log.record_columns import copy_records
-from store.log.segment import map_segment, segment_name
+from store.log.segment import segment_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from mmap import mmap
     from pathlib import Path
 
 # A read takes this much at most, and goes over gaps of this much (a disk's read-ahead is 128 KiB:
 # gaps within it cost nothing).
 _READ_BYTES = 4 << 20
 _GAP_BYTES = 32 << 10
-#: Segments that a `LogMaps` has mapped at a time.
-MOST_MAPS = 8
 
 
 def run_end(places: Sequence[tuple[int, int]], index: int, stop: int) -> int:
@@ -102,22 +98,17 @@ class LogFiles:
         return Records.of_runs(runs)
 
     def _read_run(self, places: Sequence[tuple[int, int]], at: int) -> Records:
-        """The records from `places[at]` on that lie in one source."""
-        source, base, end = self._source(places, at)
+        """The records from `places[at]` on that one read gives."""
+        base = places[at][0]
+        start = base - base % self._segment_bytes
+        end = run_end(places, at, start + self._segment_bytes)
+        source = self._pread(start, base - start, end - base)
         run = places[at : max(at + 1, bisect_left(places, (end,), at))]
         copies, are_whole = copy_records(source, base, run)
         if not are_whole:
             for copy, (offset, size) in zip(copies, run, strict=True):
                 verify(copy, offset, size)
         return copies
-
-    def _source(self, places: Sequence[tuple[int, int]], at: int) -> tuple[mmap | bytes, int, int]:
-        """Bytes that hold the record at `places[at]`: them, where they begin and end. Here what one
-        read gives."""
-        base = places[at][0]
-        start = base - base % self._segment_bytes
-        end = run_end(places, at, start + self._segment_bytes)
-        return self._pread(start, base - start, end - base), base, end
 
     def _pread(self, start: int, position: int, size: int) -> bytes:
         """Fewer bytes where the file ends: what is made of them does not verify."""
@@ -132,56 +123,6 @@ class LogFiles:
             return data
         finally:
             os.close(file)
-
-
-class LogMaps(LogFiles):
-    """The same files, mapped: for what lies near the end, and is in memory.
-
-    A few mappings are kept, each an open file. Whoever has them calls `let_go` every few seconds: a
-    segment that retention removed is read no more, and gives its space back then.
-    Thread: any. Lock: `_lock`, held while a file is mapped.
-    """
-
-    def __init__(self, directory: Path, segment_bytes: int) -> None:
-        super().__init__(directory, segment_bytes)
-        self._lock = Lock()
-        self._maps: dict[int, mmap] = {}  # by where they begin, the one used last at the end
-        self._used: set[int] = set()  # since `let_go`
-
-    @property
-    def count(self) -> int:
-        """Mappings that there are."""
-        return len(self._maps)
-
-    def let_go(self) -> None:
-        """Have no mapping that was not used since this was called before.
-
-        Blocks while pages are unmapped.
-        """
-        with self._lock:
-            kept = {start: found for start, found in self._maps.items() if start in self._used}
-            dropped, self._maps = self._maps, kept
-            self._used.clear()
-        dropped.clear()
-
-    def _source(self, places: Sequence[tuple[int, int]], at: int) -> tuple[mmap | bytes, int, int]:
-        offset = places[at][0]
-        start = offset - offset % self._segment_bytes
-        return self._map(start), start, start + self._segment_bytes
-
-    def _map(self, start: int) -> mmap:
-        with self._lock:
-            found = self._maps.pop(start, None)
-            if found is None:
-                try:
-                    found = map_segment(self._directory / segment_name(start), self._segment_bytes)
-                except FileNotFoundError:
-                    raise _gone(start) from None
-                while len(self._maps) >= MOST_MAPS:
-                    del self._maps[next(iter(self._maps))]
-            self._maps[start] = found
-            self._used.add(start)
-            return found
 
 
 def _gone(offset: int) -> MessageNotFoundError:

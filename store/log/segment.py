@@ -443,22 +443,6 @@ class Segment:
         )
 
 
-def map_segment(path: Path, size: int) -> mmap.mmap:
-    """The segment in `path`, of which another process is the owner, for reading.
-
-    Has one open file for as long as it is referred to; then it goes by itself.
-    Raises OSError, StoreFormatError when it has another length: behind its end were SIGBUS.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        length = os.fstat(descriptor).st_size
-        if length != size:
-            raise StoreFormatError(path, f"has {length} bytes, a segment here has {size}")
-        return _map(descriptor, size, writable=False)
-    finally:
-        os.close(descriptor)
-
-
 def _map(descriptor: int, size: int, *, writable: bool) -> mmap.mmap:
     return mmap.mmap(descriptor, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
 

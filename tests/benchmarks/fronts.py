@@ -45,9 +45,9 @@ def with_fronts(bench: Bench) -> None:
             (f"single put, {_IN_FLIGHT} in flight", _singles, bench.amount(8_000, 200), 0.5),
             (f"put on a shared stream, {_IN_FLIGHT}", _shared, bench.amount(30_000, 200), 1.1),
             ("message of a producer", _produced, bench.amount(200_000, 2_000), 1.1),
-            ("message pulled, 512 a call", _pulling(512), bench.amount(200_000, 2_000), 0.7),
+            ("message pulled, 512 a call", _pulling(512), bench.amount(200_000, 2_000), 1.0),
             ("message pulled, 32 a call", _pulling(32), bench.amount(20_000, 2_000), 0.8),
-            ("message of a consumer", _consumed, bench.amount(200_000, 2_000), 0.7),
+            ("message of a consumer", _consumed, bench.amount(200_000, 2_000), 1.0),
         ):
             times: dict[ServerProcess, list[_Times]] = {alone: [], fronted: []}
             for _ in range(bench.rounds):

@@ -92,7 +92,6 @@ def test_no_acknowledged_message_is_missing_or_doubled_when_fronts_die(tmp_path:
             async with AsyncClient(server.target) as client:
                 values = await client.statistics()
                 assert values["server.fronts.restarts"] == 4
-                assert values["server.fronts.reads"] > 0
 
         asyncio.run(put_and_kill())
         server.send(signal.SIGTERM)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.reads import reader
 from tests.server.access import test_tls
 from tests.server.app import test_server, test_traces
 from tests.server.edge import test_edge
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def behind_fronts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(serving.DEFAULTS, "workers", 2)
-    monkeypatch.setattr(reader, "LEAST_FRONT_BYTES", 32 << 10)  # two messages, decoded
 
 
 async def test_they_are_behind_fronts(served: Served) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from server.encoded import Encoded
+    from server.wire import Encoded
     from store.message_store import MessageStore
     from store.reads import PullPlan
 

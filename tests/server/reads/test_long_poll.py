@@ -1,4 +1,4 @@
-"""server/reads/long_poll.py over real gRPC: a pull waits for a message, and for nothing else."""
+"""server/reads/reads.py over real gRPC: a pull waits for a message, and for nothing else."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.reads import long_poll
-from server.reads.long_poll import wait_seconds
+from server.reads import reads
+from server.reads.reads import wait_seconds
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ async def test_a_pull_that_waited_in_vain_is_no_error(served: Served) -> None:
 async def test_the_callers_deadline_comes_first(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(long_poll, "DEADLINE_MARGIN_S", 1.0)  # for a machine that is busy
+    monkeypatch.setattr(reads, "DEADLINE_MARGIN_S", 1.0)  # for a machine that is busy
     await _put(served, b"first")
     pulled = await served.messages.Pull(
         pb.PullRequest(topic="orders", offset=1, wait_ms=30_000), timeout=1.5

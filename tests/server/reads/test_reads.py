@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.edge.method import encoded
 from store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from server.encoded import Held
     from tests.support.serving import Served
 
 FORMS = (pb.RECORD_FORM_DECODED, pb.RECORD_FORM_WHOLE)
@@ -38,18 +36,12 @@ def requests() -> Iterator[pb.PullRequest]:
     yield pb.PullRequest(topic="orders", max_messages=-1)
 
 
-def _decoded(response: pb.PullResponse | bytes | Held) -> pb.PullResponse:
-    data = encoded(response)
-    assert isinstance(data, bytes), "it came by no front"
-    return pb.PullResponse.FromString(data)
-
-
 async def answered(served: Served, request: pb.PullRequest) -> pb.PullResponse | str:
     try:
         response = await served.serving.reads.pull(request, None)
     except StoreError as error:
         return repr(error)
-    return _decoded(response)
+    return pb.PullResponse.FromString(response)
 
 
 def answered_now(served: Served, request: pb.PullRequest) -> pb.PullResponse | str | None:
@@ -57,7 +49,7 @@ def answered_now(served: Served, request: pb.PullRequest) -> pb.PullResponse | s
         response = served.serving.reads.pull_now(request)
     except StoreError as error:
         return repr(error)
-    return None if response is None else _decoded(response)
+    return None if response is None else pb.PullResponse.FromString(response)
 
 
 async def test_now_is_as_later(served: Served) -> None:

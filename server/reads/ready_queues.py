@@ -1,0 +1,88 @@
+"""Queues that are followed, and the one wait for them: under pulls and subscriptions alike.
+
+A queue is *ready* when there may be something to read in it: when it is first followed, and each
+time it grew or was deleted since. Ready queues are read in turn. Waiting is level-triggered: what
+happens while its owner reads ends the next wait at once, so nothing is missed between a look and a
+wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from server.reads.queue_growth import QueueGrowth, QueueKey
+    from server.stage import Stage
+
+
+class ReadyQueues:
+    """Owned by the event loop's thread.
+
+    Each queue that is followed must be left, and `close` called.
+    """
+
+    __slots__ = ("_event", "_grew", "_growth", "_ready", "_stop_listening")
+
+    def __init__(self, growth: QueueGrowth, stage: Stage) -> None:
+        """A change of the stage ends waits, so that draining does."""
+        self._growth = growth
+        self._ready: OrderedDict[QueueKey, None] = OrderedDict()  # in the order of their turns
+        self._event = asyncio.Event()
+        self._grew = self._changed  # one object, whatever the number of queues
+        self._stop_listening = stage.on_change(self._event.set)
+
+    def __bool__(self) -> bool:
+        """Whether a queue is ready."""
+        return bool(self._ready)
+
+    def follow(self, key: QueueKey) -> None:
+        """It is ready, and will be each time it changes, until `leave`. Repeatable."""
+        self._growth.watch(key, self._grew)
+        self.make_ready(key)
+
+    def leave(self, key: QueueKey) -> None:
+        """It is followed no more. Repeatable."""
+        self._ready.pop(key, None)
+        self._growth.unwatch(key, self._grew)
+
+    def close(self) -> None:
+        self._stop_listening()
+
+    def make_ready(self, key: QueueKey) -> None:
+        """There is more to read; a queue that is ready already keeps its turn."""
+        self._ready[key] = None
+
+    def next(self) -> QueueKey:
+        """The queue whose turn it is; it is not ready any more. Raises KeyError without one."""
+        return self._ready.popitem(last=False)[0]
+
+    def put_back(self, keys: Sequence[QueueKey]) -> None:
+        """These were not read: they are first again, in that order."""
+        for key in reversed(keys):
+            self._ready[key] = None
+            self._ready.move_to_end(key, last=False)
+
+    def wake(self) -> None:
+        """End the wait for a reason of the caller's own."""
+        self._event.set()
+
+    async def until_any(self, until_s: float | None = None) -> bool:
+        """Wait until a queue, the stage or the caller's reason has changed since the last wait.
+
+        False when the time `until_s`, on the loop's clock, came first.
+        """
+        try:
+            async with asyncio.timeout_at(until_s):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        self._event.clear()
+        return True
+
+    def _changed(self, key: QueueKey) -> None:
+        self.make_ready(key)
+        self._event.set()
