@@ -39,6 +39,13 @@ class TooManyCallsError(ServerError):
         self.limit = limit
 
 
+class RequestLateError(ServerError):
+    """A call was begun and its request did not come. Nothing was done; it may be sent again."""
+
+    def __init__(self, waited_s: float) -> None:
+        super().__init__(f"the request did not arrive within {waited_s:.0f} s; send it again")
+
+
 class MemoryFullError(ServerError):
     """The server holds as much for its clients as it may. Try again a little later."""
 

@@ -64,7 +64,7 @@ def may_pass(error: KvcqError) -> bool:
     return (
         isinstance(error, UnavailableError)
         or (isinstance(error, ServerError) and not error.reason)
-        or error.reason in ("TOO_MANY_CALLS", "MEMORY_FULL", "USER_LIMIT")
+        or error.reason in ("TOO_MANY_CALLS", "REQUEST_LATE", "MEMORY_FULL", "USER_LIMIT")
     )
 
 

@@ -1,7 +1,8 @@
 """The audit: one JSON line for each refusal of a caller, and for each administrative act.
 
 A caller that is refused on and on does not fill the disk: the same refusal, to the word, is a line
-once a minute, and see AT_ONCE for others. Acts are all there.
+once a minute, and see AT_ONCE for others. An act that fails counts as a refusal there; acts that
+were done are all there.
 
 | field       | what                                                               |
 |-------------|--------------------------------------------------------------------|
@@ -14,7 +15,8 @@ once a minute, and see AT_ONCE for others. Acts are all there.
 | `reason`    | of a refusal or failure: the reason of the error table             |
 | `message`   | the same in words                                                  |
 | `requestId` | that of the call                                                   |
-| `leftOut`   | refusals like it, of this caller, before it without lines          |
+| `leftOut`   | refusals and failures before it without lines, of this caller      |
+|             | and of callers that were forgotten                                 |
 
 Lines go to the logger `kvcq.audit`: to a file of their own, or among the lines of the log.
 """
@@ -23,12 +25,11 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from server.access.caller import Stranger, current_caller
-from server.process import LineLimit
+from server.process import LineLimit, machine_of
 from server.workers import CALLER
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ _logger = logging.getLogger(AUDIT)
 _LONGEST = 400
 #: Names of one act that are written; how many more there are is said.
 _NAMES = 20
-#: Of a connection over gRPC; an address of IPv6 stands in brackets, %5B and %5D.
-_PORT = re.compile(r"(?<=[\d\]D]):\d+$")
 #: One refusal may come as many: a subscription is refused for each queue of a topic, and tried
 #: again.
 SAME_S = 60.0
@@ -53,25 +52,7 @@ _limit = LineLimit(AT_ONCE)
 
 def audit_refusal(method: str, reason: str, message: str, request_id: str) -> None:
     """Somebody was not let in, or not allowed to do it."""
-    caller = current_caller()
-    # A name that was not proved costs nothing: such callers are told apart by their machine.
-    is_known = caller.name and not isinstance(caller, Stranger)
-    who = caller.name if is_known else _PORT.sub("", CALLER.get())
-    repeated = _same.take((who, caller.name, method, reason, message))
-    if repeated is None:
-        return
-    left_out = _limit.take((who, method, reason))
-    if left_out is not None:
-        left_out += repeated
-        more = {"leftOut": left_out} if left_out else {}
-        _write(
-            "refused",
-            method,
-            reason=reason,
-            message=message[:_LONGEST],
-            requestId=request_id,
-            **more,
-        )
+    _write_refusal("refused", method, {}, (reason, message), request_id)
 
 
 def audit_act(
@@ -84,15 +65,26 @@ def audit_act(
     if failure is None:
         _write("done", method, target=shown, requestId=request_id)
     else:
-        reason, message = failure
-        _write(
-            "failed",
-            method,
-            target=shown,
-            reason=reason,
-            message=message[:_LONGEST],
-            requestId=request_id,
-        )
+        _write_refusal("failed", method, {"target": shown}, failure, request_id)
+
+
+def _write_refusal(
+    event: str, method: str, values: dict[str, object], why: tuple[str, str], request_id: str
+) -> None:
+    """Write it, unless it is one too many."""
+    reason, message = why
+    caller = current_caller()
+    # A name that was not proved costs nothing: such callers are told apart by their machine.
+    is_known = caller.name and not isinstance(caller, Stranger)
+    who = caller.name if is_known else machine_of(CALLER.get())
+    repeated = _same.take((who, caller.name, method, reason, message))
+    if repeated is None:
+        return
+    left_out = _limit.take((who, method, reason))
+    if left_out is not None:
+        left_out += repeated
+        values |= {"reason": reason, "message": message[:_LONGEST], "requestId": request_id}
+        _write(event, method, **values, **({"leftOut": left_out} if left_out else {}))
 
 
 def _write(event: str, method: str, **values: object) -> None:

@@ -48,14 +48,14 @@ class Calls:
         """The response to the viewer's call. Raises what the call is refused with."""
         method = self._methods[name]
         peer = f"console:{viewer.name}"
-        self._gate.enter(method.kind, peer)
+        self._gate.enter(method.kind, peer, viewer.name)
         started = perf_counter()
         CALLER.set(peer)
         try:
             self._let_in(viewer)
             data = await method.handle(request, inner_context(peer), large=False)
         finally:
-            self._gate.leave(method.kind, peer)
+            self._gate.leave(method.kind, peer, viewer.name)
             self._metrics.ended(method.name, perf_counter() - started)
         assert isinstance(data, bytes), "it came by no front"
         return answer.FromString(data)

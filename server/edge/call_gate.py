@@ -1,10 +1,13 @@
-"""How many calls may be under way, in all and for one peer.
+"""How many calls may be under way: in all, on one connection, and for one user.
 
-A peer is one connection. A call that finds its kind full is refused at once, before its request is
-read, so it costs next to nothing. When all places of a kind are taken, a peer with few calls still
-gets one of the places kept for it: a neighbour's burst does not reach a quiet peer.
+A call that finds its kind full is refused at once, before its request is read, so it costs next to
+nothing. When all places of a kind are taken, whoever has few calls still gets one of the places
+that are kept: a neighbor's burst does not reach a quiet user. Where no users are asked for, each
+connection counts as one.
 
-Pulls and streams wait for long, and are counted apart from the calls that end by themselves.
+Pulls and streams wait for long, and are counted apart from the calls that end by themselves. So are
+the calls for which nobody is asked who they are: whoever takes all of their places takes none of a
+user's.
 """
 
 from __future__ import annotations
@@ -17,9 +20,9 @@ from server.errors import TooManyCallsError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: A peer with fewer calls of a kind is quiet: it may take one of the places that are kept.
+#: Whoever has fewer calls of a kind is quiet, and may take one of the places that are kept.
 QUIET_CALLS = 16
-#: One place in so many is kept for quiet peers.
+#: One place in this many is kept for them.
 KEPT_SHARE = 8
 
 
@@ -31,6 +34,7 @@ class CallKind(enum.Enum):
     SHORT = "calls"  # ends by itself
     PULL = "pulls"  # may be parked until its queue grows
     STREAM = "streams"  # lasts as long as the client wants
+    OPEN = "calls without a user"  # of health: anybody may
 
 
 class Places(NamedTuple):
@@ -49,37 +53,47 @@ class CallGate:
         self.came = 0
 
     def set_places(self, places: Mapping[CallKind, Places]) -> None:
-        """From now on so many. Calls above that go on; new ones are refused meanwhile."""
+        """Change the limits. Calls above them go on; new ones are refused meanwhile."""
         for kind, limit in places.items():
             self._counters[kind].set_places(limit)
 
-    def enter(self, kind: CallKind, peer: str) -> None:
-        """Take a place. Raises TooManyCallsError; otherwise `leave` must follow, once."""
+    def enter(self, kind: CallKind, peer: str, user: str = "") -> None:
+        """Acquire a place for a call of that connection and user; "" for no user.
+
+        Raises TooManyCallsError. Every successful call must be paired with exactly one `leave`.
+        """
         self.came += 1
         counter = self._counters[kind]
-        own = counter.by_peer.get(peer, 0)
-        if own >= counter.places.of_peer:
-            raise TooManyCallsError(kind.value, "of one connection", counter.places.of_peer)
+        places = counter.places
+        of_peer = counter.by_peer.get(peer, 0)
+        if of_peer >= places.of_peer:
+            raise TooManyCallsError(kind.value, "of one connection", places.of_peer)
+        own = counter.by_user.get(user, 0) if user else of_peer
         if counter.in_all >= counter.open_to_all and (
-            own >= QUIET_CALLS or counter.in_all >= counter.places.in_all
+            own >= QUIET_CALLS or counter.in_all >= places.in_all
         ):
             raise TooManyCallsError(kind.value, "of all connections", counter.open_to_all)
-        counter.by_peer[peer] = own + 1
+        counter.by_peer[peer] = of_peer + 1
+        if user:
+            counter.by_user[user] = own + 1
         counter.in_all += 1
 
-    def leave(self, kind: CallKind, peer: str) -> None:
+    def leave(self, kind: CallKind, peer: str, user: str = "") -> None:
         """Give the place back."""
         counter = self._counters[kind]
-        own = counter.by_peer[peer] - 1
         counter.in_all -= 1
-        if own:
-            counter.by_peer[peer] = own
-        else:
-            del counter.by_peer[peer]
+        _take_one(counter.by_peer, peer)
+        if user:
+            _take_one(counter.by_user, user)
 
     def under_way(self, kind: CallKind) -> int:
         """Calls of that kind now."""
         return self._counters[kind].in_all
+
+    def is_half_full(self, kind: CallKind) -> bool:
+        """Whether half of all places of that kind are taken."""
+        counter = self._counters[kind]
+        return 2 * counter.in_all >= counter.places.in_all
 
 
 class _Counter:
@@ -88,8 +102,17 @@ class _Counter:
     def __init__(self, places: Places) -> None:
         self.in_all = 0
         self.by_peer: dict[str, int] = {}
+        self.by_user: dict[str, int] = {}
         self.set_places(places)
 
     def set_places(self, places: Places) -> None:
         self.places = places
         self.open_to_all = places.in_all - places.in_all // KEPT_SHARE
+
+
+def _take_one(counts: dict[str, int], key: str) -> None:
+    left = counts[key] - 1
+    if left:
+        counts[key] = left
+    else:
+        del counts[key]

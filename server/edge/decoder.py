@@ -12,7 +12,7 @@ from google.protobuf.message_factory import GetMessageClass
 from server.edge.call_gate import CallKind
 from server.edge.request_fields import check_counts, plan_of
 from server.edge.request_memory import LARGE_BYTES
-from server.errors import MemoryFullError, UndecodableRequestError
+from server.errors import UndecodableRequestError
 from server.receiving import EOF, call_below, receive, send_and_receive
 from store.errors import InvalidArgumentError
 
@@ -54,7 +54,6 @@ class Decoder:
         self._limit = limit.request_bytes
         self._thread = thread
         self._memory = memory
-        self._is_stream = limit.kind is CallKind.STREAM
         self._name = method.input_type.full_name
         self._class: type[Message] = GetMessageClass(method.input_type)
         self._plan = plan_of(method.input_type)
@@ -69,23 +68,24 @@ class Decoder:
         others are.
 
         Above LARGE_BYTES `memory.end_decoding` must follow when it is no longer in use. Raises
-        InvalidArgumentError, and MemoryFullError when it was cut to make room.
+        InvalidArgumentError; MemoryFullError or RequestLateError when its reading was ended.
         """
         memory = self._memory
-        memory.reading(context, is_stream=self._is_stream)
+        memory.reading(context, self.kind)
         try:
             data = await (receive(context) if read is None else read())
         except asyncio.CancelledError:
-            if not self._is_stream:
+            if self.kind is not CallKind.STREAM:
                 memory.was_used()  # by whatever had come of it
-            if not memory.is_cut(context):
+            error = memory.readings.why_ended(context)
+            if error is None:
                 raise
             task = asyncio.current_task()
             assert task is not None
             task.uncancel()
-            raise MemoryFullError("this request took long to arrive") from None
+            raise error from None
         finally:
-            memory.read(context)
+            memory.readings.end(context, self.kind)
         if data is EOF or data is None:
             return None, 0
         size = len(data)

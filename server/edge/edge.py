@@ -27,8 +27,8 @@ from server.edge.decoder import DECODED_IN_LOOP_BYTES, Decoder, Requests
 from server.edge.method import Method, encoded
 from server.edge.request_limits import call_places, request_limit
 from server.edge.request_memory import LARGE_BYTES, SMALL_BYTES, RequestMemory
-from server.errors import UndecodableRequestError
-from server.process import LineLimit, private_bytes
+from server.errors import RequestLateError, TooManyCallsError, UndecodableRequestError
+from server.process import LineLimit, machine_of, private_bytes
 from server.workers import CALLER
 from store.errors import InvalidArgumentError
 
@@ -46,6 +46,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Refusals that tell of a client that is broken or hostile. The log has a line for each caller and
+#: reason, and another one after this long, with the number of those that were left out.
+_WORTH_A_LINE = (UndecodableRequestError, TooManyCallsError, RequestLateError)
+REFUSALS_EVERY_S = 1.0
 #: What is on a stream of calls is measured, and held against limits, call by call.
 _CALLS = "Calls"
 
@@ -77,7 +81,7 @@ class Edge:
         self.memory = RequestMemory(
             config.memory_limit_bytes, config.sent_limit_bytes, private=private
         )
-        self._undecodable = LineLimit(at_once=1)
+        self._refusals = LineLimit(1, every_s=REFUSALS_EVERY_S)
         #: Methods of one request and one response, by name, for calls that share a stream.
         self.methods: dict[str, Method] = {}
         #: Those of them that may be named on a stream of calls.
@@ -275,28 +279,32 @@ class Edge:
         peer = context.peer()
         call = CallInfo(method.name, context)
         CALL.set(call)
-        gate = self.gate
-        gate.enter(kind, peer)
         CALLER.set(peer)
-        used: list[Usage] = []
-        carries = method.name == _CALLS
-
-        def ended(_: object) -> None:
-            gate.leave(kind, peer)
-            call.ended()
-            for usage in used:
-                usage.end(peer, carries=carries)
-
-        context.add_done_callback(ended)  # type: ignore[arg-type] # as in _at_end
+        user, usage = "", None
         if self._gatekeeper is not None:
             caller = self._gatekeeper.let_in(
                 context.invocation_metadata(),
                 method.containing_service.full_name,
                 needs_user=need.user,
             )
-            if caller.usage is not None:
-                caller.usage.begin(peer, carries=carries)
-                used.append(caller.usage)
+            user, usage = caller.name, caller.usage
+        gate = self.gate
+        if kind is CallKind.OPEN and gate.is_half_full(kind):
+            self.memory.readings.end_oldest(kind)
+        gate.enter(kind, peer, user)
+        used: list[Usage] = []
+        carries = method.name == _CALLS
+
+        def ended(_: object) -> None:
+            gate.leave(kind, peer, user)
+            call.ended()
+            for each in used:
+                each.end(peer, carries=carries)
+
+        context.add_done_callback(ended)  # type: ignore[arg-type] # as in _at_end
+        if usage is not None:
+            usage.begin(peer, carries=carries)
+            used.append(usage)
         return peer
 
     def _need_of(self, method: MethodDescriptor) -> Need:
@@ -304,8 +312,10 @@ class Edge:
 
     def _tell(self, method: str, error: Exception, context: Context) -> Refusal:
         refusal = tell(self._metrics, method, error, request_id_of(context))
-        if isinstance(error, UndecodableRequestError):
+        if isinstance(error, _WORTH_A_LINE):
             peer = context.peer()
-            if (left_out := self._undecodable.take((peer,))) is not None:
+            who = current_caller().name or machine_of(peer)
+            left_out = self._refusals.take((who, refusal.reason))
+            if left_out is not None:
                 logger.warning("%s from %s: %s (%d more like it)", method, peer, error, left_out)
         return refusal

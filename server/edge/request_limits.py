@@ -23,6 +23,9 @@ _ROWS = 4 << 20
 _CALLS = 320 << 10
 #: 100,000 topics with their longest names; what is to come back as it is.
 _MANY = 16 << 20
+#: Of health, which anybody may ask for: probes answer within milliseconds, and a balancer watches
+#: over a connection each. Twice as many as may watch, so that there is always room to check.
+OPEN_PLACES = Places(of_peer=64, in_all=768)
 #: What `max_receive_bytes` allows; and the longest body with all that belongs to it.
 _MESSAGES = -1
 _MESSAGE = -2
@@ -56,12 +59,13 @@ _METHODS = {
         "Get GetProducer SearchTime DeleteTopic UpdateTopic DeleteGroup GetStatistics GetSettings "
         "ReloadSettings GetMigrationStatus VerifyMigration Cutover Rollback FinishMigration "
         "GetRouting CancelMigration ResumeMigration StartJob GetJob CancelJob CreateUser "
-        "DeleteUser RotateSecret SetLimits Check List"
+        "DeleteUser RotateSecret SetLimits"
     ),
     RequestLimit(_ROWS, answers_large=True): "GetOffsets FetchOffsets Grant Revoke",
     RequestLimit(_MANY, answers_large=True, waits_to_be_read=True): "Echo CreateTopics",
     RequestLimit(_ROWS): "CommitOffsets StartMigration SetRouting IngestFiles",
-    RequestLimit(_NAMES, CallKind.STREAM): "WatchJob Watch ServerReflectionInfo",
+    RequestLimit(_NAMES, CallKind.STREAM): "WatchJob ServerReflectionInfo",
+    RequestLimit(_NAMES, CallKind.OPEN): "Check List Watch",
 }
 _LIMITS: Mapping[str, RequestLimit] = {
     method: limit for limit, methods in _METHODS.items() for method in methods.split()
@@ -85,4 +89,5 @@ def call_places(config: ServerConfig) -> dict[CallKind, Places]:
         CallKind.SHORT: Places(config.max_peer_calls, config.max_calls),
         CallKind.PULL: Places(config.max_peer_pulls, config.max_pulls),
         CallKind.STREAM: Places(config.max_peer_streams, config.max_streams),
+        CallKind.OPEN: OPEN_PLACES,
     }

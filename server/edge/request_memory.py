@@ -30,6 +30,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from server.edge.call_gate import CallKind
+from server.edge.readings import SLOW_S, Readings
 from server.errors import MemoryFullError
 from server.process import give_back, private_bytes
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 0.05
+LOOK_EVERY_S = SLOW_S
 LOOK_AT_STREAMS_EVERY_S = 1.0
 #: Between two times that the allocator gives back: it walks all of its free blocks for that.
 TRIM_EVERY_S = 1.0
@@ -115,10 +117,7 @@ class RequestMemory:
         self._private = private
         self._trim = trim
         self._now_s = now_s
-        # Requests being read: by whom, since which look, and whether they are a stream's.
-        self._reads: dict[object, tuple[asyncio.Task[object] | None, int, bool]] = {}
-        self._cut: set[object] = set()
-        self._looks = 0
+        self.readings = Readings(now_s)
         self._peers: dict[str, _Peer] = {}
         self._large = 0  # requests that may be large, being read, or large, until they are handled
         self._waiting: deque[tuple[_Peer, asyncio.Future[None]]] = deque()
@@ -228,13 +227,11 @@ class RequestMemory:
         self._decoded_bytes -= size
         self._decoders.next()
 
-    def reading(self, call: object, *, is_stream: bool) -> None:
-        """A request of the call is being read by the current task; `read` must follow.
-
-        The task may be cancelled meanwhile; then `is_cut`. On the path of every call.
-        """
-        self._reads[call] = (asyncio.current_task(), self._looks, is_stream)
-        if self._is_slow and not is_stream:
+    def reading(self, call: object, kind: CallKind) -> None:
+        """A request of the call is being read by the current task; `readings.end` must follow. On
+        the path of every call."""
+        self.readings.begin(call, kind)
+        if self._is_slow and kind is not CallKind.STREAM:
             self._look_later()
         elif self._timer is None:
             self._look_slowly()
@@ -243,16 +240,6 @@ class RequestMemory:
         """Much was taken for a client: look until the allocator has given it back."""
         self._used_since_trim = True
         self._look_later()
-
-    def is_cut(self, call: object) -> bool:
-        """Whether the reading was ended for want of memory."""
-        return call in self._cut
-
-    def read(self, call: object) -> None:
-        """The request was read, or its reading has ended."""
-        del self._reads[call]
-        if self._cut:
-            self._cut.discard(call)
 
     # --- responses -------------------------------------------------------------------------
 
@@ -307,13 +294,13 @@ class RequestMemory:
     def _look(self) -> None:
         self._timer = None
         self._is_slow = True
-        self._looks += 1
+        self.readings.end_late()
         private = self._private()
         most = max(self._limit_bytes, self._own_bytes + self._limit_bytes // 4)
         self._is_full = private > most
         if self._is_full:
             is_last = private > most * LAST_FACTOR
-            self._cut_younger_half(streams=is_last)
+            self.readings.end_younger_half(streams=is_last)
             if is_last:
                 self._refuse_younger_half()
         # What clients used may be free already, and only held back.
@@ -323,31 +310,14 @@ class RequestMemory:
             self._let_in()
         # One that was let in may have had little to send, or nothing, and will not say so.
         self._next_sender()
-        busy = any(not is_stream for _, _, is_stream in self._reads.values())
-        if busy or self._is_full or self._waiting or self._senders or self._used_since_trim:
+        busy = self.readings.of_others or self._waiting or self._senders
+        if busy or self._is_full or self._used_since_trim:
             self._look_later()
-        elif self._reads:
+        elif self.readings.of_streams:
             if private > self._limit_bytes // 2:  # it may fill before the next slow look
                 self._look_later()
             else:
                 self._look_slowly()
-
-    def _cut_younger_half(self, *, streams: bool) -> None:
-        """Of the requests that take longer to read than from one look to the next.
-
-        Those of `streams`, which may be waited for rather than be on their way, come last.
-        """
-        slow = [
-            (call, task, is_stream)
-            for call, (task, look, is_stream) in self._reads.items()
-            if look < self._looks - 1 and task is not None and call not in self._cut
-        ]
-        chosen = [(call, task) for call, task, is_stream in slow if not is_stream]
-        if len(chosen) <= 1 and streams:
-            chosen += [(call, task) for call, task, is_stream in slow if is_stream]
-        for call, task in chosen[(len(chosen) + 1) // 2 :]:
-            self._cut.add(call)
-            task.cancel()
 
     def _refuse_younger_half(self) -> None:
         """Of the requests that wait to be read."""

@@ -5,7 +5,7 @@ from server.process.appended import AppendedFile
 from server.process.collector import calm_collector
 from server.process.files import prepare_to_open_stores
 from server.process.last_resort import end_process_soon
-from server.process.line_limit import LineLimit
+from server.process.line_limit import LineLimit, machine_of
 from server.process.log_lines import JsonLines, TextLines
 from server.process.loop import fast_loop
 from server.process.outlet import Outlet, OutletHandler, as_json, in_words
@@ -28,6 +28,7 @@ __all__ = [
     "give_back",
     "has_terminal",
     "in_words",
+    "machine_of",
     "prepare_to_open_stores",
     "private_bytes",
     "tune_allocator",

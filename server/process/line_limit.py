@@ -1,8 +1,10 @@
-"""How many lines of the log or the audit one caller may cause: each costs disk, and anyone may be
+"""How many lines of the log or the audit callers may cause: each costs disk, and anyone may be
 refused as often as they like."""
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections import OrderedDict
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -12,10 +14,17 @@ if TYPE_CHECKING:
 
 #: Callers that are remembered, the latest ones.
 REMEMBERED = 1024
+#: Lines of all callers together that need not wait, and how many go a second after that: about
+#: 200 MB a day at most, whoever is refused from wherever.
+ALL_AT_ONCE = 1000
+ALL_A_SECOND = 5
+
+_PORT = re.compile(r"(?<=[\d\]D]):\d+$")
+_NETWORK_BITS = 64
 
 
 class LineLimit:
-    """Owned by one thread."""
+    """Of each caller, and of all of them together. Owned by one thread."""
 
     def __init__(
         self, at_once: int, now_s: Callable[[], float] = monotonic, every_s: float = 1.0
@@ -24,21 +33,52 @@ class LineLimit:
         self._at_once = at_once
         self._now_s = now_s
         self._every_s = every_s
-        # Caller to [lines it may cause now, as of when, lines left out]; least recently used first.
-        self._callers: OrderedDict[tuple[str, ...], list[float]] = OrderedDict()
+        self._callers: OrderedDict[tuple[str, ...], _Bucket] = OrderedDict()  # latest one last
+        self._all = _Bucket(ALL_AT_ONCE, now_s())
 
     def take(self, caller: tuple[str, ...]) -> int | None:
-        """How many lines like it were left out since the last one; None: so is this one."""
+        """Acquire a line. Returns how many lines were left out since the caller's last one, among
+        them those of callers that had none; None: this one is left out too."""
         now_s = self._now_s()
-        entry = self._callers.pop(caller, None) or [self._at_once, now_s, 0]
-        self._callers[caller] = entry
+        bucket = self._callers.pop(caller, None) or _Bucket(self._at_once, now_s)
+        self._callers[caller] = bucket
         if len(self._callers) > REMEMBERED:
-            self._callers.popitem(last=False)
-        entry[0] = min(self._at_once, entry[0] + (now_s - entry[1]) / self._every_s)
-        entry[1] = now_s
-        if entry[0] < 1:
-            entry[2] += 1
+            _, forgotten = self._callers.popitem(last=False)
+            self._all.left_out += forgotten.left_out
+        bucket.refill(self._at_once, 1 / self._every_s, now_s)
+        self._all.refill(ALL_AT_ONCE, ALL_A_SECOND, now_s)
+        if bucket.lines < 1 or self._all.lines < 1:
+            bucket.left_out += 1
             return None
-        entry[0] -= 1
-        left_out, entry[2] = int(entry[2]), 0
+        left_out = bucket.left_out + self._all.left_out
+        for one in (bucket, self._all):
+            one.lines -= 1
+            one.left_out = 0
         return left_out
+
+
+class _Bucket:
+    """Lines that may be written now."""
+
+    __slots__ = ("_at_s", "left_out", "lines")
+
+    def __init__(self, lines: float, now_s: float) -> None:
+        self.lines = lines
+        self._at_s = now_s
+        self.left_out = 0
+
+    def refill(self, most: int, a_second: float, now_s: float) -> None:
+        self.lines = min(most, self.lines + max(0.0, now_s - self._at_s) * a_second)
+        self._at_s = now_s
+
+
+def machine_of(peer: str) -> str:
+    """The machine that a connection comes from, to count callers by: a new port, or another address
+    of the same IPv6 network, makes nobody a new caller. `peer`: as gRPC names it."""
+    kind, _, address = _PORT.sub("", peer).partition(":")
+    try:
+        found = ipaddress.IPv6Address(address.replace("%5B", "").replace("%5D", "").strip("[]"))
+    except ValueError:
+        return f"{kind}:{address}"
+    network = ipaddress.IPv6Network((int(found), _NETWORK_BITS), strict=False)
+    return f"{kind}:{network}"

@@ -97,7 +97,8 @@ class CallStream:
         self._metadata = context.invocation_metadata()
         self._request_id = request_id
         self._peer = context.peer()
-        self._usage = current_caller().usage
+        caller = current_caller()
+        self._user, self._usage = caller.name, caller.usage
         self._under_way: dict[int, tuple[asyncio.Future[Any], Method]] = {}
         # Large ones are counted by `memory` too, which asks for no more than fit.
         self._results: list[Result] = []
@@ -304,14 +305,14 @@ class CallStream:
 
     def _enter(self, method: Method) -> None:
         """Raises TooManyCallsError, UserLimitError."""
-        self._gate.enter(method.kind, self._peer)
+        self._gate.enter(method.kind, self._peer, self._user)
         if (usage := self._usage) is None:
             return
         try:
             usage.check()
             usage.begin(self._peer)
         except BaseException:
-            self._gate.leave(method.kind, self._peer)
+            self._gate.leave(method.kind, self._peer, self._user)
             raise
 
     async def _answer(
@@ -336,7 +337,7 @@ class CallStream:
         self._wake()
 
     def _leave(self, method: Method, started: float) -> None:
-        self._gate.leave(method.kind, self._peer)
+        self._gate.leave(method.kind, self._peer, self._user)
         if self._usage is not None:
             self._usage.end(self._peer)
         self._metrics.ended(method.name, perf_counter() - started)

@@ -66,6 +66,21 @@ def test_a_quiet_peer_gets_a_place_when_loud_ones_have_taken_all_others() -> Non
         gate.enter(SHORT, "quiet")
 
 
+def test_a_user_with_many_connections_leaves_the_others_their_places() -> None:
+    gate = _gate(1000, 400)
+    with suppress(TooManyCallsError):
+        for connection in range(1000):
+            gate.enter(SHORT, str(connection), "loud")
+    assert gate.under_way(SHORT) == 350
+    for connection in range(QUIET_CALLS):
+        gate.enter(SHORT, f"other {connection}", "quiet")
+    with pytest.raises(TooManyCallsError):
+        gate.enter(SHORT, "one more", "quiet")
+    gate.leave(SHORT, "7", "loud")
+    gate.leave(SHORT, "other 0", "quiet")
+    gate.enter(SHORT, "one more", "quiet")
+
+
 async def test_three_thousand_puts_at_once_are_all_stored(served: Served) -> None:
     async with AsyncClient(served.target) as client, AsyncClient(served.target) as quiet:
         burst = asyncio.gather(*(client.put(Message("orders", b"x")) for _ in range(3000)))

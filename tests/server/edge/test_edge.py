@@ -87,7 +87,7 @@ async def test_undecodable_requests_are_logged_once_a_second(
     served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 100.0
-    monkeypatch.setattr(served.server._edge._undecodable, "_now_s", lambda: now_s)
+    monkeypatch.setattr(served.server._edge._refusals, "_now_s", lambda: now_s)
     method = METHODS[0]
     for _ in range(5):
         await _refusal(served, method, GARBAGE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -11,6 +10,7 @@ import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.edge import request_memory as memory_module
+from server.edge.call_gate import CallKind
 from server.edge.request_memory import FIRST_READS, LARGE_BYTES, RequestMemory
 from server.errors import MemoryFullError
 from tests.support.private_memory import PrivateMemory, private_mib
@@ -125,44 +125,6 @@ async def test_one_that_waits_too_long_is_refused(
     await process.memory.begin_large("a")
 
 
-async def test_of_slow_requests_the_younger_half_is_cut_at_each_look(process: Process) -> None:
-    cut: list[int] = []
-
-    async def read(number: int, *, is_stream: bool) -> None:
-        call = object()
-        process.memory.reading(call, is_stream=is_stream)
-        try:
-            await asyncio.get_running_loop().create_future()
-        except asyncio.CancelledError:
-            if process.memory.is_cut(call):
-                cut.append(number)
-            raise
-        finally:
-            process.memory.read(call)
-
-    tasks = [asyncio.create_task(read(number, is_stream=False)) for number in range(8)]
-    tasks.append(asyncio.create_task(read(8, is_stream=True)))
-    await asyncio.sleep(0)
-    process.look()
-    process.look()
-    await asyncio.sleep(0)
-    assert cut == [], "below the limit nothing is cut"
-    process.private = LIMIT + MIB
-    for expected in ([4, 5, 6, 7], [2, 3], [1], [], [8]):
-        if expected == [8]:
-            process.private = 2 * LIMIT  # then streams as well
-        cut.clear()
-        process.look()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert cut == expected
-    for task in tasks:
-        task.cancel()
-    for task in tasks:
-        with suppress(asyncio.CancelledError):
-            await task
-
-
 async def test_a_response_waits_while_too_much_waits_to_be_sent(process: Process) -> None:
     process.memory.sends(9 * MIB)
     waiting = asyncio.create_task(process.memory.room_to_send())
@@ -248,18 +210,18 @@ async def test_memory_is_looked_at_while_streams_alone_are_read(
         assert memory._timer is not None
         return memory._timer.when() - loop.time()
 
-    memory.reading("stream", is_stream=True)
+    memory.reading("stream", CallKind.STREAM)
     waits.append(next_s())
-    memory.reading("call", is_stream=False)
+    memory.reading("call", CallKind.SHORT)
     waits.append(next_s())
     memory._look()
     waits.append(next_s())
-    memory.read("call")
+    memory.readings.end("call", CallKind.SHORT)
     memory._look()
     waits.append(next_s())
     is_soon = [wait_s < 100 for wait_s in waits]
     assert is_soon == [False, True, True, private > 0]
-    memory.read("stream")
+    memory.readings.end("stream", CallKind.STREAM)
     memory.close()
 
 

@@ -1,0 +1,102 @@
+"""Requests that are being read, and how reading one is ended: it is late, or its room is needed.
+
+gRPC gathers the bytes of a request where nobody here sees them. So a reading is ended by its age
+alone, and by cancelling the task that waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
+
+from server.edge.call_gate import CallKind
+from server.errors import MemoryFullError, RequestLateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: How long a request may take to arrive, by the kind of its call; the requests of a stream may take
+#: for ever. A call without a user asks for a health status: 30 bytes. The largest request of a user
+#: takes 120 s at a megabit a second.
+LATE_S = {CallKind.OPEN: 5.0, CallKind.SHORT: 120.0, CallKind.PULL: 120.0}
+#: A request that has not come within this time is slow, and may be ended to make room.
+SLOW_S = 0.05
+
+
+class _Reading(NamedTuple):
+    task: asyncio.Task[object]
+    since_s: float
+
+
+class Readings:
+    """Owned by the event loop's thread."""
+
+    def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
+        self._now_s = now_s
+        # Oldest first.
+        self._by_kind: dict[CallKind, dict[object, _Reading]] = {kind: {} for kind in CallKind}
+        self._ended: dict[object, Exception] = {}
+
+    @property
+    def of_streams(self) -> bool:
+        """Whether a request of a stream is waited for."""
+        return bool(self._by_kind[CallKind.STREAM])
+
+    @property
+    def of_others(self) -> bool:
+        """Whether a request of a call that is no stream is."""
+        return any(self._by_kind[kind] for kind in LATE_S)
+
+    def begin(self, call: object, kind: CallKind) -> None:
+        """The current task reads a request of the call. `end` must follow, once. The task may be
+        cancelled meanwhile; then `why_ended` says why."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._by_kind[kind][call] = _Reading(task, self._now_s())
+
+    def end(self, call: object, kind: CallKind) -> None:
+        """The request was read, or its reading was ended."""
+        del self._by_kind[kind][call]
+        if self._ended:
+            self._ended.pop(call, None)
+
+    def why_ended(self, call: object) -> Exception | None:
+        """What the call is refused with; None: its reading was not ended from here."""
+        return self._ended.get(call)
+
+    def end_late(self) -> None:
+        """End those that take longer than LATE_S."""
+        now_s = self._now_s()
+        for kind, late_s in LATE_S.items():
+            for call, reading in self._by_kind[kind].items():
+                if now_s - reading.since_s <= late_s:
+                    break
+                self._end(call, reading, RequestLateError(late_s))
+
+    def end_oldest(self, kind: CallKind) -> None:
+        """End the one that is waited for longest, to make room for another call."""
+        for call, reading in self._by_kind[kind].items():
+            if call not in self._ended:
+                self._end(call, reading, RequestLateError(self._now_s() - reading.since_s))
+                return
+
+    def end_younger_half(self, *, streams: bool) -> None:
+        """Of those that are slow, to make room in memory. Those of `streams`, which may be waited
+        for rather than be on their way, come last."""
+        chosen = [each for kind in LATE_S for each in self._slow(kind)]
+        chosen.sort(key=lambda each: each[1].since_s)
+        if len(chosen) <= 1 and streams:
+            chosen += self._slow(CallKind.STREAM)
+        for call, reading in chosen[(len(chosen) + 1) // 2 :]:
+            self._end(call, reading, MemoryFullError("this request took long to arrive"))
+
+    def _slow(self, kind: CallKind) -> list[tuple[object, _Reading]]:
+        slow_s = self._now_s() - SLOW_S
+        found = self._by_kind[kind].items()
+        return [one for one in found if one[1].since_s <= slow_s and one[0] not in self._ended]
+
+    def _end(self, call: object, reading: _Reading, error: Exception) -> None:
+        if call not in self._ended:
+            self._ended[call] = error
+            reading.task.cancel()

@@ -1,0 +1,150 @@
+"""server/edge/readings.py by a clock that tests set, and calls that are begun and never sent."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq_client import Message, Queue
+from server.edge import CallKind
+from server.edge import readings as readings_module
+from server.edge.readings import LATE_S, SLOW_S, Readings
+from server.edge.request_limits import OPEN_PLACES
+from server.errors import MemoryFullError, RequestLateError
+from tests.support.attacks import begun_and_never_sent, close
+from tests.support.until import until
+from tests.support.users import ADMIN, client_of, guarded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHORT, STREAM, OPEN = CallKind.SHORT, CallKind.STREAM, CallKind.OPEN
+
+
+class Reader:
+    """Readings that begin when a test says so, and the numbers of those that were ended."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.readings = Readings(lambda: self.now_s)
+        self.ended: list[tuple[int, type[Exception]]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def begin(self, number: int, kind: CallKind) -> None:
+        self._tasks.append(asyncio.create_task(self._read(number, kind)))
+        await asyncio.sleep(0)
+
+    async def taken(self) -> list[tuple[int, type[Exception]]]:
+        """Those that were ended since the last time."""
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        ended, self.ended = self.ended, []
+        return ended
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        assert not self.readings.of_streams
+        assert not self.readings.of_others
+
+    async def _read(self, number: int, kind: CallKind) -> None:
+        call = object()
+        self.readings.begin(call, kind)
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            error = self.readings.why_ended(call)
+            if error is not None:
+                self.ended.append((number, type(error)))
+            raise
+        finally:
+            self.readings.end(call, kind)
+
+
+async def test_of_slow_requests_the_younger_half_is_ended_and_those_of_streams_last() -> None:
+    reader = Reader()
+    for number in range(8):
+        await reader.begin(number, SHORT)
+    await reader.begin(8, STREAM)
+    reader.readings.end_younger_half(streams=True)
+    assert await reader.taken() == [], "they may be on their way"
+    reader.now_s += SLOW_S
+    for expected in ([4, 5, 6, 7], [2, 3], [1], []):
+        reader.readings.end_younger_half(streams=False)
+        assert await reader.taken() == [(number, MemoryFullError) for number in expected]
+    reader.readings.end_younger_half(streams=True)
+    assert await reader.taken() == [(8, MemoryFullError)]
+    await reader.close()
+
+
+async def test_a_request_that_does_not_come_is_ended_by_its_age_but_for_those_of_streams() -> None:
+    reader = Reader()
+    for number, kind in enumerate((STREAM, OPEN, SHORT)):
+        await reader.begin(number, kind)
+    reader.now_s += LATE_S[OPEN]
+    await reader.begin(3, OPEN)
+    reader.readings.end_late()
+    assert await reader.taken() == []
+    reader.now_s += 0.1
+    reader.readings.end_late()
+    assert await reader.taken() == [(1, RequestLateError)]
+    reader.now_s += LATE_S[SHORT]
+    reader.readings.end_late()
+    assert sorted(number for number, _ in await reader.taken()) == [2, 3]
+    await reader.close()
+
+
+async def test_the_one_that_is_waited_for_longest_makes_room() -> None:
+    reader = Reader()
+    for number in range(3):
+        await reader.begin(number, OPEN)
+    reader.readings.end_oldest(OPEN)
+    reader.readings.end_oldest(OPEN)
+    assert [number for number, _ in await reader.taken()] == [0, 1]
+    await reader.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("method", ["Check", "Watch"])
+async def test_health_calls_that_are_begun_and_never_sent_shut_nobody_out(
+    tmp_path: Path,
+    method: str,
+    workers: int,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More of them than there are places of any kind; a probe gets through as well, and the log
+    says what goes on in a few lines."""
+    monkeypatch.setitem(readings_module.LATE_S, OPEN, 0.5)
+    settings = {"max_calls": 1000, "max_streams": 512, "workers": workers}
+    async with AsyncExitStack() as stack:
+        served = await stack.enter_async_context(guarded(tmp_path / "store", {}, **settings))
+        path = f"/grpc.health.v1.Health/{method}"
+        gate = served.server._edge.gate
+        attack = await begun_and_never_sent(served.target, path, [], 1500, 25)
+        stack.push_async_callback(close, attack)
+        await until(lambda: gate.under_way(OPEN) >= OPEN_PLACES.in_all // 2)
+        assert gate.under_way(OPEN) <= OPEN_PLACES.in_all
+        async with client_of(served, ADMIN.access_key, ADMIN.secret) as client:
+            await client.put(Message("t", b"x", queue_id=0), timeout_s=20)
+            async with await client.consumer([Queue("t", 0)]) as consumer:
+                assert (await anext(consumer)).body == b"x"
+        await served.channel.unary_unary("/grpc.health.v1.Health/Check", None, None)(b"")
+        await until(lambda: gate.under_way(OPEN) == 0)
+    late = [line for line in caplog.messages if "did not arrive within" in line]
+    assert 1 <= len(late) < 20, "something is said, and the log is not filled"
+
+
+async def test_a_stream_of_requests_is_waited_for_as_long_as_it_lasts(tmp_path: Path) -> None:
+    async with guarded(tmp_path / "store", {}) as served:
+        edge = served.server._edge
+        async with client_of(served, ADMIN.access_key, ADMIN.secret) as client:
+            await client.put(Message("t", b"x", queue_id=0))
+            edge.memory.readings._now_s = lambda: 1e9
+            edge.memory.readings.end_late()
+            await client.put(Message("t", b"x", queue_id=0))
