@@ -46,6 +46,10 @@ class Caller:
         """Whether the role is had on all names there are, so that none need be looked at."""
         return True
 
+    def may_look_at(self, topic: str) -> bool:
+        """Whether any role is had on the topic. On any thread."""
+        return True
+
     # --- what calls ask for, in short ------------------------------------------------------
 
     def publishes(self, topics: Iterable[str]) -> None:
@@ -108,6 +112,9 @@ class UserCaller(Caller):
             if kind is Kind.TOPIC and (narrower := rights.prefix_within(kind, role, prefix)):
                 instead = f", but may: kvcq topic list --prefix {shlex.quote(narrower)}"
             raise self._forbidden(role, kind, f"{prefix}*", instead)
+
+    def may_look_at(self, topic: str) -> bool:
+        return self._now().rights.allow(Kind.TOPIC, None, topic)
 
     def check_admin(self, what: str) -> None:
         if not self._now().is_admin:

@@ -14,6 +14,7 @@ everything.
 from __future__ import annotations
 
 import enum
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import InvalidArgumentError
@@ -66,13 +67,20 @@ class _Names(NamedTuple):
     """Which names a role is had on."""
 
     exact: set[str]
-    prefixes: tuple[str, ...]
+    #: Sorted, and none begins with another: only the last one that is not above a name can be its
+    #: beginning. So a user with 1,000 of them costs a binary search, 0.5 us, and not 1,000 looks.
+    prefixes: list[str]
 
     def has(self, name: str) -> bool:
-        return name in self.exact or name.startswith(self.prefixes)
+        return name in self.exact or self.has_all(name)
+
+    def has_all(self, prefix: str) -> bool:
+        """Whether it has every name that begins so."""
+        at = bisect_right(self.prefixes, prefix)
+        return at > 0 and prefix.startswith(self.prefixes[at - 1])
 
 
-_NO_NAMES = _Names(set(), ())
+_NO_NAMES = _Names(set(), [])
 
 
 class Rights:
@@ -108,31 +116,31 @@ class Rights:
         return known
 
     def first_refused(self, kind: Kind, role: Role | None, names: Iterable[str]) -> str | None:
-        """One of the names that the role is not had on; None: it is had on all. For many names: a
-        tenth of a microsecond each, and nothing is remembered."""
+        """One of the names that the role is not had on; None: it is had on all. For many names:
+        up to a microsecond each, and nothing is remembered."""
         if self.everything:
             return None
-        exact, prefixes = self._names.get((kind, role), _NO_NAMES)
-        for name in names:
-            if name not in exact and not name.startswith(prefixes):
-                return name
-        return None
+        known = self._names.get((kind, role), _NO_NAMES)
+        return next((name for name in names if not known.has(name)), None)
 
     def allow_all(self, kind: Kind, role: Role | None, prefix: str) -> bool:
         """Whether the role is had on every name that begins so; None: any role on each."""
-        return self.everything or prefix.startswith(
-            self._names.get((kind, role), _NO_NAMES).prefixes
-        )
+        return self.everything or self._names.get((kind, role), _NO_NAMES).has_all(prefix)
 
     def prefix_within(self, kind: Kind, role: Role | None, prefix: str) -> str | None:
         """A longer prefix for which `allow_all` holds; None: there is none."""
         prefixes = self._names.get((kind, role), _NO_NAMES).prefixes
-        return next((each for each in prefixes if each.startswith(prefix)), None)
+        at = bisect_left(prefixes, prefix)
+        return prefixes[at] if at < len(prefixes) and prefixes[at].startswith(prefix) else None
 
 
 def _names_of(patterns: list[str]) -> _Names:
     exact = {pattern for pattern in patterns if not pattern.endswith("*")}
-    return _Names(exact, tuple(each[:-1] for each in patterns if each.endswith("*")))
+    prefixes: list[str] = []
+    for prefix in sorted(each[:-1] for each in patterns if each.endswith("*")):
+        if not (prefixes and prefix.startswith(prefixes[-1])):  # otherwise that one has them all
+            prefixes.append(prefix)
+    return _Names(exact, prefixes)
 
 
 def _order(right: Right) -> tuple[str, str, str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from server.access import current_caller
 from server.texts import whole_number
 from server.wire import MAX_QUEUES, not_more, not_negative, page_size_of, queues_of
 from store.consume_queue import Boundary
@@ -20,6 +21,7 @@ from store.light_queue import is_light
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from server.access import Caller
     from server.edge import Context
     from server.workers import Pools
     from store.consume_queue import Bounds
@@ -97,9 +99,10 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
     ) -> bytes:
         size = page_size_of(request.page_size)
         after = _position_of(request.page_token)
+        caller = current_caller()
 
         def page() -> pb.ListGroupOffsetsResponse:
-            rows = self._store.list_committed(request.group, after, size + 1)
+            rows = self._rows_for(caller, request.group, after, size + 1)
             more, rows = len(rows) > size, rows[:size]
             queues = [(topic, queue_id) for topic, queue_id, _ in rows]
             bounds = _known_bounds(self._store, queues)
@@ -113,6 +116,20 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
             )
 
         return await self._pools.scans.encoded(page)
+
+    def _rows_for(
+        self, caller: Caller, group: str, after: Queue | None, limit: int
+    ) -> list[tuple[str, int, int]]:
+        """Queue and offset, of topics that the caller may look at: members of a group need not have
+        the same rights, and neither bounds nor a page token name a topic to others."""
+        found: list[tuple[str, int, int]] = []
+        while len(found) < limit:
+            rows = self._store.list_committed(group, after, limit)
+            found += [row for row in rows if caller.may_look_at(row[0])]
+            if len(rows) < limit:
+                break
+            after = rows[-1][:2]
+        return found[:limit]
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> bytes:
         size = page_size_of(request.page_size)

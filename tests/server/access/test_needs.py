@@ -20,7 +20,7 @@ from kvcq_client.transport.secured import Signer
 from server.access import NEEDS, is_laborious_batch
 from server.app.server import _SERVED
 from tests.support.rpc_errors import error_info
-from tests.support.users import ADMIN, guarded, secret_of
+from tests.support.users import ADMIN, guarded, right, secret_of, users_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -294,3 +294,29 @@ async def test_topics_are_listed_as_far_as_rights_go(served: Served) -> None:
         pb.ListTopicsRequest(prefix="X"), metadata=headers("other")
     )
     assert [topic.name for topic in found.topics] == ["X1", "X2"]
+
+
+async def test_a_groups_offsets_are_shown_for_topics_that_the_caller_may_look_at(
+    served: Served,
+) -> None:
+    """Two users share a group; neither rows nor page tokens tell one of the other's topics."""
+    users = users_of(served)
+    users.create("mate", secret=secret_of("mate"))
+    users.grant("mate", map(right, ["subscribe group Xg", "subscribe topic Y*"]))
+    topics = [*(f"X{number}" for number in range(5)), "Y0", *(f"Z{number}" for number in range(5))]
+    made = [pb.CreateTopicRequest(name=name, queue_count=1) for name in [*topics, "Y1"]]
+    await served.topics.CreateTopics(pb.CreateTopicsRequest(topics=made), metadata=headers("ops"))
+    positions = [pb.QueuePosition(topic=one.name) for one in made]
+    commit = pb.CommitOffsetsRequest(group="Xg", offsets=positions)
+    await served.groups.CommitOffsets(commit, metadata=headers("ops"))
+    request = pb.ListGroupOffsetsRequest(group="Xg", page_size=1)
+    seen, tokens = [], []
+    while True:
+        page = await served.groups.ListGroupOffsets(request, metadata=headers("mate"))
+        seen += [one.topic for one in page.offsets]
+        tokens.append(page.next_page_token)
+        if not page.next_page_token:
+            break
+        request.page_token = page.next_page_token
+    assert seen == ["Y0", "Y1"]
+    assert tokens == ["0@Y0", ""]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import timeit
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.access.rights import Kind, Right, Rights, Role, check_right
+from server.access.rights import MAX_RIGHTS, Kind, Right, Rights, Role, check_right
 from store.errors import InvalidArgumentError
 from tests.support.users import right
 
@@ -42,9 +44,25 @@ def test_rights_are_what_the_table_says(
 
 @given(_RIGHTS, _NAMES, st.sampled_from([*Role, None]))
 def test_all_names_that_begin_so(rights: list[Right], prefix: str, role: Role | None) -> None:
-    if Rights(rights).allow_all(Kind.TOPIC, role, prefix):
+    found = Rights(rights)
+    if found.allow_all(Kind.TOPIC, role, prefix):
         for end in ("", "a", "zz"):
             assert allowed(rights, Kind.TOPIC, role, prefix + end)
+    within = found.prefix_within(Kind.TOPIC, role, prefix)
+    if within is not None:
+        assert within.startswith(prefix)
+        assert found.allow_all(Kind.TOPIC, role, within)
+
+
+def test_a_thousand_prefixes_hold_the_loop_no_longer_than_one() -> None:
+    """10,000 names of a call, each looked for among all of them, took 69 to 121 ms."""
+    rights = Rights(right(f"publish topic prefix-{number:04}-*") for number in range(MAX_RIGHTS))
+    names = [f"prefix-{number % MAX_RIGHTS:04}-{number}" for number in range(10_000)]
+
+    def check() -> None:
+        assert rights.first_refused(Kind.TOPIC, Role.PUBLISH, names) is None
+
+    assert min(timeit.repeat(check, number=1, repeat=5)) < 0.02
 
 
 def test_who_may_do_everything_may() -> None:
