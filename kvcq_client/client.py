@@ -57,7 +57,9 @@ class Client(Blocking[Calls], Closing):
         tls: TLS | None = None,
         credentials: Credentials | None = None,
     ) -> None:
-        """`options` are gRPC channel arguments, over the client's own.
+        """`options` are gRPC channel arguments; they override the client's own.
+
+        A proxy of the environment is not used for this machine, nor where `NO_PROXY` excludes it.
 
         Raises ValueError, and OSError when a file of `tls` cannot be read.
         """

@@ -8,6 +8,7 @@ was sent.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import re
 from functools import partial
@@ -25,6 +26,7 @@ from kvcq_client.transport.channel import Channel, open_thread_channel
 from kvcq_client.transport.first_contact import FirstContact
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
 from kvcq_client.transport.freed_memory import keep_freed_memory
+from kvcq_client.transport.proxies import DIRECT, is_direct
 from kvcq_client.transport.secured import TLS, Credentials
 from kvcq_client.transport.statuses import from_rpc, may_pass
 from kvcq_client.transport.turns import Turns
@@ -164,7 +166,10 @@ class Connection:
         keep_freed_memory()
         self.target = target
         self.timeout_s = number("timeout_s", timeout_s)
-        channel = (target, [*_OPTIONS, *options], tls, credentials)
+        direct = (DIRECT,) if is_direct(target, os.environ) else ()
+        # Each name once: of two gRPC takes the first.
+        chosen = {**dict(_OPTIONS), **dict(direct), **dict(options)}
+        channel = (target, [*chosen.items()], tls, credentials)
         # gRPC's stubs are made on what looks like a channel.
         self._channel: Any = Channel(*channel)
         #: Another one to the same server, for threads.
