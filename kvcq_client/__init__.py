@@ -3,7 +3,7 @@
 >>> from kvcq_client import Client, Message, Start
 >>> with Client("127.0.0.1:8081") as client:
 ...     with client.producer() as producer:
-...         sending = producer.send("orders", b"hello", keys=["order-1"])
+...         sending = producer.send("orders", b"hello", ordering_key="customer-7")
 ...     place = sending.result()
 ...     with client.consumer("orders", start=Start.EARLIEST) as consumer:
 ...         for message in consumer.to_end():

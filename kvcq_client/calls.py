@@ -499,6 +499,7 @@ def _checked(message: Message, field: str = "message") -> Outgoing:
             message.properties,
             message.flag,
             message.born_time_ms,
+            message.ordering_key,
         )
     except AttributeError:
         raise wrong_kind(field, "a Message", message) from None

@@ -24,9 +24,14 @@ class Queue(NamedTuple):
 class Message:
     """A message to send. The server checks its limits before anything is written.
 
-    `keys` are single words and can be queried for. Each of `light_queues` is a full name,
-    `%LMQ%` included; the message then stands in each of them as well. `queue_id` None leaves the
-    choice to the server.
+    `ordering_key`: messages of one topic with the same key stand in the same queue, in the order
+    in which they were stored, and are read in that order. The key and the topic's number of queues
+    decide the queue. `queue_id`: the queue itself, instead. With neither, messages go to the queues
+    in turn, and there is no order among them.
+
+    `keys` are single words that can be queried for; they say nothing about order. Each of
+    `light_queues` is a full name, `%LMQ%` included; the message then stands in each of them as
+    well.
     """
 
     topic: str
@@ -38,6 +43,7 @@ class Message:
     properties: Mapping[str, str] | None = None
     flag: int = 0
     born_time_ms: int | None = None  # None: the server's own time
+    ordering_key: str = ""  # up to 255 printable characters
 
 
 class Placed(NamedTuple):

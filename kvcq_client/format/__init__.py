@@ -7,6 +7,7 @@ from kvcq_client.format.compression import COMPRESSED, BodyError, decompress
 from kvcq_client.format.fields import length_delimited, varint
 from kvcq_client.format.outgoing import (
     FRAME_BYTES,
+    SHARDING_KEY,
     Checker,
     Outgoing,
     as_bytes,
@@ -19,6 +20,7 @@ from kvcq_client.format.records import StoredMessage, split_records
 __all__ = [
     "COMPRESSED",
     "FRAME_BYTES",
+    "SHARDING_KEY",
     "BodyError",
     "Checker",
     "Outgoing",

@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 
 #: Entries of the cache of what was checked before.
 _CACHE_LIMIT = 8192
+_LONGEST_KEY = 255
+#: Where an ordering key is stored, as RocketMQ's producers store it.
+SHARDING_KEY = "__SHARDINGKEY"
 #: Counted for each message besides its texts and its body.
 FRAME_BYTES = 16
 
 
-#: A message in a batch: topic, body, queue id, tag, keys, light queues, properties, flag and time
-#: of birth, as Message has them, checked and frozen. A plain tuple: one of texts and numbers is
-#: looked at by Python's garbage collector once, and one with names for its fields each time. A
-#: producer's buffer holds tens of thousands, and a tenth of a sender's time went into that.
+#: A message in a batch: topic, body, queue id, tag, keys, light queues, properties, flag, time of
+#: birth and ordering key, as Message has them, checked and frozen. A plain tuple: one of texts and
+#: numbers is looked at by Python's garbage collector once, and one with names for its fields each
+#: time. A producer's buffer holds tens of thousands, and a tenth of a sender's time went into that.
 Outgoing = tuple[
     str,
     bytes,
@@ -36,6 +39,7 @@ Outgoing = tuple[
     "Mapping[str, str] | None",
     int,
     "int | None",
+    str,
 ]
 
 
@@ -45,7 +49,7 @@ def write_to(message: pb.Message, outgoing: Outgoing) -> None:
     In place, and without the fields that are empty: to build a message with all of them and to
     copy it into its request takes five times as long.
     """
-    topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms = outgoing
+    topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms, key = outgoing
     message.topic = topic
     message.body = body
     if queue_id is not None:
@@ -62,6 +66,8 @@ def write_to(message: pb.Message, outgoing: Outgoing) -> None:
         message.flag = flag
     if born_time_ms is not None:
         message.born_time_ms = born_time_ms
+    if key:
+        message.ordering_key = key
 
 
 def as_bytes(body: object) -> bytes:
@@ -97,7 +103,9 @@ class Checker:
 
     def check(self, message: Outgoing) -> tuple[Outgoing, int]:
         """The message, frozen, and its size in bytes. Raises ValueError, TypeError."""
-        topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms = message
+        topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms, key = (
+            message
+        )
         try:
             is_known = (topic, queue_id, tag) in self.known
         except TypeError:
@@ -107,10 +115,10 @@ class Checker:
         size = FRAME_BYTES + len(topic) + len(body)
         if keys:
             keys = _texts("keys", keys)
-            size += sum(map(len, keys))
+            size += sum(map(len, keys)) + len(keys)
         if light_queues:
             light_queues = _texts("light_queues", light_queues)
-            size += sum(map(len, light_queues))
+            size += sum(map(len, light_queues)) + len(light_queues)
         if properties:
             try:
                 properties = dict(properties)
@@ -122,10 +130,26 @@ class Checker:
         whole("flag", flag, INT32_MAX)
         if born_time_ms is not None and whole("born_time_ms", born_time_ms) < 0:
             raise ValueError(f"born_time_ms: {born_time_ms} is not from 0 to {INT64_MAX}")
+        if key:
+            _check_ordering_key(key, queue_id, properties)
+            size += len(key)
         if keys or light_queues or properties:
             texts = (tag, keys, light_queues, properties)
-            message = (topic, body, queue_id, *texts, flag, born_time_ms)
+            message = (topic, body, queue_id, *texts, flag, born_time_ms, key)
         return message, size
+
+
+def _check_ordering_key(
+    key: str, queue_id: int | None, properties: Mapping[str, str] | None
+) -> None:
+    """Raises ValueError, TypeError."""
+    text("ordering_key", key)
+    if queue_id is not None:
+        raise ValueError("ordering_key: decides the queue; leave out one of it and queue_id")
+    if len(key) > _LONGEST_KEY or not key.isprintable():
+        raise ValueError(f"ordering_key: {key!r} is not up to {_LONGEST_KEY} printable characters")
+    if properties and SHARDING_KEY in properties:
+        raise ValueError(f"ordering_key: {SHARDING_KEY} is among the properties as well")
 
 
 def _text_bytes(field: str, value: str) -> int:
@@ -188,7 +212,7 @@ _BODY_HEADS = {size: _BODY + varint(size) for size in range(2048)}
 def _columns(messages: Sequence[Outgoing]) -> pb.MessageColumns | None:
     """All but the bodies by columns; None when the messages cannot travel so."""
     columns = pb.MessageColumns()
-    topics, _, queue_ids, tags, keys, light_queues, properties, flags, born_times_ms = zip(
+    topics, _, queue_ids, tags, keys, light_queues, properties, flags, born_times_ms, orders = zip(
         *messages, strict=True
     )
     if any(properties):
@@ -218,6 +242,8 @@ def _columns(messages: Sequence[Outgoing]) -> pb.MessageColumns | None:
         columns.flags.extend([one or 0 for one in flags])
     if any(born_times_ms):
         columns.born_times_ms.extend([one or 0 for one in born_times_ms])
+    if any(orders):
+        columns.ordering_keys.extend(orders)
     return columns
 
 

@@ -41,6 +41,7 @@ from zlib_ng.zlib_ng import crc32
 
 from kvcq_client.errors import CorruptRecordError
 from kvcq_client.format.compression import COMPRESSED, BodyError, decompress
+from kvcq_client.format.outgoing import SHARDING_KEY
 from kvcq_client.values import Queue
 
 if TYPE_CHECKING:
@@ -161,6 +162,11 @@ class StoredMessage:
     @property
     def keys(self) -> tuple[str, ...]:
         return tuple(key for key in self.properties.get("KEYS", "").split(" ") if key)
+
+    @property
+    def ordering_key(self) -> str:
+        """What put it into its queue: see Message; "" when it has none."""
+        return self.properties.get(SHARDING_KEY, "")
 
     @property
     def light_queues(self) -> tuple[str, ...]:

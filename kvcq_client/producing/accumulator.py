@@ -69,6 +69,7 @@ class Accumulator:
         properties: Mapping[str, str] | None,
         flag: int,
         born_time_ms: int | None,
+        ordering_key: str,
     ) -> Sending | None:
         """The message's future; None when the buffer is full.
 
@@ -86,8 +87,9 @@ class Accumulator:
             properties,
             flag,
             born_time_ms,
+            ordering_key,
         )
-        if keys or light_queues or properties or flag or born_time_ms:
+        if keys or light_queues or properties or flag or born_time_ms or ordering_key:
             message, size = self._checker.check(message)
         else:
             try:
@@ -123,12 +125,14 @@ class Accumulator:
                 topic, body, queue_id = message.topic, message.body, message.queue_id
                 tag, keys, light_queues = message.tag, message.keys, message.light_queues
                 properties, flag, born = message.properties, message.flag, message.born_time_ms
+                order = message.ordering_key
             except AttributeError:
                 raise wrong_kind("messages", "a Message", message) from None
             if body.__class__ is not bytes:
                 body = as_bytes(body)
-            outgoing = (topic, body, queue_id, tag, keys, light_queues, properties, flag, born)
-            if keys or light_queues or properties or flag or born:
+            texts = (tag, keys, light_queues, properties)
+            outgoing = (topic, body, queue_id, *texts, flag, born, order)
+            if keys or light_queues or properties or flag or born or order:
                 checked.append(checker.check(outgoing))
                 continue
             try:

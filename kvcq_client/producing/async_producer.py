@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @checked(but="send")  # each message is checked as it is added
 class AsyncProducer(ProducerState, AsyncClosing):
-    """Batches messages and delivers each once, in the order of `send`.
+    """Batches messages and stores each once; those of one queue in the order of `send`.
+
+    Messages with the same `ordering_key` stand in one queue. Those with neither a key nor a queue
+    go to the queues in turn, and there is no order among them.
 
     `async with client.producer() as producer: await producer.send("orders", b"…")`
 
@@ -39,6 +42,7 @@ class AsyncProducer(ProducerState, AsyncClosing):
         topic: str,
         body: bytes,
         *,
+        ordering_key: str = "",
         queue_id: int | None = None,
         tag: str = "",
         keys: Sequence[str] = (),
@@ -51,7 +55,8 @@ class AsyncProducer(ProducerState, AsyncClosing):
 
         Raises ClosedError; BufferFullError after `max_block_s`; TypeError, ValueError.
         """
-        fields = (topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms)
+        texts = (tag, keys, light_queues, properties)
+        fields = (topic, body, queue_id, *texts, flag, born_time_ms, ordering_key)
         sending = self._add(*fields)
         while sending is None:
             await self._wait_for_room()

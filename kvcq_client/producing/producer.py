@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 
 
 class Producer(ProducerState, Blocking[AsyncProducer], Closing):
-    """Batches messages and delivers each once, in the order of `send`.
+    """Batches messages and stores each once; those of one queue in the order of `send`.
+
+    Messages with the same `ordering_key` stand in one queue. Those with neither a key nor a queue
+    go to the queues in turn, and there is no order among them.
 
     `with client.producer() as producer: producer.send("orders", b"…")`
 
     `send` returns as soon as the message is buffered, and blocks when the buffer is full; what it
-    returns has `result()` for the acknowledgement. Made by `Client.producer`. Thread: any;
-    messages of one thread keep their order.
+    returns has `result()` for the acknowledgement. Made by `Client.producer`. Thread: any; each
+    thread's messages keep their order.
     """
 
     def __init__(self, core: ProducerCore, thread: LoopThread) -> None:
@@ -38,6 +41,7 @@ class Producer(ProducerState, Blocking[AsyncProducer], Closing):
         topic: str,
         body: bytes,
         *,
+        ordering_key: str = "",
         queue_id: int | None = None,
         tag: str = "",
         keys: Sequence[str] = (),
@@ -52,7 +56,16 @@ class Producer(ProducerState, Blocking[AsyncProducer], Closing):
         """
         # Written out: a coroutine for each message takes two thirds more.
         sending = self._add(
-            topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms
+            topic,
+            body,
+            queue_id,
+            tag,
+            keys,
+            light_queues,
+            properties,
+            flag,
+            born_time_ms,
+            ordering_key,
         )
         if self._accumulator.has_sealed:
             self._accumulator.has_sealed = False
@@ -62,6 +75,7 @@ class Producer(ProducerState, Blocking[AsyncProducer], Closing):
         return self._send_when_there_is_room(
             topic,
             body,
+            ordering_key=ordering_key,
             queue_id=queue_id,
             tag=tag,
             keys=keys,

@@ -48,6 +48,7 @@ COUNT_LIMITS = {
     "kvcq.v1.MessageColumns.light_queues": MAX_MESSAGES,
     "kvcq.v1.MessageColumns.flags": MAX_MESSAGES,
     "kvcq.v1.MessageColumns.born_times_ms": MAX_MESSAGES,
+    "kvcq.v1.MessageColumns.ordering_keys": MAX_MESSAGES,
     "kvcq.v1.PutBatchRequest.messages": MAX_MESSAGES,
     "kvcq.v1.CallsRequest.calls": MAX_CALLS,
     "kvcq.v1.SubscribeRequest.add": MAX_SUBSCRIBED,

@@ -40,7 +40,7 @@ def checksum_of(request: pb.PutBatchRequest, messages: Sequence[Message]) -> int
             _short(columns.tags[:]) if columns.tags else "",
             _short([each.keys for each in messages]) if columns.keys else (),
             _short(_light_queues(messages)) if columns.light_queues else (),
-            None,
+            _properties(messages) if columns.ordering_keys else None,
             _short(columns.flags[:]) if columns.flags else 0,
             _short(columns.queue_ids[:]) if columns.queue_ids else -1,
         )
@@ -50,8 +50,7 @@ def checksum_of(request: pb.PutBatchRequest, messages: Sequence[Message]) -> int
             _short([each.tag for each in messages]),
             _short([each.keys for each in messages]),
             _short([each.light_queues for each in messages]),
-            # A map has no order.
-            _short([sorted((each.properties or {}).items()) or None for each in messages]),
+            _properties(messages),
             _short([each.flag for each in messages]),
             _short(
                 [each.queue_id if each.HasField("queue_id") else -1 for each in request.messages]
@@ -61,6 +60,11 @@ def checksum_of(request: pb.PutBatchRequest, messages: Sequence[Message]) -> int
     checksums = plain.body_checksums if plain else [crc32(each.body) for each in messages]
     packed = struct.pack(f"<{len(messages)}I", *checksums)
     return crc32(packed, crc32(repr(about).encode()))
+
+
+def _properties(messages: Sequence[Message]) -> object:
+    """A map has no order. An ordering key is one of them."""
+    return _short([sorted((each.properties or {}).items()) or None for each in messages])
 
 
 def _light_queues(messages: Sequence[Message]) -> list[tuple[str, ...]]:

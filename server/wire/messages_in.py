@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import repeat
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from server.wire.put_limits import SHORT_TAG
 from store.errors import InvalidArgumentError
-from store.format import pack_host
+from store.format import LONGEST_NAME, SHARDING_KEY, pack_host
 from store.message import FEW, Host, Message, PlainMessages
 
 if TYPE_CHECKING:
@@ -22,16 +22,19 @@ if TYPE_CHECKING:
     from server.wire.put_limits import Budget
 
 T = TypeVar("T")
+#: The queue of a message that names none, by topic and ordering key.
+Choose: TypeAlias = "Callable[[str, str], int]"
 
 _NOWHERE: Host = ("127.0.0.1", 0)
 
 
 def message_in(
-    message: pb.Message, born_host: Host, choose: Callable[[str], int], budget: Budget
+    message: pb.Message, born_host: Host, choose: Choose, budget: Budget, index: int | None = None
 ) -> Message:
     """The message as the store takes it; `choose` gives a queue to one that names none.
 
-    Raises TooMuchError when it has more parts than are left in the budget.
+    `index` in its batch, for what a refusal says. Raises InvalidArgumentError; TooMuchError when it
+    has more parts than are left in the budget.
     """
     topic = message.topic
     tag = message.tag
@@ -42,14 +45,25 @@ def message_in(
     keys, light_queues, properties = message.keys, message.light_queues, message.properties
     if keys or light_queues or properties:
         budget.parts(len(keys) + len(light_queues) + len(properties), "messages")
+    has_queue = message.HasField("queue_id")
+    own: dict[str, str] | None = dict(properties) if properties else None
+    ordering_key = message.ordering_key
+    if ordering_key:
+        field = f"{'message' if index is None else f'messages[{index}]'}.ordering_key"
+        check_ordering_key(field, ordering_key, has_queue=has_queue)
+        if own is not None and SHARDING_KEY in own:
+            raise InvalidArgumentError(field, f"{SHARDING_KEY} is among the properties as well")
+        own = {**(own or {}), SHARDING_KEY: ordering_key}
+    elif own is not None:
+        ordering_key = own.get(SHARDING_KEY, "")  # of a message that is copied
     fields = (
         topic,
         message.body,
-        message.queue_id if message.HasField("queue_id") else choose(topic),
+        message.queue_id if has_queue else choose(topic, ordering_key),
         tag,
         tuple(keys[:]) if keys else (),
         tuple(light_queues[:]) if light_queues else (),
-        dict(properties) if properties else None,
+        own,
         message.flag,
         0,
         message.born_time_ms,
@@ -60,16 +74,27 @@ def message_in(
     return tuple.__new__(Message, fields)
 
 
+def check_ordering_key(field: str, ordering_key: str, *, has_queue: bool) -> None:
+    """Raises InvalidArgumentError."""
+    if has_queue:
+        raise InvalidArgumentError(field, "decides the queue: leave out one of it and queue_id")
+    if len(ordering_key) > LONGEST_NAME or not ordering_key.isprintable():
+        raise InvalidArgumentError(field, f"is not up to {LONGEST_NAME} printable characters")
+
+
 def batch_in(
-    messages: Sequence[pb.Message], born_host: Host, choose: Callable[[str], int], budget: Budget
+    messages: Sequence[pb.Message], born_host: Host, choose: Choose, budget: Budget
 ) -> list[Message]:
     """All messages of a batch. Raises as `request_in` does."""
     budget.messages(len(messages), "messages")
-    return [message_in(message, born_host, choose, budget) for message in messages]
+    return [
+        message_in(message, born_host, choose, budget, index)
+        for index, message in enumerate(messages)
+    ]
 
 
 def request_in(
-    request: pb.PutBatchRequest, born_host: Host, choose: Callable[[str], int], budget: Budget
+    request: pb.PutBatchRequest, born_host: Host, choose: Choose, budget: Budget
 ) -> Sequence[Message]:
     """The messages of a batch in either form.
 
@@ -83,26 +108,33 @@ def request_in(
 
 
 def columns_in(
-    columns: pb.MessageColumns, born_host: Host, choose: Callable[[str], int], budget: Budget
+    columns: pb.MessageColumns, born_host: Host, choose: Choose, budget: Budget
 ) -> Sequence[Message]:
     """All messages of a batch by columns. Raises as `request_in` does, naming the column."""
     count = len(columns.bodies)
     budget.messages(count, "columns.bodies")
     bodies = columns.bodies[:]
     topics = _topics_in(columns, count)
+    ordering_keys: Sequence[str] = ()
+    if columns.ordering_keys:
+        ordering_keys = _ordering_keys_in(columns, count, budget)
     if columns.queue_ids:
         queue_ids = _column("queue_ids", columns.queue_ids, count)
         if -1 in queue_ids:
             queue_ids = [
-                choose(topic) if queue_id == -1 else queue_id
-                for topic, queue_id in zip(topics, queue_ids, strict=True)
+                choose(topic, ordering_key) if queue_id == -1 else queue_id
+                for topic, queue_id, ordering_key in zip(
+                    topics, queue_ids, ordering_keys or repeat("", count), strict=True
+                )
             ]
+    elif ordering_keys:
+        queue_ids = list(map(choose, topics, ordering_keys))
     else:
-        queue_ids = [choose(topic) for topic in topics]
+        queue_ids = [choose(topic, "") for topic in topics]
     born_times_ms: Sequence[int] = [0] * count
     if columns.born_times_ms:
         born_times_ms = _column("born_times_ms", columns.born_times_ms, count)
-    if count >= FEW and not (columns.tags or columns.keys or columns.flags):
+    if count >= FEW and not (columns.tags or columns.keys or columns.flags or ordering_keys):
         names: Sequence[str] = ()
         if columns.light_queues:
             names = _texts("light_queues", columns.light_queues, count, ",", budget)
@@ -130,7 +162,7 @@ def columns_in(
             tags,
             keys,
             light_queues,
-            repeat(None),
+            [{SHARDING_KEY: key} if key else None for key in ordering_keys] or repeat(None),
             flags,
             repeat(0),
             born_times_ms,
@@ -139,6 +171,18 @@ def columns_in(
             repeat(0),
         )
     ]
+
+
+def _ordering_keys_in(columns: pb.MessageColumns, count: int, budget: Budget) -> Sequence[str]:
+    ordering_keys = _column("ordering_keys", columns.ordering_keys, count)
+    budget.parts(count, "columns.ordering_keys")
+    queue_ids = columns.queue_ids or repeat(-1, count)
+    for index, (ordering_key, queue_id) in enumerate(zip(ordering_keys, queue_ids, strict=True)):
+        if ordering_key:
+            check_ordering_key(
+                f"messages[{index}].ordering_key", ordering_key, has_queue=queue_id != -1
+            )
+    return ordering_keys
 
 
 def _topics_in(columns: pb.MessageColumns, count: int) -> list[str]:

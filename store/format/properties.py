@@ -22,6 +22,8 @@ TAGS = "TAGS"
 KEYS = "KEYS"
 UNIQ_KEY = "UNIQ_KEY"
 DELAY = "DELAY"
+#: The ordering key of a message, as RocketMQ's producers store it.
+SHARDING_KEY = "__SHARDINGKEY"
 LMQ_NAMES = "INNER_MULTI_DISPATCH"
 LMQ_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
 CRC_ITEM = "__CRC32#"

@@ -74,6 +74,23 @@ def test_put_pull_query_get(target: str) -> None:
     assert _lines(target, "query", "shop", "order-2") == []
 
 
+def test_messages_with_an_ordering_key_stand_in_one_queue(target: str) -> None:
+    places = [
+        _json(target, "put", "keyed", "x", "--ordering-key", "customer-7")["queueId"]
+        for _ in range(3)
+    ]
+    assert len(set(places)) == 1
+    lines = ("put", "keyed", "--lines", "--ordering-key", "customer-7")
+    assert _json(target, *lines, stdin="x\n" * 20)["messages"] == 20
+    (found,) = (
+        row for row in _json(target, "topic", "describe", "keyed")["queues"] if row["maxOffset"]
+    )
+    assert (found["queueId"], found["maxOffset"]) == (places[0], 23)
+    both = _run(target, "put", "keyed", "x", "--queue", "0", "--ordering-key", "a")
+    assert both.exit_code == 2
+    assert "--ordering-key" in both.stderr
+
+
 def test_lines_become_messages(target: str) -> None:
     lines = "".join(f"line {number}\n" for number in range(1200))
     assert _json(target, "put", "lines", "--lines", "--queue", "0", stdin=lines)["messages"] == 1200

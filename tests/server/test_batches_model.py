@@ -134,7 +134,7 @@ class BatchMachine(RuleBasedStateMachine):
 
     def put(self, producer: str, batch: Batch) -> Stored:
         request = batch.request()
-        messages = request_in(request, ("10.0.0.1", 5), lambda _: 0, Budget())
+        messages = request_in(request, ("10.0.0.1", 5), lambda *_: 0, Budget())
         checksum = checksum_of(request, messages)
         return self.runner.run(self.sessions.append(producer, batch.sequence, messages, checksum))
 

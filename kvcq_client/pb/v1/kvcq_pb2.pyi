@@ -37,7 +37,7 @@ TIME_BOUNDARY_LOWER: TimeBoundary
 TIME_BOUNDARY_UPPER: TimeBoundary
 
 class Message(_message.Message):
-    __slots__ = ("topic", "queue_id", "body", "tag", "keys", "light_queues", "properties", "flag", "born_time_ms")
+    __slots__ = ("topic", "queue_id", "body", "tag", "keys", "light_queues", "properties", "flag", "born_time_ms", "ordering_key")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +54,7 @@ class Message(_message.Message):
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     FLAG_FIELD_NUMBER: _ClassVar[int]
     BORN_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    ORDERING_KEY_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     body: bytes
@@ -63,7 +64,8 @@ class Message(_message.Message):
     properties: _containers.ScalarMap[str, str]
     flag: int
     born_time_ms: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., body: _Optional[bytes] = ..., tag: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., light_queues: _Optional[_Iterable[str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., flag: _Optional[int] = ..., born_time_ms: _Optional[int] = ...) -> None: ...
+    ordering_key: str
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., body: _Optional[bytes] = ..., tag: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., light_queues: _Optional[_Iterable[str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., flag: _Optional[int] = ..., born_time_ms: _Optional[int] = ..., ordering_key: _Optional[str] = ...) -> None: ...
 
 class Placed(_message.Message):
     __slots__ = ("queue_id", "queue_offset", "physical_offset", "message_id", "light_queue_offsets")
@@ -147,7 +149,7 @@ class ProducerSequence(_message.Message):
     def __init__(self, producer_id: _Optional[str] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class MessageColumns(_message.Message):
-    __slots__ = ("topics", "topic_indexes", "queue_ids", "bodies", "tags", "keys", "light_queues", "flags", "born_times_ms")
+    __slots__ = ("topics", "topic_indexes", "queue_ids", "bodies", "tags", "keys", "light_queues", "flags", "born_times_ms", "ordering_keys")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_INDEXES_FIELD_NUMBER: _ClassVar[int]
     QUEUE_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -157,6 +159,7 @@ class MessageColumns(_message.Message):
     LIGHT_QUEUES_FIELD_NUMBER: _ClassVar[int]
     FLAGS_FIELD_NUMBER: _ClassVar[int]
     BORN_TIMES_MS_FIELD_NUMBER: _ClassVar[int]
+    ORDERING_KEYS_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedScalarFieldContainer[str]
     topic_indexes: _containers.RepeatedScalarFieldContainer[int]
     queue_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -166,7 +169,8 @@ class MessageColumns(_message.Message):
     light_queues: _containers.RepeatedScalarFieldContainer[str]
     flags: _containers.RepeatedScalarFieldContainer[int]
     born_times_ms: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, topics: _Optional[_Iterable[str]] = ..., topic_indexes: _Optional[_Iterable[int]] = ..., queue_ids: _Optional[_Iterable[int]] = ..., bodies: _Optional[_Iterable[bytes]] = ..., tags: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[str]] = ..., light_queues: _Optional[_Iterable[str]] = ..., flags: _Optional[_Iterable[int]] = ..., born_times_ms: _Optional[_Iterable[int]] = ...) -> None: ...
+    ordering_keys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., topic_indexes: _Optional[_Iterable[int]] = ..., queue_ids: _Optional[_Iterable[int]] = ..., bodies: _Optional[_Iterable[bytes]] = ..., tags: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[str]] = ..., light_queues: _Optional[_Iterable[str]] = ..., flags: _Optional[_Iterable[int]] = ..., born_times_ms: _Optional[_Iterable[int]] = ..., ordering_keys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PutBatchRequest(_message.Message):
     __slots__ = ("messages", "producer", "columns")

@@ -50,6 +50,12 @@ _LINE_INDEX = re.compile(r"messages\[(\d+)\]")
 @click.argument("topic", type=text)
 @click.argument("body", required=False)
 @click.option("--queue", type=QUEUE, help="Queue of the topic; otherwise they take turns.")
+@click.option(
+    "--ordering-key",
+    type=text,
+    default="",
+    help="Messages with the same key stand in the same queue, in order.",
+)
 @click.option("--tag", type=text, default="", help="Tag to filter by.")
 @click.option("--key", "keys", type=text, multiple=True, help="Key to query for; may be repeated.")
 @click.option(
@@ -73,6 +79,7 @@ def put(
     topic: str,
     body: str | None,
     queue: int | None,
+    ordering_key: str,
     tag: str,
     keys: tuple[str, ...],
     light_queues: tuple[str, ...],
@@ -88,6 +95,8 @@ def put(
     """
     if lines and body is not None:
         raise click.UsageError("BODY and --lines exclude each other")
+    if ordering_key and queue is not None:
+        raise click.UsageError("--queue and --ordering-key exclude each other")
     template = Message(
         topic,
         b"",
@@ -96,6 +105,7 @@ def put(
         keys,
         tuple(dict.fromkeys(light_queues)),
         dict(map(_name_and_value, properties)) or None,
+        ordering_key=ordering_key,
     )
     content = b"" if lines else _content(body)
     with connect(server) as client:
@@ -257,7 +267,8 @@ def _request_bytes(message: Message) -> int:
     """At most the size of a request with this message alone."""
     properties = (message.properties or {}).items()
     texts = [
-        *(message.topic, message.tag, *message.keys, *message.light_queues),
+        *(message.topic, message.tag, message.ordering_key),
+        *(*message.keys, *message.light_queues),
         *(text for pair in properties for text in pair),
     ]
     return len(message.body) + sum(len(text.encode()) + 8 for text in texts) + FRAME_BYTES

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kvcq_client.format.outgoing import (
     FRAME_BYTES,
+    SHARDING_KEY,
     Checker,
     as_bytes,
     put_stream_request,
@@ -41,6 +42,7 @@ class Named(NamedTuple):
     properties: Mapping[str, str] | None
     flag: int
     born_time_ms: int | None
+    ordering_key: str = ""
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -56,6 +58,12 @@ messages = st.builds(
     properties=st.none() | st.dictionaries(texts, texts, max_size=2),
     flag=st.just(0) | st.integers(-(1 << 31), (1 << 31) - 1),
     born_time_ms=st.just(0) | st.integers(0, 1 << 50),
+)
+ordering_keys = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=20)
+#: One with an ordering key names no queue.
+messages |= st.builds(
+    lambda message, key: message._replace(queue_id=None, ordering_key=key),
+    *(messages, ordering_keys),
 )
 CHOSEN = 4
 
@@ -98,7 +106,7 @@ def sent(batch: Sequence[Outgoing]) -> pb.PutBatchRequest:
 
 @given(st.lists(messages, min_size=1, max_size=6))
 def test_the_service_reads_what_was_sent(batch: list[Named]) -> None:
-    read = request_in(sent(batch), ("127.0.0.1", 1), lambda _: CHOSEN, Budget())
+    read = request_in(sent(batch), ("127.0.0.1", 1), lambda *_: CHOSEN, Budget())
     assert [
         Named(
             one.topic,
@@ -115,10 +123,16 @@ def test_the_service_reads_what_was_sent(batch: list[Named]) -> None:
     ] == [
         one._replace(
             queue_id=CHOSEN if one.queue_id is None else one.queue_id,
-            properties=one.properties or None,
+            properties=_stored_properties(one) or None,
+            ordering_key="",
         )
         for one in batch
     ]
+
+
+def _stored_properties(message: Named) -> dict[str, str]:
+    key = {SHARDING_KEY: message.ordering_key} if message.ordering_key else {}
+    return {**(message.properties or {}), **key}
 
 
 @pytest.mark.parametrize(
@@ -154,6 +168,13 @@ def test_what_passes_the_check_can_be_sent(message: Named) -> None:
         (outgoing(properties={"a": "\ud800"}), "surrogates"),
         (outgoing(flag=1 << 31), "flag"),
         (outgoing(born_time_ms=-1), "born_time_ms"),
+        (outgoing()._replace(ordering_key="k"), "ordering_key: decides the queue"),
+        (outgoing(queue_id=None)._replace(ordering_key="k" * 256), "ordering_key: .*up to 255"),
+        (outgoing(queue_id=None)._replace(ordering_key="a\x01"), "ordering_key: .*printable"),
+        (
+            outgoing(queue_id=None, properties={SHARDING_KEY: "a"})._replace(ordering_key="a"),
+            "ordering_key: __SHARDINGKEY",
+        ),
     ],
 )
 def test_what_no_request_can_carry_is_refused(message: Named, field: str) -> None:
@@ -200,7 +221,7 @@ def test_cache_is_bounded() -> None:
 
 def test_the_garbage_collector_lets_go_of_what_waits_to_be_sent() -> None:
     accumulator = Accumulator(ProducerConfig(), lambda: None, lambda: None)
-    accumulator.add("t", b"x", 0, "tag", (), (), None, 0, None)
+    accumulator.add("t", b"x", 0, "tag", (), (), None, 0, None, "")
     batch, _, _ = accumulator.add_checked(accumulator.check([Message("t", b"y")]), 0)[0]
     gc.collect()
     assert [gc.is_tracked(each) for each in batch.messages] == [False, False]

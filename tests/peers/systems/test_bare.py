@@ -52,7 +52,7 @@ def test_limit_is_measured_for_all_works_that_it_bounds(tmp_path: Path, system: 
 
 def test_requests_are_as_long_as_ours() -> None:
     client = BareStackClient("nowhere", Durability.BEFORE_FSYNC)
-    message = ("cold", bytes(BODY_BYTES), 0, "", (), (), None, 0, None)
+    message = ("cold", bytes(BODY_BYTES), 0, "", (), (), None, 0, None, "")
     request = pb.PutRequest(message=pb.Message(topic="one", body=message[1], queue_id=0))
     ours = pb.Call(id=1000, method="Put", request=request.SerializeToString(), timeout_ms=30_000)
     assert len(client._put) == pytest.approx(ours.ByteSize(), rel=0.03)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
-from server.puts.queue_chooser import QueueChooser
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.puts.queue_chooser import QueueChooser, queue_of_key
 from store.errors import UnknownTopicError
 from store.metadata import TopicConfig
 
@@ -28,6 +32,37 @@ class Topics:
         return TopicConfig(name, self.counts[name], 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("key", "queues"),
+    [("session-1", {4: 3, 8: 3, 16: 10}), ("alice", {4: 0, 8: 6, 16: 11})],
+)
+def test_a_key_has_the_queue_that_rocketmq_gives_a_message_group(
+    key: str, queues: dict[int, int]
+) -> None:
+    assert {count: queue_of_key(key, count) for count in queues} == queues
+
+
+@given(st.text(max_size=30), st.integers(1, 1000))
+def test_with_one_queue_more_a_key_stays_or_goes_to_the_new_one(key: str, count: int) -> None:
+    before, after = queue_of_key(key, count), queue_of_key(key, count + 1)
+    assert 0 <= before < count
+    assert after in (before, count)
+
+
+def test_keys_are_spread_over_all_queues() -> None:
+    found = [queue_of_key(f"user-{number}", 8) for number in range(8000)]
+    assert all(700 < found.count(queue_id) < 1300 for queue_id in range(8))
+
+
+def test_a_key_takes_no_turn_of_the_others() -> None:
+    topics = Topics()
+    topics.counts["orders"] = 4
+    chooser = _chooser(topics)
+    first = chooser.choose("orders", "")
+    assert {chooser.choose("orders", "alice") for _ in range(5)} == {queue_of_key("alice", 4)}
+    assert chooser.choose("orders", "") == (first + 1) % 4
+
+
 def _chooser(topics: Topics, limit: int = 100) -> QueueChooser:
     return QueueChooser(cast("MessageStore", topics), limit)
 
@@ -36,7 +71,7 @@ def test_every_queue_has_its_turn() -> None:
     topics = Topics()
     topics.counts["orders"] = 3
     chooser = _chooser(topics)
-    chosen = [chooser.choose("orders") for _ in range(9)]
+    chosen = [chooser.choose("orders", "") for _ in range(9)]
     assert sorted(chosen) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert chosen[:3] == chosen[3:6]
     assert topics.asked == 1
@@ -44,29 +79,29 @@ def test_every_queue_has_its_turn() -> None:
 
 def test_a_topic_that_is_not_there_yet_has_the_default_count() -> None:
     chooser = _chooser(Topics())
-    assert sorted(chooser.choose("new") for _ in range(4)) == [0, 1, 2, 3]
+    assert sorted(chooser.choose("new", "") for _ in range(4)) == [0, 1, 2, 3]
 
 
 def test_a_topic_made_again_is_asked_for_again() -> None:
     topics = Topics()
     topics.counts["orders"] = 8
     chooser = _chooser(topics)
-    chooser.choose("orders")
+    chooser.choose("orders", "")
     topics.counts["orders"] = 1
     chooser.forget("orders")
-    assert [chooser.choose("orders") for _ in range(3)] == [0, 0, 0]
+    assert [chooser.choose("orders", "") for _ in range(3)] == [0, 0, 0]
 
 
 def test_memory_is_bounded() -> None:
     chooser = _chooser(Topics(), limit=10)
     for number in range(100):
-        chooser.choose(f"topic-{number}")
+        chooser.choose(f"topic-{number}", "")
     assert len(chooser._turns) == 10
 
 
 def test_what_can_be_no_name_is_not_kept() -> None:
     chooser = _chooser(Topics())
-    assert chooser.choose("t" * 256) in range(4)
+    assert chooser.choose("t" * 256, "") in range(4)
     assert not chooser._turns
-    chooser.choose("t" * 255)
+    chooser.choose("t" * 255, "")
     assert chooser._turns

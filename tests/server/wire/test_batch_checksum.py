@@ -16,7 +16,9 @@ from store.message import FEW
 
 
 def checksum(request: pb.PutBatchRequest, port: int = 1, chosen: int = 3) -> int:
-    return checksum_of(request, request_in(request, ("10.0.0.1", port), lambda _: chosen, Budget()))
+    return checksum_of(
+        request, request_in(request, ("10.0.0.1", port), lambda *_: chosen, Budget())
+    )
 
 
 def batch(*messages: dict[str, Any]) -> pb.PutBatchRequest:
@@ -50,6 +52,7 @@ SECOND: dict[str, Any] = {"topic": "t", "body": b"ab"}
         {"properties": {"x": "1"}},
         {"properties": {"x": "1", "y": "3"}},
         {"flag": 0},
+        {"queue_id": None, "ordering_key": "a"},
     ],
 )
 def test_other_content_has_another_checksum(change: dict[str, Any]) -> None:
@@ -134,3 +137,24 @@ def test_plain_messages_have_one_checksum_whatever_their_form(
         light_queues=[",".join(names) for *_, names in sent],
     )
     assert checksum(batch(*whole)) == checksum(pb.PutBatchRequest(columns=columns))
+
+
+def test_ordering_keys_count_in_either_form() -> None:
+    def columns(*keys: str) -> pb.PutBatchRequest:
+        bodies = [b"%d" % at for at in range(len(keys))]
+        return pb.PutBatchRequest(
+            columns=pb.MessageColumns(topics=["t"], bodies=bodies, ordering_keys=keys)
+        )
+
+    def messages(*keys: str) -> pb.PutBatchRequest:
+        return batch(
+            *(
+                {"topic": "t", "body": b"%d" % at, "ordering_key": key}
+                for at, key in enumerate(keys)
+            )
+        )
+
+    assert checksum(columns("a", "", "b")) == checksum(messages("a", "", "b"))
+    assert checksum(columns("a", "", "b")) != checksum(columns("a", "", "c"))
+    assert checksum(columns("a", "a")) == checksum(messages("a", "a"))
+    assert checksum(columns("", "")) == checksum(messages("", ""))

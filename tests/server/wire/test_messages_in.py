@@ -44,7 +44,7 @@ def test_a_message_keeps_every_field() -> None:
             born_time_ms=123,
         ),
         ("10.0.0.1", 5),
-        lambda _: pytest.fail("queue 0 was named"),
+        lambda *_: pytest.fail("queue 0 was named"),
         Budget(max_parts=4),
     )
     assert (message.topic, message.queue_id, message.body) == ("orders", 0, b"b")
@@ -54,14 +54,14 @@ def test_a_message_keeps_every_field() -> None:
 
 
 def test_a_message_without_a_queue_gets_one() -> None:
-    message = messages_in.message_in(pb.Message(topic="t"), ("::1", 1), lambda _: 3, Budget())
+    message = messages_in.message_in(pb.Message(topic="t"), ("::1", 1), lambda *_: 3, Budget())
     assert message.queue_id == 3
 
 
 @pytest.mark.parametrize("count", [0, MAX_MESSAGES + 1])
 def test_a_batch_has_some_messages_but_not_too_many(count: int) -> None:
     with pytest.raises(InvalidArgumentError, match="messages"):
-        messages_in.batch_in([pb.Message(queue_id=0)] * count, ("::1", 1), lambda _: 0, Budget())
+        messages_in.batch_in([pb.Message(queue_id=0)] * count, ("::1", 1), lambda *_: 0, Budget())
 
 
 @pytest.mark.parametrize("count", [1, FEW, FEW + 8])
@@ -92,7 +92,7 @@ def test_columns_are_the_messages_they_stand_for(
         light_queues=[",".join(light[: at % 3]) for at in range(count)] if light else (),
     )
     found = [
-        messages_in.request_in(request, ("::1", 1), lambda topic: ord(topic), Budget())
+        messages_in.request_in(request, ("::1", 1), lambda topic, _: ord(topic), Budget())
         for request in (pb.PutBatchRequest(messages=whole), pb.PutBatchRequest(columns=columns))
     ]
     assert [*found[0]] == [*found[1]]
@@ -128,8 +128,8 @@ def test_a_put_is_refused_by_its_parts_over_all_messages(
     request = _of_parts(form, counts)
     budget = Budget(max_parts=limit)
     if sum(counts) <= limit:
-        taken = messages_in.request_in(request, ("::1", 1), lambda _: 0, budget)
+        taken = messages_in.request_in(request, ("::1", 1), lambda *_: 0, budget)
         assert [parts_of(message) for message in taken] == counts
     else:
         with pytest.raises(TooMuchError, match=f"{form}.*: more than {limit} light queues"):
-            messages_in.request_in(request, ("::1", 1), lambda _: 0, budget)
+            messages_in.request_in(request, ("::1", 1), lambda *_: 0, budget)
