@@ -376,9 +376,18 @@ class Calls:
     # --- groups ----------------------------------------------------------------------------
 
     async def commit_offsets(
-        self, group: str, offsets: Mapping[Queue, int], *, timeout_s: float | None = None
+        self,
+        group: str,
+        offsets: Mapping[Queue, int],
+        *,
+        allow_back: bool = False,
+        timeout_s: float | None = None,
     ) -> None:
-        """Store the next offset to read of each queue, durably. All of 10,000 at a time."""
+        """Store the next offset to read of each queue, durably. All of 10,000 at a time, or none.
+
+        Raises OffsetBehindError when the group has committed a later offset in one of them, unless
+        `allow_back`; OffsetOutOfRangeError above a queue's end.
+        """
         items = list(positions_of("offsets", offsets).items())
         for begin in range(0, len(items), _QUEUES_A_CALL):
             await self._call(
@@ -389,6 +398,7 @@ class Calls:
                         pb.QueuePosition(topic=queue[0], queue_id=queue[1], offset=offset)
                         for queue, offset in items[begin : begin + _QUEUES_A_CALL]
                     ],
+                    allow_back=allow_back,
                 ),
                 timeout_s,
             )

@@ -13,6 +13,7 @@ that its ErrorInfo carries. What to do about it follows from the class:
 | NotPossibleError       | cannot succeed before something else is done                       |
 | NumberReusedError      | a NotPossibleError: other messages have that number; none stored   |
 | NumberPassedError      | a NotPossibleError: the number is used, its batch is gone; as above |
+| OffsetBehindError      | a NotPossibleError: the group is ahead of the offset; not committed |
 | UnavailableError       | no server, or one that starts or ends; it was tried until the time |
 | HandshakeError         | an UnavailableError: a server is there, and TLS is in the way; the |
 |                        | text says what to change. Not tried again                          |
@@ -102,6 +103,23 @@ class NotPossibleError(KvcqError):
     """The same call cannot succeed before something else is done."""
 
     code = "FAILED_PRECONDITION"
+
+
+class OffsetBehindError(NotPossibleError):
+    """The group has committed a later offset in one of the queues; nothing was committed.
+
+    Another reader of the group is ahead, or this one went back. `allow_back=True` takes the group
+    back; `committed_offset` says from where.
+    """
+
+    @property
+    def queue(self) -> Queue:
+        """The first of the queues."""
+        return Queue(self.metadata.get("topic", ""), int(self.metadata.get("queueId", "0")))
+
+    @property
+    def committed_offset(self) -> int:
+        return int(self.metadata.get("committedOffset", "0"))
 
 
 class NumberReusedError(NotPossibleError):

@@ -70,6 +70,24 @@ class OffsetOutOfRangeError(StoreError):
         self.max_offset = max_offset
 
 
+class OffsetBehindError(StoreError):
+    """The group has committed a later offset, and the commit did not say that it goes back."""
+
+    def __init__(
+        self, group: str, topic: str, queue_id: int, offset: int, committed_offset: int
+    ) -> None:
+        super().__init__(
+            f"group {group!r} has committed {committed_offset} in queue {queue_id} of {topic!r}; "
+            f"{offset} is behind that. Another reader of the group is ahead, or this one went "
+            "back. Nothing was committed"
+        )
+        self.group = group
+        self.topic = topic
+        self.queue_id = queue_id
+        self.offset = offset
+        self.committed_offset = committed_offset
+
+
 class MessageNotFoundError(StoreError):
     """No message with that id: never stored, expired, or of a deleted topic."""
 

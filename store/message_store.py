@@ -16,6 +16,7 @@ from store.errors import (
     DamagedQueueError,
     InvalidArgumentError,
     MessageNotFoundError,
+    OffsetBehindError,
     OffsetOutOfRangeError,
     StoreBusyError,
     StoreFailedError,
@@ -474,11 +475,14 @@ class MessageStore:
         whole = prefix if is_light(prefix) else LMQ_PREFIX + prefix
         return self.queues.list_names(whole, after, limit)
 
-    def commit_offsets(self, group: str, offsets: Iterable[tuple[str, int, int]]) -> None:
+    def commit_offsets(
+        self, group: str, offsets: Iterable[tuple[str, int, int]], *, allow_back: bool = False
+    ) -> None:
         """Store (topic, queue id, next offset) for the group, durably. All or none.
 
-        Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError,
-        OffsetOutOfRangeError above the queue's max.
+        Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError; OffsetOutOfRangeError
+        above the queue's max, and, unless `allow_back`, OffsetBehindError below what the group
+        committed before.
         """
         check_group(group)
         self._appends.check_open()
@@ -489,7 +493,15 @@ class MessageStore:
                 low, high = self._reader.bounds(topic, queue_id)
                 if not 0 <= offset <= high:
                     raise OffsetOutOfRangeError(topic, queue_id, offset, low, high)
+            if not allow_back:
+                self._check_not_behind(group, wanted)
             self.metadata.commit_offsets(group, wanted)
+
+    def _check_not_behind(self, group: str, wanted: Sequence[tuple[str, int, int]]) -> None:
+        committed = self.metadata.committed_offsets(group, [one[:2] for one in wanted])
+        for (topic, queue_id, offset), before in zip(wanted, committed, strict=True):
+            if before is not None and offset < before:
+                raise OffsetBehindError(group, topic, queue_id, offset, before)
 
     def committed_offsets(self, group: str, queues: Sequence[tuple[str, int]]) -> list[int | None]:
         check_group(group)

@@ -125,13 +125,17 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
         """Go on from these offsets, or with all queues from one end or the committed offsets."""
         await self._waits.in_loop(self._core.seek(to))
 
-    async def commit(self, positions: Mapping[Queue, int] | None = None) -> None:
+    async def commit(
+        self, positions: Mapping[Queue, int] | None = None, *, allow_back: bool = False
+    ) -> None:
         """Commit for the group, durably: these positions, or what was read so far.
 
-        Raises ValueError without a group.
+        Raises ValueError without a group, and OffsetBehindError when the group is ahead in one of
+        the queues: another reader of the group has committed more, or this one began again further
+        back. Nothing is committed then; `allow_back` commits it all the same.
         """
         chosen = self.positions() if positions is None else positions
-        await self._waits.in_loop(self._core.commit(chosen))
+        await self._waits.in_loop(self._core.commit(chosen, allow_back=allow_back))
 
     async def close(self) -> None:
         """Stop. Commits nothing. Repeatable."""

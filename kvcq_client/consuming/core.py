@@ -376,12 +376,12 @@ class ConsumerCore:
         await asyncio.gather(*map(look_up, light))
         return found
 
-    async def commit(self, positions: Mapping[Queue, int]) -> None:
-        """Commit these for the group. Raises ValueError without a group."""
+    async def commit(self, positions: Mapping[Queue, int], *, allow_back: bool) -> None:
+        """Commit these for the group. Raises ValueError without a group, OffsetBehindError."""
         if not self.config.group:
             raise ValueError("a consumer without a group has nothing to commit to")
         given = positions_of("positions", positions)
-        await self._calls.commit_offsets(self.config.group, given)
+        await self._calls.commit_offsets(self.config.group, given, allow_back=allow_back)
 
     async def close(self) -> None:
         """Stop fetching. Repeatable."""

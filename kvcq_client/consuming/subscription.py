@@ -15,8 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 import threading
 from collections import deque
+from datetime import UTC, datetime
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
@@ -53,6 +57,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Of a reader, on the server.
+_LONGEST_NAME = 255
+#: Of this process, to tell its readers apart.
+_numbers = count(1)
+
 #: Reasons of a server that is there, and takes no more for now.
 _AT_ITS_LIMITS = ("TOO_MANY_CALLS", "MEMORY_FULL")
 #: With this reason and no next offset the server is making the queue again from its log.
@@ -85,6 +94,8 @@ class Subscription:
     def __init__(self, connection: Connection, config: ConsumerConfig) -> None:
         self._connection = connection
         self._config = config
+        self._name = f"{socket.gethostname()}:{os.getpid()}:{next(_numbers)}"[:_LONGEST_NAME]
+        self._told_of: set[str] = set()  # other readers of the group
         self._offsets: dict[Queue, int] = {}  # next to fetch
         self._left: set[Queue] = set()  # no longer followed on this stream
         self._mended: dict[Queue, int] = {}  # asked for again a little later
@@ -294,6 +305,8 @@ class Subscription:
             form=pb.RECORD_FORM_WHOLE,
             max_messages=self._config.batch_messages,
             credit_bytes=credit,
+            group=self._config.group,
+            reader=self._name if self._config.group else "",
         )
         await write_request(call, first)
 
@@ -330,7 +343,24 @@ class Subscription:
             backoff.reset()
             self._received(response)
 
+    def _tell_of(self, other: pb.GroupReader) -> None:
+        """Another reader of the group follows one of the queues: in most cases a mistake."""
+        who = other.reader or other.address
+        if who in self._told_of:
+            return
+        self._told_of.add(who)
+        since = datetime.fromtimestamp(other.since_ms / 1000, UTC).isoformat(timespec="seconds")
+        logger.warning(
+            "group %r: reader %s at %s has followed queue %d of %r since %s, and so does this one. "
+            "A group keeps offsets and does not share work: both get every message, and the "
+            "slower one's commits are refused. See docs/order-and-groups.md",
+            *(self._config.group, who, other.address),
+            *(other.queue_id, other.topic, since),
+        )
+
     def _received(self, response: pb.SubscribeResponse) -> None:
+        if response.HasField("shared_with"):
+            self._tell_of(response.shared_with)
         offsets = self._offsets
         fetched: list[Fetched] = []
         unwanted = 0  # bytes

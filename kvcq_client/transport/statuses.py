@@ -17,6 +17,7 @@ from kvcq_client.errors import (
     NotPossibleError,
     NumberPassedError,
     NumberReusedError,
+    OffsetBehindError,
     OffsetOutOfRangeError,
     PermissionDeniedError,
     ResourceExhaustedError,
@@ -51,6 +52,7 @@ _BY_CODE: dict[str, type[KvcqError]] = {
 _BY_REASON: dict[str, type[KvcqError]] = {
     "NUMBER_REUSED": NumberReusedError,
     "NUMBER_PASSED": NumberPassedError,
+    "OFFSET_BEHIND": OffsetBehindError,
 }
 _NAME_BY_NUMBER: dict[int, str] = {code.value[0]: code.name for code in grpc.StatusCode}
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from server.access import current_caller
+from server.reads.group_readers import GroupReaders
 from server.reads.queue_growth import QueueGrowth
 from server.reads.reader import Place, QueueReader, Wanted
 from server.reads.ready_queues import ReadyQueues
@@ -56,6 +57,7 @@ class Reads:
         self._stage = stage
         self._metrics = metrics
         self._reader = QueueReader(store, config)
+        self._groups = GroupReaders()
         self.growth = QueueGrowth(asyncio.get_running_loop())
         self._stop_listening = store.on_dispatch(self.growth.grew)
 
@@ -167,8 +169,9 @@ class Reads:
         self,
         requests: AsyncIterator[pb.SubscribeRequest],
         call_id: str,
+        address: str,
     ) -> AsyncGenerator[bytes, None]:
-        """The responses of one subscription."""
+        """The responses of one subscription; `address` of its caller."""
         return Subscription(
             self._reader,
             self.growth,
@@ -177,6 +180,8 @@ class Reads:
             self._stage,
             self._metrics,
             call_id,
+            self._groups,
+            address,
         ).run(requests)
 
 

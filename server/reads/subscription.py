@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.access import current_caller
+from server.access import Kind, Role, current_caller
 from server.edge import batch_error
 from server.errors import MemoryFullError
 from server.reads.reader import ENOUGH_BYTES, Place, Wanted
@@ -25,11 +25,12 @@ from store.format import LONGEST_NAME, check_length
 from store.reads import TagFilter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
     from server.config import ServerConfig
     from server.edge import RequestMemory
     from server.metrics import CallMetrics
+    from server.reads.group_readers import GroupReader, GroupReaders
     from server.reads.queue_growth import QueueGrowth, QueueKey
     from server.reads.reader import QueueReader
     from server.stage import Stage
@@ -73,7 +74,13 @@ class Subscription:
         stage: Stage,
         metrics: CallMetrics,
         call_id: str,
+        groups: GroupReaders,
+        address: str,
     ) -> None:
+        self._groups = groups
+        self._address = address
+        self._in_group: GroupReader | None = None
+        self._notice = b""  # an encoded response, to be sent by itself
         self._reader = reader
         self._config = config
         self._memory = memory
@@ -98,6 +105,9 @@ class Subscription:
         taker = asyncio.create_task(self._take(requests), name="subscription")
         try:
             while True:
+                if self._notice:
+                    notice, self._notice = self._notice, b""
+                    yield notice
                 response = await self._next_response()
                 if response:
                     yield response[0] if len(response) == 1 else b"".join(response)
@@ -112,6 +122,8 @@ class Subscription:
                 await self._queues.until_any()
         finally:
             taker.cancel()
+            if self._in_group is not None:
+                self._groups.leave(self._in_group)
             self._queues.close()
             self._leave_all()
 
@@ -140,6 +152,8 @@ class Subscription:
                 not_negative(f"add[{index}].offset", queue.offset)
                 self._add((queue.topic, queue.queue_id), queue.offset)
             await self._rest(len(add))
+        if self._in_group is not None and add:
+            self._look_for_others(self._in_group, add)
         for begin in range(0, len(remove), QUEUES_A_TURN):
             for queue in remove[begin : begin + QUEUES_A_TURN]:
                 self._remove((queue.topic, queue.queue_id))
@@ -160,8 +174,29 @@ class Subscription:
             self._queues.leave(self._positions.popitem()[0])
         asyncio.get_running_loop().call_soon(self._leave_all)
 
+    def _look_for_others(self, reader: GroupReader, added: Sequence[pb.QueuePosition]) -> None:
+        shared = self._groups.shared(reader, ((each.topic, each.queue_id) for each in added))
+        if shared is not None:
+            other, (topic, queue_id) = shared
+            self._notice = pb.SubscribeResponse(
+                shared_with=pb.GroupReader(
+                    reader=other.reader,
+                    address=other.address,
+                    since_ms=other.since_ms,
+                    topic=topic,
+                    queue_id=queue_id,
+                )
+            ).SerializeToString()
+
     def _configure(self, request: pb.SubscribeRequest) -> None:
         if not self._configured:
+            if request.group:
+                self._caller.check(Role.SUBSCRIBE, Kind.GROUP, request.group)
+                check_length(request.group, "group", LONGEST_NAME)
+                check_length(request.reader, "reader", LONGEST_NAME)
+                self._in_group = self._groups.join(
+                    request.group, request.reader, self._address, self._positions
+                )
             self._configured = True
             self._tag_filter_text = request.tag_filter
             self._wanted = _wanted(
@@ -173,6 +208,7 @@ class Subscription:
         for field, given, first in (
             ("tag_filter", request.tag_filter, self._tag_filter_text),
             ("form", request.form, self._wanted.form),
+            ("group", request.group, "" if self._in_group is None else self._in_group.group),
             ("max_messages", request.max_messages, self._wanted.max_messages),
         ):
             if given and given != first:

@@ -55,7 +55,7 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
                 )
                 for index, one in enumerate(request.offsets)
             ]
-            self._store.commit_offsets(request.group, offsets)
+            self._store.commit_offsets(request.group, offsets, allow_back=request.allow_back)
 
         await self._pools.commits.run(commit)
         return pb.CommitOffsetsResponse()
@@ -89,6 +89,7 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
                     (topic, queue_id, to)
                     for (topic, queue_id), to in zip(queues, found, strict=True)
                 ],
+                allow_back=True,
             )
 
         await self._pools.commits.run(commit)

@@ -84,7 +84,8 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
     async def Subscribe(
         self, requests: AsyncIterator[pb.SubscribeRequest], context: Context
     ) -> AsyncGenerator[bytes, None]:
-        stream = self._reads.subscribe(requests, request_id_of(context))
+        host, port = host_of_peer(context.peer())
+        stream = self._reads.subscribe(requests, request_id_of(context), f"{host}:{port}")
         async with aclosing(stream) as responses:
             async for response in responses:
                 yield response

@@ -99,6 +99,9 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         migration_errors.VerificationError: "VERIFICATION_BROKE_OFF side",
         kvcq_errors.BackupRefusedError: "BACKUP_REFUSED",
         kvcq_errors.EngineNewerError: "STORE_NEWER",
+        store_errors.OffsetBehindError: (
+            "OFFSET_BEHIND group topic queue_id offset committed_offset"
+        ),
         store_errors.StoreFailedError: "STORE_FAILED",
         store_errors.FlushError: "FLUSH_FAILED",
         store_errors.StoreDirError: "STORE_DIRECTORY_REFUSED path",

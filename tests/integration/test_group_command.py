@@ -36,7 +36,8 @@ def answer(target: str, *arguments: str) -> Any:  # noqa: ANN401 - any JSON
 
 def commit(target: str, group: str, offset: int) -> None:
     with Client(target) as client:
-        client.commit_offsets(group, {Queue("jobs", 0): offset, Queue("jobs", 1): 10})
+        places = {Queue("jobs", 0): offset, Queue("jobs", 1): 10}
+        client.commit_offsets(group, places, allow_back=True)
 
 
 def test_groups_are_listed_with_what_is_before_them(target: str) -> None:

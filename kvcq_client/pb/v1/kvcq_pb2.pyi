@@ -322,20 +322,38 @@ class QueuePosition(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
-    __slots__ = ("add", "remove", "credit_bytes", "tag_filter", "form", "max_messages")
+    __slots__ = ("add", "remove", "credit_bytes", "tag_filter", "form", "max_messages", "group", "reader")
     ADD_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FIELD_NUMBER: _ClassVar[int]
     CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     TAG_FILTER_FIELD_NUMBER: _ClassVar[int]
     FORM_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    READER_FIELD_NUMBER: _ClassVar[int]
     add: _containers.RepeatedCompositeFieldContainer[QueuePosition]
     remove: _containers.RepeatedCompositeFieldContainer[QueuePosition]
     credit_bytes: int
     tag_filter: str
     form: RecordForm
     max_messages: int
-    def __init__(self, add: _Optional[_Iterable[_Union[QueuePosition, _Mapping]]] = ..., remove: _Optional[_Iterable[_Union[QueuePosition, _Mapping]]] = ..., credit_bytes: _Optional[int] = ..., tag_filter: _Optional[str] = ..., form: _Optional[_Union[RecordForm, str]] = ..., max_messages: _Optional[int] = ...) -> None: ...
+    group: str
+    reader: str
+    def __init__(self, add: _Optional[_Iterable[_Union[QueuePosition, _Mapping]]] = ..., remove: _Optional[_Iterable[_Union[QueuePosition, _Mapping]]] = ..., credit_bytes: _Optional[int] = ..., tag_filter: _Optional[str] = ..., form: _Optional[_Union[RecordForm, str]] = ..., max_messages: _Optional[int] = ..., group: _Optional[str] = ..., reader: _Optional[str] = ...) -> None: ...
+
+class GroupReader(_message.Message):
+    __slots__ = ("reader", "address", "since_ms", "topic", "queue_id")
+    READER_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    reader: str
+    address: str
+    since_ms: int
+    topic: str
+    queue_id: int
+    def __init__(self, reader: _Optional[str] = ..., address: _Optional[str] = ..., since_ms: _Optional[int] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ...) -> None: ...
 
 class QueueBatch(_message.Message):
     __slots__ = ("topic", "queue_id", "batch", "error")
@@ -350,10 +368,12 @@ class QueueBatch(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., batch: _Optional[_Union[PullResponse, _Mapping]] = ..., error: _Optional[_Union[BatchError, _Mapping]] = ...) -> None: ...
 
 class SubscribeResponse(_message.Message):
-    __slots__ = ("queues",)
+    __slots__ = ("queues", "shared_with")
     QUEUES_FIELD_NUMBER: _ClassVar[int]
+    SHARED_WITH_FIELD_NUMBER: _ClassVar[int]
     queues: _containers.RepeatedCompositeFieldContainer[QueueBatch]
-    def __init__(self, queues: _Optional[_Iterable[_Union[QueueBatch, _Mapping]]] = ...) -> None: ...
+    shared_with: GroupReader
+    def __init__(self, queues: _Optional[_Iterable[_Union[QueueBatch, _Mapping]]] = ..., shared_with: _Optional[_Union[GroupReader, _Mapping]] = ...) -> None: ...
 
 class QueryRequest(_message.Message):
     __slots__ = ("topic", "key", "begin_time_ms", "end_time_ms", "max_messages", "cursor", "form")
@@ -594,12 +614,14 @@ class ListTopicsResponse(_message.Message):
     def __init__(self, topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class CommitOffsetsRequest(_message.Message):
-    __slots__ = ("group", "offsets")
+    __slots__ = ("group", "offsets", "allow_back")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_BACK_FIELD_NUMBER: _ClassVar[int]
     group: str
     offsets: _containers.RepeatedCompositeFieldContainer[QueuePosition]
-    def __init__(self, group: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[QueuePosition, _Mapping]]] = ...) -> None: ...
+    allow_back: bool
+    def __init__(self, group: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[QueuePosition, _Mapping]]] = ..., allow_back: _Optional[bool] = ...) -> None: ...
 
 class CommitOffsetsResponse(_message.Message):
     __slots__ = ()

@@ -231,6 +231,9 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
             return command_at(server, "topic describe", name=topic), hint
         case "UNKNOWN_QUEUE" | "OFFSET_OUT_OF_RANGE":
             return command_at(server, "topic describe", name=topic), ""
+        case "OFFSET_BEHIND":
+            hint = "`kvcq group reset` moves the group back, or --from with a group that is read"
+            return command_at(server, "group describe", name=metadata.get("group", "")), hint
         case "JOB_RUNNING":
             job_id = metadata.get("jobId", "")
             watch = command_at(server, "job watch" if job_id else "job list", name=job_id)

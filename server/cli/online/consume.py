@@ -91,7 +91,7 @@ def consume(
         client.consumer(group=group, tag_filter=tag_filter, skip_damaged=skip_damaged) as consumer,
     ):
         consumer.follow(_begin(client, topic, group, where))
-        commits = _Commits(consumer, is_patient=follow)
+        commits = _Commits(consumer, is_patient=follow, goes_back=where is not None)
         try:
             for batch in _batches(consumer, limit, follow=follow):
                 try:
@@ -118,10 +118,12 @@ def consume(
 class _Commits:
     """Commits what was read, every second while something is."""
 
-    def __init__(self, consumer: Consumer, *, is_patient: bool) -> None:
-        """`is_patient`: a server that is away is tried again later."""
+    def __init__(self, consumer: Consumer, *, is_patient: bool, goes_back: bool) -> None:
+        """`is_patient`: a server that is away is tried again later. `goes_back`: the first commit
+        may take the group back, to where the user said to begin."""
         self._consumer = consumer
         self._is_patient = is_patient
+        self._goes_back = goes_back
         self._committed: dict[Queue, int] = {}
         self._committed_s = monotonic()
 
@@ -140,7 +142,8 @@ class _Commits:
         """Whatever the time is."""
         positions = self._consumer.positions()
         if positions != self._committed:
-            self._consumer.commit(positions)
+            self._consumer.commit(positions, allow_back=self._goes_back)
+            self._goes_back = False
             self._committed = positions
 
 
