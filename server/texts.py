@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+_BYTES = (
+    {f"{letter}iB": 1 << 10 * at for at, letter in reversed([*enumerate("KMGT", 1)])}
+    | {f"{letter}B": 1000**at for at, letter in enumerate("kMGT", 1)}
+    | {"": 1, "B": 1}
+)
+_AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([A-Za-z]*)")
 
 
 def duration(seconds: float) -> str:
@@ -28,6 +38,39 @@ def byte_count(count: float) -> str:
         count /= 1024
         unit += 1
     return f"{count:,.0f} B" if unit == 0 else f"{count:,.1f} {_UNITS[unit]}"
+
+
+def span_ms(text: str) -> int | None:
+    """A length of time such as `90m`, `36h` or `7d` in ms, or 0; None for any other text."""
+    return _amount(text, _MS)
+
+
+def size_bytes(text: str) -> int | None:
+    """A size such as `10GiB`, `500MB` or `4096` in bytes; None for any other text."""
+    return _amount(text, _BYTES)
+
+
+def span_text(ms: int) -> str:
+    """The shortest text that `span_ms` takes for exactly this: `36h`, `90m`, `7d`."""
+    return _shortest(ms, _MS)
+
+
+def size_text(size: int) -> str:
+    """The shortest text that `size_bytes` takes for exactly this: `10GiB`, `4097`."""
+    return _shortest(size, {name: scale for name, scale in _BYTES.items() if name != "B"})
+
+
+def _amount(text: str, units: Mapping[str, int]) -> int | None:
+    if text == "0":
+        return 0
+    found = _AMOUNT.fullmatch(text)
+    scale = None if found is None else units.get(found[2])
+    return None if found is None or scale is None else round(float(found[1]) * scale)
+
+
+def _shortest(amount: int, units: Mapping[str, int]) -> str:
+    exact = (f"{amount // scale}{name}" for name, scale in units.items() if not amount % scale)
+    return min(exact, key=len) if amount else "0"
 
 
 def whole_number(text: str, most: int) -> int | None:

@@ -25,7 +25,7 @@ M = TypeVar("M", bound=Message)
 
 #: Rows of a page.
 PAGE_ROWS = 50
-_INT64_MAX = (1 << 63) - 1
+INT64_MAX = (1 << 63) - 1
 INT32_MAX = (1 << 31) - 1
 
 
@@ -63,7 +63,7 @@ class Visit:
         """As `text`, not stripped: what an earlier page gave to find its next one."""
         return self.request.query.get(name, "")
 
-    def whole(self, name: str, otherwise: int = 0, *, most: int = _INT64_MAX) -> int:
+    def whole(self, name: str, otherwise: int = 0, *, most: int = INT64_MAX) -> int:
         """A number from 0 to `most`. Raises InvalidArgumentError."""
         text = self.text(name)
         return whole_of(name, text, most) if text else otherwise
@@ -74,7 +74,7 @@ class Visit:
         if not text:
             return 0
         found = moment_ms(text, self.backend.now_ms())
-        if found is None or not 0 <= found <= _INT64_MAX:
+        if found is None or not 0 <= found <= INT64_MAX:
             raise InvalidArgumentError(
                 name, f"{text[:40]!r} is no time such as 2026-01-31T12:00, -90m or now"
             )

@@ -62,6 +62,7 @@ _PLAIN = {
         "kvcq_poison_records_total", "Records that stand in no queue, since the opening."
     ),
     "store.disk_used_ratio": Row("kvcq_disk_used_ratio", "Of the log's file system, 0 to 1."),
+    "store.disk_free_bytes": Row("kvcq_disk_free_bytes", "Left on the log's file system."),
     "store.puts_refused_for_space": Row(
         "kvcq_puts_refused_for_space", "1: puts are refused, the disk is too full."
     ),

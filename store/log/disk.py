@@ -39,6 +39,12 @@ def used_ratio(path: Path) -> float:
     return used / entire if entire else 1.0
 
 
+def free_bytes(path: Path) -> int:
+    """What may still be written to the file system under `path`, bytes. Raises OSError."""
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
 def write_fault(path: Path) -> OSError | None:
     """Why no file can be written in the directory; None when one can. Leaves nothing behind.
 
@@ -84,6 +90,7 @@ class DiskGuard:
         self._probe = probe
         #: Read freely; only `measure` writes them.
         self.ratio = 0.0
+        self.free_bytes = 0
         self.level = DiskLevel.NORMAL
         self.refuses_puts = False
         #: Why no file could be written when that was last tried.
@@ -98,6 +105,7 @@ class DiskGuard:
         self._try_to_write()
         try:
             ratio = self._gauge(self._path)
+            self.free_bytes = free_bytes(self._path)
         except OSError:
             logger.exception("cannot tell how full the disk of %s is", self._path)
             return self.level

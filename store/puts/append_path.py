@@ -242,6 +242,7 @@ class AppendPath:
             "store.hot_queues": len(self.log.hot_queues),
             "store.poison_records": self._reput.poison_count,
             "store.disk_used_ratio": self._guard.ratio,
+            "store.disk_free_bytes": self._guard.free_bytes,
             "store.puts_refused_for_space": self._guard.refuses_puts,
         }
 

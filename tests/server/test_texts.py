@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvcq_client.pb.v1 import jobs_pb2, migration_pb2
-from server.texts import byte_count, duration, whole_number, word_of
+from server.texts import (
+    byte_count,
+    duration,
+    size_bytes,
+    size_text,
+    span_ms,
+    span_text,
+    whole_number,
+    word_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -59,3 +70,38 @@ def test_words_of_the_api() -> None:
         "DOUBLE_WRITE"
     )
     assert word_of(migration_pb2.Route, migration_pb2.ROUTE_UNSPECIFIED) == ""
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_an_amount_is_read_as_it_was_written(amount: int) -> None:
+    for read, write in ((span_ms, span_text), (size_bytes, size_text)):
+        found = read(write(amount))
+        # Digits beyond those of a time or size that anybody types are not read.
+        assert found == amount or len(str(amount)) > 15
+
+
+@pytest.mark.parametrize(
+    ("text", "ms", "size"),
+    [
+        ("0", 0, 0),
+        ("90m", 5_400_000, None),
+        ("1.5h", 5_400_000, None),
+        ("36h", 129_600_000, None),
+        ("36", None, 36),
+        ("10GiB", None, 10 << 30),
+        ("500MB", None, 500_000_000),
+        ("-1h", None, None),
+        ("", None, None),
+        ("h", None, None),
+        ("1e3s", None, None),
+    ],
+)
+def test_amounts_that_are_typed(text: str, ms: int | None, size: int | None) -> None:
+    assert (span_ms(text), size_bytes(text)) == (ms, size)
+
+
+def test_the_shortest_text_of_an_amount() -> None:
+    assert [span_text(one) for one in (129_600_000, 5_400_000, 604_800_000, 1001)] == [
+        *("36h", "90m", "7d", "1001ms"),
+    ]
+    assert [size_text(one) for one in (10 << 30, 4097, 500_000_000)] == ["10GiB", "4097", "500MB"]

@@ -7,16 +7,16 @@ click says so with the name of the option, and exit code 2.
 from __future__ import annotations
 
 import os
-import re
 from time import time
 from typing import TYPE_CHECKING
 
 import click
 
 from server.moments import moment_ms
+from server.texts import size_bytes, span_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -70,26 +70,21 @@ class Moment(click.ParamType[int]):
 
 
 class Scaled(click.ParamType[int]):
-    """A number and its unit, such as `90m` or `10GiB`; its value is in the smallest of them."""
+    """A number and its unit, such as `90m` or `10GiB`; its value is in the smallest unit."""
 
-    def __init__(self, name: str, units: Mapping[str, int], example: str) -> None:
-        """`units`: by name, what each is of the smallest; that one may be left out for `0` alone,
-        unless its name is empty."""
+    def __init__(self, name: str, read: Callable[[str], int | None], example: str) -> None:
+        """`read` returns None for a text that is no such amount."""
         self.name = name
-        self._units = units
+        self._read = read
         self._example = example
 
     def convert(
         self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
         """Raises BadParameter."""
-        if isinstance(value, int) or value == "0":
-            return int(value)
-        found = _SCALED.fullmatch(value)
-        scale = None if found is None else self._units.get(found[2])
-        if found is None or scale is None:
-            self.fail(f"{value!r} is none of 0 and {self._example}", param, ctx)
-        amount = round(float(found[1]) * scale)
+        amount = value if isinstance(value, int) else self._read(value)
+        if amount is None:
+            self.fail(f"{value!r} is not 0 or {self._example}", param, ctx)
         if amount > INT64_MAX:
             self.fail(f"{value!r} is too large", param, ctx)
         return amount
@@ -98,21 +93,10 @@ class Scaled(click.ParamType[int]):
         return self.name.upper()
 
 
-_SCALED = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([A-Za-z]*)")
 #: How long, in ms.
-SPAN = Scaled(
-    "span",
-    {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000},
-    "a time such as 90m, 36h or 7d",
-)
+SPAN = Scaled("span", span_ms, "a time such as 90m, 36h or 7d")
 #: How many bytes.
-SIZE = Scaled(
-    "size",
-    {"": 1, "B": 1}
-    | {f"{letter}iB": 1 << 10 * at for at, letter in enumerate("KMGT", 1)}
-    | {f"{letter}B": 1000**at for at, letter in enumerate("kMGT", 1)},
-    "a size such as 500MB, 10GiB or 4096",
-)
+SIZE = Scaled("size", size_bytes, "a size such as 500MB, 10GiB or 4096")
 
 #: A queue of a topic.
 QUEUE = Whole(0, INT32_MAX)

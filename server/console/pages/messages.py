@@ -1,7 +1,8 @@
-"""Messages by offset, time, key or id, and one message with all it has."""
+"""The newest messages of a topic; messages by offset, time, key or id; one with all it has."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -11,6 +12,7 @@ from server.console.addresses import address
 from server.console.page import Page
 from server.console.shown import body_of
 from server.console.visit import INT32_MAX
+from store.light_queue import is_light
 
 if TYPE_CHECKING:
     from server.console.visit import Visit
@@ -18,19 +20,26 @@ if TYPE_CHECKING:
 _ROWS = 20
 #: Of records on one page; one message always fits.
 _PAGE_BYTES = 2 << 20
+#: Queues of a topic that are looked at for its newest messages.
+MERGED_QUEUES = 256
+#: Reads in the event loop before other calls get their turn.
+_READS_A_TURN = 16
 #: How messages are looked for.
-WAYS = ("offset", "time", "key", "id")
+WAYS = ("recent", "offset", "time", "key", "id")
 
 
 async def _list(visit: Visit) -> web.StreamResponse:
-    by = visit.text("by") if visit.text("by") in WAYS else WAYS[0]
     topic, message_id = visit.text("topic"), visit.text("id")
+    usual = "offset" if visit.text("queue") or visit.text("offset") or is_light(topic) else "recent"
+    by = visit.text("by") if visit.text("by") in WAYS else usual
     if by == "id" and message_id:
         raise web.HTTPSeeOther(address("/message", id=message_id))
     if not topic:
         return _page(visit, by, None)
     if by == "key":
         return await _by_key(visit, topic)
+    if by == "recent" and not is_light(topic):
+        return await _newest(visit, topic)
     queue_id = visit.whole("queue", most=INT32_MAX)
     if by == "time":
         if not visit.text("time"):
@@ -40,6 +49,55 @@ async def _list(visit: Visit) -> web.StreamResponse:
             address("/messages", by="offset", topic=topic, queue=queue_id, offset=offset)
         )
     return await _by_offset(visit, topic, queue_id)
+
+
+async def _newest(visit: Visit, topic: str) -> web.StreamResponse:
+    """The last messages of all queues together, the newest first."""
+    described = await visit.ask(
+        "DescribeTopic",
+        pb.DescribeTopicRequest(name=topic, page_size=MERGED_QUEUES),
+        pb.DescribeTopicResponse,
+    )
+    queues = described.queues[:MERGED_QUEUES]
+    #: By queue, its newest message that is not taken yet.
+    heads: dict[int, pb.StoredMessage] = {}
+    found: list[pb.StoredMessage] = []
+    reads = 0
+
+    async def step_back(queue_id: int, low: int, offset: int) -> None:
+        nonlocal reads
+        heads.pop(queue_id, None)
+        if offset < low:
+            return
+        reads += 1
+        if reads % _READS_A_TURN == 0:
+            await asyncio.sleep(0)
+        request = pb.PullRequest(
+            topic=topic,
+            queue_id=queue_id,
+            offset=offset,
+            max_messages=1,
+            form=pb.RECORD_FORM_DECODED,
+        )
+        pulled = await visit.ask("Pull", request, pb.PullResponse)
+        if pulled.messages:
+            heads[queue_id] = pulled.messages[0]
+
+    lows = {one.queue_id: one.min_offset for one in queues}
+    for one in queues:
+        await step_back(one.queue_id, one.min_offset, one.max_offset - 1)
+    size = 0
+    while heads and len(found) < _ROWS and size < _PAGE_BYTES:
+        newest = max(heads.values(), key=lambda one: (one.store_time_ms, one.physical_offset))
+        found.append(newest)
+        size += len(newest.body)
+        await step_back(newest.queue_id, lows[newest.queue_id], newest.queue_offset - 1)
+    return _page(
+        visit,
+        "recent",
+        found,
+        only_first=len(queues) if described.topic.queue_count > len(queues) else 0,
+    )
 
 
 async def _by_offset(visit: Visit, topic: str, queue_id: int) -> web.StreamResponse:
@@ -137,6 +195,7 @@ def _page(
     **found: object,
 ) -> web.Response:
     blank = dict.fromkeys(("low", "high", "offset", "earlier", "later", "oldest", "newest"), "")
+    blank["only_first"] = ""
     names = ("topic", "queue", "key", "time", "id")
     return visit.html(
         "messages.html",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import web
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.console.page import Page
+from server.errors import ForbiddenError, ServerDrainingError, ServerStartingError
 
 if TYPE_CHECKING:
     from server.console.visit import Visit
 
+#: Of the tables of topics and groups.
+_ROWS = 5
 #: Chart, what it is measured in, and its lines, see samples.py.
 CHARTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("messages", "number", ("put", "pulled")),
@@ -31,10 +34,39 @@ async def _show(visit: Visit) -> web.StreamResponse:
     )
     return visit.html(
         "overview.html",
+        activity=await _activity(visit),
         values=dict(values),
         is_ready=bool(values.get("server.ready")),
         refusals=refusals[::-1][:10],
         charts=CHARTS,
+    )
+
+
+class Activity(NamedTuple):
+    """What is going on, for those who may see all topics and groups."""
+
+    data_dir: str
+    #: Traffic since the start, the busiest topics first.
+    topics: list[pb.TopicTraffic]
+    #: Group, and messages behind over all its topics; the latest groups first.
+    groups: list[tuple[str, int]]
+
+
+async def _activity(visit: Visit) -> Activity | None:
+    """None while the store opens or closes, or if the viewer has no right to it."""
+    try:
+        found = await visit.ask("GetActivity", pb.GetActivityRequest(), pb.GetActivityResponse)
+        settings = await visit.ask("GetSettings", pb.GetSettingsRequest(), pb.GetSettingsResponse)
+    except (ForbiddenError, ServerStartingError, ServerDrainingError):
+        return None
+    behind: dict[str, int] = {}
+    for one in found.groups:
+        behind[one.group] = behind.get(one.group, 0) + one.messages
+    named = [one for one in found.topics if one.topic]
+    return Activity(
+        next(one.value for one in settings.settings if one.name == "server.data_dir").strip('"'),
+        sorted(named, key=lambda one: one.bytes_in + one.bytes_out, reverse=True)[:_ROWS],
+        sorted(behind.items(), key=lambda item: item[1], reverse=True)[:_ROWS],
     )
 
 

@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.console.addresses import address
 from server.console.page import Page
-from server.console.visit import INT32_MAX, PAGE_ROWS, whole_of
+from server.console.shown import number
+from server.console.visit import INT32_MAX, INT64_MAX, PAGE_ROWS, whole_of
 from server.errors import ForbiddenError
+from server.texts import byte_count, duration, size_bytes, size_text, span_ms, span_text
 from store.errors import InvalidArgumentError
 from store.light_queue import is_light
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from aiohttp import web
 
     from server.console.visit import Visit
+    from server.console.words import Words
 
 #: Queues whose bounds a page of topics looks up; a page with more shows no counts.
 MAX_COUNTED_QUEUES = 1000
@@ -99,10 +102,19 @@ async def _topic(visit: Visit) -> web.StreamResponse:
         pb.DescribeTopicRequest(name=name, page_size=PAGE_ROWS, page_token=visit.token("after")),
         pb.DescribeTopicResponse,
     )
+    retention = found.topic.retention
     return visit.html(
         "topic.html",
         topic=found.topic,
-        retention=found.topic.retention if found.topic.HasField("retention") else None,
+        kept=_kept(retention, visit.words),
+        # As the fields of the form take it; empty: no limit.
+        keep={
+            "time": span_text(retention.time_ms) if retention.time_ms else "",
+            "bytes": size_text(retention.bytes) if retention.bytes else "",
+            "messages": retention.messages or "",
+            "latest": retention.latest,
+        },
+        groups=await _groups_of(visit, name),
         queues=found.queues,
         # What is hidden by now, and gives its space back later.
         hides=any(one.log_min_offset < one.min_offset for one in found.queues),
@@ -113,6 +125,28 @@ async def _topic(visit: Visit) -> web.StreamResponse:
     )
 
 
+def _kept(retention: pb.Retention, words: Words) -> list[str]:
+    """What limits the topic, for people; nothing where there is no limit."""
+    limits = (
+        (retention.time_ms, duration(retention.time_ms / 1000)),
+        (retention.bytes, byte_count(retention.bytes)),
+        (retention.messages, words("topics.keepsMessages", count=number(retention.messages))),
+        (retention.latest, words("topics.keepsLatest")),
+    )
+    return [text for limit, text in limits if limit]
+
+
+async def _groups_of(visit: Visit, topic: str) -> list[pb.GroupLag] | None:
+    """How far groups are behind on the topic, the latest first, of those groups that are farthest
+    behind. None if the viewer has no right to it."""
+    try:
+        found = await visit.ask("GetActivity", pb.GetActivityRequest(), pb.GetActivityResponse)
+    except ForbiddenError:
+        return None
+    mine = [one for one in found.groups if one.topic == topic]
+    return sorted(mine, key=lambda one: one.messages, reverse=True)
+
+
 async def _create(visit: Visit, form: Mapping[str, str]) -> str:
     name, count = form.get("name", "").strip(), form.get("queues", "").strip()
     queues = whole_of("queues", count or "0", INT32_MAX)
@@ -121,6 +155,30 @@ async def _create(visit: Visit, form: Mapping[str, str]) -> str:
         "CreateTopics", pb.CreateTopicsRequest(topics=[wanted]), pb.CreateTopicsResponse
     )
     return address("/topic", name=name, notice="topicCreated")
+
+
+async def _keep(visit: Visit, form: Mapping[str, str]) -> str:
+    name = form.get("name", "")
+    request = pb.UpdateTopicRequest(
+        name=name,
+        retention_time_ms=_amount(form, "time", span_ms, "a time such as 90m, 36h or 7d"),
+        retention_bytes=_amount(form, "bytes", size_bytes, "a size such as 500MB or 10GiB"),
+        retention_messages=whole_of("messages", form.get("messages", "").strip() or "0", INT64_MAX),
+        retention_latest=form.get("latest") == "true",
+    )
+    await visit.ask("UpdateTopic", request, pb.UpdateTopicResponse)
+    return address("/topic", name=name, notice="topicChanged")
+
+
+def _amount(
+    form: Mapping[str, str], name: str, read: Callable[[str], int | None], example: str
+) -> int:
+    """A field of the form; 0 when it is empty. Raises InvalidArgumentError."""
+    text = form.get(name, "").strip()
+    amount = read(text) if text else 0
+    if amount is None or amount > INT64_MAX:
+        raise InvalidArgumentError(name, f"{text[:40]!r} is not 0 or {example}")
+    return amount
 
 
 async def _delete(visit: Visit, form: Mapping[str, str]) -> str:
@@ -141,5 +199,5 @@ PAGE = Page(
     "topics",
     "/topics",
     {"/topics": _list, "/topic": _topic},
-    {"/topics/create": _create, "/topics/delete": _delete},
+    {"/topics/create": _create, "/topics/keep": _keep, "/topics/delete": _delete},
 )

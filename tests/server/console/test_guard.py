@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 #: Each way to change something, with a form that would be taken.
 CHANGES = {
     "/topics/create": {"name": "made", "queues": "2"},
+    "/topics/keep": {"name": "orders", "messages": "1"},
     "/topics/delete": {"name": "orders", "typed": "orders"},
     "/groups/reset": {"group": "g", "topic": "orders", "to": "earliest"},
     "/groups/delete": {"name": "g", "typed": "g"},

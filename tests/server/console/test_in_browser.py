@@ -62,6 +62,24 @@ CUT = """() => {
   }
   return found;
 }"""
+#: Cells and words that are folded to a few letters a line, and columns that begin out of sight.
+NARROW = """() => {
+  const found = [];
+  for (const cell of document.querySelectorAll('td, th')) {
+    const words = cell.innerText.trim();
+    if (!words || !cell.getClientRects().length) continue;
+    const range = document.createRange(), size = parseFloat(getComputedStyle(cell).fontSize);
+    range.selectNodeContents(cell);
+    const tops = [...range.getClientRects()].filter(one => one.width).map(one => one.top | 0);
+    const lines = new Set(tops).size;
+    if (lines > 3 && words.length / lines < 3) found.push(`${words.slice(0, 20)}: ${lines} lines`);
+    if (innerWidth > 1000 && cell.getBoundingClientRect().left > innerWidth - 2 * size)
+      found.push(`${words.slice(0, 20)}: out of sight`);
+  }
+  return found;
+}"""
+#: As long as names may be, without a place to break a line.
+LONG = {"topic": "t" * 127, "group": "g" * 120, "tag": "tag" * 30, "key": "key" * 40}
 LIGHT = [f"%LMQ%device-{number}" for number in range(8)]
 
 
@@ -272,7 +290,7 @@ async def test_all_can_be_done_by_keyboard(filled: Served, browser: Browser) -> 
         await page.keyboard.press("Enter")
         await page.wait_for_url("**/topic?name=shipments")
         # What deletes is folded away, opened and left by keys.
-        await page.locator("summary").focus()
+        await page.locator("summary").last.focus()
         await page.keyboard.press("Enter")
         await page.keyboard.press("Tab")
         await page.keyboard.type("shipments")
@@ -367,6 +385,47 @@ async def test_nothing_is_cut(filled: Served, browser: Browser, width: int) -> N
                 cut += [f"{path} {language}: {one}" for one in found]
                 await _shoot(page, f"widths/{width}-{name}-{language}-{theme}")
     assert cut == []
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+async def test_a_long_name_leaves_room_for_the_other_columns(
+    filled: Served, browser: Browser, width: int
+) -> None:
+    light = f"%LMQ%{'l' * 200}"
+    message = pb.Message(
+        topic=LONG["topic"],
+        queue_id=0,
+        body=b"b" * 300,
+        tag=LONG["tag"],
+        keys=[LONG["key"]],
+        light_queues=[light],
+        properties={"p" * 100: "v" * 200},
+    )
+    placed = (await filled.messages.Put(pb.PutRequest(message=message))).placed
+    await asyncio.to_thread(filled.store.wait_visible)
+    position = pb.QueuePosition(topic=LONG["topic"], queue_id=0, offset=0)
+    await filled.groups.CommitOffsets(
+        pb.CommitOffsetsRequest(group=LONG["group"], offsets=[position])
+    )
+    paths = {
+        **await _paths(filled),
+        "topics": f"/topics?prefix={LONG['topic']}",
+        "topic": f"/topic?name={LONG['topic']}",
+        "messages": f"/messages?topic={LONG['topic']}",
+        "message": f"/message?id={placed.message_id}",
+        "group": f"/group?name={LONG['group']}",
+    }
+    wrong = []
+    for language in LANGUAGES:
+        size = {"width": width, "height": 900}
+        async with browser.page(locale=language, viewport=size) as page:
+            for name, path in paths.items():
+                assert (await page.goto(_origin(filled) + path)).status == 200
+                await page.evaluate(OPEN_ALL)
+                found = [*await page.evaluate(CUT), *await page.evaluate(NARROW)]
+                wrong += [f"{name} {language}: {one}" for one in found]
+                await _shoot(page, f"long/{width}-{name}-{language}")
+    assert "\n".join(wrong) == ""
 
 
 async def test_a_page_of_another_origin_has_no_say(filled: Served, browser: Browser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pytest
 
 from kvcq_client.format import COMPRESSED
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.console.pages.messages import MERGED_QUEUES
 from store.message import Message
 
 if TYPE_CHECKING:
@@ -24,9 +26,8 @@ async def _put(served: Served, **fields: object) -> pb.PutResponse:
 
 
 def _offsets(page: Answer) -> list[str]:
-    """What stands in the first column."""
-    rows = page.html.split("<tbody>")[1].split("<tr>")[1:]
-    return [row.split('">')[2].partition("<")[0] for row in rows]
+    """What stands in the column of offsets, which lead to the messages."""
+    return re.findall(r'href="/message\?id=[^"]*">([^<]*)<', page.html)
 
 
 async def test_the_newest_come_first_and_all_can_be_reached(
@@ -49,6 +50,41 @@ async def test_the_newest_come_first_and_all_can_be_reached(
     assert _offsets(page)[0] == "0"
     page = await console.get(page.link("Newest"))
     assert _offsets(page)[-1] == "44"
+
+
+async def test_the_newest_of_a_whole_topic(served: Served, console: ConsoleClient) -> None:
+    for number in range(30):
+        await _put(served, queue_id=number % 3, body=f"body-{number}".encode())
+    page = await console.get((await console.get("/topic?name=orders")).link("Newest messages"))
+    shown = [int(one) for one in re.findall(r"body-(\d+)", page.text)]
+    assert shown == list(range(29, 9, -1)), "the newest first, over all queues"
+    assert (await console.get("/messages?topic=orders")).text == page.text
+    page = await console.get("/messages?topic=none")
+    assert page.status == 404
+    await served.topics.CreateTopics(
+        pb.CreateTopicsRequest(topics=[pb.CreateTopicRequest(name="empty")])
+    )
+    assert "No messages here." in (await console.get("/messages?topic=empty")).text
+
+
+async def test_the_newest_of_a_light_queue_are_those_of_its_one_queue(
+    served: Served, console: ConsoleClient
+) -> None:
+    await _put(served, light_queues=["%LMQ%alice"])
+    page = await console.get("/messages?by=recent&topic=%25LMQ%25alice")
+    assert _offsets(page) == ["0"]
+
+
+async def test_of_a_very_wide_topic_the_first_queues_are_looked_at(
+    served: Served, console: ConsoleClient
+) -> None:
+    wide = pb.CreateTopicRequest(name="wide", queue_count=MERGED_QUEUES + 1)
+    await served.topics.CreateTopics(pb.CreateTopicsRequest(topics=[wide]))
+    for queue_id in (3, MERGED_QUEUES):
+        await _put(served, topic="wide", queue_id=queue_id)
+    page = await console.get("/messages?topic=wide")
+    assert f"Only the first {MERGED_QUEUES} queues" in page.text
+    assert len(_offsets(page)) == 1
 
 
 @pytest.mark.parametrize(("offset", "first"), [("0", "0"), ("3", "3"), ("9223372036854775807", "")])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.console.pages.overview import CHARTS
 from server.console.samples import LINES
+from server.console.words import LANGUAGES, words_in
+from server.errors import ServerStartingError
 
 if TYPE_CHECKING:
     import pytest
@@ -28,6 +32,34 @@ async def test_numbers_of_the_server(served: Served, console: ConsoleClient) -> 
     assert "State ready" in page.text
     assert "Messages put 3" in page.text
     assert "No call was refused." in page.text
+
+
+async def test_busiest_topics_and_latest_groups(served: Served, console: ConsoleClient) -> None:
+    for topic, count in (("busy", 3), ("quiet", 1)):
+        for _ in range(count):
+            message = pb.Message(topic=topic, queue_id=0, body=b"x" * 100)
+            await served.messages.Put(pb.PutRequest(message=message))
+    await asyncio.to_thread(served.store.wait_visible)
+    for group, offset in (("near", 3), ("far", 0)):
+        position = pb.QueuePosition(topic="busy", queue_id=0, offset=offset)
+        await served.groups.CommitOffsets(pb.CommitOffsetsRequest(group=group, offsets=[position]))
+    page = await console.get("/")
+    assert "busy 3 0 quiet 1 0" in page.text
+    assert "far 3 near 0" in page.text
+    assert f"Data directory: {served.store.config.root}" in page.text
+    assert re.search(r"Disk free [\d.,]+ .iB", page.text)
+
+
+async def test_the_overview_is_shown_while_the_store_opens(
+    served: Served, console: ConsoleClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def starting() -> None:
+        raise ServerStartingError("recovery", 0.5)
+
+    monkeypatch.setattr(served.server._stage, "check_open", starting)
+    page = await console.get("/")
+    assert page.status == 200
+    assert "Busiest" not in page.text
 
 
 async def test_a_store_that_failed_is_seen(
@@ -59,6 +91,18 @@ async def test_rocksdb(served: Served, console: ConsoleClient) -> None:
     for text in ("Writes not held up", "Background errors 0", "Level", "default", "index"):
         assert text.lower() in page.text.lower()
     assert "kvcq.write_stopped" in page.text
+
+
+async def test_every_column_of_rocksdb_has_words(served: Served) -> None:
+    """`stalls_pending_compaction` stood on the page as it is."""
+    columns = {
+        name.rpartition(".")[2]
+        for name in await asyncio.to_thread(served.store.statistics)
+        if name.startswith("kvcq.") and name.count(".") == 2
+    }
+    assert len(columns) > 5
+    for language in LANGUAGES:
+        assert [one for one in columns if not words_in(language).has(f"rocksdb.{one}")] == []
 
 
 async def test_rocksdb_that_is_held_up(

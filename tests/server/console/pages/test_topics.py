@@ -92,7 +92,8 @@ async def test_a_topic_with_its_queues(served: Served, console: ConsoleClient) -
     page = await console.get("/topic?name=orders")
     assert "0 0 3 3 Messages" in page.text
     assert "Delete" not in page.text
-    found = await _all_pages(console, "/topic?name=orders", "/messages?")
+    assert "Change what is kept" not in page.text
+    found = await _all_pages(console, "/topic?name=orders", "/messages?by=offset")
     assert len(found) == PAGE_ROWS + 2
     assert found[-1] == f"/messages?by=offset&topic=orders&queue={PAGE_ROWS + 1}"
 
@@ -202,4 +203,52 @@ async def test_what_is_hidden_and_still_in_the_log(
     assert "2 messages · of each key, the latest" in page.text
     assert "Hidden, still in the log" in page.text
     assert "0 3 5 2 3 Messages" in page.text
-    assert "kvcq topic update kept --keep 7d" in page.text
+
+
+async def test_what_a_topic_keeps_is_changed_by_a_form(
+    served: Served, admin: ConsoleClient
+) -> None:
+    await _create(served, "kept")
+    form = {"name": "kept", "time": "36h", "bytes": "10GiB", "messages": "5", "latest": "true"}
+    page = await admin.follow(await admin.post("/topics/keep", form))
+    assert "1 d 12 h · 10.0 GiB · 5 messages · of each key, the latest" in page.text
+    for value in ('value="36h"', 'value="10GiB"', 'value="5"', "checked"):
+        assert value in page.html, "the form has what holds now"
+    found = await served.topics.DescribeTopic(pb.DescribeTopicRequest(name="kept"))
+    assert found.topic.retention.time_ms == 36 * 3_600_000
+    page = await admin.follow(await admin.post("/topics/keep", {"name": "kept", "messages": "7"}))
+    assert "Keeps at most: 7 messages" in page.text, "what is empty sets no limit"
+    page = await admin.follow(await admin.post("/topics/keep", {"name": "kept"}))
+    assert "Keeps at most" not in page.text
+
+
+async def test_what_a_topic_cannot_keep(served: Served, admin: ConsoleClient) -> None:
+    await _create(served, "kept")
+    for form, status, text in (
+        ({"time": "soon"}, 400, "'soon' is not 0 or a time such as 90m, 36h or 7d"),
+        ({"time": "36"}, 400, "time"),
+        ({"bytes": "-1"}, 400, "bytes"),
+        ({"bytes": "9" * 15 + "TiB"}, 400, "bytes"),
+        ({"messages": "many"}, 400, "messages"),
+        ({"time": "7d"}, 400, "reserved_hours"),
+        ({"name": "none", "time": "1h"}, 404, "none"),
+    ):
+        answer = await admin.post("/topics/keep", {"name": "kept", **form})
+        assert answer.status == status, form
+        assert text in answer.text
+    found = await served.topics.DescribeTopic(pb.DescribeTopicRequest(name="kept"))
+    assert not found.topic.HasField("retention")
+
+
+async def test_the_groups_of_a_topic_with_what_is_before_them(
+    served: Served, console: ConsoleClient
+) -> None:
+    await _create(served, "orders", "others")
+    await _put(served, "orders", 5)
+    await asyncio.to_thread(served.store.wait_visible)
+    for group, topic, offset in (("far", "orders", 1), ("near", "orders", 4), ("no", "others", 0)):
+        position = pb.QueuePosition(topic=topic, queue_id=0, offset=offset)
+        await served.groups.CommitOffsets(pb.CommitOffsetsRequest(group=group, offsets=[position]))
+    page = await console.get("/topic?name=orders")
+    assert re.search(r"Groups that read this topic .* far 4 20.* near 1 20", page.text)
+    assert "/group?name=no" not in page.links

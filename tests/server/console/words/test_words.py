@@ -38,6 +38,7 @@ MAYBE = {
         for name in (
             *("estimated_keys", "immutable_memtables", "l0_files", "memtable_bytes"),
             *("pending_compaction_bytes", "sst_bytes", "stalls_l0_files", "stalls_memtables"),
+            "stalls_pending_compaction",
         )
     ),
 }
@@ -47,6 +48,7 @@ def _used() -> set[str]:
     templates = "".join(path.read_text() for path in (HERE / "templates").glob("*.html"))
     code = "".join(path.read_text() for path in HERE.rglob("*.py"))
     named = re.findall(r"""\bt\(\s*["']([\w.]+)["']\s*[,)]""", templates)
+    named += re.findall(r"""\bwords\(\s*["']([\w.]+)["']\s*[,)]""", code)
     notices = re.findall(r"""notice="(\w+)\"""", code)
     return {*named, *(f"notice.{one}" for one in notices)} | MADE
 
