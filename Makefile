@@ -96,15 +96,17 @@ proto-drift: $(STAMPS)/dev  ## Check that the generated code is that of the .pro
 		diff -u "$(PB)/v1/$${made##*/}" "$$made" || { echo "mend with: make proto"; exit 1; }; \
 	done
 
-bench: $(STAMPS)/spark  ## Measure, each figure with its raw probe; installs Spark; takes minutes
-	$(PY) -m tests.benchmarks
+BENCH ?=
+bench: $(STAMPS)/spark  ## Measure, each figure with its raw probe; installs Spark; half an hour
+	$(PY) -m tests.benchmarks $(BENCH)
 
 bench-scenarios: $(STAMPS)/dev  ## Run all load scenarios but the soak; half an hour, 20 GB of disk
 	$(BIN)/kvcq bench all --reports $(REPORTS)
 
 PEERS ?=
-bench-peers: $(STAMPS)/peers  ## Measure other systems beside ours, in turns; half an hour
-	@$(PY) -m tests.peers $(PEERS); ended=$$?; $(PY) -m docs.performance && exit $$ended
+bench-peers: $(STAMPS)/peers  ## The same with other systems beside ours, in turns; an hour
+	@$(PY) -m tests.benchmarks --peers --out docs/reports/benchmarks.json.gz $(PEERS); ended=$$?; \
+	$(PY) -m docs.performance && exit $$ended
 
 CAMPAIGN ?= --kills 1000 --power-losses 500 --seed 1
 campaign: $(STAMPS)/dev  ## Kill and cut the power a thousand times; about an hour, root for the power
@@ -141,7 +143,7 @@ $(STAMPS)/venv:
 
 $(STAMPS)/run: $(STAMPS)/venv $(PINS)
 	@echo "Installing what the service needs into $(VENV)"
-	@$(PIP) $(OURS) '.[bench]'
+	@$(PIP) $(OURS) .
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/venv $(PINS)

@@ -1,39 +1,32 @@
-"""Writes what the kept reports say into docs: plots, the table of goals, the tables of peers. Of
-each goal beside other systems that was missed it prints what bounds it.
+"""Writes what the kept reports say into docs: the plot of many queues, and the tables of the page.
 
     python -m docs.performance
 
-The reports are in docs/reports, each as `kvcq bench` wrote it, compressed by `gzip -9n`, and
-docs/peers.json.gz is as `make bench-peers` wrote it; docs/peers-*.json.gz are runs before that one.
-Run it when one is replaced. A test tells when it was forgotten.
+The reports are in docs/reports: `benchmarks.json.gz` of `make bench-peers`, the others as `kvcq
+bench run` wrote them, compressed by `gzip -9n`. Only the newest of each is kept. Run it when one is
+replaced; a test fails when that was forgotten.
 """
 
 from __future__ import annotations
 
-import sys
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from kvcq_bench.report import met_text, read_report, summarise
-from tests.peers import report as peers_report
-from tests.peers.goals import goals
-from tests.peers.measured import Measured
-from tests.peers.runs import beside_limits, beside_peers, goals_in_runs
-from tests.peers.table import figures_of_plot, markdown
+from kvcq_bench.report import MET, Table, goals, judge, met_text, read_report
+from tests.benchmarks.tables import beside_limits, beside_peers, beside_variants
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from kvcq_bench.report import Report
 
 _HERE = Path(__file__).parent
 REPORTS = _HERE / "reports"
 PLOT = _HERE / "many-queues.svg"
 PAGE = _HERE / "performance.md"
-BEGIN, END = "<!-- generated: python -m docs.performance -->", "<!-- end of what is generated -->"
-PEERS_PLOT = _HERE / "peers.svg"
-PEERS_BEGIN, PEERS_END = "<!-- generated: make bench-peers -->", "<!-- end of the peers -->"
-BESIDE_BEGIN = "<!-- generated: ratios of the run that is kept -->"
-BESIDE_END = "<!-- end of the ratios -->"
-RUNS_BEGIN, RUNS_END = "<!-- generated: all runs that are kept -->", "<!-- end of the runs -->"
+#: Between these lines, with the name of a part, stands what is generated.
+_PART = re.compile(r"(<!-- generated: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 _PANEL = 310  # width of one, with its margin
 _HEIGHT = 275
@@ -42,13 +35,11 @@ _OURS, _FILES = "#2b6cb0", "#c05621"
 
 
 class Bar(NamedTuple):
-    """Its height, the label above it, and where it has one its spread."""
+    """Its height, and the label above it."""
 
     value: float
     label: str
     color: str
-    low: float | None = None
-    high: float | None = None
 
 
 #: Below a group of bars its name.
@@ -58,19 +49,20 @@ Group = tuple[str, list[Bar]]
 def plot() -> str:
     """Memory and start against the number of queues, and disk against queues in files."""
     topics, light, files = (_report(name) for name in ("topics", "light-queues", "file-against-kv"))
-    restarted = [point for point in topics["points"] if "ready_s" in point]
-    restarted += [point for point in light["points"] if "ready_s" in point]
+    topic_points, light_points = (one.results[-1].course["points"] for one in (topics, light))
+    restarted = [point for point in (*topic_points, *light_points) if "ready_s" in point]
     memory: list[Group] = [
         (_count(point["queues"]), [_ours(point["resident_bytes"] / 1e6, ".0f")])
-        for point in [topics["points"][0], *restarted]
+        for point in [topic_points[0], *restarted]
     ]
     ready: list[Group] = [
         (_count(point["queues"]), [_ours(point["ready_s"], ".2f")]) for point in restarted
     ]
     disk: list[Group] = []
-    for queues in files["parameters"]["counts"]:
-        in_files = files["figures"][f"consumequeue_mb files {queues}"]
-        ours = files["figures"][f"kvcq_mb rocksdb {queues}"]
+    figures = files.results[-1].figures
+    for queues in files.conditions["parameters"]["counts"]:
+        in_files = figures[f"consumequeue, files, {queues:,} queues"].value
+        ours = figures[f"kvcq, rocksdb, {queues:,} queues"].value
         bars = [Bar(in_files, f"{in_files:.0f}", _FILES), _ours(ours, ".1f")]
         disk.append((_count(queues), bars))
     disk_title = f"Disk of queues, MB: {_in(_FILES, 'files')}, {_in(_OURS, 'RocksDB')}"
@@ -79,32 +71,9 @@ def plot() -> str:
         _panel(1, "Seconds until ready after a stop", "idle queues", ready),
         _panel(2, disk_title, "queues of 5 messages", disk),
     ]
-    return _svg(panels, rows=1)
-
-
-def peers_plot() -> str:
-    """Rates beside those of other systems, with the spread of the rounds."""
-    measured = Measured(peers_report.read())
-    panels = []
-    for number, (title, unit, spreads) in enumerate(figures_of_plot(measured)):
-        groups: list[Group] = [
-            (name, [Bar(one.median, _short(one.median), color, one.low, one.high)])
-            for name, one, color in (
-                (name, one, _OURS if is_ours else _FILES) for name, one, is_ours in spreads
-            )
-        ]
-        panels.append(_panel(number, title, unit, groups))
-    return _svg(panels, rows=-(-len(panels) // 3))
-
-
-def _short(rate: float) -> str:
-    return f"{rate / 1000:.3g} k" if rate >= 1000 else f"{rate:.0f}"
-
-
-def _svg(panels: Sequence[str], rows: int) -> str:
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {3 * _PANEL} {rows * _HEIGHT}"'
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {3 * _PANEL} {_HEIGHT}"'
             ' font-family="sans-serif" font-size="12" text-anchor="middle">',
             '<rect width="100%" height="100%" fill="white"/>',
             *panels,
@@ -114,30 +83,42 @@ def _svg(panels: Sequence[str], rows: int) -> str:
 
 
 def page(old: str) -> str:
-    """The page with its table of goals and those of peers made again."""
-    made = summarise([REPORTS])
-    new = _replaced(old, BEGIN, END, f"{met_text(made.lines)}.\n\n{made.markdown()}")
-    new = _replaced(new, PEERS_BEGIN, PEERS_END, _peers())
-    runs = [Measured(document) for document in peers_report.kept()]
-    new = _replaced(new, BESIDE_BEGIN, BESIDE_END, f"{beside_peers(runs[0])}\n" if runs else "")
-    text = f"{goals_in_runs(runs)}\n\n{beside_limits(runs)}\n" if runs else ""
-    return _replaced(new, RUNS_BEGIN, RUNS_END, text)
+    """The page with its tables made again."""
+    benchmarks = _report("benchmarks")
+    scenarios = [
+        read_report(path)
+        for path in sorted(REPORTS.glob("*.json.gz"))
+        if path.stem != "benchmarks.json"
+    ]
+    outcomes = [one for report in (benchmarks, *scenarios) for one in judge(report)]
+    missed = goals([one for one in outcomes if one.verdict != MET])
+    parts = {
+        "goals": f"{met_text(outcomes)}.",
+        "conditions": "\n".join(map(_conditions, (benchmarks, *scenarios))),
+        "peers": beside_peers(benchmarks).markdown(),
+        "limits": beside_limits(benchmarks).markdown(),
+        "variants": _if_any(beside_variants(benchmarks)),
+        "missed": Table(missed.head[:5], [row[:5] for row in missed.rows]).markdown(),
+        "scenarios": goals([one for each in scenarios for one in judge(each)]).markdown(),
+        "notes": "\n".join(f"* {note}" for note in benchmarks.notes),
+    }
+    return _PART.sub(lambda found: f"{found[1]}\n{parts[found[2]]}\n\n{found[3]}", old)
 
 
-def _replaced(old: str, begin: str, end: str, made: str) -> str:
-    before, _, rest = old.partition(begin)
-    _, _, after = rest.partition(end)
-    return f"{before}{begin}\n\n{made}\n{end}{after}"
+def _if_any(table: Table) -> str:
+    return table.markdown() if table.rows else "The kept run has no such figures."
 
 
-def _peers() -> str:
-    if not peers_report.REPORT.exists():
-        return "No run is kept. `make bench-peers` makes one, and what stands here.\n"
-    picture = f"![Rates beside those of other systems]({PEERS_PLOT.name})"
-    return f"{picture}\n\n{markdown(peers_report.read())}\n"
+def _conditions(report: Report) -> str:
+    machine, scale = report.machine, report.conditions["scale"]
+    return (
+        f"* {report.title}: {machine['time'][:10]}, {machine['cores']} cores of "
+        f"{machine['processor']}, Python {report.versions['python']}, scale {scale:g}, "
+        f"{report.duration_s:,.0f} s."
+    )
 
 
-def _report(name: str) -> dict[str, Any]:
+def _report(name: str) -> Report:
     return read_report(REPORTS / f"{name}.json.gz")
 
 
@@ -157,9 +138,8 @@ def _count(queues: int) -> str:
 
 
 def _panel(number: int, title: str, below: str, groups: Sequence[Group]) -> str:
-    row, column = divmod(number, 3)
-    left, width = column * _PANEL + 25, _PANEL - 45
-    highest = max(bar.high or bar.value for _, bars in groups for bar in bars)
+    left, width = number * _PANEL + 25, _PANEL - 45
+    highest = max(bar.value for _, bars in groups for bar in bars)
     each = width / len(groups)
     parts = [
         f'<text x="{left + width / 2:.0f}" y="30" font-weight="bold">{title}</text>',
@@ -169,37 +149,17 @@ def _panel(number: int, title: str, below: str, groups: Sequence[Group]) -> str:
     for place, (name, bars) in enumerate(groups):
         thick = each * 0.7 / len(bars)
         parts.append(f'<text x="{left + each * (place + 0.5):.0f}" y="{_BASE + 20}">{name}</text>')
-        for nth, (value, label, color, low, top) in enumerate(bars):
+        for nth, (value, label, color) in enumerate(bars):
             x = left + each * (place + 0.15) + nth * thick
             high = max(1.0, value / highest * (_BASE - _TOP))
-            if low is not None and top is not None:
-                ends = [_BASE - one / highest * (_BASE - _TOP) for one in (low, top)]
-                parts.append(f'<path d="M{x - 3:.1f} {ends[0]:.1f}V{ends[1]:.1f}" stroke="#555"/>')
             parts += [
                 f'<rect x="{x:.1f}" y="{_BASE - high:.1f}" width="{thick:.1f}"'
                 f' height="{high:.1f}" fill="{color}"/>',
                 f'<text x="{x + thick / 2:.1f}" y="{_BASE - high - 5:.1f}">{label}</text>',
             ]
-    text = "\n".join(parts)
-    return f'<g transform="translate(0 {row * _HEIGHT})">\n{text}\n</g>' if row else text
-
-
-def missed() -> list[str]:
-    """Each goal beside other systems that was missed, with what bounds it."""
-    if not peers_report.REPORT.exists():
-        return []
-    measured = Measured(peers_report.read())
-    return [
-        f"{goal.verdict}: {goal.name}: {goal.reached}, wanted {goal.wanted}; "
-        f"limit: {goal.limit or 'not measured'}".replace("*", "")
-        for goal in goals(measured)
-        if goal.verdict != "met"
-    ]
+    return "\n".join(parts)
 
 
 if __name__ == "__main__":
     PLOT.write_text(plot(), encoding="utf-8")
-    if peers_report.REPORT.exists():
-        PEERS_PLOT.write_text(peers_plot(), encoding="utf-8")
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    sys.stdout.writelines(f"{line}\n" for line in missed())

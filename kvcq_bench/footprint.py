@@ -18,7 +18,7 @@ _OF_QUEUES = ("disk_kvcq_bytes", "disk_meta_bytes")
 
 def note_made(recorder: Recorder, queues: int, what: str, empty: Mapping[str, float]) -> None:
     """Figures of `queues` queues, called `what`, that were just made: part is in memory."""
-    _note(recorder, f"{queues} {what}, just made", empty, recorder.point(queues))
+    _note(recorder, f"{queues:,} {what}, just made", empty, recorder.point(queues))
 
 
 def restart(run: Run, queues: int, what: str, empty: Mapping[str, float]) -> None:
@@ -30,12 +30,12 @@ def restart(run: Run, queues: int, what: str, empty: Mapping[str, float]) -> Non
     except NotPossibleHereError as error:
         recorder.notes.append(f"no restart: {error}")
         return
-    recorder.figure(f"ready_after_clean_stop_s {queues} {what}", ready_s)
+    recorder.figure(f"ready after a clean stop, {queues:,} {what}", ready_s, "s")
     now = recorder.point(queues, ready_s=ready_s)
-    _note(recorder, f"{queues} {what}, restarted", empty, now)
+    _note(recorder, f"{queues:,} {what}, restarted", empty, now)
     if all(name in now and name in empty for name in _OF_QUEUES):  # all is on disk now
         growth = sum(now[name] - empty[name] for name in _OF_QUEUES)
-        recorder.figure(f"disk_bytes_a_queue {queues} {what}, restarted", growth / max(1, queues))
+        recorder.figure(f"disk of a queue, {queues:,} {what}", growth / max(1, queues), "B")
 
 
 def _note(
@@ -44,4 +44,4 @@ def _note(
     for name in ("resident", "private"):
         if f"{name}_bytes" in now and f"{name}_bytes" in empty:
             growth = now[f"{name}_bytes"] - empty[f"{name}_bytes"]
-            recorder.figure(f"{name}_growth_mb {what}", growth / 1e6)
+            recorder.figure(f"{name} memory, growth, {what}", growth / 1e6, "MB")

@@ -1,4 +1,7 @@
-"""What a figure was measured on: figures without it mean nothing."""
+"""The machine below a measurement: what it is, what processes use of it, its memory and its disk.
+
+Figures without it mean nothing. What processes use is known on Linux only, from `/proc`.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,30 @@ import mmap
 import os
 import platform
 import sys
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from time import thread_time
+from typing import TYPE_CHECKING
 
-from kvcq_bench.errors import BenchError
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _PACKAGES = ("kvcq", "grpcio", "protobuf", "rocksdict", "numpy", "zlib-ng", "uvloop")
+_PROC = Path("/proc")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_BLOCK_BYTES = 512  # of st_blocks, whatever the file system's own is
 
 
 def machine() -> dict[str, object]:
-    """Processor, cores, memory, system, and how busy it was. Raises BenchError without psutil."""
-    try:
-        import psutil
-    except ImportError as error:
-        raise BenchError("psutil is not installed: pip install 'kvcq[bench]'") from error
+    """Processor, cores, memory, system, and how busy it was."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "memory_bytes": psutil.virtual_memory().total,
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES,
         "system": platform.platform(),
         "load_average": list(os.getloadavg()),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -33,30 +40,64 @@ def machine() -> dict[str, object]:
 
 
 def versions() -> dict[str, str]:
-    """Python and the packages that count."""
+    """Python and the packages that matter for speed."""
     found = {"python": sys.version.split()[0]}
     for name in _PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What some processes use at one moment."""
+
+    resident_bytes: int = 0  # with pages of mapped files
+    private_bytes: int = 0  # without them: what is needed on a machine that is full
+    open_files: int = 0
+    cpu_s: float = 0.0  # with that of children that have ended
+
+
+def used_by(pids: Iterable[int], *, alone: bool = False) -> Used:
+    """What the processes and, unless `alone`, all their descendants use. A process that has ended
+    counts nothing."""
+    resident = private = files = 0
+    cpu_s = 0.0
+    for pid in pids if alone else _with_descendants(pids):
+        with suppress(OSError):
+            place = _PROC / str(pid)
+            # Behind the name, which may hold spaces: utime, stime, cutime, cstime.
+            ticks = (place / "stat").read_text("utf-8").rpartition(")")[2].split()[11:15]
+            _, pages, shared, *_ = map(int, (place / "statm").read_text("utf-8").split())
+            files += len(os.listdir(place / "fd"))  # noqa: PTH208 - a path for each is too slow
+            cpu_s += sum(map(int, ticks)) / _TICKS_PER_S
+            resident += pages * _PAGE_BYTES
+            private += (pages - shared) * _PAGE_BYTES
+    return Used(resident, private, files, cpu_s)
+
+
+def _with_descendants(pids: Iterable[int]) -> set[int]:
+    found: set[int] = set()
+    due = list(pids)
+    while due:
+        pid = due.pop()
+        found.add(pid)
+        for task in (_PROC / str(pid) / "task").glob("*/children"):
+            with suppress(OSError):
+                due += map(int, task.read_text("utf-8").split())
     return found
 
 
 def touch_memory(size: int) -> float:
-    """Write to so many bytes of fresh memory and give them back: MB a second of processor time.
+    """Write to `size` bytes of fresh memory, at most an eighth of what is available, and free them:
+    MB a second of processor time.
 
-    An eighth of what is available at most.
-
-    A virtual machine's host takes free memory back, and gives it again page by page, at the first
-    touch: measured, 0.3 GB/s against 20 GB/s for memory that is there. Whatever is measured right
-    afterwards finds that memory there, as on a machine of its own. A figure that changed while
-    this rate changed says nothing of the program.
+    The host of a virtual machine takes free memory back, and returns it page by page at the first
+    touch, much more slowly than memory that is already there. What is measured right afterwards
+    finds its memory there, as on a machine of its own.
     """
-    import psutil
-
     piece = bytes(1 << 20)
-    size = max(min(size, psutil.virtual_memory().available // 8), len(piece))
+    size = max(min(size, os.sysconf("SC_AVPHYS_PAGES") * _PAGE_BYTES // 8), len(piece))
     began_s = thread_time()
     with mmap.mmap(-1, size) as memory:
         for _ in range(size // len(piece)):
@@ -64,10 +105,34 @@ def touch_memory(size: int) -> float:
     return size / 1e6 / (thread_time() - began_s)
 
 
+def disk_bytes(directory: Path) -> dict[str, int]:
+    """Allocated bytes of each entry of the store in `directory`; files may vanish meanwhile."""
+    found: dict[str, int] = {}
+    root = directory / "store"
+    for entry in sorted(root.iterdir()) if root.exists() else ():
+        total = 0
+        for path in (entry, *entry.rglob("*")) if entry.is_dir() else (entry,):
+            with suppress(FileNotFoundError):
+                total += path.stat().st_blocks * _BLOCK_BYTES
+        found[entry.name] = total
+    return found
+
+
+def drop_cached_log(directory: Path) -> None:
+    """Drop the log's pages from the page cache, except dirty ones and those that a process has
+    mapped and touched. So call it right after the store was opened."""
+    for path in sorted((directory / "store" / "commitlog").glob("*")):
+        with suppress(FileNotFoundError):  # a prepared segment got its name
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)
+
+
 def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor()
+    with suppress(OSError):
+        for line in (_PROC / "cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from dataclasses import asdict
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from kvcq_bench.histogram import Histogram
+from kvcq_bench.report import Figure, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +49,7 @@ class Recorder:
         self._latencies: dict[str, Histogram] = {}
         self.samples: list[dict[str, float]] = []
         self.points: list[dict[str, float]] = []
-        self.figures: dict[str, float] = {}
+        self.figures: dict[str, Figure] = {}
         self.notes: list[str] = []
         self.phase = ""
         self.phases: list[tuple[float, str]] = []
@@ -71,20 +73,22 @@ class Recorder:
     def counted(self, name: str) -> int:
         return self._counters[name]
 
+    def counters(self) -> dict[str, int]:
+        with self._lock:
+            return dict(self._counters)
+
     def latency(self, name: str) -> Histogram:
         """The histogram of that name; made when it is first asked for."""
         with self._lock:
             return self._latencies.setdefault(name, Histogram())
 
-    def figure(self, name: str, value: float) -> None:
-        """A result, with its unit in the name."""
-        self.figures[name] = value
+    def figure(self, name: str, value: float, unit: str = "") -> None:
+        """One number of the result. Without a unit: a ratio."""
+        self.figures[name] = Figure(value, unit)
 
     def point(self, queues: int, **values: float) -> dict[str, float]:
         """Memory and disk at this number of queues, and what else is known there."""
-        known = self._target.resources().known()
-        known.pop("cpu_s", None)
-        point: dict[str, float] = {"queues": queues, **values, **known, **self._disk()}
+        point: dict[str, float] = {"queues": queues, **values, **self._used(), **self._disk()}
         self.points.append(point)
         return point
 
@@ -97,12 +101,18 @@ class Recorder:
     def elapsed_s(self) -> float:
         return perf_counter() - self._started_s
 
-    def document(self) -> dict[str, Any]:
-        """All of it, for the report."""
+    def result(self, work: str, number: int) -> Result:
+        """All of it, for the report: what the target did in that round."""
+        figures, course = dict(self.figures), self._course()
+        for name, summary in course["latencies"].items():
+            for share in ("p50", "p99"):
+                if f"{share}_ms" in summary:
+                    figures[f"{name}, {share}"] = Figure(summary[f"{share}_ms"], "ms")
+        return Result(self._target.name, work, number, figures, course)
+
+    def _course(self) -> dict[str, Any]:
         return {
-            "duration_s": self.elapsed_s,
-            "figures": self.figures,
-            "counters": dict(self._counters),
+            "counters": self.counters(),
             "latencies": {name: one.summary() for name, one in self._latencies.items()},
             "phases": [{"at_s": at_s, "name": name} for at_s, name in self.phases],
             "samples": self.samples,
@@ -122,7 +132,7 @@ class Recorder:
             row: dict[str, float] = {"at_s": self.elapsed_s}
             with self._lock:
                 row |= {f"count.{name}": value for name, value in self._counters.items()}
-            row |= self._target.resources().known()
+            row |= self._used()
             for name, value in self._target.statistics().items():
                 if name.endswith(_STATISTICS):
                     row[name] = value
@@ -133,6 +143,10 @@ class Recorder:
                 del self.samples[1::2]
                 self._interval_s *= 2
             self._watch(self.phase)
+
+    def _used(self) -> dict[str, float]:
+        used = self._target.used()
+        return asdict(used) if used is not None else {}
 
     def _disk(self) -> dict[str, float]:
         return {f"disk_{name}_bytes": size for name, size in self._target.disk_bytes().items()}

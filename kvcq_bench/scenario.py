@@ -9,6 +9,10 @@ scaled = ["messages"]        # parameters that --scale multiplies
 segment_bytes = 268435456
 [parameters]                 # of the kind; unknown ones are refused
 messages = 1000000
+[[goals]]                    # bounds of figures at scale 1; the reason is shown beside the outcome
+figure = "put"
+at_least = 100000            # or at_most
+reason = "what one producer sends"
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvcq_bench.errors import ScenarioError
+from kvcq_bench.report import Goal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +32,7 @@ P = TypeVar("P")
 
 _MOST_SCALE = 1000
 SHIPPED = Path(__file__).parent / "scenarios"
-_KEYS = {"name", "title", "kind", "seed", "scaled", "store", "parameters"}
+_KEYS = {"name", "title", "kind", "seed", "scaled", "store", "parameters", "goals"}
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class Scenario:
     scale: float
     store: Mapping[str, Any]
     parameters: Mapping[str, Any]
+    goals: tuple[Goal, ...] = ()
 
     def parameters_as(self, kind: type[P]) -> P:
         """The parameters as the kind's own dataclass.
@@ -90,7 +96,7 @@ def make_scenario(
     if not 0 < scale <= _MOST_SCALE:
         raise ScenarioError(f"a scale of {scale} is not above 0, and {_MOST_SCALE} at most")
     unknown = sorted(set(document) - _KEYS)
-    missing = sorted(_KEYS - {"store", "scaled"} - set(document))
+    missing = sorted(_KEYS - {"store", "scaled", "goals"} - set(document))
     if unknown or missing:
         what = f"no key {unknown[0]!r} is known" if unknown else f"{missing[0]!r} is missing"
         raise ScenarioError(f"{where}: {what}")
@@ -110,7 +116,17 @@ def make_scenario(
         scale,
         dict(document.get("store", {})),
         parameters,
+        tuple(_goal(document["name"], one, where) for one in document.get("goals", ())),
     )
+
+
+def _goal(work: str, row: Mapping[str, Any], where: str) -> Goal:
+    """Raises ScenarioError."""
+    bounds = [name for name in ("at_least", "at_most") if name in row]
+    if len(bounds) != 1 or set(row) != {"figure", "reason", *bounds}:
+        raise ScenarioError(f"{where}: goals: a goal has figure, at_least or at_most, and reason")
+    (bound,) = bounds
+    return Goal(work, row[bound], row["reason"], row["figure"], at_most=bound == "at_most")
 
 
 def _check_numbers(where: str, value: object) -> None:

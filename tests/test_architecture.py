@@ -212,7 +212,7 @@ UNITS |= {
 UNITS |= {
     "kvcq_bench.errors": set(),
     "kvcq_bench.report": {"kvcq_bench.errors"},
-    "kvcq_bench.targets": {"kvcq_bench.disk", "kvcq_bench.errors"},
+    "kvcq_bench.targets": {"kvcq_bench.errors", "kvcq_bench.machine"},
 }
 _CALLS = {
     "server.access",

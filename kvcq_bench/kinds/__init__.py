@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq_bench.kinds.cold_reads import run_cold_reads
-from kvcq_bench.kinds.compaction import run_compaction
 from kvcq_bench.kinds.file_against_kv import run_file_against_kv
 from kvcq_bench.kinds.kill import run_kill
 from kvcq_bench.kinds.light_queues import run_light_queues
@@ -24,14 +22,12 @@ KINDS: dict[str, Callable[[Run], None]] = {
     "steady": run_steady,
     "topics": run_topics,
     "light-queues": run_light_queues,
-    "cold-reads": run_cold_reads,
     "queries": run_queries,
     "removal": run_removal,
     "file-against-kv": run_file_against_kv,
     "soak": run_soak,
     "kill": run_kill,
-    "compaction": run_compaction,
 }
 
 #: Kinds that need a store in this process.
-EMBEDDED_KINDS = frozenset({"file-against-kv", "compaction"})
+EMBEDDED_KINDS = frozenset({"file-against-kv"})

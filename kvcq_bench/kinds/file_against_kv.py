@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from kvcq.opening import open_store
 from kvcq_bench.errors import NotPossibleHereError
-from kvcq_bench.load import Plan, in_turn, produce_all
-from kvcq_bench.run import Run, read_back
+from kvcq_bench.load import Plan, in_turn, produce_all, read_back
+from kvcq_bench.machine import Used
+from kvcq_bench.run import Run
 from kvcq_bench.targets import EmbeddedTarget, open_file_store
 from kvcq_client import Queue
 
@@ -49,7 +50,10 @@ def run_file_against_kv(run: Run) -> None:
             run.recorder.watching(target)
             try:
                 _run_one(
-                    Run(run.scenario, target, run.recorder), parameters, f"{kind} {count}", count
+                    Run(run.scenario, target, run.recorder),
+                    parameters,
+                    f"{kind}, {count:,} queues",
+                    count,
                 )
             finally:
                 run.recorder.watching(run.target)
@@ -63,24 +67,24 @@ def _run_one(run: Run, parameters: Parameters, name: str, count: int) -> None:
     run.recorder.begin(name)
     queues = [Queue(f"queue-{number:05d}", 0) for number in range(count)]
     ledger = run.ledger(count, parameters.size)
-    memory_before = run.target.resources().resident_bytes or 0
+    before = run.target.used() or Used()
     run.target.create_topics({queue.topic: 1 for queue in queues})
     total = count * parameters.messages_a_queue
     started_s = perf_counter()
     choices = in_turn(range(count), total, parameters.batch)
     produce_all(run, ledger, [Plan(queues, choices, parameters.size, latency=f"put {name}")])
-    figure(f"put_messages_per_s {name}", total / (perf_counter() - started_s))
-    resources = run.target.resources()
+    figure(f"put, {name}", total / (perf_counter() - started_s), "messages/s")
+    used = run.target.used() or Used()
     run.recorder.point(count)
-    figure(f"open_files {name}", resources.open_files or 0)
-    figure(f"memory_growth_mb {name}", ((resources.resident_bytes or 0) - memory_before) / 1e6)
+    figure(f"open files, {name}", used.open_files, "files")
+    figure(f"memory growth, {name}", (used.resident_bytes - before.resident_bytes) / 1e6, "MB")
     started_s = perf_counter()
     ready_s = run.reopen()
-    figure(f"close_s {name}", perf_counter() - started_s - ready_s)
-    figure(f"reopen_s {name}", ready_s)
+    figure(f"closing, {name}", perf_counter() - started_s - ready_s, "s")
+    figure(f"opening, {name}", ready_s, "s")
     for entry, size in run.target.disk_bytes().items():
         if entry in ("consumequeue", "kvcq", "index"):
-            figure(f"{entry}_mb {name}", size / 1e6)
+            figure(f"{entry}, {name}", size / 1e6, "MB")
     started_s = perf_counter()
     read_back(run, ledger, queues)
-    figure(f"read_messages_per_s {name}", total / (perf_counter() - started_s))
+    figure(f"read, {name}", total / (perf_counter() - started_s), "messages/s")

@@ -9,8 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from kvcq_bench.errors import CheckFailedError
-from kvcq_bench.load import Plan, in_turn, produce
-from kvcq_bench.run import Workers, read_back
+from kvcq_bench.load import Plan, Workers, in_turn, produce, read_back
 from kvcq_client import Queue
 
 if TYPE_CHECKING:
@@ -61,16 +60,16 @@ def run_kill(run: Run) -> None:
         finally:
             done.set()
     seconds = perf_counter() - began_s
-    run.recorder.figure("ready_after_kill_s", max(ready_s))
-    run.recorder.figure("first_pull_after_kill_s", max(pulled_s))
-    run.recorder.figure("kills", parameters.kills)
+    run.recorder.figure("ready after a kill", max(ready_s), "s")
+    run.recorder.figure("first pull after a kill", max(pulled_s), "s")
+    run.recorder.figure("kills", parameters.kills, "kills")
     run.recorder.figure(
-        "put_messages_per_s with the time it was down", ledger.acknowledged_messages / seconds
+        "put, with the time it was down", ledger.acknowledged_messages / seconds, "messages/s"
     )
-    run.recorder.figure("messages_refused", ledger.failed_messages)
+    run.recorder.figure("messages refused", ledger.failed_messages, "messages")
     run.recorder.begin("read back")
     checker = read_back(run, ledger, queues)
-    run.recorder.figure("messages_checked", checker.checked_messages)
+    run.recorder.figure("messages checked", checker.checked_messages, "messages")
 
 
 def _some_are_there(run: Run, workers: Workers, queue: Queue) -> None:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from kvcq_bench.errors import CheckFailedError
 from kvcq_bench.footprint import note_made, restart
-from kvcq_bench.load import Plan, in_turn, produce_all
-from kvcq_bench.run import read_back
+from kvcq_bench.load import Plan, in_turn, produce_all, read_back
 from kvcq_client import Queue
 
 if TYPE_CHECKING:
@@ -83,7 +82,9 @@ def _fill(
     )
     produce_all(run, ledger, [plan])
     run.recorder.figure(
-        f"units_per_s fan-out {fan_out}", messages * fan_out / (perf_counter() - started_s)
+        f"units, fan-out {fan_out:,}",
+        messages * fan_out / (perf_counter() - started_s),
+        "units/s",
     )
 
 
@@ -113,5 +114,7 @@ def _sample(
             )
         run.recorder.count("light_units_read", len(found))
     run.recorder.figure(
-        f"light_queues_read_per_s fan-out {fan_out}", len(places) / (perf_counter() - started_s)
+        f"light queues read, fan-out {fan_out:,}",
+        len(places) / (perf_counter() - started_s),
+        "queues/s",
     )

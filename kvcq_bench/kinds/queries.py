@@ -8,8 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from kvcq_bench.errors import CheckFailedError
-from kvcq_bench.load import Plan, in_turn, produce, produce_all, until
-from kvcq_bench.run import Workers, read_back
+from kvcq_bench.load import Plan, Workers, in_turn, produce, produce_all, read_back, until
 from kvcq_client import Boundary, Queue
 
 if TYPE_CHECKING:
@@ -55,9 +54,10 @@ def run_queries(run: Run) -> None:
         for querier in range(parameters.queriers):
             workers.start(_query, run, parameters, ledger, there, queues, querier, workers.stop)
     seconds = perf_counter() - started_s
-    run.recorder.figure("put_messages_per_s", (ledger.acknowledged_messages - before) / seconds)
+    put = (ledger.acknowledged_messages - before) / seconds
+    run.recorder.figure("put beside queries", put, "messages/s")
     for name in ("queries", "searches"):
-        run.recorder.figure(f"{name}_per_s", run.recorder.counted(name) / seconds)
+        run.recorder.figure(name, run.recorder.counted(name) / seconds, f"{name}/s")
     run.recorder.begin("read back")
     read_back(run, ledger, queues)
 

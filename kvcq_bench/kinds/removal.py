@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from kvcq_bench.errors import CheckFailedError, NotPossibleHereError
 from kvcq_bench.ledger import Checker
-from kvcq_bench.load import Plan, in_turn, produce, produce_all
-from kvcq_bench.run import Workers, read_back
+from kvcq_bench.load import Plan, Workers, in_turn, produce, produce_all, read_back
 from kvcq_client import Queue
 
 if TYPE_CHECKING:
@@ -68,7 +67,8 @@ def _delete_tenth(
         finally:
             seconds = perf_counter() - started_s
             done.set()
-    run.recorder.figure("topics_deleted_per_s", run.recorder.counted("topics_deleted") / seconds)
+    deleted = run.recorder.counted("topics_deleted")
+    run.recorder.figure("topics deleted under load", deleted / seconds, "topics/s")
     run.recorder.point(len(kept))
 
 
@@ -146,7 +146,7 @@ def _expire(
             checker.see(messages, stream)
         checker.finish([stream])
     after = run.target.disk_bytes()
-    run.recorder.figure("queues_with_messages_after_expiry", left)
+    run.recorder.figure("queues with messages after expiry", left, "queues")
     for name in ("commitlog", "kvcq"):
-        run.recorder.figure(f"{name}_mb before expiry", before.get(name, 0) / 1e6)
-        run.recorder.figure(f"{name}_mb after expiry", after.get(name, 0) / 1e6)
+        run.recorder.figure(f"{name} before expiry", before.get(name, 0) / 1e6, "MB")
+        run.recorder.figure(f"{name} after expiry", after.get(name, 0) / 1e6, "MB")

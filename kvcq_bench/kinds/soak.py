@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvcq_bench.load import Plan, in_turn, produce_all, until
+from kvcq_bench.load import Plan, Workers, follow, in_turn, produce_all, until
 from kvcq_bench.machine import touch_memory
-from kvcq_bench.run import Workers, follow
 from kvcq_client import Queue
 
 if TYPE_CHECKING:
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
 _TOUCHED_BYTES = 64 << 20
 #: Between two rounds of the reader.
 _PAUSE_S = 0.5
-#: What must stay flat: the figure of its growth, and the figure's unit.
+#: What must stay flat: the figure of its growth, its divisor and its unit.
 _FLAT = {
-    "private_bytes": ("private_memory_growth_mb_per_hour", 1e6),
-    "open_files": ("open_files_growth_per_hour", 1),
-    "disk_kvcq_bytes": ("database_growth_mb_per_hour", 1e6),
+    "private_bytes": ("growth of private memory", 1e6, "MB/hour"),
+    "open_files": ("growth of open files", 1, "files/hour"),
+    "disk_kvcq_bytes": ("growth of the database", 1e6, "MB/hour"),
 }
 
 
@@ -55,20 +54,20 @@ def run_soak(run: Run) -> None:
     probe = _Traffic(run, parameters, "probe")
     probe.run([(parameters.probe_seconds, None, "full speed")])
     full = probe.messages / (perf_counter() - began_s)
-    run.recorder.figure("full_messages_per_s", full)
+    run.recorder.figure("full speed", full, "messages/s")
     traffic = _Traffic(run, parameters, "soak")
     parts = [f"part {part} of {parameters.parts}" for part in range(1, parameters.parts + 1)]
     traffic.run([(parameters.seconds / len(parts), full / 2, part) for part in parts])
     begin_s = (run.recorder.elapsed_s + traffic.began_at_s) / 2
     samples = [row for row in run.recorder.samples if row["at_s"] >= begin_s]
-    for name, (figure, unit) in _FLAT.items():
+    for name, (figure, divisor, unit) in _FLAT.items():
         points = [(row["at_s"], row[name]) for row in samples if name in row]
         if len(points) >= 3:
             times, values = np.array(points).T
             slope = np.polyfit(times, values, 1)[0]
-            run.recorder.figure(figure, float(slope) * 3600 / unit)
-    rates = [run.recorder.figures[f"put_messages_per_s {part}"] for part in parts]
-    run.recorder.figure("put_rate_last_part_over_first", rates[-1] / rates[0])
+            run.recorder.figure(figure, float(slope) * 3600 / divisor, unit)
+    rates = [run.recorder.figures[f"put, {part}"].value for part in parts]
+    run.recorder.figure("puts in the last part over the first", rates[-1] / rates[0])
 
 
 class _Traffic:
@@ -98,13 +97,13 @@ class _Traffic:
                     self._run.recorder.begin(name)
                     with self._run.recorder.sampling:  # it may be in the target's process
                         pace = touch_memory(_TOUCHED_BYTES)
-                    self._run.recorder.figure(f"memory_first_touch_mb_per_s {name}", pace)
+                    self._run.recorder.figure(f"first touch of fresh memory, {name}", pace, "MB/s")
                     before, began_s = self.messages, perf_counter()
                     self._produce(seconds, rate, f"put {name}", reader.stop)
                     if reader.stop.is_set():
                         break  # what the reader found is raised below
                     put = (self.messages - before) / (perf_counter() - began_s)
-                    self._run.recorder.figure(f"put_messages_per_s {name}", put)
+                    self._run.recorder.figure(f"put, {name}", put, "messages/s")
             finally:
                 self._written.set()
 

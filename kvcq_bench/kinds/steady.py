@@ -8,8 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from kvcq_bench.errors import NotPossibleHereError
-from kvcq_bench.load import Plan, in_turn, produce_all
-from kvcq_bench.run import Workers, follow
+from kvcq_bench.load import Plan, Workers, follow, in_turn, produce_all
 from kvcq_client import Queue
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def run_steady(run: Run) -> None:
 
 def _run_case(run: Run, parameters: Parameters, number: int, case: dict[str, Any]) -> None:
     size, producers, consumers = case["size"], case["producers"], case["consumers"]
-    name = f"{size}B-{producers}p-{consumers}c-{case['flush']}"
+    name = f"{size:,} B, producers {producers}, consumers {consumers}, {case['flush']}"
     run.recorder.begin(name)
     total = min(parameters.max_messages_a_case, max(producers, parameters.bytes_a_case // size))
     topic = f"steady-{number}"
@@ -68,5 +67,5 @@ def _run_case(run: Run, parameters: Parameters, number: int, case: dict[str, Any
             done.set()
     pulled_s = perf_counter() - started_s
     count = ledger.acknowledged_messages
-    run.recorder.figure(f"put_messages_per_s {name}", count / put_s)
-    run.recorder.figure(f"put_and_pulled_messages_per_s {name}", count / pulled_s)
+    run.recorder.figure(f"put, {name}", count / put_s, "messages/s")
+    run.recorder.figure(f"put and pulled, {name}", count / pulled_s, "messages/s")

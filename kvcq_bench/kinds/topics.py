@@ -60,7 +60,7 @@ def _grow(
         run.target.create_topics({queue.topic: 1 for queue in part})
         run.recorder.count("topics_created", len(part))
     run.recorder.figure(
-        f"topics_created_per_s {end} topics", (end - begin) / (perf_counter() - started_s)
+        f"topics created, {end:,} topics", (end - begin) / (perf_counter() - started_s), "topics/s"
     )
     run.recorder.begin(f"first message to {end - begin:,} topics")
     run.touch_memory()
@@ -73,9 +73,11 @@ def _grow(
         _send(run, parameters, ledger, queues, _cut(streams, parameters.batch), "first message")
         rates.append(len(streams) / (perf_counter() - part_s))
     run.recorder.figure(
-        f"first_messages_per_s {end} topics", (end - begin) / (perf_counter() - started_s)
+        f"first messages, {end:,} topics",
+        (end - begin) / (perf_counter() - started_s),
+        "messages/s",
     )
-    run.recorder.figure(f"last_tenth_over_first {end} topics", rates[-1] / rates[0])
+    run.recorder.figure(f"last tenth over the first, {end:,} topics", rates[-1] / rates[0])
 
 
 def _cut(streams: range, batch: int) -> Iterable[range]:
@@ -102,8 +104,9 @@ def _traffic(run: Run, parameters: Parameters, ledger: Ledger, queues: list[Queu
     started_s = perf_counter()
     _send(run, parameters, ledger, queues, choices(), "Zipf traffic")
     run.recorder.figure(
-        f"traffic_messages_per_s {len(queues)} topics",
+        f"Zipf traffic, {len(queues):,} topics",
         parameters.traffic_messages / (perf_counter() - started_s),
+        "messages/s",
     )
 
 
@@ -139,5 +142,6 @@ def _read(
         run.recorder.notes.append(
             f"{done:,} of {len(chosen):,} topics were read back in {parameters.read_seconds:g} s"
         )
-    run.recorder.figure(f"topics_read_back {count} topics", done)
-    run.recorder.figure(f"queues_read_per_s {count} topics", done / (perf_counter() - started_s))
+    seconds = perf_counter() - started_s
+    run.recorder.figure(f"read back, {count:,} topics", done, "topics")
+    run.recorder.figure(f"queues read, {count:,} topics", done / seconds, "queues/s")

@@ -1,23 +1,46 @@
-"""What a run leaves to read: its document on disk, the goals, the page with its plots, the summary.
+"""What a run leaves to read: its results on disk, goals and their outcome, tables, a page of plots.
 
-Uses `errors` alone: a report can be read where nothing of a store is.
+Uses only `errors`: a report can be read where nothing of a store is.
 """
 
-from kvcq_bench.report.comparison import compare, comparison_page, differing_conditions
-from kvcq_bench.report.document import FORMAT, read_report, write_report
-from kvcq_bench.report.numbers import number_text
-from kvcq_bench.report.page import run_page
-from kvcq_bench.report.summary import met_text, summarise
+from kvcq_bench.report.goal import Goal
+from kvcq_bench.report.html_page import page
+from kvcq_bench.report.judging import MET, Outcome, judge
+from kvcq_bench.report.numbers import Spread, number_text, short, spread_of
+from kvcq_bench.report.results import RATE, Figure, Report, Result, read_report, write_report
+from kvcq_bench.report.tables import (
+    Table,
+    conclusion,
+    costs,
+    figures,
+    goals,
+    latencies,
+    met_text,
+    rates,
+)
 
 __all__ = [
-    "FORMAT",
-    "compare",
-    "comparison_page",
-    "differing_conditions",
+    "MET",
+    "RATE",
+    "Figure",
+    "Goal",
+    "Outcome",
+    "Report",
+    "Result",
+    "Spread",
+    "Table",
+    "conclusion",
+    "costs",
+    "figures",
+    "goals",
+    "judge",
+    "latencies",
     "met_text",
     "number_text",
+    "page",
+    "rates",
     "read_report",
-    "run_page",
-    "summarise",
+    "short",
+    "spread_of",
     "write_report",
 ]

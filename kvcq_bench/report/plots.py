@@ -35,13 +35,13 @@ class Plot(NamedTuple):
     svg: str
 
 
-def plots(document: Mapping[str, Any]) -> list[Plot]:
-    """Those that the document has data for; none without matplotlib."""
+def plots(course: Mapping[str, Any]) -> list[Plot]:
+    """Those that the course of a run has data for; none without matplotlib."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
         return []
-    samples, phases = document["samples"], document["phases"]
+    samples, phases = course["samples"], course["phases"]
 
     def over_time(names: Sequence[str], y_label: str, unit: float) -> Callable[[Axes], bool]:
         def paint(axes: Axes) -> bool:
@@ -56,9 +56,7 @@ def plots(document: Mapping[str, Any]) -> list[Plot]:
     sizes = _named(samples, ("sst_bytes", "memtable_bytes", "pending_compaction_bytes"))
     made = [
         Plot("Rate over time", "", _rates(samples, phases)),
-        Plot(
-            "Latency percentiles", "", _draw(lambda axes: _latencies(axes, document["latencies"]))
-        ),
+        Plot("Latency percentiles", "", _draw(lambda axes: _latencies(axes, course["latencies"]))),
         Plot("Memory over time", _MAPPED, _draw(over_time(_MEMORY, "MB", 1e6))),
         Plot("Disk over time", "Without the log.", _draw(over_time(_disk(samples), "MB", 1e6))),
         Plot(
@@ -67,7 +65,7 @@ def plots(document: Mapping[str, Any]) -> list[Plot]:
         Plot(
             "Memory and disk by number of queues",
             _MAPPED,
-            _draw(lambda axes: _points(axes, document)),
+            _draw(lambda axes: _points(axes, course["points"])),
         ),
         Plot(
             "RocksDB: levels and stalls", "", _draw(over_time(levels, "files, or compactions", 1))
@@ -172,8 +170,8 @@ def _disk(samples: Sequence[Mapping[str, float]]) -> list[str]:
     return sorted({name for row in samples for name in row if name.startswith("disk_")} - small)
 
 
-def _points(axes: Axes, document: Mapping[str, Any]) -> bool:
-    points = sorted(document["points"], key=lambda point: point["queues"])
+def _points(axes: Axes, points: Sequence[Mapping[str, float]]) -> bool:
+    points = sorted(points, key=lambda point: point["queues"])
     if len({point["queues"] for point in points}) < 2:
         return False
     # After a restart nothing is left of what writing takes: that is a line of its own.

@@ -1,6 +1,6 @@
 """What a scenario runs against: a server, started here or far, or a store in this process.
 
-Uses `disk` and `errors`, the client, and for a store in this process all of the store.
+Uses `machine` and `errors`, the client, and for a store in this process all of the store.
 """
 
 from kvcq_bench.targets.embedded import EmbeddedTarget

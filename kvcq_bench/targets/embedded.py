@@ -7,9 +7,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from kvcq.opening import open_store
-from kvcq_bench.disk import disk_bytes
 from kvcq_bench.errors import NotPossibleHereError
-from kvcq_bench.targets.target import resources_of
+from kvcq_bench.machine import Used, disk_bytes, used_by
 from kvcq_client import Bounds, Pulled, Queue, split_records
 from store.config import FlushMode, StoreConfig
 from store.consume_queue import Boundary as StoreBoundary
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from kvcq_bench.targets.target import Resources
     from kvcq_client import Boundary, Message, StoredMessage
     from store.message_store import MessageStore
 
@@ -134,8 +132,8 @@ class EmbeddedTarget:
     def statistics(self) -> dict[str, float]:
         return self._store.statistics()
 
-    def resources(self) -> Resources:
-        return resources_of(os.getpid())
+    def used(self) -> Used | None:
+        return used_by([os.getpid()])
 
     def disk_bytes(self) -> dict[str, int]:
         return disk_bytes(self._root)
@@ -148,9 +146,6 @@ class EmbeddedTarget:
         started = perf_counter()
         self._store = self._open()
         return perf_counter() - started
-
-    def compact(self) -> None:
-        self._store.queues.compact()
 
     def close(self) -> None:
         self._store.close()

@@ -9,9 +9,8 @@ import threading
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from kvcq_bench.disk import disk_bytes
 from kvcq_bench.errors import BenchError, CheckFailedError, NotPossibleHereError
-from kvcq_bench.targets.target import Resources, resources_of
+from kvcq_bench.machine import Used, disk_bytes, used_by
 from kvcq_client import Client, NotPossibleError, Queue
 
 if TYPE_CHECKING:
@@ -112,8 +111,8 @@ class RemoteTarget:
                 raise
             return {}  # administration has a port of its own
 
-    def resources(self) -> Resources:
-        return Resources()
+    def used(self) -> Used | None:
+        return None
 
     def disk_bytes(self) -> dict[str, int]:
         return {}
@@ -122,9 +121,6 @@ class RemoteTarget:
         raise NotPossibleHereError(
             "this scenario restarts its server: let it start one, with --data instead of --server"
         )
-
-    def compact(self) -> None:
-        raise NotPossibleHereError("no call compacts a store: use --embedded")
 
     def close(self) -> None:
         self._client.close()
@@ -146,8 +142,12 @@ class OwnServer(RemoteTarget):
         self.name = "own server process"
         self.directory = directory
 
-    def resources(self) -> Resources:
-        return resources_of(self._process.pid)
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def used(self) -> Used | None:
+        return used_by([self.pid])
 
     def disk_bytes(self) -> dict[str, int]:
         return disk_bytes(self._root)

@@ -5,40 +5,14 @@ All methods are blocking, and may be called from any thread unless they say othe
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from kvcq_bench.machine import Used
     from kvcq_client import Boundary, Bounds, Message, Pulled, Queue, StoredMessage
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """What the serving process holds; None where that cannot be known, as of a far server."""
-
-    resident_bytes: int | None = None  # with pages of files that are mapped or shared
-    private_bytes: int | None = None  # without them: what it would need on a machine that is full
-    open_files: int | None = None
-    cpu_s: float | None = None
-
-    def known(self) -> dict[str, float]:
-        """Those that are known, by name."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
-
-
-def resources_of(pid: int) -> Resources:
-    """What that process holds now."""
-    import psutil  # of the extra `bench`
-
-    process = psutil.Process(pid)
-    with process.oneshot():
-        times, memory = process.cpu_times(), process.memory_info()
-        # Of Linux: resident pages that are neither of a file nor of shared memory.
-        private = memory.rss - memory.shared
-        return Resources(memory.rss, private, process.num_fds(), times.user + times.system)
 
 
 class Writer(Protocol):
@@ -86,7 +60,9 @@ class Target(Protocol):
 
     def statistics(self) -> dict[str, float]: ...
 
-    def resources(self) -> Resources: ...
+    def used(self) -> Used | None:
+        """What the serving process uses; None when it is far."""
+        ...
 
     def disk_bytes(self) -> dict[str, int]:
         """Allocated bytes below the store directory, by its first level; {} when it is far."""
@@ -96,13 +72,6 @@ class Target(Protocol):
         """Close (or kill) and open again, with changed store settings: seconds until ready.
 
         Writers go on over a kill: what they have under way is sent again. They do not over a close.
-        Raises NotPossibleHereError.
-        """
-        ...
-
-    def compact(self) -> None:
-        """Rewrite all that is in the consume queues and the key index; returns when it is done.
-
         Raises NotPossibleHereError.
         """
         ...

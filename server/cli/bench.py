@@ -1,4 +1,4 @@
-"""kvcq bench: load scenarios, their reports, and two reports side by side."""
+"""kvcq bench: load scenarios and their reports."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ from typing import TYPE_CHECKING
 import click
 
 import server
-from kvcq_bench.engine import run_scenario
 from kvcq_bench.errors import BenchError, CheckFailedError, ScenarioError
 from kvcq_bench.kinds import EMBEDDED_KINDS
 from kvcq_bench.report import (
-    compare,
-    comparison_page,
-    differing_conditions,
-    met_text,
-    number_text,
+    conclusion,
+    figures,
+    goals,
+    judge,
+    page,
     read_report,
-    run_page,
-    summarise,
     write_report,
 )
+from kvcq_bench.rounds import report_of, run_scenario
 from kvcq_bench.scenario import load_scenario, shipped_scenarios
 from kvcq_bench.targets import EmbeddedTarget, OwnServer, RemoteTarget
 from kvcq_client import KvcqError
@@ -51,13 +49,17 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from kvcq_bench.recorder import Recorder
+    from kvcq_bench.report import Report, Result
     from kvcq_bench.scenario import Scenario
     from kvcq_bench.targets import Target
 
 
 #: Fields of a report whose keys are names: of figures, statistics, settings and packages.
 _NAMES = frozenset(
-    ("parameters", "store", "versions", "figures", "counters", "latencies", "samples", "points")
+    (
+        *("parameters", "store", "versions", "systems", "figures"),
+        *("counters", "latencies", "samples", "points"),
+    )
 )
 
 _scale = click.option(
@@ -93,7 +95,7 @@ def list_scenarios(as_json: bool) -> None:
     "target",
     type=server_address,
     metavar="HOST:PORT",
-    help="A server that runs; it gets new topics.",
+    help="A running server; it gets new topics.",
 )
 @security_options
 @click.option(
@@ -106,12 +108,17 @@ def list_scenarios(as_json: bool) -> None:
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIRECTORY",
-    help="Start a server on this directory. The default, with one that is deleted afterwards; "
+    help="Start a server on this directory. The default: a directory that is deleted afterwards; "
     "a scenario that needs a store in this process gets that instead.",
 )
 @_scale
+@click.option("--seed", type=int, metavar="N", help="Of random choices; the scenario has its own.")
 @click.option(
-    "--seed", type=int, metavar="N", help="Of random choices; otherwise the scenario's own."
+    "--rounds",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="Run it this many times, each on a new directory, and report all.",
 )
 @click.option(
     "--report",
@@ -126,37 +133,43 @@ def run(
     data: Path | None,
     scale: float,
     seed: int | None,
+    rounds: int,
     report: Path | None,
     as_json: bool,
 ) -> None:
     """Run SCENARIO, a name or number of `kvcq bench list`, or a file."""
     if sum(one is not None for one in (target, embedded, data)) > 1:
         raise click.UsageError("--server, --embedded and --data exclude each other")
+    if rounds > 1 and (target, embedded, data) != (None, None, None):
+        raise click.UsageError("--rounds needs a new directory for each: leave out the others")
     try:
         wanted = load_scenario(scenario, scale=scale, seed=seed)
-        document = _run(wanted, target, embedded, data)
+        made = report_of(
+            wanted, [lambda number: _run(wanted, number, target, embedded, data)] * rounds
+        )
     except ScenarioError as error:
         raise BadRequestError(str(error), command="kvcq bench list") from error
     except CheckFailedError as error:
         raise _not_as_acknowledged(error) from error
     except (BenchError, KvcqError) as error:
         raise CommandError(str(error)) from error
-    paths = _write(document, report or Path(f"bench-{wanted.name}"))
-    if as_json:
-        print_json(_shown(document))
-    else:
-        _show(document)
+    paths = _write(made, report or Path(f"bench-{wanted.name}"))
+    _show([made], as_json=as_json)
     say("report: " + ", ".join(map(str, paths)))
 
 
 def _run(
-    scenario: Scenario, target: str | None, embedded: Path | None, data: Path | None
-) -> dict[str, Any]:
+    scenario: Scenario,
+    number: int = 0,
+    target: str | None = None,
+    embedded: Path | None = None,
+    data: Path | None = None,
+) -> Result:
     with ExitStack() as cleanup:
         opened: Target
         if target is not None:
             with connect(target):
-                pass  # one that is not there is told at once; a scenario would try again for long
+                pass  # an unreachable one is reported at once; a scenario would try again for long
             opened = RemoteTarget(target, tls=tls_of(), credentials=credentials_of())
         elif embedded is not None:
             opened = EmbeddedTarget(embedded, scenario.store)
@@ -169,7 +182,8 @@ def _run(
                 opened = OwnServer(data, scenario.store, server.__name__)
         cleanup.callback(opened.close)
         with notes.waiting(f"{scenario.title}: beginning") as status:
-            return run_scenario(scenario, opened, watch=_Progress(status, scenario.title))
+            progress = _Progress(status, scenario.title)
+            return run_scenario(scenario, opened, number=number, watch=progress)
 
 
 @contextmanager
@@ -196,18 +210,12 @@ def _not_as_acknowledged(error: CheckFailedError) -> CommandError:
     return CommandError(text, "the store is kept", command=kept[0])
 
 
-def _shown(document: dict[str, Any]) -> dict[str, Any]:
-    """The report as a JSON document of the command line: its fields in camelCase."""
-    latencies = {name: camel_case(one) for name, one in document["latencies"].items()}
-    return {**camel_case(document, names=_NAMES), "latencies": latencies}
-
-
-def _write(document: dict[str, Any], stem: Path) -> tuple[Path, Path]:
+def _write(report: Report, stem: Path) -> tuple[Path, Path]:
     """The report and its page, under `stem` with .json and .html; returns both paths."""
-    report, shown = stem.with_name(f"{stem.name}.json"), stem.with_name(f"{stem.name}.html")
-    write_report(document, report)
-    shown.write_text(run_page(document), encoding="utf-8")
-    return report, shown
+    kept, shown = stem.with_name(f"{stem.name}.json"), stem.with_name(f"{stem.name}.html")
+    write_report(report, kept)
+    shown.write_text(page(report), encoding="utf-8")
+    return kept, shown
 
 
 class _Progress:
@@ -219,25 +227,12 @@ class _Progress:
         self._lock = threading.Lock()
 
     def __call__(self, recorder: Recorder) -> None:
-        counts = recorder.document()["counters"]
-        shown = "  ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
+        counts = sorted(recorder.counters().items())
+        shown = "  ".join(f"{name} {count:,}" for name, count in counts)
         with self._lock:
             self._status.update(
                 f"{self._title}: {recorder.phase}  [dim]{recorder.elapsed_s:.0f} s  {shown}[/]"
             )
-
-
-def _show(document: dict[str, Any]) -> None:
-    rows = [(name, number_text(value)) for name, value in document["figures"].items()]
-    print_table(document["title"], ("figure", "value"), rows)
-    latencies = [
-        (name, *(f"{one[share]:.2f}" for share in ("p50_ms", "p99_ms", "p100_ms")))
-        for name, one in document["latencies"].items()
-        if one["count"]
-    ]
-    print_table("", ("latency", "p50 ms", "p99 ms", "max ms"), latencies)
-    for note in document["notes"]:
-        say(f"note: {note}")
 
 
 @bench.command("all")
@@ -249,24 +244,24 @@ def _show(document: dict[str, Any]) -> None:
     help="Directory for NAME.json and NAME.html of each.",
 )
 @_scale
-@click.option("--only", multiple=True, metavar="SCENARIO", help="These alone; may be repeated.")
+@click.option("--only", multiple=True, metavar="SCENARIO", help="Only these; may be repeated.")
 @json_option
 def run_all(reports: Path, scale: float, only: tuple[str, ...], as_json: bool) -> None:
-    """Run all scenarios but the soak, one after the other, and print one table of the goals.
+    """Run all scenarios but the soak, one after the other, and print the goals of each.
 
-    Exits with 1 when a scenario failed: the others run all the same.
+    Exits with 1 when a scenario failed; the others still run.
     """
     try:
         scenarios = [load_scenario(name, scale=scale) for name in only or shipped_scenarios()]
     except ScenarioError as error:
         raise BadRequestError(str(error), command="kvcq bench list") from error
-    written: list[Path] = []
+    made: list[Report] = []
     failed: list[str] = []
     for scenario in scenarios:
         if scenario.kind == "soak" and not only:
             continue
         try:
-            document = _run(scenario, None, None, None)
+            report = report_of(scenario, [lambda number, one=scenario: _run(one, number)])  # type: ignore[misc]
         except CheckFailedError as error:
             told = _not_as_acknowledged(error)
             kept = "" if told.command is None else f"; {told.hint}: {told.command}"
@@ -274,98 +269,84 @@ def run_all(reports: Path, scale: float, only: tuple[str, ...], as_json: bool) -
         except (BenchError, KvcqError) as error:
             failed.append(f"{scenario.name}: {error}")
         else:
-            written.append(_write(document, reports / scenario.name)[0])
-            say(f"{scenario.name}: {document['duration_s']:,.0f} s, {written[-1]}")
-    _show_summary(written, as_json=as_json, failed=failed)
+            made.append(report)
+            path, _ = _write(report, reports / scenario.name)
+            say(f"{scenario.name}: {report.duration_s:,.0f} s, {path}")
+    _show(made, as_json=as_json)
     if failed:
         raise CommandError("; ".join(failed))
 
 
-@bench.command("render")
-@click.argument("report", type=click.Path(dir_okay=False, path_type=Path))
+@bench.command("report")
+@click.argument("reports", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--html",
     "html_path",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write the page.  [default: bench-SCENARIO.html]",
-)
-def render(report: Path, html_path: Path | None) -> None:
-    """Write the page of REPORT: NAME.json, or NAME.json.gz."""
-    try:
-        document = read_report(report)
-    except ScenarioError as error:
-        raise BadRequestError(str(error)) from error
-    chosen = html_path or Path(f"bench-{document['scenario']}.html")
-    chosen.write_text(run_page(document), encoding="utf-8")
-    say(f"page: {chosen}")
-
-
-@bench.command("summary")
-@click.argument("reports", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--markdown", is_flag=True, help="Print a table for a page of docs.")
-@json_option
-def summary(reports: tuple[Path, ...], markdown: bool, as_json: bool) -> None:
-    """Print one table of REPORTS: files, or directories of them, also of `make bench`."""
-    try:
-        if markdown:
-            click.echo(summarise(reports).markdown(), nl=False)
-        else:
-            _show_summary(reports, as_json=as_json, failed=[])
-    except ScenarioError as error:
-        raise BadRequestError(str(error)) from error
-
-
-def _show_summary(reports: Sequence[Path], *, as_json: bool, failed: list[str]) -> None:
-    made = summarise(reports)
-    if as_json:
-        print_json(camel_case({**made.document(), "failed": failed}))
-        return
-    rows = [
-        (
-            line.work,
-            f"{number_text(line.measured)} {line.unit}".rstrip(),
-            line.wanted,
-            line.verdict,
-            line.command,
-        )
-        for line in made.lines
-    ]
-    print_table(met_text(made.lines), ("work", "measured", "wanted", "", "again with"), rows)
-    for run_line in made.runs:
-        say(run_line)
-
-
-@bench.command("compare")
-@click.argument("one", type=click.Path(dir_okay=False, path_type=Path))
-@click.argument("other", type=click.Path(dir_okay=False, path_type=Path))
-@click.option(
-    "--html",
-    "html_path",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a page as well.",
+    help="Also write one page of all, with plots.",
 )
 @json_option
-def compare_reports(one: Path, other: Path, html_path: Path | None, as_json: bool) -> None:
-    """Show two reports of one scenario side by side: ONE.json OTHER.json."""
+def show_reports(reports: tuple[Path, ...], html_path: Path | None, as_json: bool) -> None:
+    """Show REPORTS, files or directories of them; those of one scenario side by side."""
     try:
-        left, right = read_report(one), read_report(other)
-        rows = compare(left, right)
+        found = [read_report(path) for path in _files(reports)]
     except ScenarioError as error:
         raise BadRequestError(str(error)) from error
-    differing = differing_conditions(left, right)
     if html_path is not None:
-        html_path.write_text(comparison_page(left, right), encoding="utf-8")
+        html_path.write_text("".join(map(page, found)), encoding="utf-8")
         say(f"page: {html_path}")
+    _show(found, as_json=as_json)
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    found: list[Path] = []
+    for path in paths:
+        below = sorted([*path.rglob("*.json"), *path.rglob("*.json.gz")])
+        found += below if path.is_dir() else [path]
+    if not found:
+        raise ScenarioError(f"no report in {', '.join(map(str, paths))}")
+    return found
+
+
+def _show(reports: Sequence[Report], *, as_json: bool) -> None:
+    """Goals of each, and figures; of the same workload in several reports side by side."""
     if as_json:
-        print_json({"figures": rows, "differing": differing})
+        print_json({"reports": [_document(report) for report in reports]})
         return
-    print_table(
-        left["title"],
-        ("figure", left["machine"]["time"], right["machine"]["time"], "ratio"),
-        [
-            (name, number_text(a), number_text(b), f"{b / a:.2f}" if a else "-")
-            for name, a, b in rows
-        ],
-    )
-    for line in differing:
-        say(f"not the same: {line}")
+    for work in dict.fromkeys(work for report in reports for work in report.works):
+        alike = [report for report in reports if work in report.works]
+        head, rows = figures([result for report in alike for result in report.of(work)])
+        print_table(alike[0].title, head, rows)
+        for line in _differing(alike):
+            say(f"not the same: {line}")
+        for note in dict.fromkeys(
+            note for one in alike[-1].of(work) for note in one.course["notes"]
+        ):
+            say(f"note: {note}")
+    for report in reports:
+        if outcomes := judge(report):
+            head, rows = goals(outcomes)
+            print_table(f"{report.title}, {report.machine['time']}", head, rows)
+        say(conclusion(report))
+
+
+def _document(report: Report) -> dict[str, Any]:
+    """The report as the command line prints JSON: its fields in camelCase, with the outcomes."""
+    found: dict[str, Any] = camel_case(report.document(), names=_NAMES)
+    outcomes = [
+        {"work": one.goal.work, "figure": one.goal.figure, "wanted": one.wanted}
+        | {"value": one.reached.median, "unit": one.unit, "verdict": one.verdict}
+        for one in judge(report)
+    ]
+    # What was acknowledged and not found again would have ended the run without a report.
+    return {**found, "outcomes": outcomes, "nothingLost": True}
+
+
+def _differing(reports: Sequence[Report]) -> Iterator[str]:
+    """Conditions that differ, since the figures may differ because of them."""
+    for group in ("conditions", "versions", "machine"):
+        several = [getattr(report, group) for report in reports]
+        for name in dict.fromkeys(name for one in several for name in one):
+            values = [one.get(name) for one in several]
+            if name not in ("time", "load_average") and any(one != values[0] for one in values):
+                yield f"{name}: {' / '.join(map(str, values))}"

@@ -1,6 +1,8 @@
-"""Figures that the product promises, each with the raw probe it is compared to.
+"""`make bench` and `make bench-peers`: rates in turns, each beside its raw probe in the same run.
 
-`python -m tests.benchmarks [CASE ...] [--json FILE] [--scale 0.1]`. A probe runs in turn with what
-it is compared to, in the same process or against the same server, so that a busy machine slows
-both. Of several rounds the median counts.
+A *system* is a server, which is started and stopped here, and a client in a process of its own:
+ours, ours with other settings, the limits (the same bytes with nothing around them) and the peers
+of `tests/peers`. A *work* is what a client does, with a loop for each system that can do it, and
+its goals: a file of `works/`, which needs no other change. Rounds, report and goals are those of
+`kvcq_bench`.
 """

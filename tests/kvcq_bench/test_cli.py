@@ -51,19 +51,11 @@ counts = [2]
 messages_a_queue = 3
 """
 
-PULLS = """
-name = "compaction"
-title = "A few pulls"
-kind = "compaction"
-seed = 10
-[store]
-segment_bytes = 1048576
-[parameters]
-queues = 50
-units = 500
-seconds = 0.05
-max_seconds = 0.05
-fan_out = 50
+GOAL = """
+[[goals]]
+figure = "put, rocksdb, 2 queues"
+at_least = 1
+reason = "because it can"
 """
 
 
@@ -75,14 +67,29 @@ def test_run_writes_reports_that_compare(tmp_path: Path) -> None:
         arguments += ["--embedded", str(tmp_path / run), "--report", str(tmp_path / f"{run}-r")]
         result = kvcq(*arguments)
         assert result.exit_code == 0, result.output
-        assert json.loads(result.stdout)["nothingLost"] is True
+        (report,) = json.loads(result.stdout)["reports"]
+        assert report["nothingLost"] is True
         assert (tmp_path / f"{run}-r.html").stat().st_size > 1000
     reports = [str(tmp_path / "one-r.json"), str(tmp_path / "other-r.json")]
     page = tmp_path / "both.html"
-    result = kvcq("bench", "compare", *reports, "--html", str(page))
+    result = kvcq("bench", "report", *reports, "--html", str(page))
     assert result.exit_code == 0, result.output
-    assert "first_messages_per_s" in result.stdout
-    assert "two runs" in page.read_text()
+    assert "first messages, 5 topics" in result.stdout
+    assert "messages/s" in result.stdout
+    assert "ratio" in result.stdout
+    assert page.read_text().count("A few topics</h1>") == 2
+
+
+def test_rounds_of_one_scenario_are_in_one_report(tmp_path: Path) -> None:
+    scenario = tmp_path / "files.toml"
+    scenario.write_text(FILES)
+    arguments = ["--rounds", "2", "--json", "--report", str(tmp_path / "r")]
+    result = kvcq("bench", "run", str(scenario), *arguments)
+    assert result.exit_code == 0, result.output
+    (report,) = json.loads(result.stdout)["reports"]
+    assert [one["round"] for one in report["results"]] == [0, 1]
+    refused = kvcq("bench", "run", str(scenario), "--rounds", "2", "--data", str(tmp_path / "d"))
+    assert refused.exit_code == 2
 
 
 def test_a_loss_ends_with_1_says_what_is_missing_and_keeps_the_store(
@@ -112,25 +119,25 @@ def test_a_loss_ends_with_1_says_what_is_missing_and_keeps_the_store(
     assert not list(tmp_path.glob("r*"))
 
 
-def test_all_writes_reports_and_summary_reads_them(
+def test_all_writes_reports_which_are_shown_with_their_goals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    scenario = tmp_path / "pulls.toml"
-    scenario.write_text(PULLS)
+    scenario = tmp_path / "files.toml"
+    scenario.write_text(FILES + GOAL)
     reports = tmp_path / "reports"
     arguments = ["bench", "all", "--only", str(scenario), "--reports", str(reports), "--json"]
     result = kvcq(*arguments)
     assert result.exit_code == 0, result.output
-    document = json.loads(result.stdout)
-    assert [line["wanted"] for line in document["lines"]] == ["at most 3"]
-    assert document["failed"] == []
+    (report,) = json.loads(result.stdout)["reports"]
+    (outcome,) = report["outcomes"]
+    assert (outcome["wanted"], outcome["verdict"]) == ("at least 1 messages/s", "met")
     assert not list(tmp_path.glob("kvcq-bench-*")), "the store is removed"
-    result = kvcq("bench", "summary", str(reports), "--markdown")
+    result = kvcq("bench", "report", str(reports))
     assert result.exit_code == 0, result.output
-    assert "| work | measured | wanted |" in result.stdout
-    assert "nothing lost" in result.stdout
-    assert kvcq("bench", "summary", str(scenario)).exit_code == 2
+    assert "1 of 1 goals met" in result.stdout + result.stderr
+    assert "because it can" in " ".join(result.stdout.split())
+    assert kvcq("bench", "report", str(scenario)).exit_code == 2
 
 
 def test_what_is_wrong_is_said() -> None:
@@ -139,7 +146,7 @@ def test_what_is_wrong_is_said() -> None:
     assert "no scenario 'absent'" in result.output
     both = ["bench", "run", "1", "--server", "a:1", "--embedded", "b"]
     assert kvcq(*both).exit_code == 2
-    unread = kvcq("bench", "compare", "absent.json", "absent.json")
+    unread = kvcq("bench", "report", "absent.json")
     assert unread.exit_code == 2
     assert "absent.json cannot be read" in unread.output
 

@@ -66,22 +66,6 @@ class Environment:
     def kvcq(self, *arguments: str, cwd: Path) -> str:
         return self._run(str(self._bin / "kvcq"), *arguments, cwd=cwd)
 
-    def fails(self, *arguments: str, cwd: Path) -> str:
-        """What `kvcq` says when it exits with 1."""
-        command = [str(self._bin / "kvcq"), *arguments, "--json"]
-        done = subprocess.run(
-            command,
-            cwd=cwd,
-            env=self._variables,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-        assert done.returncode == 1, done
-        return done.stderr
-
     @contextmanager
     def serving(self, directory: Path, *arguments: str) -> Iterator[str]:
         """The address of a server on `data` in that directory; ended in order."""

@@ -1,8 +1,10 @@
-"""`make bench-peers`: the service beside other systems on one machine, in turns, with the spread.
+"""The peers: Redis Streams, NATS JetStream, RocketMQ, each as its own client has it.
 
-Each system is a pair of classes in a file of `systems/`: its server, as processes that are started
-and stopped here, and its client, which runs in a process of its own. What is not installed is left
-out, with a line that says how to install it. Among them are the limits: the stack with nothing
-behind it, the writing of a store with no stack before it, and one over the other. `goals` says
-which of them leaves no room for what was wanted. Nothing of the product imports from here.
+A file of `systems/` starts a server and connects a client; what the clients do stands in
+`tests/benchmarks/works`, beside ours. RocketMQ's own client is a Java program, which knows the
+works by their methods. What is not installed is left out, with a line that says how to install it.
 """
+
+from tests.peers.systems import nats, redis, rocketmq
+
+SYSTEMS = [redis.SYSTEM, nats.SYSTEM, *rocketmq.SYSTEMS]

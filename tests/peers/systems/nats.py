@@ -13,19 +13,17 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kvcq_client.transport.loop_thread import new_event_loop
-from tests.peers.client import command_of
-from tests.peers.processes import ServerProcess, free_port, wait_until
-from tests.peers.systems.calls import batches, by_callers
-from tests.peers.systems.protocol import System
-from tests.peers.values import (
+from tests.benchmarks.processes import ServerProcess, free_port, wait_until
+from tests.benchmarks.system import System
+from tests.benchmarks.timing import (
     AT_ONCE,
     BATCH,
     BODY_BYTES,
-    CALLERS,
-    Durability,
     NotOfferedError,
     Timed,
+    batches,
+    by_callers,
+    new_loop,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ T = TypeVar("T")
 
 #: The first that can acknowledge after fsync.
 _WITH_SYNC = (2, 10)
-_SUBJECTS = ["one", "callers", "batches.*", "queues.*"]
+_SUBJECTS = ["callers", "batches.*", "queues.*"]
 
 
 def _binary() -> str | None:
@@ -45,9 +43,9 @@ def _binary() -> str | None:
 
 
 class NatsServer:
-    def __init__(self, directory: Path, durability: Durability) -> None:
+    def __init__(self, directory: Path, *, durable: bool) -> None:
         self._directory = directory
-        self._always = durability is Durability.AFTER_FSYNC
+        self._always = durable
         self.settings = f"file storage, sync_interval {'always' if self._always else '2m'}"
         self._port, self._monitor = free_port(), free_port()
         self._process: ServerProcess | None = None
@@ -90,10 +88,10 @@ class NatsServer:
 
 
 class NatsClient:
-    def __init__(self, address: str, durability: Durability) -> None:
-        self._body = os.urandom(BODY_BYTES)
-        self._loop = new_event_loop()
-        self._run(self._connect(address))
+    def __init__(self, address: str, *, durable: bool) -> None:
+        self.body = os.urandom(BODY_BYTES)
+        self._loop = new_loop()
+        self.run(self._connect(address))
 
     async def _connect(self, address: str) -> None:
         import nats
@@ -107,52 +105,36 @@ class NatsClient:
             StreamConfig(name="bench", subjects=_SUBJECTS, storage=StorageType.FILE)
         )
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._loop.run_until_complete(work)
 
-    def put_one(self, limit_s: float) -> Timed:
-        raise NotOfferedError("the client has no blocking face: see asyncio")
-
-    def put_one_asyncio(self, limit_s: float) -> Timed:
-        return self._run(by_callers(lambda _: self._stream.publish("one", self._body), 1, limit_s))
-
-    def put_by_callers(self, limit_s: float) -> Timed:
-        return self._run(
-            by_callers(lambda _: self._stream.publish("callers", self._body), CALLERS, limit_s)
+    def by_callers(self, callers: int, limit_s: float) -> Timed:
+        return self.run(
+            by_callers(lambda _: self._stream.publish("callers", self.body), callers, limit_s)
         )
 
-    def put_each(self, queue: str, count: int) -> Timed:
-        raise NotOfferedError("a message a publication; see batches of 128")
+    def publish(self, subjects: Iterable[str], limit_s: float) -> Timed:
+        """A message to each; as many are in flight as of other systems in 8 batches of 128."""
+        return self.run(self._publish(subjects, limit_s))
 
-    def put_batches(self, queue: str, count: int, limit_s: float) -> Timed:
-        """No batches: as many messages are under way as of others in 8 batches of 128."""
-        return self._run(self._publish([f"batches.{queue}"] * count, perf_counter() + limit_s))
-
-    def new_queues(self, count: int, limit_s: float) -> Timed:
-        names = (f"queues.{number:07d}" for number in range(count))
-        return self._run(self._publish(names, perf_counter() + limit_s))
-
-    async def _publish(self, subjects: Iterable[str], end_s: float) -> Timed:
+    async def _publish(self, subjects: Iterable[str], limit_s: float) -> Timed:
         publish = self._stream.publish_async
         futures: list[asyncio.Future[Any]] = []
         done = 0
         began_s = perf_counter()
         for subject in subjects:
-            futures.append(await publish(subject, self._body))
+            futures.append(await publish(subject, self.body))
             if len(futures) == AT_ONCE * BATCH:
                 # The older half has mostly come: raises what went wrong.
                 old, futures = futures[: len(futures) // 2], futures[len(futures) // 2 :]
                 await asyncio.gather(*old)
                 done += len(old)
-                if perf_counter() > end_s:
+                if perf_counter() - began_s > limit_s:
                     break
         await asyncio.gather(*futures)
         return Timed(done + len(futures), perf_counter() - began_s)
 
-    def read_back(self, queue: str, count: int) -> Timed:
-        return self._run(self._read_back(queue, count))
-
-    async def _read_back(self, queue: str, count: int) -> Timed:
+    async def read_back(self, subject: str, count: int) -> Timed:
         from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
         seen = 0
@@ -167,7 +149,7 @@ class NatsClient:
 
         began_s = perf_counter()
         subscription = await self._stream.subscribe(
-            f"batches.{queue}",
+            subject,
             cb=see,
             manual_ack=True,
             pending_msgs_limit=-1,
@@ -179,14 +161,11 @@ class NatsClient:
         await subscription.unsubscribe()
         return Timed(seen, seconds)
 
-    def pull(self, queue: str, each: int, count: int) -> Timed:
-        return self._run(self._pull(queue, each, count))
-
-    async def _pull(self, queue: str, each: int, count: int) -> Timed:
+    async def pull(self, subject: str, each: int, count: int) -> Timed:
         from nats.js.api import AckPolicy, ConsumerConfig
 
         subscription = await self._stream.pull_subscribe(
-            f"batches.{queue}", stream="bench", config=ConsumerConfig(ack_policy=AckPolicy.NONE)
+            subject, stream="bench", config=ConsumerConfig(ack_policy=AckPolicy.NONE)
         )
         calls: list[float] = []
         began_s = now_s = perf_counter()
@@ -196,15 +175,12 @@ class NatsClient:
                 raise RuntimeError(f"{len(messages)} messages, not {each}")
             before_s, now_s = now_s, perf_counter()
             calls.append(now_s - before_s)
-        timed = Timed.of_calls(calls, now_s - began_s, each)
+        timed = Timed.of_calls(calls, now_s - began_s, len(calls) * each)
         await subscription.unsubscribe()
         return timed
 
-    def light_queues(self, queues: int, each: int, count: int, limit_s: float) -> Timed:
-        raise NotOfferedError("a message has one subject")
-
     def close(self) -> None:
-        self._run(self._nats.close())
+        self.run(self._nats.close())
         self._loop.close()
 
 
@@ -226,8 +202,8 @@ def _version() -> str:
 SYSTEM = System(
     "nats",
     "NATS JetStream",
-    _missing,
     NatsServer,
-    lambda address, durability: command_of(NatsClient, address, durability),
+    f"{__name__}:NatsClient",
+    _missing,
     _version,
 )

@@ -10,33 +10,19 @@ from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from kvcq_client.transport.loop_thread import new_event_loop
-from tests.peers.client import command_of
-from tests.peers.processes import ServerProcess, free_port, wait_until
-from tests.peers.systems.calls import batches, by_callers, in_pulls, one_at_a_time
-from tests.peers.systems.protocol import System
-from tests.peers.values import (
-    AT_ONCE,
-    BATCH,
-    BODY_BYTES,
-    CALLERS,
-    Durability,
-    NotOfferedError,
-    Timed,
-)
+from tests.benchmarks.processes import ServerProcess, free_port, wait_until
+from tests.benchmarks.system import System
+from tests.benchmarks.timing import AT_ONCE, BODY_BYTES, Timed, by_callers, in_pulls, new_loop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-_FSYNC = {Durability.BEFORE_FSYNC: "everysec", Durability.AFTER_FSYNC: "always"}
-_READ = 512
-
 
 class RedisServer:
-    def __init__(self, directory: Path, durability: Durability) -> None:
+    def __init__(self, directory: Path, *, durable: bool) -> None:
         self._directory = directory
-        self._fsync = _FSYNC[durability]
+        self._fsync = "always" if durable else "everysec"
         self.settings = f"appendonly yes, appendfsync {self._fsync}, no snapshots"
         self._port = free_port()
         self._process: ServerProcess | None = None
@@ -79,34 +65,24 @@ class RedisServer:
 
 
 class RedisClient:
-    def __init__(self, address: str, durability: Durability) -> None:
+    def __init__(self, address: str, *, durable: bool) -> None:
         import redis
 
         self._port = int(address)
-        self._redis = redis.Redis(port=self._port)
-        self._body = os.urandom(BODY_BYTES)
+        self.redis = redis.Redis(port=self._port)
+        self.body = os.urandom(BODY_BYTES)
         # Only waiting for the disk leaves room for a second connection: one thread of Python fills
         # a core.
-        self._at_once = AT_ONCE if durability is Durability.AFTER_FSYNC else 1
+        self._at_once = AT_ONCE if durable else 1
 
-    def put_one(self, limit_s: float) -> Timed:
-        fields = {"b": self._body}
-        return one_at_a_time(lambda: self._redis.xadd("one", fields), limit_s)
-
-    def put_one_asyncio(self, limit_s: float) -> Timed:
-        return self._by_callers(1, limit_s)
-
-    def put_by_callers(self, limit_s: float) -> Timed:
-        return self._by_callers(CALLERS, limit_s)
-
-    def _by_callers(self, callers: int, limit_s: float) -> Timed:
+    def by_callers(self, callers: int, limit_s: float) -> Timed:
         import redis.asyncio
 
         async def run() -> Timed:
             clients = [redis.asyncio.Redis(port=self._port) for _ in range(callers)]
             for client in clients:
                 await client.ping()
-            fields = {"b": self._body}
+            fields = {"b": self.body}
             try:
                 return await by_callers(
                     lambda number: clients[number].xadd("callers", fields), callers, limit_s
@@ -115,36 +91,25 @@ class RedisClient:
                 for client in clients:
                     await client.aclose()
 
-        loop = new_event_loop()
+        loop = new_loop()
         try:
             return loop.run_until_complete(run())
         finally:
             loop.close()
 
-    def put_each(self, queue: str, count: int) -> Timed:
-        raise NotOfferedError("the client does not batch by itself")
-
-    def put_batches(self, queue: str, count: int, limit_s: float) -> Timed:
-        parts = [[queue] * len(part) for part in batches(range(count), BATCH)]
-        return self._pipelines(parts, perf_counter() + limit_s)
-
-    def new_queues(self, count: int, limit_s: float) -> Timed:
-        parts = batches(range(count), BATCH)
-        names = [[f"queue-{number:07d}" for number in part] for part in parts]
-        return self._pipelines(names, perf_counter() + limit_s)
-
-    def _pipelines(self, queues: Sequence[Sequence[str]], end_s: float) -> Timed:
-        fields = {"b": self._body}
+    def pipelines(self, queues: Sequence[Sequence[str]], limit_s: float) -> Timed:
+        """One addition to each of these streams; a pipeline for each list."""
+        fields = {"b": self.body}
         began_s = perf_counter()
 
         def work(first: int) -> int:
             done = 0
             for names in queues[first :: self._at_once]:
-                pipeline = self._redis.pipeline(transaction=False)
+                pipeline = self.redis.pipeline(transaction=False)
                 for name in names:
                     pipeline.xadd(name, fields)
                 done += len(pipeline.execute())
-                if perf_counter() > end_s:
+                if perf_counter() - began_s > limit_s:
                     break
             return done
 
@@ -155,16 +120,13 @@ class RedisClient:
                 done = sum(threads.map(work, range(self._at_once)))
         return Timed(done, perf_counter() - began_s)
 
-    def read_back(self, queue: str, count: int) -> Timed:
-        timed = self.pull(queue, _READ, count // _READ * _READ)
-        return Timed(timed.count, timed.seconds)
-
     def pull(self, queue: str, each: int, count: int) -> Timed:
+        """XREAD from the begin on."""
         at: Any = "0"
 
         def pull(_: int) -> int:
             nonlocal at
-            [[_name, entries]] = self._redis.xread({queue: at}, count=each)
+            [[_name, entries]] = self.redis.xread({queue: at}, count=each)
             for _id, fields in entries:
                 _ = fields[b"b"]
             at = entries[-1][0]
@@ -172,11 +134,8 @@ class RedisClient:
 
         return in_pulls(pull, each, count)
 
-    def light_queues(self, queues: int, each: int, count: int, limit_s: float) -> Timed:
-        raise NotOfferedError("a message stands in one stream")
-
     def close(self) -> None:
-        self._redis.close()
+        self.redis.close()
 
 
 def _missing() -> str | None:
@@ -197,8 +156,8 @@ def _version() -> str:
 SYSTEM = System(
     "redis",
     "Redis Streams",
-    _missing,
     RedisServer,
-    lambda address, durability: command_of(RedisClient, address, durability),
+    f"{__name__}:RedisClient",
+    _missing,
     _version,
 )

@@ -18,22 +18,11 @@ from threading import Semaphore
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from tests.benchmarks.processes import ServerProcess, free_port, wait_until
+from tests.benchmarks.system import System
+from tests.benchmarks.timing import BODY_BYTES, NotOfferedError, Timed
 from tests.interop.broker_judge import PROJECT as INTEROP_BROKER
 from tests.interop.maven import build
-from tests.peers.client import command_of
-from tests.peers.processes import ServerProcess, free_port, wait_until
-from tests.peers.systems.calls import one_at_a_time
-from tests.peers.systems.protocol import System
-from tests.peers.values import (
-    AT_ONCE,
-    BATCH,
-    BODY_BYTES,
-    CALLERS,
-    WARM_UP_QUEUE,
-    Durability,
-    NotOfferedError,
-    Timed,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,13 +30,12 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).parents[1] / "rocketmq"
 VERSION = "5.5.0"
-_FLUSH = {Durability.BEFORE_FSYNC: "ASYNC_FLUSH", Durability.AFTER_FSYNC: "SYNC_FLUSH"}
 #: Of the server and the client; the released scripts ask for eight gigabytes of heap.
 _JAVA = ("java", "-Xms512m", "-Xmx2g", "-XX:MaxDirectMemorySize=2g")
 _NAME_SERVER = "org.apache.rocketmq.namesrv.NamesrvStartup"
 _BROKER = "org.apache.rocketmq.broker.BrokerStartup"
 _PROXY = "org.apache.rocketmq.proxy.ProxyStartup"
-_TOPICS = ("one", "callers", "each", "warm", "cold", "touched")
+_TOPICS = ("one", "callers", "each", "batches", "warm", "read", "read-warm")
 #: In files, each light queue is one that stays open.
 _MOST_IN_FILES = 15_000
 _RECEIVE = 32
@@ -67,13 +55,11 @@ def _classpath() -> str:
 class RocketmqServer:
     """A name server and a broker; `proxy`: the proxy with the broker in it."""
 
-    def __init__(
-        self, store: str, directory: Path, durability: Durability, *, proxy: bool = False
-    ) -> None:
+    def __init__(self, store: str, directory: Path, *, durable: bool, proxy: bool = False) -> None:
         self._directory = directory
         self._proxy = proxy
         self._store = store
-        self._flush = flush = _FLUSH[durability]
+        self._flush = flush = "SYNC_FLUSH" if durable else "ASYNC_FLUSH"
         self.settings = f"flushDiskType={flush}, storeType={store}"
         self._name_server_port, self._grpc_port = free_port(), free_port()
         self._broker = {
@@ -199,49 +185,33 @@ def _settings(path: Path, settings: Mapping[str, object]) -> str:
     return str(path)
 
 
-def _java_client(address: str, durability: Durability) -> list[str]:
+def _java_client(address: str) -> list[str]:
     return [*_JAVA, "-cp", _classpath(), "kvcq.peers.Main", *address.split()]
 
 
 class ProxyClient:
     """The official Python client. It sends one message a call."""
 
-    def __init__(self, address: str, durability: Durability) -> None:
+    def __init__(self, address: str, *, durable: bool) -> None:
         rocketmq: Any = importlib.import_module("rocketmq")
         self._rocketmq = rocketmq
         self._settings = rocketmq.ClientConfiguration(address, rocketmq.Credentials())
         self._body = os.urandom(BODY_BYTES)
-        self._producer = rocketmq.Producer(self._settings, _TOPICS)
-        self._producer.startup()
+        self.producer = rocketmq.Producer(self._settings, _TOPICS)
+        self.producer.startup()
         # A proxy that says it is up may not have heard of the broker's topics yet.
         for topic in _TOPICS:
-            _tried_again(partial(self._producer._retrieve_topic_route_data, topic), Exception)
+            _tried_again(partial(self.producer._retrieve_topic_route_data, topic), Exception)
 
-    def _message(self, topic: str) -> Any:  # noqa: ANN401 - the library is not typed
+    def message(self, topic: str) -> Any:  # noqa: ANN401 - the library is not typed
         message = self._rocketmq.Message()
         message.topic = topic
         message.body = self._body
         return message
 
-    def put_one(self, limit_s: float) -> Timed:
-        return one_at_a_time(lambda: self._producer.send(self._message("one")), limit_s)
-
-    def put_one_asyncio(self, limit_s: float) -> Timed:
-        raise NotOfferedError("the client has no coroutines")
-
-    def put_by_callers(self, limit_s: float) -> Timed:
-        return self._futures("callers", CALLERS, perf_counter() + limit_s, 1 << 30)
-
-    def put_each(self, queue: str, count: int) -> Timed:
-        raise NotOfferedError("the client does not batch")
-
-    def put_batches(self, queue: str, count: int, limit_s: float) -> Timed:
-        """No batches: as many messages are under way as of others in 8 batches of 128."""
-        timed = self._futures(queue, AT_ONCE * BATCH, perf_counter() + limit_s, count)
-        return Timed(timed.count, timed.seconds)
-
-    def _futures(self, topic: str, under_way: int, end_s: float, count: int) -> Timed:
-        room = Semaphore(under_way)
+    def in_flight(self, topic: str, most: int, limit_s: float, count: int = 1 << 30) -> Timed:
+        """Single messages, this many of them in flight."""
+        room = Semaphore(most)
         calls: list[float] = []
         errors: list[BaseException] = []
 
@@ -254,18 +224,18 @@ class ProxyClient:
 
         sent = 0
         first_s = perf_counter()
-        while sent < count and (now_s := perf_counter()) < end_s and not errors:
+        while sent < count and (now_s := perf_counter()) - first_s < limit_s and not errors:
             room.acquire()
-            future = self._producer.send_async(self._message(topic))
+            future = self.producer.send_async(self.message(topic))
             future.add_done_callback(partial(done, now_s))
             sent += 1
-        for _ in range(under_way):
+        for _ in range(most):
             room.acquire()
         if errors:
             raise errors[0]
         return Timed.of_calls(calls, perf_counter() - first_s)
 
-    def read_back(self, queue: str, count: int) -> Timed:
+    def receive(self, queue: str, count: int) -> Timed:
         """The way of its protocol: received, 32 a call, and each acknowledged."""
         consumer = self._rocketmq.SimpleConsumer(
             self._settings, _group(queue), {queue: self._rocketmq.FilterExpression()}
@@ -281,8 +251,7 @@ class ProxyClient:
                 _ = message.body
                 acknowledged.append(threads.submit(consumer.ack, message))
             seen += len(messages)
-            # What an earlier warm-up acknowledged does not come again.
-            if seen >= count or (queue == WARM_UP_QUEUE and not messages):
+            if seen >= count:
                 break
             if perf_counter() - began_s > _READ_S:
                 raise TimeoutError(f"{seen} of {count} messages came in {_READ_S:g} s")
@@ -300,17 +269,8 @@ class ProxyClient:
         receive = partial(consumer.receive, _RECEIVE, 60)
         return _tried_again(receive, exceptions.InternalErrorException)
 
-    def pull(self, queue: str, each: int, count: int) -> Timed:
-        raise NotOfferedError("the client cannot read at an offset")
-
-    def new_queues(self, count: int, limit_s: float) -> Timed:
-        raise NotOfferedError("as the broker's, which is measured without the proxy")
-
-    def light_queues(self, queues: int, each: int, count: int, limit_s: float) -> Timed:
-        raise NotOfferedError("as the broker's, which is measured without the proxy")
-
     def close(self) -> None:
-        self._producer.shutdown()
+        self.producer.shutdown()
 
 
 def _tried_again(call: Callable[[], Any], error: type[Exception]) -> Any:  # noqa: ANN401 - of the library
@@ -337,19 +297,33 @@ def _missing_proxy() -> str | None:
     return _missing_java()
 
 
+#: What the Java client knows.
+_METHODS = {"put_one", "put_by_callers", "put_each", "put_batches", "read_back", "pull"}
+_QUEUES = {"new_queues", "light_queues"}
+
+
 def _system(name: str, title: str, store: str) -> System:
     return System(
-        name, title, _missing_java, partial(RocketmqServer, store), _java_client, lambda: VERSION
+        name,
+        title,
+        partial(RocketmqServer, store),
+        "",
+        _missing_java,
+        lambda: VERSION,
+        command=_java_client,
+        methods=frozenset(_METHODS | _QUEUES),
     )
 
 
-FILES = _system("rocketmq-files", "RocketMQ, file queues", "default")
-ROCKSDB = _system("rocketmq-rocksdb", "RocketMQ, RocksDB queues", "defaultRocksDB")
-PROXY = System(
-    "rocketmq-proxy",
-    "RocketMQ proxy, Python client",
-    _missing_proxy,
-    partial(RocketmqServer, "default", proxy=True),
-    lambda address, durability: command_of(ProxyClient, address, durability),
-    lambda: VERSION,
-)
+SYSTEMS = [
+    _system("rocketmq-files", "RocketMQ, file queues", "default"),
+    _system("rocketmq-rocksdb", "RocketMQ, RocksDB queues", "defaultRocksDB"),
+    System(
+        "rocketmq-proxy",
+        "RocketMQ proxy, Python client",
+        partial(RocketmqServer, "default", proxy=True),
+        f"{__name__}:ProxyClient",
+        _missing_proxy,
+        lambda: VERSION,
+    ),
+]

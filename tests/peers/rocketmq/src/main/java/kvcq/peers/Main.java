@@ -11,7 +11,7 @@ import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 
-/** Takes a line of JSON for each piece of work and answers one: see tests/peers/client.py. */
+/** Takes a line of JSON for each piece of work and answers one: see tests/benchmarks/client.py. */
 public final class Main {
     private Main() {
     }
@@ -67,8 +67,6 @@ public final class Main {
             case "light_queues":
                 return client.lightQueues(request.get("queues").getAsInt(),
                     request.get("each").getAsInt(), count(request), seconds(request));
-            case "put_one_asyncio":
-                throw new NotOfferedException("Java has no asyncio: see blocking");
             default:
                 throw new IllegalArgumentException(line(request));
         }
