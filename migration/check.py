@@ -93,5 +93,4 @@ def _open_files(
         records,
         split,
         may_lag=may_lag,
-        is_trusted=state.trust_files,
     )

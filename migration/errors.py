@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from migration.next_step import NextStep
 
 
-class QueueGapError(DamagedQueueError):
-    """A unit was to be written beyond the end of its queue. Nothing was written."""
-
-
 class UnitConflictError(DamagedQueueError):
     """The queue holds another unit where this one belongs. Nothing was written."""
 

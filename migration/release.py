@@ -86,7 +86,8 @@ def _check_files(state: MigrationState | None) -> MigrationState:
     if state is not None and state.phase is Phase.FILES and state.pending is None:
         return state
     phase = None if state is None else state.phase.value
-    following = NextStep("rollback", hint="roll back until the state is FILES")
+    options = () if state is not None else ("--to-files",)
+    following = NextStep("rollback", options, hint="roll back until the state is FILES")
     if state is not None and (state.phase is Phase.ADOPTING or state.pending is not None):
         following = next_step(state)
     raise IllegalStepError("release", phase, "not everything is in files alone", following)
@@ -96,7 +97,7 @@ def _check_rocksdb(state: MigrationState | None) -> MigrationState:
     if state is None or state.phase is Phase.FINISHED:
         # Its files, and with them the index, are rebuilt first.
         reason = "there are no index files, which a broker reads"
-        following = NextStep("rollback")
+        following = NextStep("rollback", () if state is not None else ("--to-files",))
     elif state.phase not in (Phase.VERIFIED, Phase.ROCKSDB) or state.pending is not None:
         reason, following = "RocksDB was not verified", next_step(state)
     elif state.routing.uses(Route.FILES):

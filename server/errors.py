@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from server.texts import address
 from store.errors import InvalidArgumentError, StoreError
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class ServerBindError(ServerError):
     """The address cannot be listened on: another process has it, or it is not this machine's."""
 
     def __init__(self, host: str, port: int, reason: OSError) -> None:
-        super().__init__(f"cannot listen on {host}:{port}: {reason.strerror or reason}")
+        super().__init__(f"cannot listen on {address(host, port)}: {reason.strerror or reason}")
         self.host = host
         self.port = port
         self.reason = reason
@@ -171,7 +172,7 @@ class ServedElsewhereError(ServerError):
     """Administration has an address of its own, and this is another one."""
 
     def __init__(self, host: str, port: int) -> None:
-        super().__init__(f"administration is served on {host}:{port}, and not here")
+        super().__init__(f"administration is served on {address(host, port)}, and not here")
         self.host = host
         self.port = port
 

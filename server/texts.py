@@ -73,6 +73,11 @@ def _shortest(amount: int, units: Mapping[str, int]) -> str:
     return min(exact, key=len) if amount else "0"
 
 
+def address(host: str, port: int) -> str:
+    """As an option takes it: `127.0.0.1:8081`, `[::1]:8081`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def whole_number(text: str, most: int) -> int | None:
     """A number from 0 to `most`, in decimal digits; None for any other text, however long."""
     if len(text) <= len(str(most)) and text.isascii() and text.isdecimal() and int(text) <= most:

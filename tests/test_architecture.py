@@ -225,14 +225,14 @@ _CALLS = {
     "server.workers",
 }
 UNITS |= {
-    "server.errors": set(),
+    "server.errors": {"server.texts"},
     "server.moments": set(),
     "server.texts": set(),
     "server.version": set(),
     "server.stage": {"server.errors"},
     "server.process": set(),
     "server.access": {"server.errors", "server.process", "server.stage", "server.workers"},
-    "server.settings": {"server.config", "server.errors"},
+    "server.settings": {"server.config", "server.errors", "server.texts"},
     "server.metrics": {"server.workers"},
     "server.http": {"server.errors", "server.stage", "server.workers"},
     "server.observe": {
@@ -309,6 +309,7 @@ UNITS |= {
         "server.stage",
         "server.version",
         "server.workers",
+        "server.texts",
     },
     "server.cli.terminal": {"server.moments", "server.texts"},
     "server.cli.online": {"server.cli.terminal", "server.texts"},

@@ -26,7 +26,6 @@ class Kind(enum.Enum):
     AHEAD_OF_LOG = "rows ahead of the log"
     MISSING_UNIT = "missing unit"
     WRONG_UNIT = "wrong unit"
-    HOLE = "hole in a queue"
     FALLING_OFFSET = "physical offset falls"
     MISSING_INDEX_ROW = "missing index row"
     WRONG_INDEX_ROW = "wrong index row"
@@ -42,6 +41,7 @@ class Kind(enum.Enum):
     # Queue files and index files.
     FILES_UNREAD = "files not looked at"  # information: a take-over is to be finished
     FOREIGN = "foreign file"
+    HOLE = "hole in a queue"
     TRUNCATED = "truncated file"
     OVERSIZED = "oversized file"
     OVERLAPPING = "overlapping file"
@@ -56,6 +56,9 @@ class Kind(enum.Enum):
     BAD_HEADER = "impossible header"
     BAD_CHAIN = "impossible chain"
     NOT_READ = "file of a kind that is not read"
+    # Of a broker's log, before it is taken over; information.
+    REPEATED_OFFSET = "queue offset given twice"
+    SKIPPED_OFFSET = "queue offset left out"
 
 
 class Remedy(enum.Enum):

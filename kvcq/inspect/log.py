@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -221,13 +221,6 @@ class LogCheck:
             return "."
         segments = "a segment that holds" if count == 1 else f"{count} segments that hold"
         return f", and sets aside {segments} whole records, in a directory beside commitlog/."
-
-    def is_damaged_between(self, low: int, high: int) -> bool:
-        """Whether damage begins there: a queue may have a hole, which is told with the damage.
-
-        A unit that is missing although its record is whole is found without looking for holes.
-        """
-        return bisect_left(self.damaged_starts, high) > bisect_right(self.damaged_starts, low)
 
 
 def _left_out(damaged: _Damaged) -> str:

@@ -1,4 +1,4 @@
-"""Looks at the units in their order: queues without holes, offsets rising, bounds at the ends."""
+"""Looks at the units in their order: physical offsets rising, bounds at the ends."""
 
 from __future__ import annotations
 
@@ -119,22 +119,6 @@ class UnitOrder:
                 self._falls(last, queue_offset, offset)
             if offset < self._start:  # expired; compaction takes such units in any order
                 continue
-            if (
-                last is not None
-                and queue_offset != last.queue_offset + 1
-                and not self._lookup.log.is_damaged_between(last.physical_offset, offset)
-            ):
-                topic, queue_id = _queue_of(prefix) or ("", 0)
-                self._lookup.tell(
-                    Kind.HOLE,
-                    UNITS,
-                    f"offset {last.queue_offset + 1}",
-                    f"offset {queue_offset}",
-                    topic=topic,
-                    queue_id=queue_id,
-                    queue_offset=last.queue_offset + 1,
-                    physical_offset=offset,
-                )
             last = _LastUnit(prefix, queue_offset, offset)
         self._last = last
 

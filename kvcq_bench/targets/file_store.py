@@ -25,7 +25,7 @@ def open_file_store(config: StoreConfig) -> MessageStore:
     queues = FileQueueStore(
         config.root,
         store_time_ms=lookup.store_time_ms,
-        record_keys=lookup.record_keys,
+        record_at=lookup.request,
         clock=clock,
     )
     return assemble(config, clock, directory, queues, metadata, no_progress)

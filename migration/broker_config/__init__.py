@@ -8,6 +8,7 @@ the rest of the migration it needs nothing.
 
 from migration.broker_config.back import WrittenBack, write_back
 from migration.broker_config.broker_conf import read_properties, reclaims_unexpired
+from migration.broker_config.json_files import delivered_offsets
 from migration.broker_config.reading import (
     BrokerConfig,
     ConfigFound,
@@ -21,6 +22,7 @@ __all__ = [
     "ConfigFound",
     "GroupOffset",
     "WrittenBack",
+    "delivered_offsets",
     "is_own_topic",
     "read_config",
     "read_properties",

@@ -29,7 +29,7 @@ from migration.broker_config.reading import (
 )
 from migration.broker_config.tables import DIRECTORY, SEPARATOR, Form, Kind, Table
 from store.errors import InvalidArgumentError
-from store.format import check_topic
+from store.format import is_topic_name
 from store.light_queue import is_light
 
 if TYPE_CHECKING:
@@ -178,13 +178,7 @@ def _new_topic(name: str, count: int) -> dict[str, Any]:
 
 def _can_be_ours(name: str) -> bool:
     """Whether the topic would have been taken over, and was deleted here if it is not there."""
-    if is_light(name) or is_own_topic(name):
-        return False
-    try:
-        check_topic(name)
-    except InvalidArgumentError:
-        return False
-    return True
+    return not is_light(name) and not is_own_topic(name) and is_topic_name(name)
 
 
 def _is_ours(name: str) -> bool:

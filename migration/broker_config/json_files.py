@@ -86,6 +86,19 @@ def _rows(kind: Kind, document: dict[str, Any], field: str) -> dict[str, Any]:
     return rows
 
 
+def delivered_offsets(root: Path) -> dict[int, int]:
+    """By level of delay, the queue offset up to which a broker has delivered; empty without a file.
+
+    Raises StoreFormatError.
+    """
+    path = root / DIRECTORY / "delayOffset.json"
+    document = read_document(path) or {}
+    try:
+        return offset_row(document.get("offsetTable") or {})
+    except (AttributeError, TypeError, ValueError) as error:
+        raise StoreFormatError(path, f"does not make sense: {error}") from error
+
+
 def offset_row(row: dict[str, Any]) -> dict[int, int]:
     """Offsets by queue id."""
     return {int(queue_id): int(offset) for queue_id, offset in row.items()}

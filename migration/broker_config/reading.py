@@ -11,7 +11,8 @@ from migration.broker_config.databases import read_database_tables
 from migration.broker_config.json_files import read_json_tables
 from migration.broker_config.tables import SEPARATOR, Kind, Table
 from store.errors import InvalidArgumentError, StoreFormatError
-from store.format import check_group
+from store.format import check_group, is_topic_name
+from store.light_queue import is_light
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +35,7 @@ _OWN_TOPICS = frozenset(
     }
 )
 _OWN_PREFIXES = ("rmq_sys_", "RMQ_SYS_")
+_WRITE = 2  # the bit of a topic's `perm`
 
 
 class GroupOffset(NamedTuple):
@@ -62,6 +64,8 @@ class BrokerConfig:
 
     #: Queue counts; None when there is no table of topics.
     topics: dict[str, int] | None = None
+    #: Topics that no message can be put to in the broker.
+    read_only: tuple[str, ...] = ()
     groups: frozenset[str] = frozenset()
     offsets: list[GroupOffset] = field(default_factory=list)
     found: tuple[ConfigFound, ...] = ()
@@ -95,9 +99,12 @@ def read_config(root: Path) -> BrokerConfig:
     choices = choose(read_tables(root))
     topics = choices[Kind.TOPICS]
     queue_counts = {}
+    read_only = []
     for name, row in merged_rows(topics).items():
         try:
             queue_counts[name] = queue_count(row)
+            if not int(row.get("perm", _WRITE)) & _WRITE:
+                read_only.append(name)
         except (TypeError, ValueError) as error:
             path = root / topics.used[-1].path
             raise StoreFormatError(path, f"topic {name!r} does not make sense: {error}") from error
@@ -115,11 +122,13 @@ def read_config(root: Path) -> BrokerConfig:
             for queue_id, offset in row.items()
             if offset >= 0
         ]
+    left_out = [name for name in queue_counts if not is_light(name) and not is_topic_name(name)]
     return BrokerConfig(
         queue_counts if topics.used else None,
+        tuple(read_only),
         frozenset(merged_rows(choices[Kind.GROUPS])),
         offsets,
-        tuple(_found(choices, refused)),
+        tuple(_found(choices, refused, left_out)),
         tuple(
             choice.used[0].path
             for kind, choice in choices.items()
@@ -142,7 +151,9 @@ def topic_and_group(name: str) -> tuple[str, str]:
     return topic, group
 
 
-def _found(choices: dict[Kind, Choice], refused: Sequence[str]) -> list[ConfigFound]:
+def _found(
+    choices: dict[Kind, Choice], refused: Sequence[str], left_out: Sequence[str]
+) -> list[ConfigFound]:
     found = []
     for kind, choice in choices.items():
         for number, table in enumerate(choice.used):
@@ -153,6 +164,8 @@ def _found(choices: dict[Kind, Choice], refused: Sequence[str]) -> list[ConfigFo
                 detail = f"taken over, before rows of {choice.used[0].path}"
             if kind is Kind.OFFSETS and not number and refused:
                 detail += f"; not those of {len(refused)} with names no group can have here"
+            if kind is Kind.TOPICS and not number and left_out:
+                detail += f"; not {len(left_out)} with names no topic can have here"
             found.append(_row(table, detail))
         found += [_row(table, reason) for table, reason in choice.passed]
     return found

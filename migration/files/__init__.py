@@ -3,11 +3,12 @@
 Its files are held against the log here, too. Uses the formats, and nothing else of the migration.
 """
 
-from migration.files.checkpoint import CHECKPOINT_FILE
+from migration.files.checkpoint import CHECKPOINT_FILE, note_whole
 from migration.files.file_check import FileCheck
 from migration.files.file_side import FileSide
-from migration.files.options import TRASH_DIRECTORY, Adoption, FileQueueOptions
+from migration.files.options import TRASH_DIRECTORY, FileQueueOptions
 from migration.files.queue_check import NOWHERE
+from migration.files.queues import check_name
 from migration.files.record_lookup import RecordLookup
 from migration.files.store import FileQueueStore
 
@@ -15,10 +16,11 @@ __all__ = [
     "CHECKPOINT_FILE",
     "NOWHERE",
     "TRASH_DIRECTORY",
-    "Adoption",
     "FileCheck",
     "FileQueueOptions",
     "FileQueueStore",
     "FileSide",
     "RecordLookup",
+    "check_name",
+    "note_whole",
 ]

@@ -59,6 +59,16 @@ def read_checkpoint(root: Path) -> FileQueueCheckpoint | None:
     return FileQueueCheckpoint(**fields)
 
 
+def note_whole(root: Path, log_end: int, *, indexed: bool) -> None:
+    """The files have all of the log up to its end, durably: the next opening goes on from there.
+
+    The caller has proved it, and has made the files durable. `indexed`: there are index files.
+    """
+    found = read_checkpoint(root) or FileQueueCheckpoint()
+    whole = found._replace(dispatched_offset=log_end, durable_offset=log_end, clean=True)
+    write_checkpoint(root, whole._replace(indexed=indexed))
+
+
 def write_checkpoint(root: Path, checkpoint: FileQueueCheckpoint) -> None:
     """Durable when it returns."""
     write_checked(root / CHECKPOINT_FILE, {"version": _VERSION, **checkpoint._asdict()})

@@ -9,6 +9,7 @@ Memory: a few chunks, and for each queue where it begins and ends.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,6 +20,8 @@ from migration.files.index_check import IndexCheck
 from migration.files.queue_check import NOWHERE, QueueCheck
 from migration.formats import QUEUE_DIRECTORY, UNIT_SIZE, entries_in, parse_queue_id
 from store.base import no_progress
+from store.format import is_topic_name
+from store.light_queue import is_light
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from kvcq.tables import Hashes, UnitColumns
     from migration.files.index_check import IsRequired, TagEntries
     from migration.files.options import FileQueueOptions
-    from migration.files.queue_check import Log, Tell
+    from migration.files.queue_check import Hole, Log, Tell
     from migration.formats import IntArray, UnitArray
     from store.base import Progress
     from store.consume_queue import DispatchRequest
@@ -73,6 +76,7 @@ class FileCheck:
         self._sums = RowSums()
         self._there = _Gathered(self._sums)
         self._ranges: dict[tuple[str, int], _Range] = {}
+        self._holes: dict[tuple[str, int], list[Hole]] = {}
         self._goes_beyond = False
         self._index = IndexCheck(
             root,
@@ -124,6 +128,8 @@ class FileCheck:
             self._ranges[queue] = _Range(
                 check.end if check.begin is None else check.begin, check.end
             )
+            if check.holes:
+                self._holes[queue] = check.holes
             self._unit_count += check.unit_count
             self._goes_beyond |= check.goes_beyond
         self._there.settle()
@@ -155,6 +161,10 @@ class FileCheck:
             if not topic.is_dir():
                 self._foreign(topic, "no directory of a topic")
                 continue
+            if not is_light(topic.name) and not is_topic_name(topic.name):
+                found = "of a topic whose name no topic here can have: its messages are left out"
+                self._foreign(topic, found)
+                continue
             for directory in entries_in(topic):
                 queue_id = parse_queue_id(directory.name) if directory.is_dir() else None
                 if queue_id is None:
@@ -167,7 +177,8 @@ class FileCheck:
         self._tell(Kind.FOREIGN, place, "", found, topic=topic, position=0)
 
     def _tell_ends(self, walk_again: WalkAgain, admit: Admit, required_end: int) -> None:
-        """Count again what should be there, without what the queues lack at their ends; tell that.
+        """Count again what should be there, without what the queues lack at their ends and in
+        their middle; tell that.
 
         After a kill RocketMQ's queues lack what was not written yet: it would make most buckets
         differ, and each unit would be asked for its record.
@@ -178,6 +189,7 @@ class FileCheck:
         lacking: dict[tuple[str, int], tuple[_Range, _Range]] = {}  # before and behind what it has
         newest: dict[tuple[str, int], int] = {}
         twice = set()  # queues that the log has two records for one place of: of which one is there
+        faulty: set[Hole] = set()
 
         def take(requests: Sequence[DispatchRequest]) -> None:
             units = units_of_requests(admit(requests))
@@ -188,7 +200,11 @@ class FileCheck:
                 newest[queue] = offset
                 there = ranges.get(queue, nothing)
                 if there.begin <= offset < there.end:
-                    inside.append(index)
+                    hole = self._hole_at(queue, offset)
+                    if hole is None:
+                        inside.append(index)
+                    elif unit[0] < required_end:
+                        faulty.add(hole)
                 elif unit[0] < required_end:
                     before, behind = lacking.get(queue, (nothing, nothing))
                     if there is not nothing and offset < there.begin:
@@ -199,6 +215,9 @@ class FileCheck:
             sums.should_be(_hashes(units.where(np.array(inside, np.int64))))
 
         walk_again(take)
+        for queue, holes in self._holes.items():
+            for hole in filter(faulty.__contains__, holes):
+                self._tell_hole(queue, hole)
         for queue, (before, behind) in sorted(lacking.items()):
             if queue in twice:
                 continue
@@ -211,6 +230,24 @@ class FileCheck:
                 kind = Kind.ENDS_EARLY if is_there else Kind.MISSING_QUEUE
                 found = f"an end at {there.end}" if is_there else "no queue"
                 self._of_queue(kind, queue, behind.begin, behind.end, found)
+
+    def _hole_at(self, queue: tuple[str, int], offset: int) -> Hole | None:
+        holes = self._holes.get(queue, ())
+        at = bisect_right(holes, offset, key=lambda each: each.begin) - 1
+        return holes[at] if at >= 0 and offset < holes[at].end else None
+
+    def _tell_hole(self, queue: tuple[str, int], hole: Hole) -> None:
+        self._tell(
+            Kind.HOLE,
+            hole.place,
+            "a unit",
+            "no unit, but units behind it",
+            topic=queue[0],
+            queue_id=queue[1],
+            queue_offset=hole.begin,
+            position=hole.position,
+            count=hole.end - hole.begin,
+        )
 
     def _of_queue(
         self, kind: Kind, queue: tuple[str, int], begin: int, end: int, found: str

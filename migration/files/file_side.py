@@ -44,11 +44,9 @@ class FileSide:
         split: Split,
         *,
         may_lag: bool,
-        is_trusted: bool,
     ) -> None:
         """`split`: what of the admitted records goes to the files. `may_lag`: they are being
-        filled, so a clean shutdown leaves them behind the log as well. `is_trusted`: RocketMQ's
-        files are taken as they are, up to the end of the log, as long as there is no checkpoint."""
+        filled, so a clean shutdown leaves them behind the log as well."""
         self._opened = opened
         self._records = records
         self._split = split
@@ -57,11 +55,8 @@ class FileSide:
         self._tell = partial(opened.findings.add, side=FILES, remedy=Remedy.REBUILD_FILES)
         found = self._read_checkpoint()
         checkpoint = found or FileQueueCheckpoint()
-        self._has_checkpoint = found is not None
         #: Without a checkpoint nothing, otherwise: the next opening compares it with the log.
         self._required_end = checkpoint.dispatched_offset
-        if found is None and is_trusted:
-            self._required_end = opened.segments.end_offset
         self._known_end = max(checkpoint.dispatched_offset, checkpoint.durable_offset)
         self._cut = NOWHERE if checkpoint.clean else checkpoint.durable_offset
         applied = NOWHERE if found is None else checkpoint.applied_deletions
@@ -144,8 +139,6 @@ class FileSide:
         return self._check.counts
 
     def _look_at_checkpoint(self, log: LogCheck) -> None:
-        if not self._has_checkpoint and self._required_end:
-            return
         end, place = log.end_offset, CHECKPOINT_FILE
         ahead, behind = self._known_end - end, end - self._required_end
         if ahead > 0:

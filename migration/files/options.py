@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass, field
 
 from migration.formats import UNITS_PER_FILE, IndexLayout
@@ -10,16 +9,6 @@ from migration.formats import UNITS_PER_FILE, IndexLayout
 #: Directories of deleted topics on their way out. Not inside `consumequeue/`, where RocketMQ
 #: would take them for topics.
 TRASH_DIRECTORY = "file_queue_trash"
-
-
-class Adoption(enum.Enum):
-    """What to make of files without a checkpoint of ours: RocketMQ wrote them."""
-
-    #: All records of the log are dispatched again. Units that are there are compared, holes are
-    #: filled, the index is rebuilt.
-    COMPARE = "compare"
-    #: RocketMQ stopped in good order: dispatching goes on behind its last unit.
-    TRUST = "trust"
 
 
 @dataclass(frozen=True, kw_only=True)

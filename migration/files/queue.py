@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from migration.errors import QueueFileError, QueueGapError, UnitConflictError
+from kvcq.inspect import stands_in
+from migration.errors import QueueFileError, UnitConflictError
 from migration.files.segments import BadFileError, QueueFiles
 from migration.formats import (
     BLANK_UNIT,
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from migration.files.handles import FileHandles
+    from store.consume_queue import DispatchRequest
+
+    #: The record at a physical offset of the log, if a whole one is there.
+    RecordAt = Callable[[int], DispatchRequest | None]
 
 _BLANKS_AT_ONCE = 65_536
 
@@ -181,14 +186,14 @@ class FileQueue:
         offsets: Sequence[int],
         fields: list[int],
         log_start: int,
-        *,
-        may_leave_gap: bool = False,
+        record_at: RecordAt,
     ) -> PendingUnits | None:
         """What has to be written to have these units; None when they are all there.
 
-        `fields` is flat, three for each unit. Writes nothing. Raises QueueGapError for a unit
-        beyond the end (H20), unless it `may_leave_gap`, and UnitConflictError where another unit
-        stands. Holes are filled; units below `log_start` whose file was expired are passed over.
+        `fields` is flat, three for each unit. Writes nothing. Where another unit stands, and
+        `record_at` says that its record has this place too, that one stays; otherwise raises
+        UnitConflictError. Holes are filled; units below `log_start` whose file was expired are
+        passed over.
         """
         count = len(offsets)
         first, end = offsets[0], self._end
@@ -198,7 +203,7 @@ class FileQueue:
             if fields[0] < self._physical_end:
                 self._refuse_behind(first, fields[0])
             return PendingUnits([(first, fields)], first + count, fields[-3] + fields[-2])
-        return self._check_one_by_one(offsets, fields, end, log_start, may_leave_gap)
+        return self._check_one_by_one(offsets, fields, end, log_start, record_at)
 
     def _check_one_by_one(
         self,
@@ -206,7 +211,7 @@ class FileQueue:
         fields: list[int],
         end: int,
         log_start: int,
-        may_leave_gap: bool,  # noqa: FBT001 - as `check` has it
+        record_at: RecordAt,
     ) -> PendingUnits | None:
         runs: list[tuple[int, list[int]]] = []
         physical_end = self._physical_end
@@ -219,13 +224,11 @@ class FileQueue:
             if present == unit:
                 continue
             if present is not None:
+                other = record_at(present[0]) if present[0] != physical_offset else None
+                if other is not None and stands_in(other, self.topic, self.queue_id, offset):
+                    continue  # the log has two records for this place
                 reason = f"the unit is {present}, the log says {unit}"
                 raise UnitConflictError(self.topic, self.queue_id, offset, reason)
-            if offset > end and not may_leave_gap:
-                reason = (
-                    f"the queue ends at {end}; the record at {physical_offset} would leave a gap"
-                )
-                raise QueueGapError(self.topic, self.queue_id, offset, reason)
             if offset < end:
                 # A hole, or a file that is missing: the log fills it, unless it was expired.
                 expired = physical_offset < log_start
@@ -272,15 +275,18 @@ class FileQueue:
 
         Raises DiskFullError; the caller then calls `undo`.
         """
+        end, is_new = self._end, self._physical_end == 0
         for offset, fields in pending.runs:
-            if self._physical_end == 0:
+            if is_new:
                 self._begin(offset)
+                end, is_new = offset, False
             elif offset < self._files.first_offset():
                 self._fill_with_blanks(offset)
             else:  # RocketMQ takes zeros for the end of a queue
-                for begin in range(self._end, offset, _BLANKS_AT_ONCE):
+                for begin in range(end, offset, _BLANKS_AT_ONCE):
                     self._files.write(begin, BLANK_UNIT * min(_BLANKS_AT_ONCE, offset - begin))
             self._files.write(offset, pack_units(fields))
+            end = max(end, offset + len(fields) // 3)
 
     def _begin(self, offset: int) -> None:
         """Files of an empty queue whose first unit has this offset: blanks up to it."""
@@ -309,8 +315,9 @@ class FileQueue:
 
     def undo(self, pending: PendingUnits) -> None:
         """Clear what `write` left behind. Needs no space: the blocks are there already."""
+        first = pending.runs[0][0]
         for offset, fields in pending.runs:
-            begin = min(self._end, offset) if self._physical_end else offset
+            begin = min(self._end if self._physical_end else first, offset)
             self._files.clear(begin, offset - begin + len(fields) // 3)
 
     # --- cutting ---------------------------------------------------------------------------

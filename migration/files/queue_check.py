@@ -39,8 +39,6 @@ UNCOVERED = "; or that record is damaged: no checksum need cover its header and 
 #: Behind every physical offset.
 NOWHERE = 1 << 62
 
-_NO_UNIT = "no unit, but units behind it"
-
 
 class Log(Protocol):
     """What the files are held against: a log that was walked."""
@@ -87,8 +85,19 @@ class _File(NamedTuple):
     start: int  # bytes, of its first unit in the queue
 
 
+class Hole(NamedTuple):
+    """Queue offsets [begin, end) without a unit, and units behind them: a fault where the log has
+    a record for one of them."""
+
+    place: str
+    position: int  # bytes into the file
+    begin: int
+    end: int
+
+
 class QueueCheck:
-    """One queue. After `run`, [begin, end) are the queue offsets that it has in the log."""
+    """One queue. After `run`, [begin, end) are the queue offsets that it has in the log, but for
+    its `holes`."""
 
     def __init__(
         self,
@@ -123,6 +132,7 @@ class QueueCheck:
         self._highest = -1  # physical offset
         # A hole if a unit follows: file, first offset, units.
         self._hole: tuple[_File, int, int] | None = None
+        self.holes: list[Hole] = []
 
     # --- order -----------------------------------------------------------------------------
 
@@ -255,10 +265,7 @@ class QueueCheck:
         return at
 
     def _holes(self, file: _File, first: int, units: UnitArray, valid: BoolArray) -> None:
-        """Places without a unit that have units behind them; what is impossible is told apart.
-
-        Blanks before the first unit of the queue are in order, zeros there are not.
-        """
+        """Places without a unit, and units before and behind; what is impossible is told apart."""
         sizes = units["record_size"]
         zero = (sizes == 0) & (units["physical_offset"] == 0)
         blank = (sizes == BLANK_SIZE) | (sizes == END_MARK_SIZE)
@@ -271,19 +278,25 @@ class QueueCheck:
         empty = zero | blank | cut
         at = np.flatnonzero(valid)
         if not at.size:
-            self._open_hole(file, first, np.flatnonzero(empty if self._highest >= 0 else zero))
+            if self._highest >= 0:
+                self._open_hole(file, first, np.flatnonzero(empty))
             return
-        before = np.flatnonzero(empty if self._highest >= 0 else zero)
-        self._open_hole(file, first, before[before < at[0]])
+        behind = np.flatnonzero(empty)
+        if self._highest >= 0:
+            self._open_hole(file, first, behind[behind < at[0]])
         if self._hole is not None:
             hole_file, offset, count = self._hole
             self._hole = None
-            self._found(hole_file, offset, Kind.HOLE, "a unit", _NO_UNIT, count)
-        behind = np.flatnonzero(empty)
+            self._add_hole(hole_file, offset, count)
         inner = behind[(behind > at[0]) & (behind < at[-1])]
         if inner.size:
-            self._found(file, first + int(inner[0]), Kind.HOLE, "a unit", _NO_UNIT, len(inner))
+            for run in np.split(inner, np.flatnonzero(np.diff(inner) > 1) + 1):
+                self._add_hole(file, first + int(run[0]), len(run))
         self._open_hole(file, first, behind[behind > at[-1]])
+
+    def _add_hole(self, file: _File, offset: int, count: int) -> None:
+        position = max(0, offset * UNIT_SIZE - file.start)
+        self.holes.append(Hole(file.place, position, offset, offset + count))
 
     def _open_hole(self, file: _File, first: int, empty: IntArray) -> None:
         """Remember places that are a hole if a unit follows, otherwise the end of the queue."""

@@ -10,11 +10,12 @@ from store.errors import StoreClosedError
 from store.format import is_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from migration.files.index import IndexFileSet
     from migration.files.queue import FileQueue, Unit
     from migration.files.queues import FileQueueSet
+    from store.consume_queue import DispatchRequest
 
 
 class FileQueueReads:
@@ -25,13 +26,13 @@ class FileQueueReads:
         queues: FileQueueSet,
         index: IndexFileSet,
         store_time_ms: Callable[[int], int | None],
-        record_keys: Callable[[int], tuple[str, Collection[str]] | None],
+        record_at: Callable[[int], DispatchRequest | None],
     ) -> None:
         # Constant after construction.
         self._queues = queues
         self._index = index
         self._store_time_ms = store_time_ms
-        self._record_keys = record_keys
+        self._record_at = record_at
         # Replaced as a whole by the writing half, never changed in place.
         self._dead: dict[str, int] = {}  # deleted topic to the offset below which it is dead
         self._closed = False
@@ -111,11 +112,10 @@ class FileQueueReads:
                     return hits
                 if offset <= beyond:
                     continue
-                record = self._record_keys(offset)
+                record = self._record_at(offset)
                 if record is None:
                     continue
-                record_topic, keys = record
-                if key not in keys or (record_topic != topic and not is_mark(key)):
+                if key not in record.keys or (record.topic != topic and not is_mark(key)):
                     continue
                 time_ms = self._store_time_ms(offset)
                 if time_ms is not None and begin_ms <= time_ms <= end_ms:

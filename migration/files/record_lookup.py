@@ -75,11 +75,6 @@ class RecordLookup:
             return None
         return store_time_of(head, 0)
 
-    def record_keys(self, physical_offset: int) -> tuple[str, tuple[str, ...]] | None:
-        """Topic and keys of the record there; None when there is none."""
-        request = self.request(physical_offset)
-        return None if request is None else (request.topic, request.keys)
-
     def request(self, physical_offset: int) -> DispatchRequest | None:
         """What is derived from the record there; None when no whole one is."""
         head = self._read(physical_offset, 8)

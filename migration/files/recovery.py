@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from migration.errors import IndexFileError, QueueFileError
 from migration.files.checkpoint import read_checkpoint
-from migration.files.options import TRASH_DIRECTORY, Adoption
+from migration.files.options import TRASH_DIRECTORY
 from store.base import no_progress
 
 if TYPE_CHECKING:
@@ -44,14 +44,16 @@ def open_files(
     queues: FileQueueSet,
     index: IndexFileSet,
     handles: FileHandles,
-    adoption: Adoption,
     progress: Progress,
 ) -> Found:
-    """Raises StoreFormatError for a damaged checkpoint."""
+    """Files without a checkpoint are compared with the log: all of it is dispatched again.
+
+    Raises StoreFormatError for a damaged checkpoint.
+    """
     checkpoint = read_checkpoint(root)
     shutil.rmtree(root / TRASH_DIRECTORY, ignore_errors=True)
     if checkpoint is None:
-        return _adopt(queues, index, adoption, progress)
+        return _adopt(queues, index, progress)
     at = checkpoint.dispatched_offset
     if not checkpoint.clean:
         cut_queues(queues, checkpoint.durable_offset, progress, repair=True)
@@ -73,11 +75,9 @@ def open_files(
     )
 
 
-def _adopt(
-    queues: FileQueueSet, index: IndexFileSet, adoption: Adoption, progress: Progress
-) -> Found:
-    """Of files that RocketMQ wrote."""
-    stale = not _load_index(index, None)
+def _adopt(queues: FileQueueSet, index: IndexFileSet, progress: Progress) -> Found:
+    """Of files that RocketMQ wrote. Units that are there stay; the index is made from the log."""
+    _load_index(index, None)  # so that it can be cleared
     durable = 0
     names = list(queues.names())
     for done, name in enumerate(names):
@@ -85,8 +85,6 @@ def _adopt(
         with contextlib.suppress(QueueFileError):  # reported when the queue is touched
             queue = queues.get(*name)
             durable = max(durable, queue.physical_end if queue else 0)
-    if adoption is Adoption.TRUST and not stale:
-        return Found(durable, durable, index_is_stale=False)
     return Found(0, durable, index_is_stale=True)
 
 

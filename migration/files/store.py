@@ -21,7 +21,7 @@ from migration.files.checkpoint import DeadTopic, FileQueueCheckpoint, write_che
 from migration.files.dispatch_groups import DispatchGroups, group_requests
 from migration.files.handles import FileHandles
 from migration.files.index import IndexFileSet
-from migration.files.options import TRASH_DIRECTORY, Adoption, FileQueueOptions
+from migration.files.options import TRASH_DIRECTORY, FileQueueOptions
 from migration.files.queues import FileQueueSet
 from migration.files.reads import FileQueueReads
 from migration.files.recovery import cut_queues, open_files
@@ -32,7 +32,7 @@ from store.errors import FlushError, StoreBusyError, StoreFailedError
 from store.format import MIN_RECORD_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from migration.files.queue import FileQueue, PendingUnits
@@ -55,16 +55,15 @@ class FileQueueStore(FileQueueReads):
         root: Path,
         *,
         store_time_ms: Callable[[int], int | None],
-        record_keys: Callable[[int], tuple[str, Collection[str]] | None],
+        record_at: Callable[[int], DispatchRequest | None],
         options: FileQueueOptions | None = None,
         clock: Clock | None = None,
-        adoption: Adoption = Adoption.COMPARE,
         progress: Progress = no_progress,
     ) -> None:
         """Open what is below `root`; after a crash, cut it back to what is durable.
 
-        `store_time_ms` and `record_keys` (topic and keys) read the record at a physical offset
-        from the log, and answer None when there is none. A store that was closed is only read.
+        `store_time_ms` and `record_at` read the record at a physical offset from the log, and
+        answer None when there is none. A store that was closed is only read.
         Raises StoreFormatError for a damaged checkpoint.
         """
         options = options or FileQueueOptions()
@@ -78,13 +77,13 @@ class FileQueueStore(FileQueueReads):
         index = IndexFileSet(
             root / INDEX_DIRECTORY, options.index, handles, clock or SystemClock(), store_time_ms
         )
-        super().__init__(queues, index, store_time_ms, record_keys)
+        super().__init__(queues, index, store_time_ms, record_at)
         # Constant after construction.
         self._root = root
         self._handles = handles
         self._flushing = Lock()
         self._writing = Lock()
-        found = open_files(root, queues, index, handles, adoption, progress)
+        found = open_files(root, queues, index, handles, progress)
         # Guarded by _writing; single values are read freely.
         self._dispatched = found.dispatched_offset
         self._flushed = found.dispatched_offset  # where dispatching goes on after a crash
@@ -116,21 +115,19 @@ class FileQueueStore(FileQueueReads):
     def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
         """See Dispatcher. Visible to readers on return; durable after `flush`.
 
-        Raises, with nothing written: QueueNameError for a topic or light queue that cannot name
-        a directory, QueueGapError (H20), UnitConflictError, QueueFileError, DiskFullError.
-        """
-        self._dispatch(requests, end_offset, may_leave_gap=False)
+        Offsets that the log left out stay blank, each unit at its own index (H20). Of two records
+        for one place the earlier one keeps it, as with RocketMQ.
 
-    def _dispatch(
-        self, requests: Sequence[DispatchRequest], end_offset: int, *, may_leave_gap: bool
-    ) -> None:
+        Raises, with nothing written: QueueNameError for a topic or light queue that cannot name
+        a directory, UnitConflictError, QueueFileError, DiskFullError.
+        """
         with self._writing:
             self._check_writable()
             groups = group_requests(requests, self._dead)
             pending: list[tuple[FileQueue, PendingUnits]] = []
             for (topic, queue_id), (offsets, fields) in groups.queues.items():
                 queue = self._queues.get_or_create(topic, queue_id)
-                found = queue.check(offsets, fields, self._log_start, may_leave_gap=may_leave_gap)
+                found = queue.check(offsets, fields, self._log_start, self._record_at)
                 if found is not None:
                     pending.append((queue, found))
             if pending or groups.records:
@@ -210,7 +207,7 @@ class FileQueueStore(FileQueueReads):
                 light_queues=(),
                 in_queue=True,
             )
-            self._dispatch([request], 0, may_leave_gap=True)
+            self.dispatch([request], 0)
 
     # --- removal ---------------------------------------------------------------------------
 

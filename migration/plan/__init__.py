@@ -9,6 +9,7 @@ from migration.plan.legacy import (
     detect_segment_bytes,
     find_what_lives,
     layout_given,
+    refuse_other_layouts,
     take_inventory,
 )
 from migration.plan.log_survey import segment_files
@@ -28,6 +29,7 @@ __all__ = [
     "own_rocksdb",
     "plan_directory",
     "plan_live",
+    "refuse_other_layouts",
     "segment_files",
     "take_inventory",
 ]

@@ -4,9 +4,9 @@ RocketMQ deletes a topic by removing its configuration and its queues; the recor
 Made again under the same name, its queues count from 0 again. So the log may hold several
 *generations* of a topic, and only the queues tell which one lives:
 
-- Where the offsets of a queue fall back along the log, another generation begins. The last one
-  lives; the front of the queue's files has to lie in it. Files that begin in an earlier one
-  contradict the log, and the store is not taken over.
+- Where a queue counts from 0 again along the log, another generation begins. The last one lives;
+  the front of the queue's files has to lie in it. Files that begin in an earlier one contradict the
+  log, and the store is not taken over.
 - All queues of a topic are deleted at once. So a run of offsets that begins before the end of what
   is known to be dead is dead as a whole, also in a queue that was not written to since.
 - A queue without files whose id is beyond the topic's configured count is of an earlier generation
@@ -52,8 +52,8 @@ class Generations:
     live_from: dict[str, int] = field(default_factory=dict)
     #: Light queues with dead records: physical offset below which they are dead.
     dead_light: dict[str, int] = field(default_factory=dict)
-    #: Queue offsets [first, end) that the log has of each queue that lives.
-    bounds: dict[QueueKey, tuple[int, int]] = field(default_factory=dict)
+    #: What the log has of each queue that lives.
+    live: dict[QueueKey, Run] = field(default_factory=dict)
     dead: list[DeadRecords] = field(default_factory=list)
     #: What contradicts itself, so that nobody can say which records live.
     refusals: list[str] = field(default_factory=list)
@@ -99,7 +99,7 @@ def _topic(
             if not evidence.exists(name, queue_id) and evidence.was_dispatched(run):
                 dead.append(last.pop(queue_id))
     if not dead:
-        found.bounds.update(_bounds(name, last))
+        found.live.update(_of_topic(name, last))
         return
     live_from = max(run.end for run in dead)
     for queue_id, run in sorted(last.items(), key=lambda each: each[1].begin):
@@ -113,7 +113,7 @@ def _topic(
             dead.append(last.pop(queue_id))
             live_from = max(live_from, run.end)
     found.live_from[name] = live_from
-    found.bounds.update(_bounds(name, last))
+    found.live.update(_of_topic(name, last))
     most = max(1 + len(runs.earlier((name, queue_id))) for queue_id in queue_ids)
     found.dead.append(DeadRecords(name, sum(run.count for run in dead), max(2, most), live_from))
 
@@ -132,7 +132,7 @@ def _light_queue(
             if front is not None and front.physical_offset < last.begin:
                 _refuse(found, name, 0, front.physical_offset, last.begin)
     if lives:
-        found.bounds.update(_bounds(name, {0: last}))
+        found.live[name, 0] = last
     else:
         dead.append(last)
     if dead:
@@ -159,6 +159,6 @@ def _refuse(found: Generations, name: str, queue_id: int, begins: int, live_from
     )
 
 
-def _bounds(name: str, live: Mapping[int, Run]) -> Iterable[tuple[QueueKey, tuple[int, int]]]:
+def _of_topic(name: str, live: Mapping[int, Run]) -> Iterable[tuple[QueueKey, Run]]:
     for queue_id, run in live.items():
-        yield (name, queue_id), (run.first_offset, run.next_offset)
+        yield (name, queue_id), run

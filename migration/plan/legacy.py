@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kvcq.inspect import Finding, Kind, Remedy
 from migration.broker_config import BrokerConfig, is_own_topic, read_config
-from migration.errors import LogDamageError
-from migration.files import NOWHERE, FileCheck, FileQueueOptions, RecordLookup
+from migration.errors import LogDamageError, QueueNameError
+from migration.files import NOWHERE, FileCheck, FileQueueOptions, RecordLookup, check_name
 from migration.formats import (
     ENTRY_SIZE,
     HEADER_SIZE,
@@ -29,18 +29,19 @@ from migration.formats import (
     queues_in,
 )
 from migration.plan.generations import Generations, find_generations
+from migration.plan.held_back import HeldBack, held_back
 from migration.plan.log_survey import LogSurvey, segment_files, survey_log, walk_log
 from migration.plan.queue_evidence import QueueEvidence, own_rocksdb
 from migration.state import FileLayout, Phase, read_state
-from store.errors import InvalidArgumentError, StoreFormatError
-from store.format import check_topic
+from store.errors import StoreFormatError
+from store.format import is_topic_name
 from store.light_queue import is_light
 from store.log import SegmentSet
 from store.store_dir import DirKind, inspect
 from store.topics import Admission
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from migration.formats import BoolArray, IntArray
@@ -84,6 +85,19 @@ class Inventory:
     config: BrokerConfig = field(default_factory=BrokerConfig)
     #: Queues that RocketMQ keeps in its own RocksDB alone: their files are made from the log.
     queues_in_rocksdb: int = 0
+    #: Names of queues that live and cannot be kept in files, each with the reason.
+    unnameable: list[str] = field(default_factory=list)
+    #: Messages that a broker delivers later, and nobody here.
+    held_back: tuple[HeldBack, ...] = ()
+
+    @property
+    def files_are_whole(self) -> bool:
+        """Whether queue files and index were proved to have all of the log, and no more."""
+        return (
+            self.was_closed
+            and not self.queues_in_rocksdb
+            and all(finding.remedy is Remedy.IGNORE for finding in self.findings)
+        )
 
     @property
     def refusals(self) -> list[str]:
@@ -100,7 +114,7 @@ class Inventory:
             for finding in self.findings
             if finding.remedy is Remedy.REFUSE
         ]
-        return found + self.generations.refusals
+        return found + self.generations.refusals + self.unnameable
 
 
 def take_inventory(
@@ -148,6 +162,7 @@ def take_inventory(
         segments.close()
         lookup.close()
     faults, in_rocksdb = _queues_without_files(root, findings)
+    faults += _odd_offsets(generations)
     since = files.tags.since
     if since is not None and any(each.remedy is Remedy.REBUILD_INDEX for each in faults):
         since = 0  # what was lost of it may have had them, and more of them do no harm
@@ -159,12 +174,51 @@ def take_inventory(
         log,
         last_ms,
         not (root / "abort").exists(),
-        {name: count for name, count in topics.items() if _can_be_ours(name)},
+        topics,
         generations,
         faults,
         config,
         in_rocksdb,
+        _unnameable(generations, topics),
+        held_back(root, log),
     )
+
+
+def _unnameable(generations: Generations, topics: Collection[str]) -> list[str]:
+    """Queues of a broker with RocksDB that no directory can be named after: files need one."""
+    found = []
+    for name in {name for name, _ in generations.live if is_light(name) or name in topics}:
+        try:
+            check_name(name)
+        except QueueNameError as error:
+            found.append(f"{error}: delete it in RocketMQ")
+    return sorted(found)
+
+
+def _odd_offsets(generations: Generations) -> list[Finding]:
+    """Queues in which the broker gave offsets twice or left some out: nothing mends that."""
+    found = []
+    for (topic, queue_id), run in generations.live.items():
+        place = f"{QUEUE_DIRECTORY}/{topic}/{queue_id}"
+        where = {"topic": topic, "queue_id": queue_id, "position": 0}
+        for kind, count, what in (
+            (
+                Kind.REPEATED_OFFSET,
+                run.repeated,
+                "records at an offset that an earlier one has; of each two, one can be read",
+            ),
+            (
+                Kind.SKIPPED_OFFSET,
+                run.left_out,
+                "offsets without a record; committed offsets behind them may be as much too low",
+            ),
+        ):
+            if count:
+                detail = f"{count} {what}"
+                found.append(
+                    planned_finding(kind, place, "", detail, Remedy.IGNORE, count=count, **where)
+                )
+    return found
 
 
 class _WalkedLog:
@@ -245,14 +299,43 @@ def detect_segment_bytes(root: Path) -> int:
         raise StoreFormatError(commitlog, "has no segments: there is nothing to take over")
     size = max(sizes)
     starts = [int(path.name) for path in paths]
-    if len(starts) > 1:
+    steps = {after - before for before, after in pairwise(starts)}
+    if len(sizes) == 1 and any(step > size and step % size == 0 for step in steps):
+        lacking = sum(step // size - 1 for step in steps)
+        raise StoreFormatError(
+            commitlog,
+            f"{lacking} or more segments are missing between the others. A broker whose "
+            "storePathCommitLog names several directories spreads them: move all of them into "
+            "this commitlog/ (with the broker stopped), then try again",
+        )
+    if steps:
         # A last file cut short would hide the size; the names tell it.
-        size = min(after - before for before, after in pairwise(starts))
+        size = min(steps)
     if size < 4096 or size % 4096:
         raise StoreFormatError(
             commitlog, f"segments of {size} bytes: only multiples of 4096 can be taken over"
         )
     return size
+
+
+def refuse_other_layouts(root: Path) -> None:
+    """Raises StoreFormatError for a store of a broker whose log is not in `commitlog/`."""
+    if any(path.is_dir() for path in root.glob("dledger-*")):
+        raise StoreFormatError(
+            root,
+            "has its log in dledger-*/ (enableDLegerCommitLog=true). DLedger wraps the records "
+            "there, and they cannot be taken over: first move the messages to a broker without it",
+        )
+    commitlog = root / "commitlog"
+    if (root / "consumequeue").is_dir() and (
+        not commitlog.is_dir() or not segment_files(commitlog)
+    ):
+        raise StoreFormatError(
+            root,
+            "has queues, and no segments in commitlog/. A broker with another storePathCommitLog "
+            "has them there: move them into this commitlog/ (with the broker stopped), then try "
+            "again",
+        )
 
 
 def detect_layout(
@@ -380,22 +463,15 @@ def _what_lives(
     for name, queue_id in log.topics.items():
         if name in known and name not in generations.live_from:
             counts[name] = max(counts[name], queue_id + 1)
-    for name, queue_id in generations.bounds:
+    for name, queue_id in generations.live:
         if name in known:
             counts[name] = max(counts[name], queue_id + 1)
-    return dict(sorted(counts.items())), generations
-
-
-def _can_be_ours(name: str) -> bool:
-    """Whether it is a topic's name here. Light queues need no row."""
-    if is_light(name):
-        return False
-    try:
-        check_topic(name)
-    except InvalidArgumentError as error:
-        logger.warning("topic %r is left out: %s", name, error)
-        return False
-    return True
+    # Light queues need no row.
+    topics = {name: count for name, count in sorted(counts.items()) if is_topic_name(name)}
+    for name in counts.keys() - topics.keys():
+        if not is_light(name):
+            logger.warning("topic %r is left out: no topic here can have that name", name)
+    return topics, generations
 
 
 def _last_store_time_ms(lookup: RecordLookup, log: LogSurvey) -> int:

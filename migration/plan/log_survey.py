@@ -42,6 +42,11 @@ class LogSurvey:
     #: Physical offset where the log goes on behind its `end`, which is damage then.
     goes_on_at: int | None = None
 
+    def ids_of(self, topic: str) -> list[int]:
+        """Ids of the topic's queues that have records, rising."""
+        ids = range(self.topics.get(topic, -1) + 1)
+        return [queue_id for queue_id in ids if (topic, queue_id) in self.queues]
+
     def add(self, requests: Sequence[DispatchRequest]) -> None:
         topics = self.topics
         self.records += len(requests)

@@ -25,6 +25,7 @@ from kvcq.inspect import Finding, Kind, Remedy
 from migration.broker_config import read_config
 from migration.formats import ChecksumError, read_checked, write_checked
 from migration.plan.generations import Generations
+from migration.plan.held_back import HeldBack
 from migration.plan.legacy import Inventory, detect_layout, take_inventory
 from migration.plan.log_survey import LogSurvey
 from migration.state import FileLayout
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 1
+_VERSION = 2
 #: Coarser than the time stamps of any file system in use.
 _SETTLED_NS = 2_000_000_000
 
@@ -169,6 +170,7 @@ def _document(inventory: Inventory) -> dict[str, Any]:
             for each in inventory.findings
         ],
         "queues_in_rocksdb": inventory.queues_in_rocksdb,
+        "held_back": [list(each) for each in inventory.held_back],
     }
 
 
@@ -193,4 +195,5 @@ def _inventory(root: Path, document: dict[str, Any]) -> Inventory:
         ],
         read_config(root),
         document["queues_in_rocksdb"],
+        held_back=tuple(HeldBack(*each) for each in document["held_back"]),
     )

@@ -19,6 +19,7 @@ from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.inspect import Remedy
 from migration.fill import LogFeed
 from migration.next_step import NO_MIGRATION, NextStep
+from migration.plan.legacy import refuse_other_layouts
 from migration.plan.log_survey import segment_files, survey_log
 from migration.plan.note import take_noted_inventory
 from migration.state import Phase, next_step, read_state
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from kvcq.inspect import Finding
     from migration.broker_config import ConfigFound
     from migration.plan.generations import DeadRecords
+    from migration.plan.held_back import HeldBack
     from migration.state import FileLayout, MigrationState
     from store.base import Progress
     from store.consume_queue import DispatchRequest
@@ -79,6 +81,7 @@ class Plan:
     config: tuple[ConfigFound, ...] = ()  # tables of the broker's own directory
     queues_in_rocksdb: int = 0  # RocketMQ has no files of them; they are made from the log
     dead: tuple[DeadRecords, ...] = ()  # of topics that RocketMQ deleted: they are not taken over
+    held_back: tuple[HeldBack, ...] = ()  # what a broker delivers later, and nobody here
 
     @property
     def faults(self) -> list[Finding]:
@@ -125,6 +128,7 @@ def plan_directory(root: Path, layout: FileLayout | None, progress: Progress) ->
     if kind is DirKind.ROCKETMQ or (state is not None and state.phase is Phase.ADOPTING):
         return _plan_legacy(root, layout, progress)
     if kind is not DirKind.OURS or identity is None:
+        refuse_other_layouts(root)
         raise StoreFormatError(root, f"is {kind.value}, not a store: there is nothing to plan")
     with closing(
         SegmentSet.load(root / "commitlog", identity.segment_bytes, read_only=True)
@@ -148,6 +152,7 @@ def plan_directory(root: Path, layout: FileLayout | None, progress: Progress) ->
 
 
 def _plan_legacy(root: Path, layout: FileLayout | None, progress: Progress) -> Plan:
+    refuse_other_layouts(root)
     inventory = take_noted_inventory(root, layout, progress)
     progress("measuring", 0.0)
     with closing(
@@ -162,13 +167,14 @@ def _plan_legacy(root: Path, layout: FileLayout | None, progress: Progress) -> P
         bytes_to_replay=log.end - log.start,
         messages=log.records,
         topics=len(inventory.topics),
-        queues=len(inventory.generations.bounds),
+        queues=len(inventory.generations.live),
         findings=tuple(inventory.findings),
         blocking=tuple(inventory.refusals),
         next_step=NextStep("start"),
         config=inventory.config.found,
         queues_in_rocksdb=inventory.queues_in_rocksdb,
         dead=tuple(inventory.generations.dead),
+        held_back=inventory.held_back,
     )
     return _estimated(plan, sample, log.units, root)
 

@@ -1,9 +1,12 @@
-"""Runs of queue offsets along a log: where they fall back, a queue was begun anew.
+"""Runs of queue offsets along a log: where they are 0 again, a queue was begun anew.
 
-In a log whose queues each have one life, a queue's offsets only rise. A topic that was deleted and
-recreated counts from 0 again, and the records of its earlier life are in the log still. So each
-queue is a chain of runs in which offsets rise, and the last one is its youngest life. Which of them
-lives is not decided here but in generations.py.
+A topic that was deleted and recreated counts from 0 again, and the records of its earlier life are
+in the log still. So each queue is a chain of runs, and the last one is its youngest life. Which of
+them lives is decided in generations.py.
+
+Within a run offsets need not count up: RocketMQ has given one offset twice (apache/rocketmq#2865),
+and has left some out (#6570). Both are counted: of two records for one place one can be read, and
+a gap has none.
 """
 
 from __future__ import annotations
@@ -19,9 +22,18 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """Records of one queue whose offsets rise, from one place in the log to another."""
+    """Records of one life of a queue, from one place in the log to another."""
 
-    __slots__ = ("begin", "count", "end", "first_offset", "last_ms", "next_offset")
+    __slots__ = (
+        "begin",
+        "count",
+        "end",
+        "first_offset",
+        "last_ms",
+        "left_out",
+        "next_offset",
+        "repeated",
+    )
 
     def __init__(self, first_offset: int, begin: int) -> None:
         self.first_offset = first_offset
@@ -30,6 +42,22 @@ class Run:
         self.end = begin  # physical offset behind the last record
         self.count = 0
         self.last_ms = 0  # store time of the last record
+        self.repeated = 0  # records at an offset below one that was given before
+        self.left_out = 0  # offsets that no record had when a later one did
+
+    def take(self, offset: int, end: int, store_time_ms: int) -> None:
+        """Another record, with this queue offset, that ends at the physical offset `end`."""
+        step = offset - self.next_offset
+        if step == 0:
+            self.next_offset = offset + 1
+        elif step > 0:
+            self.left_out += step
+            self.next_offset = offset + 1
+        elif end != self.end:
+            self.repeated += 1
+        self.end = end
+        self.count += 1
+        self.last_ms = store_time_ms
 
     def __repr__(self) -> str:
         return f"offsets {self.first_offset} to {self.next_offset - 1} at {self.begin}..{self.end}"
@@ -44,6 +72,9 @@ class QueueRuns:
 
     def __len__(self) -> int:
         return len(self._last)
+
+    def __contains__(self, key: QueueKey) -> bool:
+        return key in self._last
 
     def __iter__(self) -> Iterator[QueueKey]:
         return iter(self._last)
@@ -75,22 +106,16 @@ class QueueRuns:
                 continue
             key = (topic, queue_id)
             run = last.get(key)
-            if run is None or offset < run.next_offset:
+            if run is None or (offset == 0 and run.next_offset):
                 run = self._begin(key, offset, physical_offset)
-            run.next_offset = offset + 1
-            end = run.end = physical_offset + record_size
-            run.count += 1
-            run.last_ms = store_time_ms
+            run.take(offset, physical_offset + record_size, store_time_ms)
             for name, light_offset in light_queues:
                 key = (name, 0)
                 run = last.get(key)
                 # A record that names a light queue twice stands in it once.
-                if run is None or (light_offset < run.next_offset and run.end != end):
+                if run is None or (light_offset == 0 and run.end != physical_offset + record_size):
                     run = self._begin(key, light_offset, physical_offset)
-                run.next_offset = light_offset + 1
-                run.end = end
-                run.count += 1
-                run.last_ms = store_time_ms
+                run.take(light_offset, physical_offset + record_size, store_time_ms)
 
     def _begin(self, key: QueueKey, offset: int, physical_offset: int) -> Run:
         before = self._last.get(key)

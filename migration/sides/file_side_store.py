@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kvcq.tables import UnitColumns
-    from migration.files import Adoption, FileQueueOptions, RecordLookup
+    from migration.files import FileQueueOptions, RecordLookup
     from migration.formats import UnitArray
     from store.base import Clock, Progress
 
@@ -38,7 +38,6 @@ class FileSideStore(FileQueueStore):
         lookup: RecordLookup,
         options: FileQueueOptions,
         clock: Clock,
-        adoption: Adoption,
         progress: Progress,
     ) -> None:
         """As FileQueueStore; takes over `lookup`, the records of the log."""
@@ -47,10 +46,9 @@ class FileSideStore(FileQueueStore):
         super().__init__(
             root,
             store_time_ms=lookup.store_time_ms,
-            record_keys=lookup.record_keys,
+            record_at=lookup.request,
             options=options,
             clock=clock,
-            adoption=adoption,
             progress=progress,
         )
 

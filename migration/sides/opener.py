@@ -11,7 +11,6 @@ from migration.errors import MigrationStateError
 from migration.files import (
     CHECKPOINT_FILE,
     TRASH_DIRECTORY,
-    Adoption,
     FileQueueOptions,
     RecordLookup,
 )
@@ -67,7 +66,6 @@ class SideOpener:
             self._config.segment_bytes,
             state.layout,
             self._clock,
-            Adoption.TRUST if state.trust_files else Adoption.COMPARE,
             self._progress,
         )
 
@@ -107,7 +105,6 @@ def open_files(
     segment_bytes: int,
     layout: FileLayout,
     clock: Clock,
-    adoption: Adoption,
     progress: Progress,
 ) -> FileSideStore:
     """The file queues of a directory. Raises StoreFormatError when their checkpoint is damaged."""
@@ -116,7 +113,6 @@ def open_files(
         RecordLookup(directory.commitlog, segment_bytes),
         file_options(layout),
         clock,
-        adoption,
         progress,
     )
 

@@ -74,11 +74,6 @@ def next_step(state: MigrationState) -> NextStep:
         return NextStep(
             "resume", ("--rebuild", blamed[0]), hint="verify again afterwards", stopped_only=True
         )
-    if state.verified is not None and "log" in state.verified.sides.split():
-        # Taken over by a program that did not tell the lives of a topic apart.
-        if state.phase is Phase.FILES:
-            return NextStep("release", stopped_only=True)
-        return NextStep("rollback", hint="roll back until the state is FILES, then release")
     return _AHEAD[state.phase]
 
 

@@ -85,7 +85,7 @@ class VerifyResult:
     compared_units: int
     difference_count: int
     finished_ms: int
-    sides: str = ""  # those that differ from the log (or "log" itself), a blank between them
+    sides: str = ""  # those that differ from the log, a blank between them
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,6 @@ class MigrationState:
     stopped: str = ""
     #: With `stopped`: the side, where it is one that cannot be opened.
     unopened: str = ""
-    #: RocketMQ stopped in good order before it was taken over: its units need not be compared.
-    trust_files: bool = False
     #: Whether the broker deleted unexpired messages for space (cleanFileForciblyEnable); None where
     #: that is not known. What an operator sets for the store wins.
     reclaim_unexpired: bool | None = None
@@ -194,7 +192,7 @@ def to_document(state: MigrationState) -> dict[str, Any]:
         },
         "stopped": state.stopped,
         "unopened_side": state.unopened,
-        "trust_files": state.trust_files,
+        "trust_files": False,  # read by the first programs; they compare the files then
         "reclaim_unexpired": state.reclaim_unexpired,
         "verified": None if state.verified is None else asdict(state.verified),
         "verify_broken_off": broken_off.reason,
@@ -237,7 +235,6 @@ def read_state(root: Path) -> MigrationState | None:
             if pending is None
             else Target(Phase(pending["phase"]), RoutingPolicy.from_document(pending["routing"])),
             stopped=document["stopped"],
-            trust_files=document["trust_files"],
             verified=None if verified is None else VerifyResult(**verified),
             # Not in files of the first programs.
             reclaim_unexpired=document.get("reclaim_unexpired"),

@@ -20,8 +20,15 @@ from kvcq.engine.rocks import ROCKETMQ, RocksEngine, metadata_profile
 from kvcq.inspect import Remedy
 from kvcq.metadata_store import MetadataStore
 from migration.errors import LogDamageError
-from migration.files import Adoption
-from migration.plan import Inventory, inventory_for_start, own_rocksdb, segment_files
+from migration.files import note_whole
+from migration.formats import INDEX_DIRECTORY, index_files_in
+from migration.plan import (
+    Inventory,
+    inventory_for_start,
+    own_rocksdb,
+    refuse_other_layouts,
+    segment_files,
+)
 from migration.sides import open_files
 from migration.state import STATE_FILE, MigrationState, Phase, read_state, write_state
 from store.base import SystemClock, make_directory, no_progress
@@ -69,6 +76,7 @@ def adopt(
         return None
     if state is not None and state.phase is not Phase.ADOPTING:
         return state
+    refuse_other_layouts(root)
     if state is None and kind is not DirKind.ROCKETMQ:
         raise StoreFormatError(
             root, "is not a store that RocketMQ wrote: there is nothing to take over"
@@ -78,18 +86,12 @@ def adopt(
     if inventory.refusals:
         kind_of_error = StoreFormatError if inventory.log.goes_on_at is None else LogDamageError
         raise kind_of_error(root, "; ".join(inventory.refusals) + ". Nothing was changed")
-    trust = (
-        inventory.was_closed
-        and not inventory.queues_in_rocksdb
-        and all(finding.remedy is Remedy.IGNORE for finding in inventory.findings)
-    )
     if reclaim_unexpired is None and state is not None:
         reclaim_unexpired = state.reclaim_unexpired
     state = MigrationState(
         Phase.ADOPTING,
         reclaim_unexpired=reclaim_unexpired,
         layout=inventory.layout,
-        trust_files=trust,
         config=inventory.config.sources,
     ).moved(clock.now_ms(), "taking over a store of RocketMQ's")
     if routing is not None:
@@ -109,6 +111,9 @@ def adopt(
         make_directory(directory.consumequeue)
         _mend(directory, inventory, clock, progress)
         _seed_expired(directory, inventory, clock, progress)
+        if inventory.files_are_whole:
+            os.sync()  # the broker leaves units and entries to the page cache
+            note_whole(root, inventory.log.end, indexed=_has_index(root))
         progress("topics and groups", 0.0)
         metadata = MetadataStore(RocksEngine.open(directory.meta, metadata_profile()))
         held.callback(metadata.close)
@@ -121,6 +126,8 @@ def adopt(
         if tell is not None:
             for line in (
                 *_config_told(inventory),
+                *_read_only_told(inventory),
+                *_held_back_told(inventory),
                 *made,
                 *passed_over,
                 *_on_a_full_disk(state),
@@ -154,6 +161,8 @@ def _what_was_done(inventory: Inventory) -> tuple[list[str], list[str]]:
         first, count = made.get(what, (finding, 0))
         made[what] = first, count + 1
     lines = []
+    if not inventory.was_closed and "the index" not in made and _has_index(inventory.root):
+        lines.append("rebuilt from the log: the index: the broker was killed")
     for what, (first, count) in made.items():
         more = f", and {count - 1} more" if count > 1 else ""
         lines.append(
@@ -175,6 +184,32 @@ def _config_told(inventory: Inventory) -> list[str]:
         else f"{table.path}: {table.offsets} offsets of {table.rows} topics and groups: "
         f"{table.detail}"
         for table in inventory.config.found
+    ]
+
+
+def _has_index(root: Path) -> bool:
+    return bool(index_files_in(root / INDEX_DIRECTORY))
+
+
+def _read_only_told(inventory: Inventory) -> list[str]:
+    names = [name for name in inventory.config.read_only if name in inventory.topics]
+    if not names:
+        return []
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return [
+        f"topics that are read-only in the broker (perm=4) can be written to here: "
+        f"{', '.join(names[:_NAMED])}{more}. Rights of users say who may (docs/security.md)"
+    ]
+
+
+def _held_back_told(inventory: Inventory) -> list[str]:
+    if not inventory.held_back:
+        return []
+    return [
+        *map(str, inventory.held_back),
+        "these were taken over as ordinary messages of the broker's own topics: nothing here "
+        "delivers them. To have the broker deliver them first, go back: "
+        f"`kvcq migrate rollback {inventory.root}`, `kvcq migrate release {inventory.root}`",
     ]
 
 
@@ -222,9 +257,7 @@ def _seed_expired(
 def _open_files(
     directory: StoreDir, inventory: Inventory, clock: Clock, progress: Progress
 ) -> FileSideStore:
-    return open_files(
-        directory, inventory.segment_bytes, inventory.layout, clock, Adoption.COMPARE, progress
-    )
+    return open_files(directory, inventory.segment_bytes, inventory.layout, clock, progress)
 
 
 def _mend(directory: StoreDir, inventory: Inventory, clock: Clock, progress: Progress) -> None:

@@ -14,7 +14,7 @@ Memory: one page of units, 1 MiB for each side, and at most `kept` differences; 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -46,8 +46,6 @@ _FIELDS = ("physical_offset", "record_size", "tag_code", "store_time_ms")
 
 #: Stands for a unit that is not there.
 NOTHING = "nothing"
-#: The side of a difference that no side is to blame for: the log has two records for one place.
-LOG = "log"
 
 
 @dataclass(frozen=True)
@@ -102,9 +100,6 @@ class Verification:
         self._compared = 0
         self._with_keys = 0
         self._found: list[Finding] = []
-        # Queues with differences, and the highest offset at which the log is not found in a side.
-        self._differing: dict[tuple[str, int], int] = {}
-        self._twice: set[tuple[str, int]] = set()  # queues whose offsets fall back along the log
 
     def run(self) -> Verified:
         """Raises VerificationError for a side that cannot be read, JobCancelledError,
@@ -126,7 +121,7 @@ class Verification:
             with _reading(name):
                 self._compare_ends(name, start)
             self._check_routes()
-        return Verified(cut, self._compared, self._job.differences, self._blamed())
+        return Verified(cut, self._compared, self._job.differences, self._found)
 
     def _log(self, step: str, start: int, cut: int) -> Iterator[list[DispatchRequest]]:
         """Runs of what is in the log, of topics that exist; at the pace of a guest."""
@@ -159,18 +154,6 @@ class Verification:
             yield self._routed(name, units)
             self._job.report(min(seen, self._compared), self._compared)
             self._pace.after_batch(self._job, max(0, self._compared - seen))
-
-    def _blamed(self) -> list[Finding]:
-        """What was found, and a side where a side is to blame.
-
-        A queue whose offsets fall back along the log had two lives, of which only one is in the
-        sides. That is no fault of theirs, and to make one again from the log would not mend it.
-        """
-        twice = self._twice
-        return [
-            replace(each, side=LOG) if (each.topic, each.queue_id) in twice else each
-            for each in self._found
-        ]
 
     def _check_routes(self) -> None:
         if self._double.routes is not self._routes:
@@ -254,21 +237,14 @@ class Verification:
     def _explain(self, name: SideName, start: int, cut: int) -> None:
         """What is found evens out the sums; what then differs is there and should not be."""
         sums = self._sums[name]
-        self._differing.clear()
         for requests in self._log("look at what differs", start, cut):
             units = self._routed(name, units_of_requests(requests))
-            before = {queue: self._differing.get(queue, -1) for queue in units.queues}
             queues: dict[Queue, list[tuple[int, Unit]]] = {}
             for queue, offset, unit in _suspects(sums, units):
                 queues.setdefault(queue, []).append((offset, unit))
             for queue, expected in queues.items():
                 for run in _runs(expected):
                     self._compare_queue(name, queue, run)
-            for index, queue in enumerate(units.queues):
-                if queue in self._differing:
-                    offsets = units.queue_offset[units.queue_index == index]
-                    if offsets[0] <= before[queue] or (np.diff(offsets) <= 0).any():
-                        self._twice.add(queue)
         if not sums.differ:
             return
         for units in self._there(name, "look for what is too much", start, cut):
@@ -294,15 +270,13 @@ class Verification:
         self, name: SideName, queue: Queue, offset: int, unit: Unit, other: Unit | None
     ) -> None:
         place, sums = (*queue, offset), self._sums[name]
-        self._differing[queue] = max(offset, self._differing.get(queue, -1))
         sums.are_there(hash_of_unit(queue, offset, unit))
         if other is None:
             self._differ(Kind.MISSING_UNIT, name, "unit", unit, NOTHING, *place)
             return
         if other[0] != unit[0] and self._is_its_record(other[0], *place):
-            self._twice.add(queue)
-        else:
-            sums.should_be(hash_of_unit(queue, offset, other))
+            return  # the log has two records for one place, and the side has one of them
+        sums.should_be(hash_of_unit(queue, offset, other))
         for field, ours, theirs in zip(_FIELDS, unit, other, strict=False):
             if ours != theirs:
                 self._differ(Kind.WRONG_UNIT, name, field, ours, theirs, *place)

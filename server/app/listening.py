@@ -13,6 +13,7 @@ from server.access import TlsFiles
 from server.edge import UNREAD_BYTES
 from server.errors import ServerBindError
 from server.fronts import Fronts
+from server.texts import address
 
 if TYPE_CHECKING:
     from server.access import ReloadedTls
@@ -63,12 +64,12 @@ def bind(server: grpc.aio.Server | Fronts, host: str, port: int, tls: ReloadedTl
     """The port that is listened on. Raises ServerBindError."""
     if isinstance(server, Fronts):
         return server.hold(host, port)  # they have the certificate from where they were made
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    where = address(host, port)
     try:
         if tls is None:
-            bound = server.add_insecure_port(address)
+            bound = server.add_insecure_port(where)
         else:
-            bound = server.add_secure_port(address, tls.credentials)
+            bound = server.add_secure_port(where, tls.credentials)
     except RuntimeError as error:
         raise ServerBindError(host, port, _why_not(host, port)) from error
     if bound == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from server.cli.terminal import escape, notes
 from server.settings import plain_value, toml_value
+from server.texts import address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +36,9 @@ class TextListener:
         self._step = ""
 
     def listening(self, host: str, port: int) -> None:
-        self._note(f"[bold]kvcq[/] listens on {host}:{port}, opening {self._config.data_dir}")
+        self._note(
+            f"[bold]kvcq[/] listens on {address(host, port)}, opening {self._config.data_dir}"
+        )
 
     def opening(self, step: str, fraction: float) -> None:
         if step != self._step or fraction >= 1:
@@ -42,7 +46,11 @@ class TextListener:
             self._note(f"  {step}: {fraction:.0%}")
 
     def ready(self, host: str, port: int) -> None:
-        where = "" if (host, port) == ("127.0.0.1", 8081) else f" --server {host}:{port}"
+        where = (
+            ""
+            if (host, port) == ("127.0.0.1", 8081)
+            else f" --server {shlex.quote(address(host, port))}"
+        )
         kvcq = _command()
         self._note("[bold green]ready.[/] In a second terminal:")
         if self._config.tls_cert is not None:
@@ -131,7 +139,7 @@ class SystemdListener:
 
     def listening(self, host: str, port: int) -> None:
         self._feed()
-        self._tell(f"listens on {host}:{port}, opening the store")
+        self._tell(f"listens on {address(host, port)}, opening the store")
 
     def opening(self, step: str, fraction: float) -> None:
         status = f"opening the store: {step}, {fraction:.0%}"
@@ -142,7 +150,7 @@ class SystemdListener:
 
     def ready(self, host: str, port: int) -> None:
         self._ready = True
-        self._tell(f"serves on {host}:{port}", "READY=1")
+        self._tell(f"serves on {address(host, port)}", "READY=1")
 
     def reloading(self) -> None:
         if self._ready:  # otherwise the READY=1 that follows would be that of the start

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from server.texts import address
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def plain_value(value: object) -> Any:  # noqa: ANN401 - what JSON has
         case Path():
             return str(value)
         case (str() as host, int() as port):
-            return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            return address(host, port)
         case tuple():
             return [plain_value(one) for one in value]
         case _:

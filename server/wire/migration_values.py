@@ -104,6 +104,7 @@ def plan_out(plan: Plan, root: Path | None = None) -> pb.MigrationPlan:
         hint=plan.next_step.sentence(root),
         config=[_filled(pb.MigrationConfigTable, table) for table in plan.config],
         dead=[_filled(pb.DeadRecords, each) for each in plan.dead],
+        held_back=[_filled(pb.HeldBack, each) for each in plan.held_back],
     )
 
 

@@ -50,6 +50,7 @@ from store.format.limits import (
     check_queue_count,
     check_topic,
     check_topics,
+    is_topic_name,
     prepare_all,
 )
 from store.format.properties import (
@@ -172,6 +173,7 @@ __all__ = [
     "decode_properties",
     "dispatch_request",
     "is_mark",
+    "is_topic_name",
     "java_hash",
     "key_of",
     "light_item",

@@ -120,6 +120,15 @@ def check_topic(topic: str, field: str = "topic") -> None:
         raise InvalidArgumentError(field, f"{topic!r} is reserved")
 
 
+def is_topic_name(name: str) -> bool:
+    """Whether `check_topic` lets the name pass."""
+    try:
+        check_topic(name)
+    except InvalidArgumentError:
+        return False
+    return True
+
+
 def check_topics(topics: Sequence[str]) -> None:
     """`check_topic` of each. Names that are plain are seen in one look."""
     if max(map(len, topics)) <= LONGEST_NAME and CHECKPOINT_TOPIC not in topics:

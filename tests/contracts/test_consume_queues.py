@@ -50,7 +50,7 @@ def in_rocksdb(root: Path, _log: DispatchLog) -> KvConsumeQueueStore:
 
 def in_files(root: Path, log: DispatchLog) -> FileQueueStore:
     return FileQueueStore(
-        root, store_time_ms=log.store_time_ms, record_keys=log.record_keys, options=OPTIONS
+        root, store_time_ms=log.store_time_ms, record_at=log.record_at, options=OPTIONS
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from migration.files import Adoption, FileQueueOptions, FileQueueStore
+from migration.files import FileQueueOptions, FileQueueStore, note_whole
 from migration.formats.index import IndexLayout
 from store.consume_queue import Boundary
 from tests.golden.rocketmq_log import golden_log
@@ -44,17 +44,14 @@ def files(name: str, root: Path) -> Iterator[FileQueueStore]:
     """The golden files; whatever a test reads, they stay as they are."""
     log = golden_log(name)
     times = {record.physical_offset: record.store_time_ms for record in log.records}
-    keys = {
-        request.physical_offset: (request.topic, frozenset(request.keys))
-        for request in log.requests
-    }
+    records = {request.physical_offset: request for request in log.requests}
+    note_whole(root, log.end, indexed=True)
     before = tree_digest(root)
     store = FileQueueStore(
         root,
         store_time_ms=times.get,
-        record_keys=keys.get,
+        record_at=records.get,
         options=OPTIONS,
-        adoption=Adoption.TRUST,
     )
     yield store
     assert tree_digest(root) == before

@@ -80,14 +80,11 @@ def expire_oldest(root: Path, segments: int) -> None:
 def write_files(root: Path, log: DecodedLog) -> None:
     """Queue files and index files of the log in `root`, closed."""
     times = {record.physical_offset: record.store_time_ms for record in log.records}
-    keys = {
-        request.physical_offset: (request.topic, frozenset(request.keys))
-        for request in log.requests
-    }
+    records = {request.physical_offset: request for request in log.requests}
     files = FileQueueStore(
         root,
         store_time_ms=times.get,
-        record_keys=keys.get,
+        record_at=records.get,
         options=FileQueueOptions(
             units_per_file=SHAPE.units_per_file,
             index=IndexLayout(slots=SHAPE.index_slots, entries=SHAPE.index_entries),

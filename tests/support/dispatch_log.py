@@ -94,10 +94,6 @@ class DispatchLog:
         request = self._by_offset.get(physical_offset)
         return None if request is None else request.store_time_ms
 
-    def record_keys(self, physical_offset: int) -> tuple[str, tuple[str, ...]] | None:
-        request = self._by_offset.get(physical_offset)
-        return None if request is None else (request.topic, request.keys)
-
     def record_at(self, physical_offset: int) -> DispatchRequest | None:
         return self._by_offset.get(physical_offset)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from migration.files.options import Adoption, FileQueueOptions
+from migration.files.options import FileQueueOptions
 from migration.files.store import FileQueueStore
 from migration.formats.index import IndexLayout
 from tests.support.dispatch_log import DispatchLog
@@ -20,16 +20,14 @@ def open_store(
     root: Path,
     log: DispatchLog,
     *,
-    adoption: Adoption = Adoption.COMPARE,
     options: FileQueueOptions = OPTIONS,
 ) -> FileQueueStore:
     root.mkdir(exist_ok=True)
     return FileQueueStore(
         root,
         store_time_ms=log.store_time_ms,
-        record_keys=log.record_keys,
+        record_at=log.record_at,
         options=options,
-        adoption=adoption,
     )
 
 

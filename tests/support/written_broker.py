@@ -43,8 +43,13 @@ class BrokerStore:
         queue_id: int = 0,
         light: tuple[str, ...] = (),
         keys: str = "",
+        offset: int | None = None,
     ) -> list[Row]:
-        """Messages whose bodies tell them apart."""
+        """Messages whose bodies tell them apart. `offset`: of the first, where the broker erred.
+
+        As the original does it: a record at an offset that its queue has is passed over, one beyond
+        the queue's end gets the next unit all the same.
+        """
         assert 0 <= queue_id < self.topics[topic]
         rows = []
         for _ in range(count):
@@ -55,9 +60,13 @@ class BrokerStore:
                     queue_id=queue_id,
                     properties={"KEYS": keys} if keys else {},
                     light_queues=light,
+                    queue_offset=offset,
                 )
             )
-            self.units.setdefault((topic, queue_id), []).append(row)
+            offset = None
+            mine = self.units.setdefault((topic, queue_id), [])
+            if not mine or row.queue_offset > mine[-1].queue_offset:
+                mine.append(row)
             for name, _ in row.light:
                 self.units.setdefault((name, 0), []).append(row)
             rows.append(row)
@@ -104,8 +113,9 @@ class BrokerStore:
         directory = self.root / "consumequeue" / key[0] / str(key[1])
         directory.mkdir(parents=True)
         files: dict[int, bytearray] = {}
-        for row in rows:
-            offset = row.queue_offset if key[0] == row.entry.topic else dict(row.light)[key[0]]
+        first = rows[0]
+        begin = first.queue_offset if key[0] == first.entry.topic else dict(first.light)[key[0]]
+        for offset, row in enumerate(rows, begin):
             start, position = divmod(offset * 20, _FILE_BYTES)
             file = files.setdefault(start, bytearray(_FILE_BYTES))
             unit = struct.pack(">qiq", row.physical_offset, len(row.record), row.tag_code)

@@ -217,7 +217,7 @@ class MigrationFinding(_message.Message):
     def __init__(self, path: _Optional[str] = ..., position: _Optional[int] = ..., fault: _Optional[str] = ..., detail: _Optional[str] = ..., remedy: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class MigrationPlan(_message.Message):
-    __slots__ = ("kind", "phase", "segments", "log_bytes", "bytes_to_replay", "messages", "messages_are_estimated", "topics", "queues", "bytes_per_unit", "disk_needed_bytes", "disk_free_bytes", "units_per_s", "expected_s", "findings", "blocking", "next_command", "config", "queues_in_rocksdb", "dead", "hint")
+    __slots__ = ("kind", "phase", "segments", "log_bytes", "bytes_to_replay", "messages", "messages_are_estimated", "topics", "queues", "bytes_per_unit", "disk_needed_bytes", "disk_free_bytes", "units_per_s", "expected_s", "findings", "blocking", "next_command", "config", "queues_in_rocksdb", "dead", "hint", "held_back")
     KIND_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -239,6 +239,7 @@ class MigrationPlan(_message.Message):
     QUEUES_IN_ROCKSDB_FIELD_NUMBER: _ClassVar[int]
     DEAD_FIELD_NUMBER: _ClassVar[int]
     HINT_FIELD_NUMBER: _ClassVar[int]
+    HELD_BACK_FIELD_NUMBER: _ClassVar[int]
     kind: str
     phase: str
     segments: int
@@ -260,7 +261,20 @@ class MigrationPlan(_message.Message):
     queues_in_rocksdb: int
     dead: _containers.RepeatedCompositeFieldContainer[DeadRecords]
     hint: str
-    def __init__(self, kind: _Optional[str] = ..., phase: _Optional[str] = ..., segments: _Optional[int] = ..., log_bytes: _Optional[int] = ..., bytes_to_replay: _Optional[int] = ..., messages: _Optional[int] = ..., messages_are_estimated: _Optional[bool] = ..., topics: _Optional[int] = ..., queues: _Optional[int] = ..., bytes_per_unit: _Optional[float] = ..., disk_needed_bytes: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., units_per_s: _Optional[float] = ..., expected_s: _Optional[float] = ..., findings: _Optional[_Iterable[_Union[MigrationFinding, _Mapping]]] = ..., blocking: _Optional[_Iterable[str]] = ..., next_command: _Optional[str] = ..., config: _Optional[_Iterable[_Union[MigrationConfigTable, _Mapping]]] = ..., queues_in_rocksdb: _Optional[int] = ..., dead: _Optional[_Iterable[_Union[DeadRecords, _Mapping]]] = ..., hint: _Optional[str] = ...) -> None: ...
+    held_back: _containers.RepeatedCompositeFieldContainer[HeldBack]
+    def __init__(self, kind: _Optional[str] = ..., phase: _Optional[str] = ..., segments: _Optional[int] = ..., log_bytes: _Optional[int] = ..., bytes_to_replay: _Optional[int] = ..., messages: _Optional[int] = ..., messages_are_estimated: _Optional[bool] = ..., topics: _Optional[int] = ..., queues: _Optional[int] = ..., bytes_per_unit: _Optional[float] = ..., disk_needed_bytes: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., units_per_s: _Optional[float] = ..., expected_s: _Optional[float] = ..., findings: _Optional[_Iterable[_Union[MigrationFinding, _Mapping]]] = ..., blocking: _Optional[_Iterable[str]] = ..., next_command: _Optional[str] = ..., config: _Optional[_Iterable[_Union[MigrationConfigTable, _Mapping]]] = ..., queues_in_rocksdb: _Optional[int] = ..., dead: _Optional[_Iterable[_Union[DeadRecords, _Mapping]]] = ..., hint: _Optional[str] = ..., held_back: _Optional[_Iterable[_Union[HeldBack, _Mapping]]] = ...) -> None: ...
+
+class HeldBack(_message.Message):
+    __slots__ = ("kind", "topic", "records", "waiting")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    topic: str
+    records: int
+    waiting: int
+    def __init__(self, kind: _Optional[str] = ..., topic: _Optional[str] = ..., records: _Optional[int] = ..., waiting: _Optional[int] = ...) -> None: ...
 
 class MigrationConfigTable(_message.Message):
     __slots__ = ("path", "form", "holds", "rows", "offsets", "detail")

@@ -218,12 +218,17 @@ def cutover(on: OnStore) -> None:
 
 
 @migrate.command()
+@click.option(
+    "--to-files",
+    is_flag=True,
+    help="Also for a store that was made here: give it queue files, as RocketMQ has them.",
+)
 @detach_option
 @on_store
-def rollback(on: OnStore, *, detach: bool) -> None:
+def rollback(on: OnStore, *, to_files: bool, detach: bool) -> None:
     """Go one state back; files that are gone are rebuilt from the log."""
     before = on.target.status()
-    _end(on, on.target.rollback(), detach=detach, since=before)
+    _end(on, on.target.rollback(to_files=to_files), detach=detach, since=before)
 
 
 @migrate.command()

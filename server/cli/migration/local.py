@@ -133,8 +133,17 @@ class LocalTarget:
         self._settled("cutover").cutover()
         return self._answer(None)
 
-    def rollback(self) -> pb.MigrationStepResponse:
+    def rollback(self, *, to_files: bool) -> pb.MigrationStepResponse:
         if not self._migrator().has_live:
+            if not to_files:
+                raise CommandError(
+                    "rollback is not possible: this store has no migration to take back, its "
+                    "queues are in RocksDB alone",
+                    "to give it to a RocketMQ broker, or to write queue files beside RocksDB, make "
+                    "the files from the log (a directory and files for each queue)",
+                    command=self.again("rollback", "--to-files"),
+                    code="ILLEGAL_STEP",
+                )
             # A status was asked for before: it is opened again, with a migration now.
             self.close()
             begin_on_rocksdb(self._root)

@@ -83,7 +83,11 @@ class RemoteTarget:
     def cutover(self) -> pb.MigrationStepResponse:
         return self._taken(self._migration.cutover())
 
-    def rollback(self) -> pb.MigrationStepResponse:
+    def rollback(self, *, to_files: bool) -> pb.MigrationStepResponse:
+        if to_files:
+            step = NextStep("rollback", ("--to-files",), stopped_only=True)
+            reason = "files of a store without a migration are made while it is stopped"
+            raise CommandError(reason, step.sentence(None))
         return self._taken(self._migration.rollback())
 
     def finish(self) -> pb.MigrationStepResponse:

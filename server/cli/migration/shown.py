@@ -183,6 +183,21 @@ def show_plan(found: pb.MigrationPlan, limit: int, *, as_json: bool) -> None:
             ("where", "kept as", "holds", "rows", "offsets", "what becomes of it"),
             [(t.path, t.form, t.holds, t.rows, t.offsets, t.detail) for t in found.config],
         )
+    if found.held_back:
+        print_table(
+            "messages that the broker delivers later: taken over, they stay where they are, "
+            "and nothing here delivers them",
+            ("what", "topic", "in the log", "not delivered yet"),
+            [
+                (
+                    each.kind,
+                    each.topic,
+                    f"{each.records:,}",
+                    f"{each.waiting:,}" if each.HasField("waiting") else "only the broker can tell",
+                )
+                for each in found.held_back
+            ],
+        )
     if found.dead[:limit]:
         print_table(
             "records of topics and light queues that RocketMQ deleted: they are not taken over",

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import shlex
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import click
 
-from kvcq_client import LIGHT_PREFIX, DataLossError, NotFoundError, Queue, Start, UnavailableError
+from kvcq_client import (
+    LIGHT_PREFIX,
+    DataLossError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    Queue,
+    Start,
+    UnavailableError,
+)
 from server.cli.online.connection import (
     client_log_shown,
     command_error,
     connect,
+    on_server,
     server_options,
     this_command,
 )
@@ -107,6 +117,17 @@ def consume(
             told = command_error(error, server)
             if error.next_offset is not None:
                 told.command = this_command(server, "--skip-damaged")
+            raise told from error
+        except OffsetOutOfRangeError as error:
+            told = command_error(error, server)
+            if group:
+                told.hint = (
+                    "retention removed messages that the group had not read; this goes on with the "
+                    "oldest that is left"
+                )
+                queue = error.metadata.get("queueId", "0")
+                step = ["group", "reset", group, topic, "--queue", queue, "--to", "earliest"]
+                told.command = on_server(shlex.join(["kvcq", *step]), server)
             raise told from error
         finally:
             if group:

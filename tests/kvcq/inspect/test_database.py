@@ -36,7 +36,7 @@ def test_a_missing_unit(root: Path) -> None:
     with database(root) as engine:
         engine.write(KvBatch(deletes=[(UNITS, unit_key("alpha", 1, 4))]))
     found = faults(root)
-    assert {finding.kind for finding in found} == {Kind.MISSING_UNIT, Kind.HOLE}
+    assert {finding.kind for finding in found} == {Kind.MISSING_UNIT}
     for finding in found:
         assert (finding.topic, finding.queue_id, finding.queue_offset) == ("alpha", 1, 4)
 
@@ -55,8 +55,8 @@ def test_a_missing_unit_of_a_topic_that_was_made_again(
     with database(root) as engine:
         engine.write(KvBatch(deletes=[(UNITS, unit_key("beta", 0, 3))]))
     found = faults(root)
-    assert {finding.kind for finding in found} == {Kind.MISSING_UNIT, Kind.HOLE}
-    assert len(found) == 2
+    assert {finding.kind for finding in found} == {Kind.MISSING_UNIT}
+    assert len(found) == 1
 
 
 def test_missing_first_and_last_units(root: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_unit_behind_the_end_of_its_queue(root: Path) -> None:
         value = engine.get(UNITS, unit_key("alpha", 1, 4)) or b""
         engine.write(KvBatch(puts={UNITS: [(unit_key("alpha", 1, 99), value)]}))
     kinds = {finding.kind for finding in faults(root)}
-    assert {Kind.WRONG_UNIT, Kind.HOLE, Kind.WRONG_BOUND} <= kinds
+    assert {Kind.WRONG_UNIT, Kind.WRONG_BOUND} <= kinds
 
 
 def test_missing_and_wrong_bounds(root: Path) -> None:

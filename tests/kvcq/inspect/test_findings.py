@@ -10,7 +10,7 @@ from kvcq.inspect.findings import Finding, Findings, Kind, size_text
 def test_findings_are_bounded() -> None:
     findings = Findings(3)
     for number in range(10):
-        findings.add(Kind.HOLE, "default", number, number)
+        findings.add(Kind.MISSING_UNIT, "default", number, number)
     findings.add(Kind.TORN_TAIL, "commitlog", 1, 2)
     listed = findings.result()
     assert [finding.count for finding in listed] == [1, 1, 8, 1]
@@ -19,9 +19,9 @@ def test_findings_are_bounded() -> None:
 
 
 def test_a_finding_says_where() -> None:
-    finding = Finding(Kind.HOLE, "default", "offset 4", "offset 5", "t", 1, 4, 4096)
+    finding = Finding(Kind.MISSING_UNIT, "default", "offset 4", "offset 5", "t", 1, 4, 4096)
     assert str(finding) == (
-        "default, topic 't', queue 1, offset 4, physical offset 4096: hole in a queue: "
+        "default, topic 't', queue 1, offset 4, physical offset 4096: missing unit: "
         "expected offset 4, found offset 5"
     )
 

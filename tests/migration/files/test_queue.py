@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from migration.errors import QueueFileError, QueueGapError, UnitConflictError
+from migration.errors import QueueFileError, UnitConflictError
 from migration.files.handles import FileHandles
 from migration.files.queue import FileQueue, Unit
 from migration.formats.unit import BLANK_UNIT, UNIT_SIZE, pack_units, unpack_units, valid_units
@@ -33,7 +33,7 @@ def open_queue(root: Path, handles: FileHandles, per_file: int = PER_FILE) -> Fi
 def put(queue: FileQueue, first: int, units: list[Unit], log_start: int = 0) -> int:
     """Dispatch units; how many had to be written."""
     fields = [number for unit in units for number in unit]
-    pending = queue.check(list(range(first, first + len(units))), fields, log_start)
+    pending = queue.check(list(range(first, first + len(units))), fields, log_start, lambda _: None)
     if pending is None:
         return 0
     queue.write(pending)
@@ -80,19 +80,36 @@ def test_first_unit_at_300123_is_filled_up_with_123_blanks(
     assert queue.bounds(0) == (300_123, 300_124)
 
 
-def test_h20_gap_is_refused_and_names_the_place(tmp_path: Path, handles: FileHandles) -> None:
+def test_h20_units_behind_a_gap_stand_at_their_own_index(
+    tmp_path: Path, handles: FileHandles
+) -> None:
+    """The original writes them at the index behind the last one."""
     queue = open_queue(tmp_path, handles)
     put(queue, 0, some(3))
-    with pytest.raises(QueueGapError, match="ends at 3") as caught:
-        put(queue, 5, [(900, 100, 0)])
-    assert (caught.value.topic, caught.value.queue_id, caught.value.queue_offset) == ("T", 0, 5)
-    assert units_of(queue) == dict(enumerate(some(3)))
+    put(queue, 5, [(900, 100, 0)])
+    assert queue.bounds(0) == (0, 6)
+    for again in (queue, open_queue(tmp_path, handles)):
+        assert units_of(again) == {**dict(enumerate(some(3))), 5: (900, 100, 0)}
+    path = tmp_path / "T" / "0" / f"{0:020d}"
+    assert path.read_bytes()[3 * UNIT_SIZE : 5 * UNIT_SIZE] == BLANK_UNIT * 2
 
 
-def test_h20_gap_inside_a_batch_is_refused(tmp_path: Path, handles: FileHandles) -> None:
+@pytest.mark.parametrize("have", [0, 2])
+def test_h20_gaps_inside_a_batch(tmp_path: Path, handles: FileHandles, have: int) -> None:
     queue = open_queue(tmp_path, handles)
-    with pytest.raises(QueueGapError):
-        queue.check([0, 1, 3], [0, 100, 0, 100, 100, 0, 200, 100, 0], 0)
+    if have:
+        put(queue, 0, some(have))
+    fields = [200, 100, 0, 300, 100, 0, 400, 100, 0, 500, 100, 0]
+    pending = queue.check([2, 4, 20, 21], fields, 0, lambda _: None)
+    assert pending is not None
+    queue.write(pending)
+    queue.undo(pending)
+    assert units_of(open_queue(tmp_path, handles)) == dict(enumerate(some(have)))
+    queue.write(pending)
+    queue.commit(pending)
+    behind = {2: (200, 100, 0), 4: (300, 100, 0), 20: (400, 100, 0), 21: (500, 100, 0)}
+    assert units_of(queue) == units_of(open_queue(tmp_path, handles))
+    assert units_of(queue) == {**dict(enumerate(some(have))), **behind}
 
 
 def test_h21_blanks_are_no_units_after_a_restart(tmp_path: Path, handles: FileHandles) -> None:
@@ -246,7 +263,7 @@ def test_undo_leaves_the_files_as_they_were(tmp_path: Path, handles: FileHandles
     queue = open_queue(tmp_path, handles)
     put(queue, 0, some(6))
     before = (tmp_path / "T" / "0" / f"{0:020d}").read_bytes()
-    pending = queue.check([6, 7, 8], [600, 100, 0, 700, 100, 0, 800, 100, 0], 0)
+    pending = queue.check([6, 7, 8], [600, 100, 0, 700, 100, 0, 800, 100, 0], 0, lambda _: None)
     assert pending is not None
     queue.write(pending)
     assert queue.end == 6

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from migration.files.checkpoint import CHECKPOINT_FILE
-from migration.files.options import Adoption
+from migration.files.checkpoint import CHECKPOINT_FILE, note_whole
 from tests.support.dispatch_log import DispatchLog, expected, seen
 from tests.support.file_stores import catch_up, filled, hits, open_store, tree
 
@@ -26,11 +25,12 @@ def legacy(root: Path, log: DispatchLog) -> Path:
     return root
 
 
-def test_legacy_files_are_trusted_after_a_clean_stop(tmp_path: Path) -> None:
+def test_legacy_files_that_were_proved_whole_are_not_compared_again(tmp_path: Path) -> None:
     log = filled(40)
     root = legacy(tmp_path, log)
+    note_whole(root, log.end, indexed=True)
     before = tree(root)
-    store = open_store(root, log, adoption=Adoption.TRUST)
+    store = open_store(root, log)
     assert store.dispatched_offset == log.end
     assert seen(store, log) == expected(log)
     assert len(hits(store, "T0", "k0")) == 10

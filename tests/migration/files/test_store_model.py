@@ -49,7 +49,7 @@ class StoreMachine(RuleBasedStateMachine):
         return FileQueueStore(
             self.root / "live",
             store_time_ms=self.log.store_time_ms,
-            record_keys=self.log.record_keys,
+            record_at=self.log.record_at,
             options=OPTIONS,
         )
 

@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.engine.rocks import RocksEngine
-from kvcq.engine.rocks.options import metadata_profile
 from kvcq.inspect import Kind
-from kvcq.metadata_store import MetadataStore
-from migration.errors import IllegalStepError
 from migration.files.handles import FileHandles
 from migration.files.index import IndexFileSet
 from migration.files.record_lookup import RecordLookup
@@ -19,7 +15,6 @@ from migration.fill import bulk as bulk_backfill
 from migration.migrator import open_migrator
 from migration.plan.plan import plan_directory
 from migration.release import release
-from migration.repair.rebuild_side import set_side_aside
 from migration.state.routes import SideName
 from migration.state.state import Phase
 from migration.steps.adopting import adopt
@@ -28,7 +23,6 @@ from store.errors import StoreFormatError
 from store.format.record import dispatch_request, unpack_record
 from store.light_queue import LMQ_PREFIX
 from tests.support.migrating import ALL_KEYS, done
-from tests.support.tree import tree_digest
 from tests.support.written_broker import LAYOUT, SEGMENT_BYTES, BrokerStore
 
 if TYPE_CHECKING:
@@ -323,34 +317,6 @@ def test_files_of_an_earlier_generation_are_in_the_way(broker: BrokerStore) -> N
     assert not (root / "migration.json").exists()
     shutil.rmtree(root / "consumequeue" / "T")
     assert planned(root).blocking == ()
-
-
-@pytest.mark.parametrize("counts", [(30, 7), (7, 30), (1000, 400)])
-def test_a_store_taken_over_with_both_generations_blames_neither_side(
-    broker: BrokerStore, counts: tuple[int, ...]
-) -> None:
-    """As a program did that did not tell them apart."""
-    made_again(broker, *counts)
-    root = broker.stop()
-    if sum(counts) > 500:  # the front of the first generation has expired
-        sorted((root / "commitlog").iterdir())[0].unlink()
-        del broker.units["Other", 0]
-    take_over(root)
-    metadata = MetadataStore(RocksEngine.open(root / "meta", metadata_profile()))
-    topic = metadata.topics(["T"])[0]
-    assert topic is not None
-    metadata.put_topics([topic._replace(created_offset=0)])
-    metadata.close()
-    with open_migrator(root) as migrator:
-        done(migrator.live.start())
-        done(migrator.live.verify(ALL_KEYS))
-        assert {each.side for each in migrator.live.differences} == {"log"}
-        assert migrator.live.state.phase is Phase.DOUBLE_WRITE
-        assert migrator.status().next_step.step == "rollback"
-    files = tree_digest(root / "consumequeue")
-    with pytest.raises(IllegalStepError, match="may be the right one"):
-        set_side_aside(root, SideName.FILES)
-    assert tree_digest(root / "consumequeue") == files
 
 
 def test_ghost_units_of_a_dead_generation_are_differences_of_their_side(

@@ -30,7 +30,6 @@ FULL = MigrationState(
     Target(Phase.DOUBLE_WRITE, RoutingPolicy()),
     "no space",
     verified=VerifyResult(1, 2, 3, 4),
-    trust_files=True,
 ).moved(5, "an event")
 
 

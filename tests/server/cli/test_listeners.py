@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from server.cli.listeners import SystemdListener
+import shlex
+from typing import TYPE_CHECKING
+
+from server.cli.listeners import SystemdListener, TextListener
+from server.config import ServerConfig
 from server.errors import SettingsRefusedError
 from server.process import ServiceManager
 from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Told(ServiceManager):
@@ -47,3 +54,15 @@ def test_a_reload_before_the_store_is_open_is_no_start() -> None:
         ["RELOADING", "MONOTONIC_USEC"],
         ["STATUS", "READY"],
     ]
+
+
+def test_what_a_start_prints_for_an_ipv6_address_can_be_pasted(tmp_path: Path) -> None:
+    lines: list[str] = []
+    listener = TextListener(ServerConfig(data_dir=tmp_path), lines.append)
+    listener.listening("::1", 8081)
+    listener.ready("::1", 8081)
+    assert "listens on [::1]:8081" in lines[0].replace("\\", "")
+    for command in ("put", "pull", "query"):
+        (line,) = [each for each in lines if f" {command} --server" in each]
+        words = shlex.split(line.replace("\\", ""))
+        assert words[words.index("--server") + 1] == "[::1]:8081"

@@ -87,7 +87,7 @@ def states() -> list[MigrationState]:
             replace(plain, pending=Target(Phase.ROCKSDB, RoutingPolicy())),
             *(
                 replace(plain, verified=VerifyResult(9, 9, 1, 1, sides))
-                for sides in ("files", "rocksdb", "files rocksdb", "log")
+                for sides in ("files", "rocksdb", "files rocksdb")
             ),
             replace(plain, broken_off=BrokenOff("queue 3", "files")),
         ]
@@ -168,6 +168,23 @@ def test_a_store_without_a_migration_has_nothing_to_do(tmp_path: Path) -> None:
         assert error["nextCommand"] is None
         assert error["reason"] == f"{step} is not possible: its queues are in RocksDB alone"
     assert not (root / "migration.json").exists()
+
+
+def test_a_plain_store_gets_files_only_when_that_is_asked_for(tmp_path: Path) -> None:
+    """`rollback` wrote queue files for all topics and left it in double write, unasked."""
+    root = tmp_path / "store"
+    with open_store(config(root)) as store:
+        store.put(messages(0, 3))
+    before = {each.name for each in root.iterdir()}
+    error = document(run("migrate", "rollback", root, "--json"))["error"]
+    assert error["code"] == "ILLEGAL_STEP"
+    assert error["nextCommand"] == f"kvcq migrate rollback {root} --to-files"
+    assert {each.name for each in root.iterdir()} == before
+    released = document(run("migrate", "release", root, "--rocksdb", "--json"))["error"]
+    assert released["nextCommand"] == error["nextCommand"]
+    found = document(run("migrate", "rollback", root, "--to-files", "--json"))
+    assert found["phase"] == "ROCKSDB"
+    assert document(run("migrate", "rollback", root, "--json"))["phase"] == "DOUBLE_WRITE"
 
 
 def test_a_plan_of_three_messages_claims_no_rate(tmp_path: Path) -> None:
