@@ -66,6 +66,8 @@ class Expiry(Protocol):
 
     def dropped_up_to(self, store_time_ms: int) -> None: ...
 
+    def keep_from(self, store_time_ms: int) -> None: ...
+
     def tick(self) -> bool:
         """Look at the clocks; called about every second."""
         ...
@@ -342,6 +344,10 @@ class KvConsumeQueueStore:
     def expire(self, log_start: int, store_time_ms: int) -> None:
         if self._expiry is not None and log_start > 0:
             self._expiry.dropped_up_to(store_time_ms)
+
+    def keep_from(self, store_time_ms: int) -> None:
+        if self._expiry is not None:
+            self._expiry.keep_from(store_time_ms)
 
     def maintain(self) -> int:
         self._engine.settle()

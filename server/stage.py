@@ -27,6 +27,7 @@ class Stage:
         self._draining = False
         self._failed = False
         self._no_writes: str | None = None
+        self._remark: str | None = None
         self._on_change: set[Callable[[], object]] = set()
         # Written by the thread that opens the store, read anywhere; replaced as one.
         self._progress = ("waiting", 0.0)
@@ -59,6 +60,11 @@ class Stage:
             step, fraction = self._progress
             return f"the store is being opened: {step}, {fraction:.0%} done"
         return f"the store takes no writes: {self._no_writes or _SEE}"
+
+    @property
+    def remark(self) -> str | None:
+        """What operators are to know although the server is ready; None: nothing."""
+        return self._remark if self.is_ready else None
 
     @property
     def is_draining(self) -> bool:
@@ -94,6 +100,10 @@ class Stage:
         told, self._no_writes = self._no_writes, why
         if (told is None) != (why is None):
             self._tell()
+
+    def set_remark(self, remark: str | None) -> None:
+        """A sentence about what is wrong and stops nothing."""
+        self._remark = remark
 
     def drain(self) -> None:
         """No new calls; what waits or streams comes to its end. Repeatable."""

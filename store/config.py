@@ -143,7 +143,8 @@ class StoreConfig:
     )
     delete_batch_max: int = setting(
         10,
-        "segments that one run of retention removes at most",
+        "segments that one run of retention removes at most on a disk above `disk_clean_ratio`, or "
+        "when it was asked for; otherwise two",
         bounds=(1, 1_000_000),
         live=True,
         rocketmq="deleteFileBatchMax",

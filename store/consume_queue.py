@@ -319,6 +319,13 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         """Segments below `log_start` are gone; their last record was stored at `store_time_ms`."""
         ...
 
+    def keep_from(self, store_time_ms: int) -> None:
+        """A record with that store time is about to be appended: its unit does not expire.
+
+        Cheap unless later ones have expired: store times fell. Raises what `expire` raises.
+        """
+        ...
+
     def maintain(self) -> int:
         """What is due from time to time; called about every second.
 

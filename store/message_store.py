@@ -19,6 +19,7 @@ from store.errors import (
     OffsetBehindError,
     OffsetOutOfRangeError,
     StoreBusyError,
+    StoreClosedError,
     StoreFailedError,
 )
 from store.format import ITEM_END, check_group
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from store.consume_queue import Boundary, Bounds, ConsumeQueueStore, DispatchRequest
     from store.derive import Rebuilt
     from store.format import BatchMark
-    from store.log import LogHold
+    from store.log import LogHold, StoreTimes
     from store.message import Appended, KeyQueryPage, Message
     from store.metadata import Metadata, TopicConfig
     from store.puts import AppendPath
@@ -64,6 +65,7 @@ class MessageStore:
         upkeep: Upkeep,
         services: Services,
         latest: LatestMessages,
+        times: StoreTimes,
     ) -> None:
         # Constant after construction.
         self.log = appends.log
@@ -77,6 +79,7 @@ class MessageStore:
         self._services = services
         self._repair = services.repair
         self._latest = latest
+        self._times = times
         self._closing = Lock()
 
     @property
@@ -684,10 +687,22 @@ class MessageStore:
             **self._appends.statistics(),
             "store.dropped_segments": retention.dropped_segments,
             "store.retention_read_errors": retention.read_errors,
+            **self._clock_statistics(),
             "store.queue_repairs": self._repair.done,
             **{f"kvcq.{name}": value for name, value in derived.items()},
             **{f"meta.{name}": value for name, value in meta.items()},
         }
+
+    def _clock_statistics(self) -> dict[str, float]:
+        return {
+            "store.clock_jumped_s": self._times.jumped_ms() / 1000,
+            "store.clock_behind_s": self._times.behind_ms(self.log.last_store_time_ms) / 1000,
+            "store.time_falls": len(self._times.falls),
+        }
+
+    def what_about_the_clock(self) -> str | None:
+        """What is wrong with the machine's clock, a sentence; None: nothing that is known."""
+        return self._times.what_is_wrong(self.log.last_store_time_ms)
 
     @property
     def flush_seconds(self) -> Counted:
@@ -696,13 +711,11 @@ class MessageStore:
 
     def first_store_time_ms(self) -> int | None:
         """When the oldest message of the log was stored, ms since 1970; None: there is none."""
-        self._appends.check_open()
         while True:
-            start = self.log.start_offset
-            with suppress(MessageNotFoundError):
-                found = self.log.first_store_time_ms(start)
-                if found is not None or start == self.log.start_offset:
-                    return found
+            self._appends.check_open()
+            with suppress(StoreClosedError):  # its segment was dropped meanwhile
+                found = self.log.first_time_from(self.log.start_offset)
+                return None if found is None else found[1]
 
     def backlog_since_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
         """When the message at that offset was stored, ms since 1970; None: there is none."""

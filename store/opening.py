@@ -20,9 +20,8 @@ from store.derive import (
     QueueRepair,
     ReputService,
     Superseded,
-    read_time_fall,
 )
-from store.errors import CorruptRecordError, FlushError
+from store.errors import FlushError
 from store.format import Checkpoint, read_noted
 from store.jobs import Jobs
 from store.log import (
@@ -38,8 +37,13 @@ from store.log import (
     Recovered,
     RetentionService,
     SegmentSet,
+    StoreTimes,
     Watermark,
+    first_time,
+    read_falls,
+    read_left,
     recover_log,
+    write_falls,
 )
 from store.message_store import MessageStore
 from store.puts import AppendPath
@@ -53,7 +57,7 @@ if TYPE_CHECKING:
     from store.base import Clock, Progress
     from store.config import StoreConfig
     from store.consume_queue import ConsumeQueueStore
-    from store.log import Segment
+    from store.log import Falls, Segment
     from store.metadata import Metadata
     from store.store_dir import StoreDir
 
@@ -117,6 +121,7 @@ class Derived(NamedTuple):
     reput: ReputService
     flushed: Watermark
     queue_ends: QueueEnds
+    times: StoreTimes
 
 
 def recover(parts: Parts, undo: ExitStack) -> RecoveredLog:
@@ -175,6 +180,9 @@ def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
     if queues.dispatched_offset < segments.first_offset:
         # Lost, or older than the log is: what is not in the log any more comes first.
         queue_ends.restore(segments.first_offset)
+    oldest = first_time(segments, segments.first_offset)
+    falls = read_falls(metadata, 0 if oldest is None else oldest[1])
+    times = StoreTimes(clock, falls, lambda falls: _note(parts, falls), read_left(metadata))
     encoder = BatchEncoder(config.store_host, crc_item=config.crc_item)
     log = CommitLog(
         segments,
@@ -187,6 +195,7 @@ def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
         encoder,
         clock,
         hot_read_bytes=config.hot_read_bytes,
+        times=times,
         before_flush=metadata.sync,
         last_store_time_ms=recovered.last_store_time_ms,
     )
@@ -212,7 +221,7 @@ def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
     queue_ends.settle()
     if not directory.was_closed_cleanly:
         cut_committed(metadata, queues)
-    return Derived(log, topics, reput, flushed, queue_ends)
+    return Derived(log, topics, reput, flushed, queue_ends, times)
 
 
 def start(
@@ -223,7 +232,7 @@ def start(
 ) -> MessageStore:
     """Writers, services and jobs; the directory counts as open from here on."""
     config, clock, directory, queues, metadata, _ = parts
-    log, topics, reput, flushed, queue_ends = derived
+    log, topics, reput, flushed, queue_ends, times = derived
     segments = recovered.segments
     flush_service = (
         GroupCommitService(log, flushed, config.group_commit_gather_ms / 1000)
@@ -235,9 +244,9 @@ def start(
     appends = AppendPath(config, log, reput, flush_service, guard)
     kept_bytes = KeptBytes(queues, metadata)
     superseded = Superseded(metadata, log.appended_offset)
-    retained = TopicRetention(queues, kept_bytes, clock)
-    reader = Reader(log, queues, topics, retained, superseded)
-    repair = QueueRepair(log, queues, topics, reader.begins_at)
+    retained = TopicRetention(queues, kept_bytes, times)
+    reader = Reader(log, queues, topics, retained, superseded, times)
+    repair = QueueRepair(log, queues, topics, reader.begins_at, times)
     checkpoints = Checkpoints(
         config,
         clock,
@@ -247,14 +256,13 @@ def start(
         topics.deletions,
         recovered.durable,
     )
-    upkeep = Upkeep(directory, appends, queues, metadata, repair, checkpoints)
-    time_fall = read_time_fall(metadata)
+    upkeep = Upkeep(directory, appends, queues, metadata, repair, checkpoints, times)
     retention = RetentionService(
         segments,
         guard,
         config,
-        clock,
-        last_store_time_ms=lambda segment: _newest_time_ms(log, segment),
+        times,
+        newest_time_ms=lambda segment: _newest_time_ms(log, times, segment),
         # A queue whose only records are dropped is known to the queues alone: those must be
         # durable, or its offsets would begin again after a crash.
         safe_end=lambda: min(
@@ -263,22 +271,20 @@ def start(
         ),
         before_drop=queue_ends.keep,
         before_run=queue_ends.settle,
-        on_dropped=lambda at, time_ms: upkeep.segments_dropped(
-            at, None if time_ms is None else time_fall.expired_before_ms(at, time_ms)
-        ),
+        on_dropped=lambda at: upkeep.segments_dropped(at, _oldest_time_ms(log, times)),
     )
     page_ahead = PageAhead(lambda: segments.last if config.preallocate else None)
     services = Services(flush_service, reput, retention, Jobs(), page_ahead, repair, kept_bytes)
-    first_time_ms = _oldest_time_ms(log)
-    if segments.first_offset > 0 and first_time_ms is not None:
-        expired_ms = time_fall.expired_before_ms(segments.first_offset, first_time_ms)
-        queues.expire(segments.first_offset, expired_ms)
+    oldest_ms = _oldest_time_ms(log, times)
+    if segments.first_offset > 0 and oldest_ms is not None:
+        queues.expire(segments.first_offset, oldest_ms)
     checkpoints.write_both()  # before anything is appended, so that a crash finds them
+    upkeep.leave_time()
     directory.mark_open()
     guard.measure()
     services.start(upkeep)
-    latest = LatestMessages(log, queues, reader, superseded, clock)
-    return MessageStore(appends, reader, topics, queues, metadata, upkeep, services, latest)
+    latest = LatestMessages(log, queues, reader, superseded, times)
+    return MessageStore(appends, reader, topics, queues, metadata, upkeep, services, latest, times)
 
 
 def _tell_of_old_queues(directory: StoreDir, queues: ConsumeQueueStore, log_end: int) -> None:
@@ -327,23 +333,35 @@ def _cut_queues(queues: ConsumeQueueStore, end: int) -> None:
     queues.truncate(end)
 
 
-def _newest_time_ms(log: CommitLog, segment: Segment) -> int:
-    """A store time no record of the segment is above: that of the first record behind it.
+def _newest_time_ms(log: CommitLog, times: StoreTimes, segment: Segment) -> int:
+    """The time that the last record of the segment counts as stored at, or a later one.
 
-    Times never fall along the log, so this is exact enough, and one read instead of a scan. With
-    nothing behind it yet, the log's last record is the bound. Raises CorruptRecordError.
+    That of the first whole record behind it, or of the log's last one when none is there: judged
+    times never fall along the log. In the future it is no evidence: then the time counts at which
+    the file was changed last. Raises OSError.
     """
-    behind = log.first_store_time_ms(segment.start_offset + segment.size)
-    return log.last_store_time_ms if behind is None else behind
+    behind = log.first_time_from(segment.start_offset + segment.size)
+    found = log.appended_offset, log.last_store_time_ms
+    newest_ms = times.of(*(behind or found))
+    if newest_ms > times.now_ms():
+        newest_ms = min(newest_ms, segment.path.stat().st_mtime_ns // 1_000_000)
+    return newest_ms
 
 
-def _oldest_time_ms(log: CommitLog) -> int | None:
-    """Store time of the first record of the log, when it can be read."""
+def _oldest_time_ms(log: CommitLog, times: StoreTimes) -> int | None:
+    """A stamp that none of the log's records is below; None: it has none that can be read."""
     try:
-        return log.first_store_time_ms(log.start_offset)
-    except CorruptRecordError as error:
-        logger.error("what expired is not compacted away: the log begins with damage: %s", error)
+        first = log.first_time_from(log.start_offset)
+    except OSError as error:
+        logger.error("what expired is not compacted away: the log cannot be read: %s", error)
         return None
+    return None if first is None else times.oldest_from(*first)
+
+
+def _note(parts: Parts, falls: Falls) -> None:
+    """Falls of store times are durable, and live units with the earlier stamps stay."""
+    write_falls(parts.metadata, falls)
+    parts.queues.keep_from(falls[-1].after_ms)
 
 
 def _follow_flush(flushed: Watermark, reput: ReputService) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kvcq.inspect.findings import Findings
     from store.consume_queue import DispatchRequest
-    from store.log import Segment, SegmentSet
+    from store.log import Falls, Segment, SegmentSet
 
 LOG = "log"
 _CHUNK_BYTES = 1 << 20
@@ -50,13 +50,14 @@ class LogCheck:
         *,
         was_closed: bool = False,
         may_be_torn: bool = True,
+        falls: Falls = (),
     ) -> None:
         """`durable_end`: below it the log was fsynced, so what is no record there is damage. Above
         it, what `may_be_torn` is the end; otherwise it is damage too, if the log goes on.
 
-        `was_closed`: in order, so that nothing lies behind the end. `take` is given what is derived
-        from the records, run by run. A record that no queue can hold is left out, as dispatch
-        leaves it out.
+        `falls` of store times that are noted are not told. `was_closed`: in order, so that nothing
+        lies behind the end. `take` is given what is derived from the records, run by run. A record
+        that no queue can hold is left out, as dispatch leaves it out.
         """
         self._segments = segments
         self._durable_end = durable_end
@@ -65,6 +66,7 @@ class LogCheck:
         self._take = take or _drop
         self._was_closed = was_closed
         self._may_be_torn = may_be_torn
+        self._falls = falls
         self.start_offset = segments.first_offset
         self.end_offset = segments.first_offset
         #: Where its last file ends.
@@ -174,8 +176,9 @@ class LogCheck:
             self._look_at_time(request.store_time_ms, request.physical_offset)
 
     def _look_at_time(self, store_time_ms: int, at: int) -> None:
-        if store_time_ms < self._last_time_ms:
-            # Search by time and expiry stand on rising times. A broker's log may have it so.
+        is_noted = any(fall.offset >= at and fall.after_ms <= store_time_ms for fall in self._falls)
+        if store_time_ms < self._last_time_ms and not is_noted:
+            # Search by time and expiry know of noted falls alone.
             self._tell(
                 Kind.FALLING_TIME,
                 "commitlog",
@@ -183,7 +186,7 @@ class LogCheck:
                 f"{store_time_ms} ms",
                 physical_offset=at,
             )
-        self._last_time_ms = max(self._last_time_ms, store_time_ms)
+        self._last_time_ms = store_time_ms
 
     def _look_behind(self, end: int) -> None:
         """Bytes behind the log's end are a torn tail, when there are any."""

@@ -22,7 +22,7 @@ from store.base import SystemClock, no_progress
 from store.derive import EndsReserve, noted_log_start
 from store.errors import StoreFormatError
 from store.format import Noted, read_noted
-from store.log import SegmentSet
+from store.log import SegmentSet, read_falls
 from store.store_dir import DirKind, StoreDir, inspect
 from store.topics import Admission, LiveTopics, dead_light_of
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kvcq.inspect.side import Side, Take
     from store.base import Progress
     from store.consume_queue import DispatchRequest
+    from store.log import Falls
     from store.metadata import DeleteMark
     from store.store_dir import StoreIdentity
 
@@ -155,9 +156,11 @@ def _check(
         return Checked()
     stack.callback(segments.close)
     sides: list[Side] = []
+    falls: Falls = ()
     read = _metadata(directory, findings, stack)
     if read is not None:
         metadata, marks = read
+        falls = read_falls(metadata, 0)
         reserve = EndsReserve(directory.ends, identity.segment_bytes)
         _look_at_start(segments, noted_log_start(metadata, reserve), findings)
         admission = Admission(LiveTopics(metadata), dead_light_of(marks))
@@ -173,6 +176,7 @@ def _check(
         _to_all(side.take for side in sides),
         was_closed=was_closed,
         may_be_torn=may_be_torn,
+        falls=falls,
     )
     log.run()
 

@@ -274,6 +274,9 @@ class FileQueueStore(FileQueueReads):
             self._index.clear()
             self._sync_all()
 
+    def keep_from(self, store_time_ms: int) -> None:
+        """Files go by the log's start, not by time."""
+
     def expire(self, log_start: int, store_time_ms: int) -> None:
         """See ConsumeQueueStore: deletes whole files, never the last one of a queue.
 

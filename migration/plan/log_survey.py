@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from migration.plan.queue_runs import QueueRuns
-from store.derive import TimeFallFinder
 from store.format import FastParser
-from store.log import Damage, End, Run, parse_segment_name, walk
+from store.log import Damage, End, FallFinder, Run, parse_segment_name, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +36,7 @@ class LogSurvey:
     #: Highest queue id met of each topic, records that stand in no queue included.
     topics: dict[str, int] = field(default_factory=dict)
     #: Where store times fall along the log.
-    times: TimeFallFinder = field(default_factory=TimeFallFinder)
+    times: FallFinder = field(default_factory=FallFinder)
     end_reason: str = ""
     #: Physical offset where the log goes on behind its `end`, which is damage then.
     goes_on_at: int | None = None

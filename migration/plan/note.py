@@ -29,10 +29,9 @@ from migration.plan.held_back import HeldBack
 from migration.plan.legacy import Inventory, detect_layout, take_inventory
 from migration.plan.log_survey import LogSurvey
 from migration.state import FileLayout
-from store.derive import TimeFall
 from store.errors import StoreError
 from store.format import FastParser
-from store.log import End, Run, SegmentSet, walk
+from store.log import End, Fall, Run, SegmentSet, walk
 from store.store_dir import StoreDir
 
 if TYPE_CHECKING:
@@ -159,7 +158,7 @@ def _document(inventory: Inventory) -> dict[str, Any]:
             name: getattr(log, name)
             for name in ("start", "end", "records", "units", "last_physical_offset", "end_reason")
         },
-        "time_fall": list(log.times.found),
+        "time_falls": log.times.found,
         "last_store_time_ms": inventory.last_store_time_ms,
         "was_closed": inventory.was_closed,
         "topics": inventory.topics,
@@ -176,7 +175,7 @@ def _document(inventory: Inventory) -> dict[str, Any]:
 
 def _inventory(root: Path, document: dict[str, Any]) -> Inventory:
     log = LogSurvey(**document["log"])
-    log.times.found = TimeFall(*document["time_fall"])
+    log.times.found = tuple(Fall(*each) for each in document["time_falls"])
     return Inventory(
         root,
         document["segment_bytes"],

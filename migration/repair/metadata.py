@@ -19,10 +19,9 @@ from kvcq.inspect import read_topics
 from kvcq.metadata_store import MetadataStore
 from migration.repair.known_topics import known_topics
 from store.base import SystemClock, fsync_directory, move_aside, no_progress
-from store.derive import TimeFallFinder, write_time_fall
 from store.errors import StoreFormatError
 from store.format import FastParser
-from store.log import Damage, Run, SegmentSet, walk
+from store.log import Damage, FallFinder, Run, SegmentSet, walk, write_falls
 from store.metadata import TopicConfig
 from store.store_dir import DirKind, StoreDir, inspect
 
@@ -55,13 +54,13 @@ def repair_metadata(
     try:
         if directory.meta.is_dir() and any(directory.meta.iterdir()) and _is_sound(directory.meta):
             return None
-        times = TimeFallFinder()
+        times = FallFinder()
         found = _topics(directory, identity.segment_bytes, clock, progress, times)
         new = root / "meta.new"
         shutil.rmtree(new, ignore_errors=True)  # of a repair that was cut short
         with closing(MetadataStore(RocksEngine.open(new, metadata_profile()))) as store:
             store.put_topics(found)
-            write_time_fall(store, times.found)
+            write_falls(store, times.found)
         new.rename(directory.meta)
         fsync_directory(root)
         return found
@@ -97,7 +96,7 @@ def _topics(
     segment_bytes: int,
     clock: Clock,
     progress: Progress,
-    times: TimeFallFinder,
+    times: FallFinder,
 ) -> list[TopicConfig]:
     known = known_topics(directory)
     with closing(SegmentSet.load(directory.commitlog, segment_bytes, read_only=True)) as segments:

@@ -187,6 +187,11 @@ class DoubleQueueStore(SidePair):
 
         self._on_each(lambda side: side.store.expire(log_start, store_time_ms), later)
 
+    def keep_from(self, store_time_ms: int) -> None:
+        for name, (log_start, expired_ms) in self._owed_expiry.items():
+            self._owed_expiry[name] = (log_start, min(expired_ms, store_time_ms))
+        self._on_each(lambda side: side.store.keep_from(store_time_ms))
+
     def maintain(self) -> int:
         self._attendant.look()
         if owed := next(iter(self._owed_expiry.values()), None):

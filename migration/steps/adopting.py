@@ -33,9 +33,9 @@ from migration.sides import open_files
 from migration.state import STATE_FILE, MigrationState, Phase, read_state, write_state
 from store.base import SystemClock, make_directory, no_progress
 from store.consume_queue import LastUnit
-from store.derive import write_time_fall
 from store.errors import StoreFormatError, StoreLockedError
 from store.format import Checkpoint, write_checkpoint
+from store.log import write_falls
 from store.metadata import DeleteMark, TopicConfig
 from store.store_dir import DirKind, StoreDir, inspect
 
@@ -281,7 +281,7 @@ def _mend(directory: StoreDir, inventory: Inventory, clock: Clock, progress: Pro
 def _import_metadata(inventory: Inventory, metadata: Metadata, clock: Clock) -> None:
     """Topics with as many queues as anything says they have; offsets as they were committed."""
     now_ms = clock.now_ms()
-    write_time_fall(metadata, inventory.log.times.found)
+    write_falls(metadata, inventory.log.times.found)
     # Their records count from the start of the log on, unless RocketMQ deleted some.
     lives = inventory.generations
     metadata.put_topics(

@@ -17,10 +17,16 @@ LOOK_EVERY_S = 1.0
 
 
 async def watch_writes(store: MessageStore, stage: Stage) -> None:
-    """Until it is cancelled: tell the stage whether the store takes puts. A line in the log when
-    that changes."""
+    """Until it is cancelled: tell the stage whether the store takes puts, and what is wrong with
+    the clock. A line in the log when that changes."""
     last: str | None = None
+    remark: str | None = None
     while True:
+        about_clock = store.what_about_the_clock()
+        if (about_clock is None) != (remark is None):
+            logger.error("%s", about_clock or "the clock is right again")
+        remark = about_clock
+        stage.set_remark(remark)
         why_not = store.why_not_writable()
         if (why_not is None) != (last is None):
             if why_not is None:

@@ -30,19 +30,21 @@ def monitoring_app(
     """`metrics` gives the text for Prometheus, and its content type. `let_in` says whether those
     who have this name and secret may read it; both are empty where none are given.
 
-    A probe answers 200 and `ok`, or 503 and a line that says why not.
+    A probe answers 200 and `ok`, or 503 and a line that says why not. What is wrong and stops
+    nothing, such as a clock that jumped, follows the `ok`.
     """
     from aiohttp import web  # see __init__.py
 
-    def answer(why_not: str | None) -> web.Response:
-        status, text = (200, "ok") if why_not is None else (_NOT_SERVING, why_not)
+    def answer(why_not: str | None, remark: str | None = None) -> web.Response:
+        ok = "ok" if remark is None else f"ok, but {remark}"
+        status, text = (200, ok) if why_not is None else (_NOT_SERVING, why_not)
         return web.Response(status=status, text=f"{text}\n", headers={"Cache-Control": "no-store"})
 
     async def livez(_: web.Request) -> web.Response:
         return answer("the server ends" if stage.is_draining else None)
 
     async def readyz(_: web.Request) -> web.Response:
-        return answer(stage.why_not_ready)
+        return answer(stage.why_not_ready, stage.remark)
 
     async def scrape(request: web.Request) -> web.Response:
         CALLER.set(f"http:{request.remote}")  # for the audit

@@ -70,6 +70,15 @@ _PLAIN = {
     "store.retention_read_errors": Row(
         "kvcq_retention_read_errors_total", "Runs that ended at a segment they could not read."
     ),
+    "store.clock_jumped_s": Row(
+        "kvcq_clock_jumped_seconds", "How far the clock is ahead of the time that passed."
+    ),
+    "store.clock_behind_s": Row(
+        "kvcq_clock_behind_seconds", "How far the clock is behind the last message."
+    ),
+    "store.time_falls": Row(
+        "kvcq_store_time_falls", "Places in the log where the clock was set back."
+    ),
     "store.queue_repairs": Row(
         "kvcq_queue_repairs_total", "Queues rebuilt from the log, after damage that a reader met."
     ),

@@ -9,7 +9,6 @@ from store.derive.queue_ends import QueueEnds, noted_log_start
 from store.derive.repair import QueueRepair, Rebuilt
 from store.derive.reput import SLICE_ROWS, ReputService
 from store.derive.superseded import CHUNK, MOST_QUEUES, Hidden, Superseded
-from store.derive.time_fall import TimeFall, TimeFallFinder, read_time_fall, write_time_fall
 
 __all__ = [
     "CHUNK",
@@ -23,9 +22,5 @@ __all__ = [
     "Rebuilt",
     "ReputService",
     "Superseded",
-    "TimeFall",
-    "TimeFallFinder",
     "noted_log_start",
-    "read_time_fall",
-    "write_time_fall",
 ]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from store.consume_queue import ConsumeQueueStore, DispatchRequest
-    from store.log import CommitLog
+    from store.log import CommitLog, StoreTimes
     from store.topics import Topics
 
 logger = logging.getLogger(__name__)
@@ -52,6 +52,7 @@ class QueueRepair:
         queues: ConsumeQueueStore,
         topics: Topics,
         begins_at: Callable[[str, int, int], None],
+        times: StoreTimes,
     ) -> None:
         """`begins_at` is called with a queue and the queue offset of its first record in the log,
         when that was found in a log without damage."""
@@ -60,6 +61,7 @@ class QueueRepair:
         self._queues = queues
         self._topics = topics
         self._begins_at = begins_at
+        self._times = times
         self._lock = Lock()
         # Guarded by _lock.
         self._thread: threading.Thread | None = None
@@ -207,7 +209,7 @@ class QueueRepair:
                         self._queues.rewrite(requests)
                 except StoreBusyError:
                     continue
-                if found and not requests:
+                if found and self._times.oldest_from(at, found[0].store_time_ms) > store_time_ms:
                     break  # from here on all is younger
                 at = behind
                 count += len(requests)

@@ -17,9 +17,20 @@ from store.log.preallocate import Preallocator
 from store.log.queue_offsets import QueueOffsets
 from store.log.record_run import LogFiles
 from store.log.recovery import Recovered, holds_record, recover_log
+from store.log.resync import first_time
 from store.log.retention import RetentionService
 from store.log.segment import Segment, parse_segment_name, segment_name
 from store.log.segment_set import DirectSource, SegmentSet
+from store.log.store_times import (
+    Fall,
+    FallFinder,
+    Falls,
+    StoreTimes,
+    read_falls,
+    read_left,
+    write_falls,
+    write_left,
+)
 from store.log.watermark import Watermark
 
 __all__ = [
@@ -30,6 +41,9 @@ __all__ = [
     "DirectSource",
     "DiskGuard",
     "End",
+    "Fall",
+    "FallFinder",
+    "Falls",
     "FlushService",
     "GroupCommitService",
     "IntervalFlushService",
@@ -46,12 +60,18 @@ __all__ = [
     "Run",
     "Segment",
     "SegmentSet",
+    "StoreTimes",
     "Watermark",
+    "first_time",
     "holds_record",
     "look_at",
     "parse_segment_name",
     "pread",
+    "read_falls",
+    "read_left",
     "recover_log",
     "segment_name",
     "walk",
+    "write_falls",
+    "write_left",
 ]

@@ -9,6 +9,7 @@ Read: by physical offset, from the mapping when the bytes are hot, otherwise thr
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from itertools import chain
 from operator import itemgetter
@@ -16,28 +17,27 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store.base import Lock
 from store.errors import (
+    AppendWouldWaitError,
     CorruptRecordError,
     InvalidArgumentError,
     MessageNotFoundError,
     StoreClosedError,
 )
 from store.format import (
-    BLANK_BYTES,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
     PLAIN,
-    Found,
     PlainBatch,
     Records,
-    check_record,
     pack_blank,
     picking,
-    store_time_of,
 )
 from store.log.queue_offsets import TakenLight
 from store.log.record_columns import copy_records
 from store.log.record_run import is_whole, run_end, verify
+from store.log.resync import first_time
+from store.log.store_times import CARRY_MS, StoreTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from store.log.segment import Segment
     from store.log.segment_set import SegmentSet
     from store.message import Message
+
+logger = logging.getLogger(__name__)
 
 _QUEUE = itemgetter(0, 2)  # of a message: topic and queue id
 _PLACE = picking("record_size", "magic", "physical_offset")
@@ -95,6 +97,7 @@ class CommitLog:
         *,
         hot_read_bytes: int,
         last_store_time_ms: int = 0,
+        times: StoreTimes | None = None,
         before_flush: Callable[[], None] = lambda: None,
     ) -> None:
         # Constant after construction.
@@ -104,6 +107,7 @@ class CommitLog:
         self.hot_queues = hot_queues
         self._encoder = encoder
         self._clock = clock
+        self._times = times or StoreTimes(clock)
         self._hot_read_bytes = hot_read_bytes
         self._before_flush = before_flush
         # Guarded by lock; read freely. The segments say where the log ends; `appended_offset` is
@@ -149,7 +153,8 @@ class CommitLog:
         as soon as `settle` has run, which this tries to do itself; `publish` may not have run then.
         Raises DiskFullError, SegmentNotReadyError, InvalidArgumentError, StoreClosedError and what
         loading a queue raises; AppendWouldWaitError, unless it may `wait`, when many queues must be
-        looked up. Nothing was written then. Durability: none before `flush`.
+        looked up, or a fall of store times must be noted; what noting it raises. Nothing was
+        written then. Durability: none before `flush`.
         """
         if self._begun is not None:
             self.settle()
@@ -181,8 +186,9 @@ class CommitLog:
             self.hot_queues.warm(
                 missing, light, self.appended_offset, None if wait else _FEW_QUEUES
             )
-        # Store times never fall along the log: search by time and expiry stand on it.
-        now_ms = max(self._clock.now_ms(), self.last_store_time_ms)
+        now_ms = self._clock.now_ms()
+        if now_ms < self.last_store_time_ms:
+            now_ms = self._stamp_behind(now_ms, wait=wait)
         segment = self._segments.last
         assert segment is not None, "recovery makes the first segment"
         start = segment.start_offset + segment.appended
@@ -229,6 +235,23 @@ class CommitLog:
         self._begun = None
         self._ready = None  # it keeps the bytes of the append
         return done
+
+    def _stamp_behind(self, now_ms: int, *, wait: bool) -> int:
+        """The stamp where the clock is behind the last one: that, or the clock's after a fall."""
+        last_ms = self.last_store_time_ms
+        if last_ms - now_ms <= CARRY_MS:
+            return last_ms
+        if not wait:  # it is noted on disk
+            raise AppendWouldWaitError("store times fall")
+        logger.error(
+            "the clock: it is %d s behind the last message. Store times fall from %d to %d ms",
+            (last_ms - now_ms) // 1000,
+            last_ms,
+            now_ms,
+        )
+        self._times.fall(self.appended_offset, last_ms, now_ms)
+        self.last_store_time_ms = now_ms
+        return now_ms
 
     def settle(self) -> None:
         """No append is half done: one that was ended on its way is undone, or finished.
@@ -482,24 +505,14 @@ class CommitLog:
             raise MessageNotFoundError(str(offset), f"outside the log from {self.start_offset}")
         return segment.start_offset + segment.size
 
-    def first_store_time_ms(self, segment_start: int) -> int | None:
-        """Store time of the first record of the segment that begins there; None without one.
+    def first_time_from(self, segment_start: int) -> tuple[int, int] | None:
+        """Physical offset and store time of the first whole record of the segments from the one
+        that begins there on; None without one.
 
-        Raises CorruptRecordError when there are bytes that are no record: damage is not emptiness;
-        and MessageNotFoundError when it is dropped meanwhile.
+        Damage is passed over. Raises OSError for a disk that cannot be read, and StoreClosedError
+        when the segment is dropped meanwhile.
         """
-        segment = self._segments.find(segment_start)
-        if segment is None or segment_start + BLANK_BYTES > self.appended_offset:
-            return None
-        view = self.view(segment_start, self.appended_offset)
-        size = len(view)
-        try:
-            checked = check_record(view, 0, size, segment_start)
-            if checked.found is Found.NOTHING:
-                raise CorruptRecordError(segment_start, checked.reason)
-            return store_time_of(view, 0) if checked.found is Found.RECORD else None
-        finally:
-            view.release()
+        return first_time(self._segments, segment_start)
 
     # --- durability and end of life --------------------------------------------------------
 

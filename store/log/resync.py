@@ -8,8 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store.format import AT, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Found
-from store.log.log_bytes import look_at, mapped
+from store.format import (
+    AT,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_BYTES,
+    Found,
+    store_time_of,
+)
+from store.log.log_bytes import look_at, mapped, pread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +48,22 @@ def goes_on_behind(segments: Segments, at: int, look: Look = mapped) -> int | No
         begin, end = end, end + segment.size
         found = first_record(segment, begin, end, look)
     return found
+
+
+def first_time(segments: Segments, begin: int) -> tuple[int, int] | None:
+    """Physical offset and store time of the first whole record of the segments from the one that
+    begins there on; None without one.
+
+    Damage is passed over. Raises OSError for a disk that cannot be read, and StoreClosedError when
+    the segment is dropped meanwhile.
+    """
+    while (segment := segments.find(begin)) is not None:
+        end = segment.start_offset + segment.appended
+        found = first_record(segment, begin, end, pread)
+        if found is not None:
+            return found, store_time_of(pread(segment, found, end, MIN_RECORD_BYTES), 0)
+        begin = segment.start_offset + segment.size
+    return None
 
 
 def first_record(segment: Segment, begin: int, end: int, look: Look = mapped) -> int | None:

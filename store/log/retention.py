@@ -2,8 +2,9 @@
 
 Unless `reclaim_unexpired` is set nothing goes before it has expired, however full the disk is, and
 whoever fills it: puts are refused instead, see disk.py. A segment is as old as the last record in
-it, by store time. (RocketMQ takes the time the file was changed, which copying or touching it
-moves.) What cannot be read is never taken for expired.
+it, by the time that this counts as stored at, see store_times.py. (RocketMQ takes the time the
+file was changed, which copying or touching it moves.) A disk that cannot be read expires nothing; a
+damaged record is as old as the next whole one.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from store.log.holds import LogHolds
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from store.base import Clock
     from store.config import StoreConfig
     from store.jobs import Jobs
     from store.log.disk import DiskGuard
     from store.log.holds import LogHold
     from store.log.segment import Segment
     from store.log.segment_set import SegmentSet
+    from store.log.store_times import StoreTimes
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,9 @@ class Droppable(Protocol):
     flushed: int
 
 
+#: Segments that one run drops at most while the disk has room.
+FEW = 2
+
 S = TypeVar("S", bound=Droppable)
 
 
@@ -49,13 +53,12 @@ class DropPlan(Generic[S]):
     """The oldest segments that are to go, in order, and why no more than these."""
 
     drop: tuple[S, ...]
-    store_times_ms: tuple[int | None, ...]  # of the last record in each; None: it holds none
     read_error: Exception | None = None  # it ended at a segment that cannot be read
 
 
 def plan_drop(
     segments: Sequence[S],
-    last_store_time_ms: Callable[[S], int | None],
+    newest_time_ms: Callable[[S], int],
     *,
     now_ms: int,
     reserved_ms: int,
@@ -72,12 +75,9 @@ def plan_drop(
     from CLEAN_FORCIBLY on, until the first that is not, at most `batch_max`. Never the last
     segment; never one that is not flushed or reaches above `safe_end`, a physical offset: all below
     is dispatched and durable.
-    `last_store_time_ms` gives None for a segment without a record, which may go with the rest.
-    When it raises, the plan ends there and carries the error, whatever the level: the
-    time is needed to expire the units too.
+    When `newest_time_ms` raises, the plan ends there and carries the error, whatever the level.
     """
     chosen: list[S] = []
-    times_ms: list[int | None] = []
     error: Exception | None = None
     of_any_age = reclaim_unexpired and level >= DiskLevel.CLEAN_FORCIBLY
     if time_up or level >= DiskLevel.CLEAN:
@@ -85,16 +85,14 @@ def plan_drop(
             if segment.flushed < segment.appended or segment.start_offset + segment.size > safe_end:
                 break
             try:
-                stored_ms = last_store_time_ms(segment)
+                stored_ms = newest_time_ms(segment)
             except (OSError, StoreError) as caught:
                 error = caught
                 break
-            expired = stored_ms is None or stored_ms + reserved_ms <= now_ms
-            if not expired and not of_any_age:
+            if stored_ms + reserved_ms > now_ms and not of_any_age:
                 break
             chosen.append(segment)
-            times_ms.append(stored_ms)
-    return DropPlan(tuple(chosen), tuple(times_ms), error)
+    return DropPlan(tuple(chosen), error)
 
 
 def local_hour(now_ms: int) -> int:
@@ -115,27 +113,28 @@ class RetentionService:
         segments: SegmentSet,
         guard: DiskGuard,
         config: StoreConfig,
-        clock: Clock,
+        times: StoreTimes,
         *,
-        last_store_time_ms: Callable[[Segment], int | None],
+        newest_time_ms: Callable[[Segment], int],
         safe_end: Callable[[], int],
-        on_dropped: Callable[[int, int | None], None],
+        on_dropped: Callable[[int], None],
         before_drop: Callable[[int, int], None] = lambda _start, _end: None,
         before_run: Callable[[], None] = lambda: None,
         hour: Callable[[int], int] = local_hour,
     ) -> None:
-        """`on_dropped(log start, store time of the last record dropped)` is called after a drop,
-        `before_drop(log start now, log start then)` before it: when that raises, nothing goes.
+        """`on_dropped(log start)` is called after a drop, `before_drop(log start now, log start
+        then)` before it: when that raises, nothing goes.
 
-        `before_run()` is called in each run. Everything below the physical offset `safe_end()` is
-        dispatched and durable, so it may be deleted.
+        `newest_time_ms` is of the last record of a segment, or later. `before_run()` is called in
+        each run. Everything below the physical offset `safe_end()` is dispatched and durable, so
+        it may be deleted.
         """
         # Constant after construction.
         self._segments = segments
         self._guard = guard
         self._config = config
-        self._clock = clock
-        self._last_store_time_ms = last_store_time_ms
+        self._times = times
+        self._newest_time_ms = newest_time_ms
         self._safe_end = safe_end
         self._on_dropped = on_dropped
         self._before_drop = before_drop
@@ -167,7 +166,10 @@ class RetentionService:
         return safe if held is None else min(safe, held)
 
     def run_once(self, *, now: bool = False) -> int:
-        """Measure, decide, drop; returns how many segments went. `now`: as if it were the hour.
+        """Measure, decide, drop; returns how many segments went.
+
+        `now`: somebody asked for it, whatever the hour. Otherwise, and while the disk has room,
+        `FEW` go at most: what is wrong about the time then costs little before it is noticed.
 
         Raises OSError when a file cannot be removed, what went before is reported all the same;
         and what `before_drop` raises.
@@ -177,15 +179,17 @@ class RetentionService:
         with self._running:
             self._before_run()
             config = self._config
-            now_ms = self._clock.now_ms()
+            now_ms = self._times.now_ms()
+            level = self._guard.measure()
+            many = now or level >= DiskLevel.CLEAN
             plan = plan_drop(
                 list(self._segments),
-                self._last_store_time_ms,
+                self._newest_time_ms,
                 now_ms=now_ms,
                 reserved_ms=round(config.reserved_hours * 3_600_000),
-                level=self._guard.measure(),
+                level=level,
                 time_up=now or self._hour(now_ms) in config.delete_when_hours,
-                batch_max=config.delete_batch_max,
+                batch_max=config.delete_batch_max if many else min(FEW, config.delete_batch_max),
                 safe_end=self._safe(),
                 reclaim_unexpired=bool(config.reclaim_unexpired),
             )
@@ -201,17 +205,15 @@ class RetentionService:
     def _drop(self, plan: DropPlan[Segment]) -> int:
         count = self._prepare(plan.drop)
         dropped = 0
-        newest_ms: int | None = None
         try:
-            for store_time_ms in plan.store_times_ms[:count]:
+            for _ in plan.drop[:count]:
                 segment = self._segments.drop_first()
                 dropped += 1
-                newest_ms = newest_ms if store_time_ms is None else store_time_ms
                 logger.info("dropped segment %s", segment.path.name)
         finally:
             self.dropped_segments += dropped
             if dropped:
-                self._on_dropped(self._segments.first_offset, newest_ms)
+                self._on_dropped(self._segments.first_offset)
         if dropped:
             # Space came free: puts need not wait for the next run to be let in.
             self._guard.measure()

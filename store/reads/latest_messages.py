@@ -18,10 +18,9 @@ from store.metadata import LatestHead
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from store.base import Clock
     from store.consume_queue import ConsumeQueueStore, CqUnit
     from store.derive import Superseded
-    from store.log import CommitLog
+    from store.log import CommitLog, StoreTimes
     from store.message import StoredMessage
     from store.reads.reader import Reader
 
@@ -56,13 +55,13 @@ class LatestMessages:
         queues: ConsumeQueueStore,
         reader: Reader,
         superseded: Superseded,
-        clock: Clock,
+        times: StoreTimes,
     ) -> None:
         self._log = log
         self._queues = queues
         self._reader = reader
         self.superseded = superseded
-        self._clock = clock
+        self._times = times
 
     def keep(
         self,
@@ -92,7 +91,7 @@ class LatestMessages:
                 for offset, message in self._visible(topic, queue_id, units, bits):
                     _supersede(latest, offset, message, part, parts, bits)
                 progress(part * (high - low) + at - low, parts * (high - low))
-            oldest_ms = self._clock.now_ms() - DELETES_KEPT_MS
+            oldest_ms = self._times.now_ms() - DELETES_KEPT_MS
             for last in latest.values():
                 if last.deletes and last.store_time_ms < oldest_ms:
                     bits.add(last.offset)

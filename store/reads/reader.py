@@ -25,19 +25,19 @@ from store.errors import (
 from store.format import (
     Records,
     dispatch_request,
-    store_time_of,
     unpack_record,
 )
 from store.message import KeyQueryPage
 from store.metadata import KEEP_ALL
 from store.reads.pull_plan import PullPlan
+from store.reads.unit_search import first_where
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store.consume_queue import ConsumeQueueStore, CqUnit
     from store.derive import Superseded
-    from store.log import CommitLog
+    from store.log import CommitLog, StoreTimes
     from store.reads.pull_plan import Pulled
     from store.reads.tag_filter import TagFilter
     from store.reads.topic_retention import TopicRetention
@@ -76,9 +76,11 @@ class Reader:
         topics: Topics,
         retention: TopicRetention,
         superseded: Superseded,
+        times: StoreTimes,
     ) -> None:
         self._retention = retention
         self._superseded = superseded
+        self._times = times
         self._log = log
         self._queues = queues
         self._topics = topics
@@ -132,10 +134,24 @@ class Reader:
 
     def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
         """Offset by store time. See MessageStore.search_time."""
-        (low, _), floor = self._bounds(topic, queue_id)
+        (low, high), floor = self._bounds(topic, queue_id)
         if low < self._queues.bounds(topic, queue_id, floor).min_offset:
             raise DamagedQueueError(topic, queue_id, low, "its first units are missing")
+        if self._times.falls:  # stamps may be searched in runs alone, judged times as a whole
+            from_ms = time_ms if boundary is Boundary.LOWER else time_ms + 1
+            found, _ = first_where(
+                self._queues,
+                topic,
+                queue_id,
+                low,
+                high,
+                lambda unit: self._time_of(unit) >= from_ms,
+            )
+            return found if boundary is Boundary.LOWER else max(low, found - 1)
         return max(low, self._queues.search_time(topic, queue_id, time_ms, boundary, floor))
+
+    def _time_of(self, unit: CqUnit) -> int:
+        return self._times.of(unit.physical_offset, unit.store_time_ms)
 
     def search_time_over_holes(
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary
@@ -168,8 +184,8 @@ class Reader:
             for queue_offset, unit in self._queues.read_units(topic, queue_id, at, count):
                 if unit.physical_offset >= floor:
                     with suppress(CorruptRecordError, MessageNotFoundError):
-                        record = self._log.read(unit.physical_offset, unit.record_size)
-                        return queue_offset, store_time_of(record, 0)
+                        self._log.read(unit.physical_offset, unit.record_size)
+                        return queue_offset, self._time_of(unit)
             at += count
         return end, 0
 

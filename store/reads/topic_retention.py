@@ -10,16 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.base import Lock
+from store.reads.unit_search import first_where
 
 if TYPE_CHECKING:
-    from store.base import Clock
     from store.consume_queue import Bounds, ConsumeQueueStore, CqUnit
     from store.derive import KeptBytes
+    from store.log import StoreTimes
     from store.metadata import Retention
     from store.topics import QueueRules
 
 _MANY_QUEUES = 65_536
-_UNITS_A_READ = 64
 
 
 class _First(NamedTuple):
@@ -35,11 +35,11 @@ class _First(NamedTuple):
 class TopicRetention:
     """Thread: any. Memory: bounded, and nothing for a queue of a topic that keeps everything."""
 
-    def __init__(self, queues: ConsumeQueueStore, kept_bytes: KeptBytes, clock: Clock) -> None:
+    def __init__(self, queues: ConsumeQueueStore, kept_bytes: KeptBytes, times: StoreTimes) -> None:
         # Constant after construction.
         self._queues = queues
         self._kept_bytes = kept_bytes
-        self._clock = clock
+        self._times = times
         self._lock = Lock()
         # Guarded by _lock for writing, read freely.
         self._by_time: dict[tuple[str, int], _First] = {}
@@ -68,7 +68,7 @@ class TopicRetention:
         """The first message from `low` on that is not older than the topic keeps; `high`: none."""
         key = (topic, queue_id)
         kept_ms = rules.retention.time_ms
-        oldest_ms = self._clock.now_ms() - kept_ms
+        oldest_ms = self._times.now_ms() - kept_ms
         known = self._by_time.get(key)
         since = low
         # What is before `since`, or from `offset` on, was hidden by another limit: nobody looked.
@@ -80,20 +80,13 @@ class TopicRetention:
             since, low = known.since, min(known.offset, high)
             if known.offset == low and known.store_time_ms >= oldest_ms:
                 return low
-        _, last = self._first_unit(topic, queue_id, high - 1, high)
-        if last is not None and last.store_time_ms < oldest_ms:
-            return high
-        found, store_time_ms = high, oldest_ms
-        while low < found:
-            middle = (low + found) // 2
-            at, unit = self._first_unit(topic, queue_id, middle, found)
-            if unit is None or unit.store_time_ms >= oldest_ms:
-                # A hole is as old as what is behind it.
-                if unit is not None:
-                    store_time_ms = unit.store_time_ms
-                found = middle
-            else:
-                low = at + 1
+        times = self._times
+
+        def is_young(unit: CqUnit) -> bool:
+            return times.of(unit.physical_offset, unit.store_time_ms) >= oldest_ms
+
+        found, unit = first_where(self._queues, topic, queue_id, low, high, is_young)
+        store_time_ms = oldest_ms if unit is None else unit.store_time_ms
         with self._lock:
             if len(self._by_time) >= _MANY_QUEUES:
                 self._by_time.clear()
@@ -102,16 +95,3 @@ class TopicRetention:
                     rules.created_offset, kept_ms, since, found, store_time_ms
                 )
         return found
-
-    def _first_unit(
-        self, topic: str, queue_id: int, at: int, end: int
-    ) -> tuple[int, CqUnit | None]:
-        """The first unit that is there, from `at` on: offset and unit; None when there is none."""
-        count = 1
-        while at < end:
-            found = self._queues.read_units(topic, queue_id, at, min(count, end - at))
-            if found:
-                return found[0]
-            at += count
-            count = _UNITS_A_READ
-        return end, None

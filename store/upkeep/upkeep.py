@@ -7,12 +7,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from store.errors import LACKS, StoreClosedError, StoreFailedError
+from store.log import write_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from store.consume_queue import ConsumeQueueStore
     from store.derive import QueueRepair
+    from store.log import StoreTimes
     from store.metadata import Metadata
     from store.puts import AppendPath
     from store.store_dir import StoreDir
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 #: A named value: up to which store time units are to be written again, i64; 0: none are.
 REFILL = "refill_until_ms"
+
+#: The time is left to the next process this often, ms.
+_LEFT_EVERY_MS = 30_000
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +43,7 @@ class Upkeep:
         metadata: Metadata,
         repair: QueueRepair,
         checkpoints: Checkpoints,
+        times: StoreTimes,
     ) -> None:
         # Constant after construction.
         self.checkpoints = checkpoints
@@ -47,6 +53,8 @@ class Upkeep:
         self._queues = queues
         self._metadata = metadata
         self._repair = repair
+        self._times = times
+        self._left_ms = 0  # under checkpoints.lock
         # Guarded by checkpoints.lock.
         self._lost: StoreFailedError | None = None  # the directory, or a part of it
         # Units stored up to then are to be written again; 0: none are.
@@ -72,7 +80,15 @@ class Upkeep:
                 stack.callback(self._maintain_queues)
                 stack.callback(self._metadata.maintain)
                 stack.callback(self.checkpoints.write)
+                if self._times.now_ms() >= self._left_ms + _LEFT_EVERY_MS:
+                    stack.callback(self.leave_time)
                 self.checkpoints.flush_if_due()
+
+    def leave_time(self) -> None:
+        """The next process goes on from the time that it is now. Durable on return."""
+        left = self._times.left()
+        write_left(self._metadata, left)
+        self._left_ms = left.now_ms
 
     def _maintain_queues(self) -> None:
         # Noted in the metadata: after a crash nothing else would tell of it.
@@ -147,6 +163,7 @@ class Upkeep:
                     self.checkpoints.queues_flushed(dispatched, self._log.flushed_mark)
                     if flushed:
                         self.checkpoints.write_both()
+                    self.leave_time()
                     if flushed and dispatched == appended:
                         self._metadata.close()
                         self._directory.mark_clean()

@@ -1,8 +1,9 @@
 """Starts servers by fork, from a process that has imported all they need: 20 ms instead of 700.
 
-Runs as `python -m tests.campaign.launcher FD`, where FD is a Unix socket. A request is the command
-line as a JSON list, with two descriptors: standard output and standard error of the server. The
-answers are its process id, and when it has ended, its exit status as `os.waitpid` has it.
+Runs as `python -m tests.campaign.launcher FD`, where FD is a Unix socket. A request is a JSON list,
+the file that moves the server's clock and its command line, with two descriptors: standard output
+and standard error of the server. The answers are its process id, and when it has ended, its exit
+status as `os.waitpid` has it.
 
 In two of three servers threads change places far more often than in others, as they would on a
 machine that is slower or has more to do.
@@ -15,6 +16,9 @@ import os
 import socket
 import sys
 from importlib import import_module
+from pathlib import Path
+
+from tests.support.skewed_clock import install
 
 _REQUEST_BYTES = 1 << 16
 #: How long a thread keeps the interpreter that another one wants, in seconds. 5 ms is the default.
@@ -36,7 +40,9 @@ def serve_requests(control: socket.socket) -> None:
                 os.dup2(descriptor, number)
                 os.close(descriptor)
             sys.setswitchinterval(_SWITCHES_S[os.getpid() % len(_SWITCHES_S)])
-            main(json.loads(data), prog_name="kvcq")
+            skew, *arguments = json.loads(data)
+            install(Path(skew))
+            main(arguments, prog_name="kvcq")
             os._exit(0)  # click has ended the process before
         for descriptor in descriptors:
             os.close(descriptor)

@@ -12,21 +12,28 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvcq.backup import list_backups, open_place, restore
+from kvcq_client.pb.v1 import jobs_pb2, jobs_pb2_grpc
 from migration.check import check_store
 from tests.campaign.disk import LoopDisk
 from tests.campaign.judge import judge
 from tests.campaign.model import Failure, Model
 from tests.campaign.workload import Session, Stubs, Worker
+from tests.support.skewed_clock import Skew
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
 _ROOT = Path(__file__).parents[2]
 _WORKERS = 2
+_RESERVED = "store.reserved_hours"
+#: How far the clock is ahead, s: right, wrong by minutes, by hours, by a year.
+_SKEWS_S = (0, 0, 120, 7200, 365 * 86_400)
 #: A server that has no more to say by then hangs.
 _ANSWER_S = 60.0
 
@@ -72,12 +79,14 @@ class Launcher:
 class Server:
     """One life. Standard error goes to a file, which is kept when something fails."""
 
-    def __init__(self, launcher: Launcher, root: Path, settings: dict[str, str], log: Path) -> None:
+    def __init__(
+        self, launcher: Launcher, root: Path, settings: dict[str, str], log: Path, skew: Path
+    ) -> None:
         self._launcher = launcher
         self._log = log
         reading, writing = os.pipe()
         self._events = os.fdopen(reading, encoding="utf-8")
-        arguments = ["serve", "--json", "--port", "0", "--data", str(root)]
+        arguments = [str(skew), "serve", "--json", "--port", "0", "--data", str(root)]
         for name, value in settings.items():
             arguments += ["--set", f"{name}={value}"]
         with log.open("ab") as errors:
@@ -119,6 +128,8 @@ class Tally:
     messages_read: int = 0
     messages_lost_unsynced: int = 0
     messages_expired: int = 0
+    clock_jumps: int = 0
+    backups_judged: int = 0
     checks: int = 0
 
 
@@ -135,12 +146,13 @@ def settings_of(chance: random.Random, *, flush: str) -> dict[str, str]:
         "server.remembered_batches": str(chance.choice((1, 16))),
         "server.producer_limit": str(chance.choice((1, 4096))),
         "server.drain_notice_s": "0.01",
+        # Also where nothing expires: a clock that jumps must drop nothing.
+        "store.delete_when_hours": ",".join(map(str, range(24))),
+        "store.clean_interval_s": "0.2",
     }
     if chance.random() < 0.4:
         settings |= {
-            "store.reserved_hours": str(chance.choice((0.0003, 0.001))),
-            "store.delete_when_hours": ",".join(map(str, range(24))),
-            "store.clean_interval_s": "0.2",
+            _RESERVED: str(chance.choice((0.0003, 0.001))),
             "store.expiry_margin_s": "60",
         }
     return settings
@@ -162,6 +174,8 @@ class Lives:
         self._launcher = launcher
         self._tally = tally
         self._log = directory / "server.log"
+        self._skew = Skew(directory / "skew")
+        self._backed_up: list[Model] | None = None
         self._disk: LoopDisk | None = None
         self._root = directory / "data"
         self._settings: dict[str, str] = {}
@@ -184,6 +198,9 @@ class Lives:
     def run_kills(self, lives: int) -> None:
         """The process is killed, the machine lives on: nothing appended is lost."""
         self._settings = settings_of(self._chance, flush=self._chance.choice(("sync", "async")))
+        self._settings["server.backup_to"] = str(self._directory / "backups")
+        if self._chance.random() < 0.15:
+            self._settings["server.workers"] = "2"
         self._run(lives, ("load", "load", "load", "opening", "draining", "stop"))
 
     def run_power_losses(self, lives: int) -> None:
@@ -207,6 +224,8 @@ class Lives:
         self._check()
 
     def _live(self, ending: str) -> None:
+        if self._chance.random() < 0.3:
+            self._jump()
         if ending.endswith("opening"):
             server = self._start()
             threading.Event().wait(self._chance.random() * 0.25)
@@ -221,11 +240,57 @@ class Lives:
             self._tally.messages_read += verdict.messages
             self._tally.messages_lost_unsynced += verdict.lost
             self._tally.messages_expired += verdict.expired
+            if verdict.expired and _RESERVED not in self._settings:
+                raise Failure(f"{verdict.expired} messages expired within minutes")
+            if "server.backup_to" in self._settings and self._chance.random() < 0.1:
+                self._back_up(stubs)
             self._load(stubs, server, ending)
         finally:
             if stubs is not None:
                 stubs.close()
         self._count()
+        if self._backed_up is not None:
+            self._judge_backup(self._backed_up)
+            self._backed_up = None
+
+    def _jump(self) -> None:
+        """The clock of servers, the running one included, is set."""
+        self._skew.set(self._chance.choice(_SKEWS_S))
+        self._tally.clock_jumps += 1
+
+    def _back_up(self, stubs: Stubs) -> None:
+        """While nobody calls: the backup has what the models have."""
+        jobs = jobs_pb2_grpc.JobServiceStub(stubs.channel)
+        request = jobs_pb2.StartJobRequest(backup=jobs_pb2.BackupJob())
+        job = jobs.StartJob(request, timeout=_ANSWER_S)
+        for told in jobs.WatchJob(jobs_pb2.WatchJobRequest(job_id=job.job_id), timeout=_ANSWER_S):
+            job = told
+        if job.status != jobs_pb2.JOB_STATUS_DONE:
+            raise Failure(f"the backup failed: {job}")
+        self._backed_up = deepcopy(self._models)
+
+    def _judge_backup(self, models: list[Model]) -> None:
+        """No server runs. What is restored is a store like any other, and has all it had then."""
+        backups = self._directory / "backups"
+        place = open_place(str(backups))
+        root = self._directory / "restored"
+        restore(place, list_backups(place)[0], root)
+        server = Server(self._launcher, root, self._settings, self._log, self._skew.path)
+        stubs = Stubs(server.wait_ready())
+        try:
+            verdict = judge(stubs, models, self._chance, may_lose=False)
+        finally:
+            stubs.close()
+        if verdict.expired and _RESERVED not in self._settings:
+            raise Failure(f"{verdict.expired} messages of a backup expired within minutes")
+        server.send(signal.SIGTERM)
+        if code := server.end():
+            raise Failure(f"SIGTERM ended the restored store with {code}")
+        if faults := [str(each) for each in check_store(root) if each.is_fault]:
+            raise Failure(f"kvcq check of the restored store: {faults}")
+        shutil.rmtree(root)
+        shutil.rmtree(backups)  # named by the clock, which jumps: the newest is not the last
+        self._tally.backups_judged += 1
 
     def _load(self, stubs: Stubs, server: Server, ending: str) -> None:
         stop = threading.Event()
@@ -236,7 +301,10 @@ class Lives:
         ]
         for thread in threads:
             thread.start()
-        stop.wait(self._chance.random() * 0.7 + 0.02)
+        stop.wait(self._chance.random() * 0.35 + 0.01)
+        if self._chance.random() < 0.2:
+            self._jump()
+        stop.wait(self._chance.random() * 0.35 + 0.01)
         if ending in ("stop", "draining", "power draining"):
             server.send(signal.SIGTERM)
         if ending.endswith("draining"):
@@ -257,7 +325,7 @@ class Lives:
                 raise worker.failure
 
     def _start(self) -> Server:
-        return Server(self._launcher, self._root, self._settings, self._log)
+        return Server(self._launcher, self._root, self._settings, self._log, self._skew.path)
 
     def _kill(self, server: Server, *, power: bool) -> None:
         if power:

@@ -51,9 +51,9 @@ def test_offsets_go_on_when_the_process_dies_as_a_segment_goes(
         clock.advance(100 * 3600)
         told = store._services.retention._on_dropped
 
-        def killed(start: int, time_ms: int | None) -> None:
+        def killed(start: int) -> None:
             shutil.copytree(root, tmp_path / "killed")
-            told(start, time_ms)
+            told(start)
 
         monkeypatch.setattr(store._services.retention, "_on_dropped", killed)
         assert store._services.retention.run_once(now=True) > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tracemalloc
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from kvcq.engine.rocks import RocksEngine
 from kvcq.opening import open_store
 from store.base import SystemClock
 from store.errors import CorruptRecordError, StoreFormatError
+from store.log.segment import Segment
 from store.message import Message
 from tests.crash.images import lose_checkpoints
 from tests.support.fake_clock import FakeClock
@@ -177,18 +179,24 @@ def test_a_live_segment_before_an_empty_one_is_not_dropped(tmp_path: Path) -> No
         assert store._services.retention.run_once(now=True) == 1
 
 
-def test_p8_nothing_is_dropped_on_a_read_error(tmp_path: Path) -> None:
+def test_p8_nothing_is_dropped_on_a_read_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = tmp_path / "store"
     clock = FakeClock()
     with open_small(root, clock, reserved_hours=1) as store:
         fill_segments(store, 2)
         store.flush()
         clock.advance(7200)
-    path = root / "commitlog" / f"{SEGMENT_BYTES:020}"
-    data = bytearray(path.read_bytes())
-    data[60] ^= 0x80  # in the store time of the first record
-    path.write_bytes(data)
     with open_small(root, clock, reserved_hours=1) as store:
+        pread = Segment.pread
+
+        def fails(segment: Segment, position: int, size: int) -> bytes:
+            if segment.start_offset == SEGMENT_BYTES:
+                raise OSError(errno.EIO, "planted")
+            return pread(segment, position, size)
+
+        monkeypatch.setattr(Segment, "pread", fails)
         assert store._services.retention.run_once(now=True) == 0
         assert store._services.retention.read_errors == 1
         assert store.log.start_offset == 0
@@ -200,7 +208,7 @@ def test_p8_compaction_takes_the_dead_and_leaves_the_living(tmp_path: Path, ahea
     clock = FakeClock(SystemClock().now_ms() - 7_200_000)
     with open_small(tmp_path / "store", clock, reserved_hours=1, expiry_margin_s=2) as store:
         fill_segments(store, 3, clock)
-        clock.wall_ms = SystemClock().now_ms() + ahead_s * 1000
+        clock.advance((SystemClock().now_ms() - clock.now_ms()) / 1000 + ahead_s)
         store.put([Message("T", b"y", keys=("k",))] * 50)
         store.flush()
         assert store._services.retention.run_once(now=True) == 3

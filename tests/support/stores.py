@@ -40,6 +40,7 @@ class Settings(TypedDict, total=False):
     light_offset_bytes: int
     light_hours: tuple[str, ...]
     skip_damaged_records: bool
+    reclaim_unexpired: bool
 
 
 def small_config(root: Path, **settings: Unpack[Settings]) -> StoreConfig:

@@ -5,9 +5,10 @@ dropped when the last four bytes of its value, a little-endian u32 of seconds si
 `ttl_s`, is less than the wall clock. `build_filter_options` borrows that filter; `ExpiryFilter`
 decides which `ttl_s` is right, and when the filter must be set again.
 
-The rule. A unit is expired when its record is below the start of the log. Store times never fall
-along the log, so with D the store time of the last record dropped, every live unit carries a
-stamp of at least D. The filter's line is tied to the wall clock: armed at `a` it drops, at time
+The rule. A unit is expired when its record is below the start of the log. With D a store time that
+none of the log's records is below (see store/log/store_times.py), every live unit carries a
+stamp of at least D. Before a record with an earlier time is appended, `keep_from` lowers D. The
+filter's line is tied to the wall clock: armed at `a` it drops, at time
 `t`, stamps below `t - ttl_s`. With `ttl_s = a - D + margin` the line starts at `D - margin` and
 creeps up a second a second; it is set back before it has used up half of the margin.
 
@@ -137,8 +138,8 @@ class ExpiryFilter:
     def dropped_up_to(self, store_time_ms: int) -> None:
         """Every unit stored before `store_time_ms` is expired, and the filter knows it.
 
-        The store time of the last record dropped, or of the first one kept; an older time than
-        the one known changes nothing. Raises KvcqError; what happened then is in the class.
+        A time that no record of the log is below; an older one than the one known changes nothing.
+        Raises KvcqError; what happened then is in the class.
         """
         with self._lock:
             if self._dropped_ms is not None and store_time_ms <= self._dropped_ms:
@@ -146,6 +147,17 @@ class ExpiryFilter:
             self._dropped_ms = store_time_ms
             self._look_at_line(self._clock.now_ms())
             self._arm()
+
+    def keep_from(self, store_time_ms: int) -> None:
+        """A unit with that store time is live from now on, and the filter knows it.
+
+        Before it is written. Store times fell below that of the last record dropped. Raises as
+        `dropped_up_to`.
+        """
+        with self._lock:
+            if self._dropped_ms is not None and store_time_ms < self._dropped_ms:
+                self._dropped_ms = store_time_ms
+                self._arm()
 
     def tick(self) -> bool:
         """Whether it was time to set the filter again, and that was done. Cheap when not."""

@@ -355,24 +355,26 @@ def test_dropped_segments_are_not_found(harness: Harness) -> None:
     assert harness.log.read(requests[-1].physical_offset, requests[-1].record_size)
 
 
-def test_first_store_time(harness: Harness) -> None:
-    assert harness.log.first_store_time_ms(0) is None
+def test_the_first_time_from_a_segment_on(harness: Harness) -> None:
+    assert harness.log.first_time_from(0) is None
     harness.append(*[body(1000)] * 3)
     harness.clock.advance(5)
     harness.append(body(1000))
-    assert harness.log.first_store_time_ms(0) == harness.clock.now_ms() - 5000
-    assert harness.log.first_store_time_ms(SEGMENT) == harness.clock.now_ms()
-    assert harness.log.first_store_time_ms(2 * SEGMENT) is None
+    assert harness.log.first_time_from(0) == (0, harness.clock.now_ms() - 5000)
+    assert harness.log.first_time_from(SEGMENT) == (SEGMENT, harness.clock.now_ms())
+    assert harness.log.first_time_from(2 * SEGMENT) is None
 
 
-def test_damage_at_the_start_of_a_segment_is_not_emptiness(harness: Harness) -> None:
+def test_a_damaged_first_record_is_as_old_as_the_next_whole_one(harness: Harness) -> None:
     harness.append(*[body(1000)] * 4)
+    harness.clock.advance(5)
+    done = harness.append(body(1000))
     segment = harness.segments.find(SEGMENT)
     assert segment is not None
     for position in (4, 60, 500):
         segment.buffer[position] ^= 1
-        with pytest.raises(CorruptRecordError):
-            harness.log.first_store_time_ms(SEGMENT)
+        found = harness.log.first_time_from(SEGMENT)
+        assert found == (done.requests[0].physical_offset, harness.clock.now_ms())
         segment.buffer[position] ^= 1
 
 

@@ -15,6 +15,7 @@ from store.errors import CorruptRecordError
 from store.log.disk import DiskGuard, DiskLevel
 from store.log.retention import DropPlan, RetentionService, plan_drop
 from store.log.segment_set import SegmentSet
+from store.log.store_times import StoreTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,17 +32,17 @@ class Fake:
     """A segment as the decision sees it. Its time may be an error."""
 
     start_offset: int
-    stored_ms: int | Exception | None
+    stored_ms: int | Exception
     size: int = 100
     appended: int = 100
     flushed: int = 100
 
 
-def fakes(*times: int | Exception | None) -> list[Fake]:
+def fakes(*times: int | Exception) -> list[Fake]:
     return [Fake(number * 100, stored_ms) for number, stored_ms in enumerate(times)]
 
 
-def stored_ms(segment: Fake) -> int | None:
+def stored_ms(segment: Fake) -> int:
     if isinstance(segment.stored_ms, Exception):
         raise segment.stored_ms
     return segment.stored_ms
@@ -76,9 +77,7 @@ def count(found: DropPlan[Fake]) -> int:
 
 def test_expired_ones_go_up_to_the_first_that_is_not() -> None:
     segments = fakes(800, 900, 901, 850, 950)
-    found = plan(segments)
-    assert list(found.drop) == segments[:2]
-    assert found.store_times_ms == (800, 900)
+    assert list(plan(segments).drop) == segments[:2]
 
 
 def test_nothing_goes_outside_the_hour_while_the_disk_has_space() -> None:
@@ -124,11 +123,6 @@ def test_a_read_error_is_never_taken_for_expiry(level: DiskLevel, error: Excepti
     assert found.read_error is error
 
 
-def test_a_segment_without_records_goes_with_the_rest() -> None:
-    found = plan(fakes(1, None, 950, 960))
-    assert found.store_times_ms == (1, None)
-
-
 def test_what_is_not_flushed_or_not_dispatched_stays() -> None:
     segments = fakes(1, 2, 3, 4)
     full = DiskLevel.FULL
@@ -138,9 +132,7 @@ def test_what_is_not_flushed_or_not_dispatched_stays() -> None:
 
 
 @given(
-    times=st.lists(
-        st.one_of(st.integers(0, 1000), st.none(), st.just(OSError("planted"))), max_size=8
-    ),
+    times=st.lists(st.one_of(st.integers(0, 1000), st.just(OSError("planted"))), max_size=8),
     level=st.sampled_from(list(DiskLevel)),
     time_up=st.booleans(),
     batch_max=st.integers(1, 9),
@@ -148,7 +140,7 @@ def test_what_is_not_flushed_or_not_dispatched_stays() -> None:
     reclaim_unexpired=st.booleans(),
 )
 def test_what_goes_is_a_run_of_segments_that_may_go(
-    times: list[int | Exception | None],
+    times: list[int | Exception],
     level: DiskLevel,
     time_up: bool,
     batch_max: int,
@@ -172,7 +164,7 @@ def test_what_goes_is_a_run_of_segments_that_may_go(
         assert segment.start_offset + segment.size <= safe_end
         if level < DiskLevel.CLEAN_FORCIBLY or not reclaim_unexpired:
             assert time_up or level >= DiskLevel.CLEAN
-            assert segment.stored_ms is None or segment.stored_ms <= 900
+            assert segment.stored_ms <= 900
 
 
 # --- the service, on real files --------------------------------------------------------------
@@ -198,7 +190,7 @@ class Setting:
         self.ratio = 0.5
         self.hour = 4
         self.safe_end = 1 << 60
-        self.reported: list[tuple[int, int | None]] = []
+        self.reported: list[int] = []
         config = StoreConfig(root=root, segment_bytes=SIZE, reclaim_unexpired=reclaim_unexpired)
         self.segments = SegmentSet.load(root / "commitlog", SIZE)
         for _ in range(5):
@@ -209,16 +201,13 @@ class Setting:
             self.segments,
             self.guard,
             config,
-            self.clock,
-            last_store_time_ms=self.last_store_time_ms,
+            StoreTimes(self.clock),
+            newest_time_ms=lambda segment: self.newest(segment),
             safe_end=lambda: self.safe_end,
-            on_dropped=lambda start, stored: self.reported.append((start, stored)),
+            on_dropped=self.reported.append,
             hour=lambda _: self.hour,
         )
-        self.last: Callable[[Segment], int | None] = self.hour_of
-
-    def last_store_time_ms(self, segment: Segment) -> int | None:
-        return self.last(segment)
+        self.newest: Callable[[Segment], int] = self.hour_of
 
     @staticmethod
     def hour_of(segment: Segment) -> int:
@@ -239,7 +228,7 @@ def test_after_72_hours_at_04_segments_go_and_that_is_reported(setting: Setting)
     setting.clock.milliseconds = (901 + 72) * HOUR_MS
     assert setting.service.run_once() == 2
     assert setting.segments.first_offset == 2 * SIZE
-    assert setting.reported == [(2 * SIZE, 901 * HOUR_MS)]
+    assert setting.reported == [2 * SIZE]
     assert setting.files() == 3
     assert setting.service.run_once() == 0
     assert len(setting.reported) == 1
@@ -273,7 +262,7 @@ def test_a_full_disk_drops_young_segments_where_the_operator_said_so(tmp_path: P
     setting.hour = 12
     setting.ratio = 0.95
 
-    def emptier(start: int, stored: int | None) -> None:
+    def emptier(_start: int) -> None:
         setting.ratio = 0.5
 
     setting.service._on_dropped = emptier
@@ -289,7 +278,7 @@ def test_read_error_is_counted_and_reported(
     def broken(segment: Segment) -> NoReturn:
         raise CorruptRecordError(segment.start_offset, "planted")
 
-    setting.last = broken
+    setting.newest = broken
     setting.ratio = 0.99
     assert setting.service.run_once() == 0
     assert setting.service.read_errors == 1
@@ -312,7 +301,7 @@ def test_a_file_that_cannot_be_removed_stays_in_the_log(
     monkeypatch.setattr(SegmentSet, "drop_first", second_fails)
     with pytest.raises(OSError, match="planted"):
         setting.service.run_once()
-    assert setting.reported == [(SIZE, 900 * HOUR_MS)]
+    assert setting.reported == [SIZE]
     assert setting.files() == 4
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from migration.repair.metadata import repair_metadata
 from migration.state.state import FileLayout
 from migration.steps.adopting import adopt
-from store.derive.time_fall import TimeFall, read_time_fall
+from store.log import Fall, read_falls
 from tests.support.log_writer import Entry, LogWriter
 from tests.support.migrating import config, open_store
 
@@ -25,10 +25,10 @@ def test_a_fall_of_store_times_is_noted_on_taking_over_and_on_repair(tmp_path: P
     log.flush()
     (root / "consumequeue").mkdir()
     adopt(root, layout=FileLayout(1000, 100, 400))
-    fall = TimeFall(3000, log.rows[4].physical_offset)
+    falls = (Fall(log.rows[2].physical_offset, 5000, 2000),)
     with open_store(config(root, segment_bytes=SEGMENT_BYTES)) as store:
-        assert read_time_fall(store.metadata) == fall
+        assert read_falls(store.metadata, 0) == falls
     shutil.rmtree(root / "meta")
     repair_metadata(root)
     with open_store(config(root, segment_bytes=SEGMENT_BYTES)) as store:
-        assert read_time_fall(store.metadata) == fall
+        assert read_falls(store.metadata, 0) == falls

@@ -1,0 +1,250 @@
+"""The one rule for everything that goes by time: expiry, limits of topics, searches, the filter.
+
+The wall clock of a machine may be wrong, and may be set. Three things hold all the same:
+
+* *Stamps follow the clock.* A record is stamped with the wall clock. Where that is behind the last
+  record, stamps stand still for up to ten minutes. Where it is farther behind, it was ahead before,
+  or is behind now: stamps fall to what it says. Each fall is noted durably before the first record
+  with a fallen stamp is appended, so a log always knows where its times fall.
+* *A jump forward does nothing at once.* `now_ms` is the wall clock, but it follows a jump forward
+  at most `CATCH_UP` times as fast as time passes, and by `MOST_STEP_MS` between two looks. It
+  follows a jump back at once. Whatever frees, fires or expires goes by `now_ms`, never by the wall
+  clock: with a clock that is a year ahead nothing goes that a bounded step would not take. It goes
+  on from where another process left it, as long as the machine has not been started again.
+* *A stamp is judged.* `of` is the time that a record counts as stored at: its stamp, or the newest
+  one before it when that is later, since a record was not stored before an earlier one. A stamp in
+  the future is no evidence: it counts as what the clock said where it fell next. Judged times
+  never fall along the log, so searches may be binary. (Where one clock was ahead, and then behind
+  all it had said before, a search may be inexact until the future is the past.)
+
+The compaction filter looks at stamps, not at judged times. `oldest_from` is a stamp that none of
+the records from some place on is below.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from store.base import Lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from store.base import Clock
+    from store.consume_queue import DispatchRequest
+
+#: Stamps stand still while the clock is behind the last one by this much at most, ms.
+CARRY_MS = 600_000
+#: `now_ms` follows a jump forward by this many seconds a second, besides the one that passes.
+CATCH_UP = 10
+#: And by this much between two looks at most, ms.
+MOST_STEP_MS = 600_000
+#: A clock that is off by more is told to people, s.
+WRONG_S = 60
+#: Of a log that somebody else wrote; beyond it neighbours are noted as one.
+MOST_FALLS = 128
+
+_STATE = "store_time_falls"
+_FORM = struct.Struct(">qqq")
+_LEFT_STATE = "clock"
+#: What version 0.1 noted of an adopted log: by how much times fall at most, and below which offset.
+_OLD_STATE = "store_time_fall"
+_OLD_FORM = struct.Struct(">qq")
+
+
+class NamedValues(Protocol):
+    """Where falls and the time are kept: the metadata, of a store."""
+
+    def get_state(self, name: str) -> bytes | None: ...
+
+    def put_state(self, name: str, value: bytes) -> None:
+        """Durable on return."""
+        ...
+
+
+class Fall(NamedTuple):
+    """A place in the log where store times fall."""
+
+    offset: int  # physical, where the first record with the earlier time begins
+    before_ms: int  # store time of the record before it; 0: not known
+    after_ms: int  # of the record there
+
+
+Falls = tuple[Fall, ...]
+
+
+class Left(NamedTuple):
+    """What a process leaves of its time to the next one."""
+
+    boot: str  # which start of the machine; "": not known, so nobody goes on from there
+    monotonic_s: float
+    now_ms: int
+
+
+class StoreTimes:
+    """What the clock says, and what stamps mean.
+
+    Thread: any; `fall` under the append lock. Locks: `_lock`, innermost.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        falls: Falls = (),
+        note: Callable[[Falls], None] = lambda _falls: None,
+        left: Left | None = None,
+    ) -> None:
+        """`falls` of the log, by offset. `note` makes falls durable, and has the expiry of units
+        know that stamps may be as early; it may raise. `left`: where another process left it."""
+        # Constant after construction.
+        self._clock = clock
+        self._note = note
+        self._lock = Lock()
+        #: Replaced as a whole, read freely.
+        self.falls = falls
+        # Guarded by _lock.
+        self._now_ms = clock.now_ms()
+        self._looked_s = clock.monotonic_s()
+        if left is not None and left.boot == _boot() and left.monotonic_s <= self._looked_s:
+            _, self._looked_s, self._now_ms = left
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, of a clock that a jump forward moves step by step."""
+        with self._lock:
+            wall_ms, monotonic_s = self._clock.now_ms(), self._clock.monotonic_s()
+            passed_ms = max(0, round((monotonic_s - self._looked_s) * 1000))
+            step_ms = min(CATCH_UP * passed_ms, MOST_STEP_MS)
+            self._looked_s = monotonic_s
+            self._now_ms = min(wall_ms, self._now_ms + passed_ms + step_ms)
+            return self._now_ms
+
+    def left(self) -> Left:
+        """From where another process goes on."""
+        now_ms = self.now_ms()
+        return Left(_boot(), self._looked_s, now_ms)
+
+    def jumped_ms(self) -> int:
+        """How far the wall clock is ahead of `now_ms`: it jumped, and is not believed yet."""
+        return max(0, self._clock.now_ms() - self.now_ms())
+
+    def behind_ms(self, last_store_time_ms: int) -> int:
+        """How far the clock is behind the last record."""
+        return max(0, last_store_time_ms - self._clock.now_ms())
+
+    def what_is_wrong(self, last_store_time_ms: int) -> str | None:
+        """A sentence about the clock; None: nothing that is known here."""
+        jumped_s = self.jumped_ms() // 1000
+        if jumped_s > WRONG_S:
+            return (
+                f"the clock jumped forward and is {jumped_s} s ahead of the time that passed: "
+                "expiry follows it slowly"
+            )
+        behind_s = self.behind_ms(last_store_time_ms) // 1000
+        if behind_s > WRONG_S:
+            return f"the clock is {behind_s} s behind the last message"
+        return None
+
+    def fall(self, offset: int, before_ms: int, after_ms: int) -> None:
+        """Before the record with the earlier time is appended there. Raises what `note` raises;
+        nothing is changed then. Durable on return."""
+        falls = bounded([*self.falls, Fall(offset, before_ms, after_ms)])
+        self._note(falls)
+        self.falls = falls
+
+    def of(self, offset: int, store_time_ms: int) -> int:
+        """The time that the record at the physical offset counts as stored at."""
+        falls = self.falls
+        if not falls:
+            return store_time_ms
+        now_ms = self.now_ms()
+        found = 0
+        for fall in falls:
+            if fall.offset > offset:
+                break
+            found = max(found, self._believed(fall.before_ms, fall.offset - 1, now_ms))
+        return max(found, self._believed(store_time_ms, offset, now_ms))
+
+    def oldest_from(self, offset: int, store_time_ms: int) -> int:
+        """A store time that no record from the offset on is below, when that one has this."""
+        return min([store_time_ms, *(each.after_ms for each in self.falls if each.offset > offset)])
+
+    def _believed(self, store_time_ms: int, offset: int, now_ms: int) -> int:
+        if store_time_ms <= now_ms:
+            return store_time_ms
+        later = (each.after_ms for each in self.falls if each.offset > offset and each.before_ms)
+        return min([store_time_ms, *later])
+
+
+class FallFinder:
+    """Finds the falls of a log that somebody else wrote, in one pass."""
+
+    def __init__(self) -> None:
+        self.found: Falls = ()
+        self._last_ms = 0
+
+    def look(self, requests: Sequence[DispatchRequest]) -> None:
+        """The next records of the log, in its order."""
+        last_ms = self._last_ms
+        for request in requests:
+            time_ms = request.store_time_ms
+            if time_ms < last_ms:
+                self.found = bounded([*self.found, Fall(request.physical_offset, last_ms, time_ms)])
+            last_ms = time_ms
+        self._last_ms = last_ms
+
+
+def bounded(falls: Sequence[Fall]) -> Falls:
+    """The same, or half as many that say no less: each with the lowest and highest time of two."""
+    if len(falls) <= MOST_FALLS:
+        return tuple(falls)
+    pairs = zip(falls[::2], falls[1::2], strict=False)
+    joined = [
+        Fall(
+            second.offset,
+            max(first.before_ms, second.before_ms),
+            min(first.after_ms, second.after_ms),
+        )
+        for first, second in pairs
+    ]
+    return tuple(joined + list(falls[len(joined) * 2 :]))
+
+
+def _boot() -> str:
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return ""
+
+
+def write_left(values: NamedValues, left: Left) -> None:
+    """Durable on return."""
+    values.put_state(_LEFT_STATE, json.dumps(left).encode())
+
+
+def read_left(values: NamedValues) -> Left | None:
+    """What was written last."""
+    value = values.get_state(_LEFT_STATE)
+    left = None if value is None else Left(*json.loads(value))
+    return left if left is not None and left.boot else None
+
+
+def write_falls(values: NamedValues, falls: Falls) -> None:
+    """Durable on return."""
+    values.put_state(_STATE, b"".join(_FORM.pack(*fall) for fall in falls))
+
+
+def read_falls(values: NamedValues, oldest_ms: int) -> Falls:
+    """What was noted. `oldest_ms`: store time of the log's first record, for a log that version 0.1
+    adopted: it noted by how much times fall, not where."""
+    value = values.get_state(_STATE)
+    if value is not None:
+        return tuple(Fall(*each) for each in _FORM.iter_unpack(value))
+    old = values.get_state(_OLD_STATE)
+    if old is None:
+        return ()
+    by_ms, below_offset = _OLD_FORM.unpack(old)
+    lowest_ms = max(0, oldest_ms - by_ms)
+    return (Fall(below_offset, 0, lowest_ms),) if by_ms else ()
