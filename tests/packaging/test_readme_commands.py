@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import pytest
 from tests.docs.pages import blocks, read
 from tests.packaging.environment import ROOT
 from tests.support.child_process import child_process
+from tests.support.free_port import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ def test_the_tests_pass_beside_the_store_that_make_run_made(tmp_path: Path) -> N
     _copy_tracked_files(copy)
     environment = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}
 
-    port = f"PORT={_free_port()}"  # the page's own may be taken here
+    port = f"PORT={free_port()}"  # the page's own may be taken here
     with child_process(
         [*run, port],
         cwd=copy,
@@ -69,9 +69,3 @@ def _copy_tracked_files(to: Path) -> None:
         if (ROOT / name).exists():
             (to / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, to / name)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-    return port

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,3 +18,12 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(_LIMIT_S):
         while not condition():
             await asyncio.sleep(0)
+
+
+def wait_until(condition: Callable[[], object], limit_s: float = 2 * _LIMIT_S) -> None:
+    """Ask until the condition is true, of what another process does. Raises TimeoutError."""
+    end_s = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > end_s:
+            raise TimeoutError(f"not within {limit_s:.0f} s")
+        time.sleep(0.02)

@@ -1,0 +1,182 @@
+"""Programs on pages of docs/: they run as they are printed, also through kills."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq_client import Client, Message, Queue
+from tests.docs.pages import blocks, read
+from tests.support.free_port import free_port
+from tests.support.server_process import ServerProcess
+from tests.support.until import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.integration
+
+
+def programs(page: str, directory: Path, target: str) -> dict[str, Path]:
+    """The Python of the page, each in the file that its docstring names."""
+    found = {}
+    for number, block in enumerate(blocks(read(page), "python")):
+        named = re.match(r'"""(\w+\.py)', block)
+        path = directory / (named[1] if named else f"{number}.py")
+        path.write_text(block.replace("127.0.0.1:8081", target))
+        found[path.name] = path
+    return found
+
+
+@contextmanager
+def running(program: Path, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
+    """Killed at the end of the block."""
+    command = [sys.executable, str(program), *map(str, arguments)]
+    with subprocess.Popen(command, cwd=program.parent) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_workers_share_a_topic_and_put_failures_aside(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "store") as server:
+        server.wait_for("ready")
+        worker = programs("docs/order.md", tmp_path, server.target)["worker.py"]
+        with Client(server.target) as client:
+            client.create_topics({"jobs": 32})
+            with client.producer() as producer:
+                for number in range(200):
+                    body = b"bad" if number == 77 else b"%d" % number
+                    producer.send("jobs", body, ordering_key=f"customer-{number % 40}")
+            first, second = running(worker, 0, 2), running(worker, 1, 2)
+            with first, second:
+                wait_until(lambda: _left(client, "workers", 200) == 0)
+            [failed] = [
+                message
+                for queue in range(client.describe_topic("jobs-failed").queue_count)
+                for message in client.pull("jobs-failed", queue, 0).messages
+            ]
+        assert failed.body == b"bad"
+        assert failed.properties["reason"] == "this job cannot be done"
+
+
+def _left(client: Client, group: str, messages: int) -> int:
+    """Messages of its topic that the group has not committed."""
+    return messages - sum(one.offset or 0 for one in client.group_offsets(group))
+
+
+def test_chat_runs_as_it_is_printed(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "store") as server:
+        server.wait_for("ready")
+        [program] = programs("docs/chat.md", tmp_path, server.target).values()
+        said = [
+            subprocess.run(
+                [sys.executable, str(program)], capture_output=True, text=True, check=True
+            ).stdout.splitlines()
+            for _ in range(2)
+        ]
+    alice = "%LMQ%inbox-alice"
+    assert [line for line in said[0] if "alice" in line] == [
+        f"{alice} 0 hello",
+        f"{alice} 1 how are you?",
+    ]
+    assert [line for line in said[1] if "alice" in line] == [
+        f"{alice} 2 hello",
+        f"{alice} 3 how are you?",
+    ], "the gateway continues behind what it has delivered"
+    assert len([line for line in said[1] if line.startswith("carol:")]) == 4
+
+
+@pytest.mark.crash
+def test_the_outbox_is_exact_through_kills_of_every_part(tmp_path: Path) -> None:
+    port = free_port()
+    target = f"127.0.0.1:{port}"
+    found = programs("docs/outbox.md", tmp_path, target)
+    shop, books = tmp_path / "shop.db", tmp_path / "books.db"
+
+    def serve() -> ServerProcess:
+        server = ServerProcess(tmp_path / "store", port=port)
+        server.wait_for("ready")
+        return server
+
+    def sent() -> int:
+        return _one(shop, "SELECT next_number FROM relay")
+
+    def applied() -> int:
+        return _one(books, "SELECT orders FROM total")
+
+    [insert] = blocks(read("docs/outbox.md"), "sql")
+    amounts = [number * 7 % 1000 + 1 for number in range(3000)]
+    server = serve()
+    try:
+        with Client(target) as client:
+            client.create_topics({"orders": 4})
+        with running(found["relay.py"], shop):
+            wait_until(lambda: _one(shop, "SELECT count(*) FROM relay") == 1)
+        for turn in range(6):
+            _orders(shop, insert, amounts[turn * 500 : (turn + 1) * 500], turn * 500)
+            with running(found["relay.py"], shop), running(found["apply.py"], books):
+                wait_until(partial(_is_past, sent, turn * 500))
+                if turn % 2:
+                    server.__exit__()
+                    server = serve()
+            # Both programs are killed now, wherever they are.
+        with running(found["relay.py"], shop), running(found["apply.py"], books):
+            wait_until(lambda: applied() >= len(amounts))
+            wait_until(lambda: _one(shop, "SELECT count(*) FROM outbox") == 0)
+        assert (applied(), sent()) == (len(amounts), len(amounts))
+        assert _one(books, "SELECT amount FROM total") == sum(amounts)
+        with Client(target) as client:
+            ends = client.offsets([Queue("orders", queue) for queue in range(4)])
+            assert sum(bounds.max_offset for bounds in ends.values()) == len(amounts)
+            stored = client.stored_batch("shop-outbox", 0)
+            assert stored is not None
+            assert json.loads(stored.messages[0].body)["amount"] == amounts[0]
+            # A second relay by mistake, on a copy of the database at its beginning.
+            repeated = client.put_numbered(
+                [
+                    Message("orders", one.body, ordering_key=one.ordering_key)
+                    for one in stored.messages
+                ],
+                producer_id="shop-outbox",
+                sequence=0,
+            )
+            assert repeated
+    finally:
+        server.__exit__()
+
+
+def _orders(shop: Path, insert: str, amounts: list[int], first: int) -> None:
+    """The page's transaction for each order."""
+    with closing(sqlite3.connect(shop, timeout=30, isolation_level=None)) as database:
+        database.execute("CREATE TABLE IF NOT EXISTS orders (id INTEGER, amount INTEGER)")
+        for number, amount in enumerate(amounts, first):
+            text = insert.replace("17, 250", f"{number}, {amount}")
+            text = text.replace(
+                '"order": 17, "amount": 250', f'"order": {number}, "amount": {amount}'
+            )
+            database.executescript(text.replace("customer-7", f"customer-{number % 9}"))
+
+
+def _is_past(count: Callable[[], int], low: int) -> bool:
+    return count() > low
+
+
+def _one(path: Path, query: str) -> int:
+    """The number that the query gives; -1 while the program has not made its tables."""
+    with closing(sqlite3.connect(path, timeout=30)) as database:
+        try:
+            [(found,)] = database.execute(query).fetchall()
+        except (sqlite3.OperationalError, ValueError):
+            return -1
+    return int(found)
