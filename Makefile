@@ -101,7 +101,7 @@ bench: $(STAMPS)/spark  ## Measure, each figure with its raw probe; installs Spa
 	$(PY) -m tests.benchmarks $(BENCH)
 
 bench-scenarios: $(STAMPS)/dev  ## Run all load scenarios but the soak; half an hour, 20 GB of disk
-	$(BIN)/kvcq bench all --reports $(REPORTS)
+	$(BIN)/kvcq bench run --reports $(REPORTS)
 
 PEERS ?=
 bench-peers: $(STAMPS)/peers  ## The same with other systems beside ours, in turns; an hour

@@ -71,10 +71,6 @@ class Checker:
         self._next = np.zeros(len(ledger.sent), np.int64)
         self.checked_messages = 0
 
-    def begin_at(self, stream: int, number: int) -> None:
-        """The messages before were deleted by retention, rightly."""
-        self._next[stream] = number
-
     def see(self, messages: Sequence[StoredMessage], stream: int | None = None) -> None:
         """The next messages of their queues; `stream`: the one that they must be of."""
         check = self._ledger.bodies.check

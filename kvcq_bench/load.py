@@ -89,8 +89,7 @@ class Plan:
     choices: Iterable[Sequence[int]]
     size: int  # of a body, bytes
     rate: float | None = None  # messages a second
-    keys: Callable[[int, int], tuple[str, ...]] | None = None  # by stream and number
-    light_queues: Callable[[int, int], tuple[str, ...]] | None = None
+    light_queues: Callable[[int, int], tuple[str, ...]] | None = None  # by stream and number
     latency: str = "put"
     counter: str = "put"
 
@@ -135,7 +134,7 @@ def _produce(run: Run, ledger: Ledger, plan: Plan, stop: threading.Event, writer
                     make(stream, number, plan.size),
                     queue.queue_id,
                     "",
-                    plan.keys(stream, number) if plan.keys is not None else (),
+                    (),
                     plan.light_queues(stream, number) if plan.light_queues is not None else (),
                 )
             )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from kvcq_bench.kinds.file_against_kv import run_file_against_kv
 from kvcq_bench.kinds.kill import run_kill
 from kvcq_bench.kinds.light_queues import run_light_queues
-from kvcq_bench.kinds.queries import run_queries
 from kvcq_bench.kinds.removal import run_removal
 from kvcq_bench.kinds.soak import run_soak
 from kvcq_bench.kinds.steady import run_steady
@@ -22,7 +21,6 @@ KINDS: dict[str, Callable[[Run], None]] = {
     "steady": run_steady,
     "topics": run_topics,
     "light-queues": run_light_queues,
-    "queries": run_queries,
     "removal": run_removal,
     "file-against-kv": run_file_against_kv,
     "soak": run_soak,

@@ -11,14 +11,13 @@ from kvcq_bench.errors import NotPossibleHereError
 from kvcq_bench.machine import Used, disk_bytes, used_by
 from kvcq_client import Bounds, Pulled, Queue, split_records
 from store.config import FlushMode, StoreConfig
-from store.consume_queue import Boundary as StoreBoundary
 from store.message import Message as StoreMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from kvcq_client import Boundary, Message, StoredMessage
+    from kvcq_client import Message, StoredMessage
     from store.message_store import MessageStore
 
 _BATCH = 1024
@@ -121,13 +120,6 @@ class EmbeddedTarget:
                 at, end = pulled.next_offset, pulled.max_offset
                 if pulled.messages:
                     yield queue, pulled.messages
-
-    def query(self, topic: str, key: str, max_messages: int) -> list[StoredMessage]:
-        page = self._store.query(topic, key, limit=max_messages)
-        return split_records(b"".join(page.records))
-
-    def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
-        return self._store.search_time(topic, queue_id, time_ms, StoreBoundary(boundary.value))
 
     def statistics(self) -> dict[str, float]:
         return self._store.statistics()

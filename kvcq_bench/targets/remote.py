@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from kvcq_client import (
         TLS,
-        Boundary,
         Bounds,
         Credentials,
         Message,
@@ -96,12 +95,6 @@ class RemoteTarget:
                 queue = consumer.queue
                 assert queue is not None, "a batch is of a queue"
                 yield queue, batch
-
-    def query(self, topic: str, key: str, max_messages: int) -> list[StoredMessage]:
-        return self._client.query(topic, key, max_messages=max_messages).messages
-
-    def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
-        return self._client.search_time(topic, queue_id, time_ms, boundary)
 
     def statistics(self) -> dict[str, float]:
         try:

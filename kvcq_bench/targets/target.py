@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq_bench.machine import Used
-    from kvcq_client import Boundary, Bounds, Message, Pulled, Queue, StoredMessage
+    from kvcq_client import Bounds, Message, Pulled, Queue, StoredMessage
 
 
 class Writer(Protocol):
@@ -53,10 +53,6 @@ class Target(Protocol):
     ) -> Iterator[tuple[Queue, list[StoredMessage]]]:
         """All that is there, each queue in its order, in lists of one queue."""
         ...
-
-    def query(self, topic: str, key: str, max_messages: int) -> list[StoredMessage]: ...
-
-    def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int: ...
 
     def statistics(self) -> dict[str, float]: ...
 

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import threading
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,15 +63,6 @@ _NAMES = frozenset(
     )
 )
 
-_scale = click.option(
-    "--scale",
-    type=float,
-    metavar="FACTOR",
-    default=1.0,
-    show_default=True,
-    help="Multiplies all amounts.",
-)
-
 
 @click.group(cls=Sections)
 def bench() -> None:
@@ -89,7 +81,7 @@ def list_scenarios(as_json: bool) -> None:
 
 
 @bench.command()
-@click.argument("scenario")
+@click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 @click.option(
     "--server",
     "target",
@@ -111,59 +103,89 @@ def list_scenarios(as_json: bool) -> None:
     help="Start a server on this directory. The default: a directory that is deleted afterwards; "
     "a scenario that needs a store in this process gets that instead.",
 )
-@_scale
-@click.option("--seed", type=int, metavar="N", help="Of random choices; the scenario has its own.")
+@click.option(
+    "--scale",
+    type=float,
+    metavar="FACTOR",
+    default=1.0,
+    show_default=True,
+    help="Multiplies all amounts.",
+)
+@click.option("--seed", type=int, metavar="N", help="Of random choices; a scenario has its own.")
 @click.option(
     "--rounds",
     type=click.IntRange(1, 100),
     default=1,
     show_default=True,
-    help="Run it this many times, each on a new directory, and report all.",
+    help="Run each this many times, each time on a new directory.",
 )
 @click.option(
-    "--report",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write NAME.json and NAME.html.  [default: bench-SCENARIO]",
+    "--reports",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    help="Directory for bench-NAME.json and bench-NAME.html of each.  [default: here]",
 )
 @json_option
 def run(
-    scenario: str,
+    scenarios: tuple[str, ...],
     target: str | None,
     embedded: Path | None,
     data: Path | None,
     scale: float,
     seed: int | None,
     rounds: int,
-    report: Path | None,
+    reports: Path,
     as_json: bool,
 ) -> None:
-    """Run SCENARIO, a name or number of `kvcq bench list`, or a file."""
-    if sum(one is not None for one in (target, embedded, data)) > 1:
+    """Run each SCENARIO, a name or number of `kvcq bench list` or a file; without any, all but the
+    soak.
+
+    Exits with 1 when one failed; the others still run.
+    """
+    places = [one for one in (target, embedded, data) if one is not None]
+    if len(places) > 1:
         raise click.UsageError("--server, --embedded and --data exclude each other")
-    if rounds > 1 and (target, embedded, data) != (None, None, None):
-        raise click.UsageError("--rounds needs a new directory for each: leave out the others")
-    try:
-        wanted = load_scenario(scenario, scale=scale, seed=seed)
-        made = report_of(
-            wanted, [lambda number: _run(wanted, number, target, embedded, data)] * rounds
+    if places and (rounds > 1 or len(scenarios) != 1):
+        raise click.UsageError(
+            "--server, --embedded and --data are for one SCENARIO and one round: a second would "
+            "find what the first one left"
         )
+    try:
+        names = scenarios or shipped_scenarios()
+        wanted = [load_scenario(name, scale=scale, seed=seed) for name in names]
     except ScenarioError as error:
         raise BadRequestError(str(error), command="kvcq bench list") from error
-    except CheckFailedError as error:
-        raise _not_as_acknowledged(error) from error
-    except (BenchError, KvcqError) as error:
-        raise CommandError(str(error)) from error
-    paths = _write(made, report or Path(f"bench-{wanted.name}"))
-    _show([made], as_json=as_json)
-    say("report: " + ", ".join(map(str, paths)))
+    made: list[Report] = []
+    failed: list[CommandError] = []
+    for scenario in wanted:
+        if scenario.kind == "soak" and not scenarios:
+            continue
+        turn = partial(_run, scenario, target=target, embedded=embedded, data=data)
+        try:
+            report = report_of(scenario, [turn] * rounds)
+        except CheckFailedError as error:
+            failed.append(_not_as_acknowledged(scenario, error))
+        except (BenchError, KvcqError) as error:
+            failed.append(CommandError(f"{scenario.name}: {error}"))
+        else:
+            made.append(report)
+            paths = _write(report, reports / f"bench-{scenario.name}")
+            say(f"{scenario.name}: {report.duration_s:,.0f} s, {', '.join(map(str, paths))}")
+    if made:
+        _show(made, as_json=as_json)
+    for one in failed[:-1]:
+        say(f"error: {one.message}")
+    if failed:
+        raise failed[-1]
 
 
 def _run(
     scenario: Scenario,
-    number: int = 0,
-    target: str | None = None,
-    embedded: Path | None = None,
-    data: Path | None = None,
+    number: int,
+    *,
+    target: str | None,
+    embedded: Path | None,
+    data: Path | None,
 ) -> Result:
     with ExitStack() as cleanup:
         opened: Target
@@ -202,8 +224,8 @@ def _temporary() -> Iterator[Path]:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _not_as_acknowledged(error: CheckFailedError) -> CommandError:
-    text = f"not what was acknowledged: {error}"
+def _not_as_acknowledged(scenario: Scenario, error: CheckFailedError) -> CommandError:
+    text = f"{scenario.name}: not what was acknowledged: {error}"
     kept = getattr(error, "__notes__", [])
     if not kept:
         return CommandError(text)
@@ -233,48 +255,6 @@ class _Progress:
             self._status.update(
                 f"{self._title}: {recorder.phase}  [dim]{recorder.elapsed_s:.0f} s  {shown}[/]"
             )
-
-
-@bench.command("all")
-@click.option(
-    "--reports",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("reports"),
-    show_default=True,
-    help="Directory for NAME.json and NAME.html of each.",
-)
-@_scale
-@click.option("--only", multiple=True, metavar="SCENARIO", help="Only these; may be repeated.")
-@json_option
-def run_all(reports: Path, scale: float, only: tuple[str, ...], as_json: bool) -> None:
-    """Run all scenarios but the soak, one after the other, and print the goals of each.
-
-    Exits with 1 when a scenario failed; the others still run.
-    """
-    try:
-        scenarios = [load_scenario(name, scale=scale) for name in only or shipped_scenarios()]
-    except ScenarioError as error:
-        raise BadRequestError(str(error), command="kvcq bench list") from error
-    made: list[Report] = []
-    failed: list[str] = []
-    for scenario in scenarios:
-        if scenario.kind == "soak" and not only:
-            continue
-        try:
-            report = report_of(scenario, [lambda number, one=scenario: _run(one, number)])  # type: ignore[misc]
-        except CheckFailedError as error:
-            told = _not_as_acknowledged(error)
-            kept = "" if told.command is None else f"; {told.hint}: {told.command}"
-            failed.append(f"{scenario.name}: {told.message}{kept}")
-        except (BenchError, KvcqError) as error:
-            failed.append(f"{scenario.name}: {error}")
-        else:
-            made.append(report)
-            path, _ = _write(report, reports / scenario.name)
-            say(f"{scenario.name}: {report.duration_s:,.0f} s, {path}")
-    _show(made, as_json=as_json)
-    if failed:
-        raise CommandError("; ".join(failed))
 
 
 @bench.command("report")

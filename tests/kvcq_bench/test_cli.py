@@ -64,14 +64,14 @@ def test_run_writes_reports_that_compare(tmp_path: Path) -> None:
     scenario.write_text(SCENARIO)
     for run in ("one", "other"):
         arguments = ["bench", "run", str(scenario), "--scale", "0.001", "--json"]
-        arguments += ["--embedded", str(tmp_path / run), "--report", str(tmp_path / f"{run}-r")]
+        arguments += ["--embedded", str(tmp_path / run), "--reports", str(tmp_path / f"{run}-r")]
         result = kvcq(*arguments)
         assert result.exit_code == 0, result.output
         (report,) = json.loads(result.stdout)["reports"]
         assert report["nothingLost"] is True
-        assert (tmp_path / f"{run}-r.html").stat().st_size > 1000
-    reports = [str(tmp_path / "one-r.json"), str(tmp_path / "other-r.json")]
+        assert (tmp_path / f"{run}-r" / "bench-topics.html").stat().st_size > 1000
     page = tmp_path / "both.html"
+    reports = [str(tmp_path / "one-r"), str(tmp_path / "other-r" / "bench-topics.json")]
     result = kvcq("bench", "report", *reports, "--html", str(page))
     assert result.exit_code == 0, result.output
     assert "first messages, 5 topics" in result.stdout
@@ -80,22 +80,32 @@ def test_run_writes_reports_that_compare(tmp_path: Path) -> None:
     assert page.read_text().count("A few topics</h1>") == 2
 
 
-def test_rounds_of_one_scenario_are_in_one_report(tmp_path: Path) -> None:
+def test_rounds_are_in_one_report_with_the_goals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     scenario = tmp_path / "files.toml"
-    scenario.write_text(FILES)
-    arguments = ["--rounds", "2", "--json", "--report", str(tmp_path / "r")]
-    result = kvcq("bench", "run", str(scenario), *arguments)
+    scenario.write_text(FILES + GOAL)
+    reports = str(tmp_path / "reports")
+    arguments = ["bench", "run", str(scenario), "--rounds", "2", "--json", "--reports", reports]
+    result = kvcq(*arguments)
     assert result.exit_code == 0, result.output
     (report,) = json.loads(result.stdout)["reports"]
     assert [one["round"] for one in report["results"]] == [0, 1]
-    refused = kvcq("bench", "run", str(scenario), "--rounds", "2", "--data", str(tmp_path / "d"))
-    assert refused.exit_code == 2
+    (outcome,) = report["outcomes"]
+    assert (outcome["wanted"], outcome["verdict"]) == ("at least 1 messages/s", "met")
+    assert not list(tmp_path.glob("kvcq-bench-*")), "the store is removed"
+    result = kvcq("bench", "report", reports)
+    assert result.exit_code == 0, result.output
+    assert "1 of 1 goals met" in result.stdout + result.stderr
+    assert "because it can" in " ".join(result.stdout.split())
+    assert kvcq("bench", "report", str(scenario)).exit_code == 2
 
 
 def test_a_loss_ends_with_1_says_what_is_missing_and_keeps_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: every pull gives back one message fewer than it should."""
+    """Planted: every pull gives back one message fewer than it should. The others still run."""
     pull = EmbeddedTarget.pull
 
     def forgetful(target: EmbeddedTarget, queue: Queue, offset: int, max_messages: int) -> Pulled:
@@ -104,40 +114,21 @@ def test_a_loss_ends_with_1_says_what_is_missing_and_keeps_the_store(
 
     monkeypatch.setattr(EmbeddedTarget, "pull", forgetful)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    scenario = tmp_path / "files.toml"
-    scenario.write_text(FILES)
-    for command in (["run", str(scenario)], ["all", "--only", str(scenario)]):
-        reports = ["--report" if command[0] == "run" else "--reports", str(tmp_path / "r")]
-        result = kvcq("bench", *command, *reports)
-        assert result.exit_code == 1
-        text = " ".join(result.stderr.split())
-        assert "not what was acknowledged: stream 0: number 1 where 0 was due" in text
-        assert "messages are missing" in text
-        assert "the store is kept" in text
-        assert "kvcq check" in text
+    names = []
+    for name in ("one", "other"):
+        names.append(str(tmp_path / f"{name}.toml"))
+        (tmp_path / f"{name}.toml").write_text(FILES.replace("file-against-kv", name, 1))
+    result = kvcq("bench", "run", *names, "--reports", str(tmp_path / "r"))
+    assert result.exit_code == 1
+    text = " ".join(result.stderr.split())
+    for name in ("one", "other"):
+        wanted = f"{name}: not what was acknowledged: stream 0: number 1 where 0 was due"
+        assert wanted in text
+    assert "messages are missing" in text
+    assert "the store is kept" in text
+    assert "kvcq check" in text
     assert len(list(tmp_path.glob("kvcq-bench-*/files-2/store/commitlog"))) == 2
     assert not list(tmp_path.glob("r*"))
-
-
-def test_all_writes_reports_which_are_shown_with_their_goals(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    scenario = tmp_path / "files.toml"
-    scenario.write_text(FILES + GOAL)
-    reports = tmp_path / "reports"
-    arguments = ["bench", "all", "--only", str(scenario), "--reports", str(reports), "--json"]
-    result = kvcq(*arguments)
-    assert result.exit_code == 0, result.output
-    (report,) = json.loads(result.stdout)["reports"]
-    (outcome,) = report["outcomes"]
-    assert (outcome["wanted"], outcome["verdict"]) == ("at least 1 messages/s", "met")
-    assert not list(tmp_path.glob("kvcq-bench-*")), "the store is removed"
-    result = kvcq("bench", "report", str(reports))
-    assert result.exit_code == 0, result.output
-    assert "1 of 1 goals met" in result.stdout + result.stderr
-    assert "because it can" in " ".join(result.stdout.split())
-    assert kvcq("bench", "report", str(scenario)).exit_code == 2
 
 
 def test_what_is_wrong_is_said() -> None:
@@ -146,6 +137,10 @@ def test_what_is_wrong_is_said() -> None:
     assert "no scenario 'absent'" in result.output
     both = ["bench", "run", "1", "--server", "a:1", "--embedded", "b"]
     assert kvcq(*both).exit_code == 2
+    for more in (["--rounds", "2"], ["2"]):
+        refused = kvcq("bench", "run", "1", *more, "--data", "d")
+        assert refused.exit_code == 2
+        assert "one SCENARIO and one round" in " ".join(refused.output.split())
     unread = kvcq("bench", "report", "absent.json")
     assert unread.exit_code == 2
     assert "absent.json cannot be read" in unread.output

@@ -120,7 +120,7 @@ def _serve_in_a_project(environment: Environment, project: Path) -> None:
     code = f"import kvcq.server.app, {', '.join(names)}; print({', '.join(names)}, sep='\\n')"
     assert environment.python(code, project).count(str(project)) == len(names)
     report = environment.kvcq(
-        "bench", "run", "kill", "--scale", "0.01", "--json", "--report", "b", cwd=project
+        "bench", "run", "kill", "--scale", "0.01", "--json", cwd=project
     )
     assert "nothingLost" in report
 
