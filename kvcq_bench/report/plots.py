@@ -11,14 +11,15 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+_INCHES = 3.8  # of the height of a plot
 #: Most lines of one plot; more cannot be told apart.
 _LINES = 8
-#: Files of the store that are a page or two, whatever it holds.
-_SMALL_FILES = ("abort", "checkpoint", "checkpoint.tmp", "lock", "store.json", "migration.json")
+#: Files of the store that are a page or two, whatever it holds; and the log, which would flatten
+#: the others.
+_NOT_SHOWN = ("abort", "checkpoint", "checkpoint.tmp", "lock", "store.json", "migration.json")
 _MEMORY = ("resident_bytes", "private_bytes")
-_SHARES = ("p50_ms", "p90_ms", "p99_ms", "p99.9_ms", "p100_ms")
-_SHARE_NAMES = ("p50", "p90", "p99", "p99.9", "max")
-
+_SHARES = {"p50_ms": "p50", "p90_ms": "p90", "p99_ms": "p99", "p99.9_ms": "p99.9", "p100_ms": "max"}
+_OF_QUEUES = ("disk_kvcq_bytes", "disk_meta_bytes", "disk_consumequeue_bytes")
 
 NO_PLOTS = "<p>No plots: they need matplotlib, which the extra <code>report</code> has.</p>"
 _MAPPED = (
@@ -42,42 +43,38 @@ def plots(course: Mapping[str, Any]) -> list[Plot]:
     except ImportError:
         return []
     samples, phases = course["samples"], course["phases"]
+    small = {f"disk_{name}_bytes" for name in (*_NOT_SHOWN, "commitlog")}
+    disk = sorted({name for row in samples for name in row if name.startswith("disk_")} - small)
+    levels = _named(samples, ("l0_files", "running_compactions", "write_stopped"))
+    sizes = _named(samples, ("sst_bytes", "memtable_bytes", "pending_compaction_bytes"))
 
-    def over_time(names: Sequence[str], y_label: str, unit: float) -> Callable[[Axes], bool]:
+    def over_time(names: Sequence[str], y_label: str, unit: float) -> str:
         def paint(axes: Axes) -> bool:
             drawn = _lines(axes, samples, "at_s", names, unit)
             _label(axes, "seconds since the begin", y_label)
             _mark(axes, phases)
             return drawn
 
-        return paint
+        return _figure([paint], _INCHES)
 
-    levels = _named(samples, ("l0_files", "running_compactions", "write_stopped"))
-    sizes = _named(samples, ("sst_bytes", "memtable_bytes", "pending_compaction_bytes"))
     made = [
         Plot("Rate over time", "", _rates(samples, phases)),
-        Plot("Latency percentiles", "", _draw(lambda axes: _latencies(axes, course["latencies"]))),
-        Plot("Memory over time", _MAPPED, _draw(over_time(_MEMORY, "MB", 1e6))),
-        Plot("Disk over time", "Without the log.", _draw(over_time(_disk(samples), "MB", 1e6))),
         Plot(
-            "Disk of the log over time", "", _draw(over_time(["disk_commitlog_bytes"], "MB", 1e6))
+            "Latency percentiles",
+            "",
+            _figure([lambda axes: _latencies(axes, course["latencies"])], _INCHES),
         ),
+        Plot("Memory over time", _MAPPED, over_time(_MEMORY, "MB", 1e6)),
+        Plot("Disk over time", "Without the log.", over_time(disk, "MB", 1e6)),
         Plot(
             "Memory and disk by number of queues",
             _MAPPED,
-            _draw(lambda axes: _points(axes, course["points"])),
+            _figure([lambda axes: _points(axes, course["points"])], _INCHES),
         ),
-        Plot(
-            "RocksDB: levels and stalls", "", _draw(over_time(levels, "files, or compactions", 1))
-        ),
-        Plot("RocksDB: sizes", "", _draw(over_time(sizes, "MB", 1e6))),
+        Plot("RocksDB: levels and stalls", "", over_time(levels, "files, or compactions", 1)),
+        Plot("RocksDB: sizes", "", over_time(sizes, "MB", 1e6)),
     ]
     return [plot for plot in made if plot.svg]
-
-
-def _draw(paint: Callable[[Axes], bool]) -> str:
-    """The SVG of what `paint` draws; "" when it says that it drew nothing."""
-    return _figure([paint], 3.8)
 
 
 def _figure(paints: Sequence[Callable[[Axes], bool]], inches: float) -> str:
@@ -154,7 +151,7 @@ def _latencies(axes: Axes, latencies: Mapping[str, Mapping[str, float]]) -> bool
 
     shown = [(name, one) for name, one in latencies.items() if one["count"]][:_LINES]
     for name, one in shown:
-        axes.plot(_SHARE_NAMES, [one[share] for share in _SHARES], marker="o", label=name)
+        axes.plot([*_SHARES.values()], [one[share] for share in _SHARES], marker="o", label=name)
     axes.set_yscale("log")
     # Plain numbers, and enough of them when all lies within one power of ten.
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -164,12 +161,6 @@ def _latencies(axes: Axes, latencies: Mapping[str, Mapping[str, float]]) -> bool
     return bool(shown)
 
 
-def _disk(samples: Sequence[Mapping[str, float]]) -> list[str]:
-    """But for the log, which is prepared ahead and would flatten the others."""
-    small = {f"disk_{name}_bytes" for name in (*_SMALL_FILES, "commitlog")}
-    return sorted({name for row in samples for name in row if name.startswith("disk_")} - small)
-
-
 def _points(axes: Axes, points: Sequence[Mapping[str, float]]) -> bool:
     points = sorted(points, key=lambda point: point["queues"])
     if len({point["queues"] for point in points}) < 2:
@@ -177,10 +168,7 @@ def _points(axes: Axes, points: Sequence[Mapping[str, float]]) -> bool:
     # After a restart nothing is left of what writing takes: that is a line of its own.
     restarted = [point for point in points if "ready_s" in point]
     written = [point for point in points if "ready_s" not in point]
-    names = [
-        *_MEMORY,
-        *("disk_kvcq_bytes", "disk_meta_bytes", "disk_consumequeue_bytes"),
-    ]
+    names = [*_MEMORY, *_OF_QUEUES]
     drawn = _lines(axes, written, "queues", names, 1e6, ", just written", marker="o")
     drawn |= _lines(axes, restarted, "queues", names, 1e6, ", restarted", marker="s")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")

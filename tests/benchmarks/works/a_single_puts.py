@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LIMIT = {"limit_s": 1.5}
 _BLOCKING, _ASYNCIO = "put, one at a time, blocking", "put, one at a time, asyncio"
 _CALLERS, _UNARY = "put, 64 callers, one a call", "put, 64 unary calls in flight"
-_ROCKETMQ = "an application moves here from RocketMQ"
+_ROCKETMQ = "moving here from RocketMQ must pay"
 
 ONE = Work(
     _BLOCKING,
@@ -30,8 +30,14 @@ ONE = Work(
     "put_one",
     _LIMIT,
     [
-        Goal(_BLOCKING, 5_000, "what a web handler that puts one message can afford"),
-        Goal(_BLOCKING, 2, "the same, one call in a hundred", figure="p99", at_most=True),
+        Goal(_BLOCKING, 5_000, "a web handler that puts one message should hardly wait"),
+        Goal(
+            _BLOCKING,
+            2,
+            "one handler in a hundred may wait this long, in ms",
+            figure="p99",
+            at_most=True,
+        ),
         Goal(_BLOCKING, 2, _ROCKETMQ, of="rocketmq-files"),
         Goal(_BLOCKING, 2, _ROCKETMQ, of="rocketmq-rocksdb"),
     ],
@@ -43,8 +49,14 @@ ONE_ASYNCIO = Work(
     "put_one_asyncio",
     _LIMIT,
     [
-        Goal(_ASYNCIO, 7_000, "what a web handler that puts one message can afford"),
-        Goal(_ASYNCIO, 2, "the same, one call in a hundred", figure="p99", at_most=True),
+        Goal(_ASYNCIO, 7_000, "a web handler that puts one message should hardly wait"),
+        Goal(
+            _ASYNCIO,
+            2,
+            "one handler in a hundred may wait this long, in ms",
+            figure="p99",
+            at_most=True,
+        ),
     ],
     after_fsync=True,
 )
@@ -55,12 +67,15 @@ BY_CALLERS = Work(
     _LIMIT,
     [
         Goal(
-            _CALLERS, 0.8, "the service around a put must cost less than the rest", of="bare-stack"
+            _CALLERS,
+            0.8,
+            "the service may cost a quarter of what stack and store cost",
+            of="bare-stack",
         ),
         Goal(
             _CALLERS + AFTER_FSYNC,
             0.9,
-            "callers that wait at once share an fsync",
+            "callers that wait together share an fsync",
             of_work=_CALLERS,
         ),
     ],
@@ -71,7 +86,7 @@ BY_UNARY_CALLS = Work(
     "calls/s",
     "put_unary",
     _LIMIT,
-    [Goal(_UNARY, 0.8, "clients of other languages call so", of="bare-stack")],
+    [Goal(_UNARY, 0.8, "clients in other languages make such calls", of="bare-stack")],
 )
 
 

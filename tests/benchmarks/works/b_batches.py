@@ -27,15 +27,27 @@ PUT_BATCHES = Work(
     "put_batches",
     {"queue": "batches", "count": MESSAGES, "limit_s": 4.0},
     [
-        Goal(_BATCHES, 1.5, "Redis writes the same to a log", of="redis"),
-        Goal(_BATCHES, 4, "NATS sends single messages", of="nats"),
-        Goal(_BATCHES, 1.2, "the store is RocketMQ's", of="rocketmq-files"),
-        Goal(_BATCHES, 1.2, "the store is RocketMQ's", of="rocketmq-rocksdb"),
-        Goal(_BATCHES + AFTER_FSYNC, 100_000, "batches share an fsync"),
-        Goal(_BATCHES + AFTER_FSYNC, 5, "Redis syncs for each pipeline", of="redis"),
-        Goal(_BATCHES + AFTER_FSYNC, 5, "NATS syncs for each message", of="nats"),
-        Goal(_BATCHES, 0.6, "as fast as Python can write", of="bare-store", system="kvcq-store"),
-        Goal(_BATCHES, 0.65, "both sides of a migration", of="kvcq-store", system="kvcq-double"),
+        Goal(_BATCHES, 1.5, "Redis appends the same bytes to a log", of="redis"),
+        Goal(_BATCHES, 4, "the client of NATS sends single messages", of="nats"),
+        Goal(_BATCHES, 1.2, "the log format is the same", of="rocketmq-files"),
+        Goal(_BATCHES, 1.2, "the log format is the same", of="rocketmq-rocksdb"),
+        Goal(_BATCHES + AFTER_FSYNC, 100_000, "a batch shares its fsync with others"),
+        Goal(_BATCHES + AFTER_FSYNC, 5, "Redis syncs once for each pipeline", of="redis"),
+        Goal(_BATCHES + AFTER_FSYNC, 5, "NATS syncs once for each message", of="nats"),
+        Goal(
+            _BATCHES,
+            0.6,
+            "locks and look-ups may cost two thirds of the writing",
+            of="bare-store",
+            system="kvcq-store",
+        ),
+        Goal(
+            _BATCHES,
+            0.65,
+            "a migration writes both kinds of queues",
+            of="kvcq-store",
+            system="kvcq-double",
+        ),
     ],
     after_fsync=True,
 )
@@ -44,7 +56,7 @@ PUT_EACH = Work(
     "messages/s",
     "put_each",
     {"queue": "each", "count": MESSAGES},
-    [Goal(_EACH, 100_000, "the producer that most programs use")],
+    [Goal(_EACH, 100_000, "most programs hand the producer one message at a time")],
 )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CONSUMER, _MANY, _FEW = "read back, consumer", "pull, 512 a call", "pull, 32 a call"
 #: Of a consumer: what it reads at once, and the answers that its 32 MiB ahead of it hold.
 _CONSUMED, _AHEAD = 512, 56
-_ROCKETMQ = "the store is RocketMQ's"
+_ROCKETMQ = "the log format is the same"
 
 READ_BACK = Work(
     _CONSUMER,
@@ -30,8 +30,8 @@ READ_BACK = Work(
     "read_back",
     {"queue": "read", "count": MESSAGES},
     [
-        Goal(_CONSUMER, 250_000, "a reader must keep pace with several producers"),
-        Goal(_CONSUMER, 2.5, "Redis sends on request only", of="redis"),
+        Goal(_CONSUMER, 250_000, "a reader must keep pace with two producers"),
+        Goal(_CONSUMER, 2.5, "Redis sends only on request, a consumer reads ahead", of="redis"),
         Goal(_CONSUMER, 1.3, _ROCKETMQ, of="rocketmq-files"),
         Goal(_CONSUMER, 1.3, _ROCKETMQ, of="rocketmq-rocksdb"),
     ],
@@ -49,7 +49,7 @@ PULL_MANY = _pull(
     512,
     MESSAGES,
     Goal(_MANY, 1, _ROCKETMQ, of="rocketmq-files"),
-    Goal(_MANY, 3, "its RocksDB queues look each unit up", of="rocketmq-rocksdb"),
+    Goal(_MANY, 3, "it looks up each unit of its RocksDB queues", of="rocketmq-rocksdb"),
 )
 PULL_FEW = _pull(
     _FEW,

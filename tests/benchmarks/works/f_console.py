@@ -24,7 +24,7 @@ PAGE = Work(
     "pages/s",
     "console_page",
     {"count": 1_000_000},
-    [Goal(_PAGE, 100, "a person waits for it", "p99", at_most=True, system="kvcq-console")],
+    [Goal(_PAGE, 100, "a page should appear at once", "p99", at_most=True, system="kvcq-console")],
     warm_up=False,
 )
 
