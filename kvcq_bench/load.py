@@ -175,14 +175,12 @@ def until(choices: Iterable[Sequence[int]], seconds: float) -> Iterable[Sequence
         yield choice
 
 
-def read_back(
-    run: Run, ledger: Ledger, queues: Sequence[Queue], streams: Sequence[int] | None = None
-) -> Checker:
+def read_back(run: Run, ledger: Ledger, queues: Sequence[Queue]) -> Checker:
     """Read queues from their start and check that all that was acknowledged is there.
 
-    Queue `i` holds stream `i` alone. `streams`: these; otherwise all. Raises CheckFailedError.
+    Queue `i` holds stream `i` alone. Raises CheckFailedError.
     """
-    streams = range(len(queues)) if streams is None else streams
+    streams = range(len(queues))
     checker = Checker(ledger)
     for begin in range(0, len(streams), 20_000):
         stream_of = {queues[stream]: stream for stream in streams[begin : begin + 20_000]}

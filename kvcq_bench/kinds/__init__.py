@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from kvcq_bench.kinds.file_against_kv import run_file_against_kv
 from kvcq_bench.kinds.kill import run_kill
 from kvcq_bench.kinds.light_queues import run_light_queues
-from kvcq_bench.kinds.removal import run_removal
 from kvcq_bench.kinds.soak import run_soak
 from kvcq_bench.kinds.steady import run_steady
 from kvcq_bench.kinds.topics import run_topics
@@ -21,7 +20,6 @@ KINDS: dict[str, Callable[[Run], None]] = {
     "steady": run_steady,
     "topics": run_topics,
     "light-queues": run_light_queues,
-    "removal": run_removal,
     "file-against-kv": run_file_against_kv,
     "soak": run_soak,
     "kill": run_kill,

@@ -94,9 +94,6 @@ class EmbeddedTarget:
         for begin in range(0, len(items), 10_000):
             self._store.create_topics(items[begin : begin + 10_000])
 
-    def delete_topic(self, name: str) -> None:
-        self._store.delete_topic(name)
-
     def bounds(self, queues: Sequence[Queue]) -> dict[Queue, Bounds]:
         found = self._store.bounds(queues)
         return {queue: Bounds(*one) for queue, one in zip(queues, found, strict=True)}

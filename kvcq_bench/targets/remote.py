@@ -78,9 +78,6 @@ class RemoteTarget:
                     f"topic {queue.topic} has messages, perhaps of an earlier run: delete it first"
                 )
 
-    def delete_topic(self, name: str) -> None:
-        self._client.delete_topic(name)
-
     def bounds(self, queues: Sequence[Queue]) -> dict[Queue, Bounds]:
         return self._client.offsets(queues)
 

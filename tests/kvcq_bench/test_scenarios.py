@@ -35,7 +35,6 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     "topics": {"counts": [20, 60], "traffic_messages": 200, "sample_queues": 10},
     "light-queues": {"queues": 300, "fan_outs": [1, 10, 100], "units": 1000, "sample_queues": 20},
-    "removal": {"topics": 30, "messages": 3000},
     "file-against-kv": {"counts": [5], "messages_a_queue": 20},
     "soak": {"seconds": 1.2, "probe_seconds": 0.1, "queues": 10},
     "kill": {"seconds": 0.3, "kills": 1, "queues": 4, "producers": 2, "batch": 16},
@@ -86,7 +85,7 @@ def test_scenarios_are_in_the_order_of_their_numbers() -> None:
     assert numbers == sorted(numbers)
 
 
-@pytest.mark.parametrize("name", [name for name in shipped_scenarios() if name != "7-kill"])
+@pytest.mark.parametrize("name", [name for name in shipped_scenarios() if name != "6-kill"])
 def test_scenario_in_this_process(tmp_path: Path, name: str) -> None:
     report = _run_embedded(tmp_path, name)
     _check_goals(report)
@@ -112,7 +111,7 @@ def test_scenario_on_a_server_of_its_own(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.integration
 def test_producers_go_on_over_a_kill_and_nothing_is_lost_or_repeated(tmp_path: Path) -> None:
-    scenario = _small("7-kill")
+    scenario = _small("6-kill")
     target = OwnServer(tmp_path, scenario.store, "server")
     try:
         report = report_of(scenario, [lambda _: run_scenario(scenario, target)])
@@ -229,7 +228,7 @@ def test_a_far_server_is_not_restarted(tmp_path: Path) -> None:
         with pytest.raises(NotPossibleHereError):
             target.reopen()
         with pytest.raises(NotPossibleHereError):
-            run_scenario(_small("5-file-against-kv"), _NoStatistics(target))
+            run_scenario(_small("4-file-against-kv"), _NoStatistics(target))
     finally:
         target.close()
 

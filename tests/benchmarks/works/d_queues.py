@@ -1,7 +1,10 @@
-"""First messages to new queues, and messages in many light queues."""
+"""First messages to new queues, messages in many light queues, deletions of topics."""
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from kvcq_bench.report import Goal
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 _NEW, _MANY = "first message to new queues", "first message to a million new queues"
 _TEN, _HUNDRED = "light queues, 10 a message", "light queues, 100 a message"
+_DELETED = "topics deleted, beside a producer"
 _QUEUES, _UNITS = 200_000, 400_000
 
 NEW_QUEUES = Work(
@@ -53,6 +57,19 @@ MANY_NEW_QUEUES = Work(
             "the cost of a queue must not depend on their number",
             "last tenth over the first",
         ),
+    ],
+    warm_up=False,
+)
+
+
+DELETIONS = Work(
+    _DELETED,
+    "topics/s",
+    "delete_topics",
+    {"count": 2_000, "limit_s": 5.0},
+    [
+        Goal(_DELETED, 200, "a deletion must not cost what the topic holds"),
+        Goal(_DELETED, 50, "nor hold up its caller", "p99", at_most=True),
     ],
     warm_up=False,
 )
@@ -181,3 +198,32 @@ def _(client: BareStoreClient, queues: int, each: int, count: int, limit_s: floa
     with client.store(["light"], _names(queues)) as store:
         timed = client.put(store, batch, range(count), limit_s)
     return Timed(timed.count * each, timed.seconds)
+
+
+@DELETIONS.of("kvcq")
+def _(client: KvcqClient, count: int, limit_s: float) -> Timed:
+    """One after the other, while a producer goes on putting to another topic."""
+    body = client.body
+    client.send(([Message(f"doomed-{number}", body, 0)] * 50 for number in range(count)), limit_s)
+    stop = threading.Event()
+
+    def put_beside() -> None:
+        with client.blocking.producer() as producer:
+            while not stop.wait(0.01):
+                producer.send_many([Message("kept", body, 0)] * BATCH).result()
+
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(put_beside)
+        try:
+            calls: list[float] = []
+            began_s = now_s = perf_counter()
+            for number in range(count):
+                client.blocking.delete_topic(f"doomed-{number}")
+                before_s, now_s = now_s, perf_counter()
+                calls.append(now_s - before_s)
+                if now_s - began_s > limit_s:
+                    break
+        finally:
+            stop.set()
+        beside.result()
+    return Timed.of_calls(calls, now_s - began_s)

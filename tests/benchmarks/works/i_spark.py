@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kvcq_bench.report import Goal
 from tests.benchmarks.timing import Timed
 from tests.benchmarks.work import Work
-from tests.benchmarks.works.g_migration import filled, sorted_files
+from tests.benchmarks.works.h_migration import filled, sorted_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
