@@ -119,9 +119,7 @@ def _serve_in_a_project(environment: Environment, project: Path) -> None:
     assert environment.import_all("kvcq", "kvcq_bench", "kvcq_client", cwd=project) > 200
     code = f"import kvcq.server.app, {', '.join(names)}; print({', '.join(names)}, sep='\\n')"
     assert environment.python(code, project).count(str(project)) == len(names)
-    report = environment.kvcq(
-        "bench", "run", "kill", "--scale", "0.01", "--json", cwd=project
-    )
+    report = environment.kvcq("bench", "run", "kill", "--scale", "0.01", "--json", cwd=project)
     assert "nothingLost" in report
 
     environment.python(FIND_PROCESSES, project)
