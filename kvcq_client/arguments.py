@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from numbers import Real
 from typing import Any, TypeVar
@@ -83,6 +83,38 @@ def positions_of(field: str, value: Mapping[Queue, int]) -> dict[Queue, int]:
     return found
 
 
+def start_of(field: str, value: Start | str) -> Start:
+    """The value, or what its text stands for. Raises ValueError, TypeError."""
+    if not isinstance(value, Start | str):
+        raise wrong_kind(field, 'a Start, such as "earliest",', value)
+    try:
+        return Start(value)
+    except ValueError:
+        known = ", ".join(repr(one.value) for one in Start)
+        raise ValueError(f"{field}: {value!r} is none of {known}") from None
+
+
+#: What is written for these in other libraries, and how it is done here.
+_ADVICE = {
+    "key": (
+        'ordering_key="…" keeps messages with the same key in order; keys=["…"] are words to find '
+        "a message by"
+    ),
+    "partition": "queue_id=… is the queue of the topic",
+    "queue": "queue_id=… is the queue of the topic",
+    "headers": 'properties={"name": "value"} travel with the message',
+    "value": "the message's content is body, in bytes",
+    "timeout": "timeout_s=… is the time in seconds",
+}
+
+
+def check_known(names: Iterable[str]) -> None:
+    """Of arguments that a call does not have. Raises TypeError, with advice where there is some."""
+    for name in names:
+        advice = _ADVICE.get(name)
+        raise TypeError(f"no argument {name!r}" + (f": {advice}" if advice else ""))
+
+
 def wrong_kind(field: str, wanted: str, value: object) -> TypeError:
     """What to raise of the value."""
     return TypeError(f"{field}: {wanted} is wanted, not {type(value).__name__}")
@@ -107,15 +139,15 @@ _PLAIN = {type(None), str, bytes, bool}
 _BY_THEIR_FIELDS = {"Message"}
 
 
-def checked(*, but: str = "") -> Callable[[type[C]], type[C]]:
-    """A class whose public methods check their arguments, all `but` one that does so itself.
+def checked(*, but: Collection[str] = ()) -> Callable[[type[C]], type[C]]:
+    """A class whose public methods check their arguments, all `but` those that do so themselves.
 
     They are methods that are awaited, or gone through.
     """
 
     def with_checks(cls: type[C]) -> type[C]:
         for name, member in list(vars(cls).items()):
-            if inspect.isfunction(member) and not name.startswith("_") and name != but:
+            if inspect.isfunction(member) and not name.startswith("_") and name not in but:
                 setattr(cls, name, _checked(member))
         return cls
 
@@ -125,9 +157,11 @@ def checked(*, but: str = "") -> Callable[[type[C]], type[C]]:
 def _checked(call: Callable[..., Any]) -> Callable[..., Any]:
     parameters = list(inspect.signature(call).parameters.values())[1:]
     by_name = {
-        one.name: _check_of(one.name, one.annotation, call.__globals__) for one in parameters
+        one.name: _check_of(one.name, one.annotation, call.__globals__)
+        for one in parameters
+        if one.kind is not one.VAR_KEYWORD
     }
-    checks = [by_name[one.name] for one in parameters if one.kind is not one.KEYWORD_ONLY]
+    checks = [by_name[one.name] for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
 
     def look(args: tuple[Any, ...], given: dict[str, Any]) -> None:
         for check, value in zip(checks, args, strict=False):  # Python counts them itself

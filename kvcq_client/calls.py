@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING
 from kvcq_client.activity import Activity
 from kvcq_client.arguments import (
     INT32_MAX,
+    check_known,
     checked,
     number,
     positions_of,
     queue_of,
+    start_of,
     text,
     whole,
-    wrong_kind,
 )
 from kvcq_client.errors import NotFoundError
 from kvcq_client.format import (
     Checker,
     StoredMessage,
-    as_bytes,
+    given_as,
+    outgoing_of,
     placed,
     split_records,
     write_to,
@@ -45,8 +47,8 @@ from kvcq_client.values import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
+    from typing import Never
 
-    from kvcq_client.format import Outgoing
     from kvcq_client.transport import Call, Connection
 
 #: Queues of one request; the server takes no more.
@@ -57,7 +59,7 @@ _BOUNDARIES = {Boundary.LOWER: pb.TIME_BOUNDARY_LOWER, Boundary.UPPER: pb.TIME_B
 _checker = Checker()
 
 
-@checked(but="put")  # which looks at all of it itself
+@checked(but=("put",))  # which looks at all of it itself
 class Calls:
     """What a client can ask for. Awaits nothing but `call`, and runs wherever that does."""
 
@@ -72,16 +74,41 @@ class Calls:
 
     # --- messages --------------------------------------------------------------------------
 
-    async def put(self, message: Message, *, timeout_s: float | None = None) -> Placed:
-        """Store one message, now. A producer is the way for many.
+    async def put(
+        self,
+        /,
+        topic: str | Message,
+        body: bytes | None = None,
+        *,
+        ordering_key: str = "",
+        queue_id: int | None = None,
+        tag: str = "",
+        keys: Sequence[str] = (),
+        light_queues: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        flag: int = 0,
+        born_time_ms: int | None = None,
+        timeout_s: float | None = None,
+        **unknown: Never,
+    ) -> Placed:
+        """Store one message, now: `put("orders", b"hello")`. Fields: see Message, which may also
+        stand in place of all of them. A producer is the way for many messages.
 
-        Not repeated once it may be stored: as after UnavailableError or DeadlineError without a
-        reason, or when the server could not say in time that it is durable.
+        It is sent once. After UnavailableError or DeadlineError without a reason, or when the call
+        is cancelled (`asyncio.wait_for`, a task that is cancelled, Ctrl-C), the message may be
+        stored all the same; putting it again may store it twice. A producer, or `put_numbered`,
+        stores it once however often it is sent.
+
+        Raises TypeError, ValueError, PermissionDeniedError, NotFoundError, InvalidArgumentError,
+        ResourceExhaustedError when the disk is full, and what every call raises.
         """
+        check_known(unknown)
         if timeout_s is not None:
             number("timeout_s", timeout_s)
+        texts = (tag, keys, light_queues, properties)
+        given = given_as(topic, body, queue_id, *texts, flag, born_time_ms, ordering_key)
         request = pb.PutRequest()
-        write_to(request.message, _checked(message))
+        write_to(request.message, _checker.check(given)[0])
         answer = await self._call(self._messages.Put, request, timeout_s, may_repeat=False)
         return answer if isinstance(answer, Placed) else placed(answer)
 
@@ -106,7 +133,8 @@ class Calls:
             producer=pb.ProducerSequence(producer_id=producer_id, sequence=sequence)
         )
         for message in messages:
-            write_to(request.messages.add(), _checked(message, "messages"))
+            checked_one, _ = _checker.check(outgoing_of(message, "messages"))
+            write_to(request.messages.add(), checked_one)
         answer = await self._call(self._messages.PutBatch, request, timeout_s)
         repeated: bool = answer.repeated_batch
         return repeated
@@ -426,7 +454,7 @@ class Calls:
         self,
         group: str,
         topic: str,
-        to: Start | int,
+        to: Start | str | int,
         *,
         queue_ids: Sequence[int] = (),
         time_ms: int | None = None,
@@ -440,14 +468,16 @@ class Calls:
         request = pb.ResetOffsetsRequest(group=group, topic=topic, queue_ids=queue_ids)
         if time_ms is not None:
             request.time_ms = time_ms
-        elif to is Start.EARLIEST:
-            request.earliest = True
-        elif to is Start.LATEST:
-            request.latest = True
         elif isinstance(to, int):
             request.offset = to
         else:
-            raise ValueError("to: EARLIEST, LATEST, or an offset")
+            match start_of("to", to):
+                case Start.EARLIEST:
+                    request.earliest = True
+                case Start.LATEST:
+                    request.latest = True
+                case Start.COMMITTED:
+                    raise ValueError("to: EARLIEST, LATEST, or an offset")
         answer = await self._call(self._groups.ResetOffsets, request, timeout_s)
         return list(map(_group_offset, answer.offsets))
 
@@ -490,30 +520,6 @@ class Calls:
         """
         answer = await self._call(self._admin.ReloadSettings, pb.ReloadSettingsRequest(), timeout_s)
         return ReloadedSettings.of(answer)
-
-
-def _checked(message: Message, field: str = "message") -> Outgoing:
-    """The message as it goes out.
-
-    Raises TypeError on what is no message, a body that is text or keys that are one text,
-    ValueError; both name the field.
-    """
-    try:
-        given = (
-            message.topic,
-            as_bytes(message.body),
-            message.queue_id,
-            message.tag,
-            message.keys,
-            message.light_queues,
-            message.properties,
-            message.flag,
-            message.born_time_ms,
-            message.ordering_key,
-        )
-    except AttributeError:
-        raise wrong_kind(field, "a Message", message) from None
-    return _checker.check(given)[0]
 
 
 def _parts(queues: Iterable[Queue]) -> Iterable[list[pb.Queue]]:

@@ -114,7 +114,8 @@ class GroupOffset(NamedTuple):
 class Start(enum.Enum):
     """Where a consumer begins in a queue for which no offset is given.
 
-    COMMITTED is the group's offset, or the earliest where it has none.
+    COMMITTED is the group's offset, or the earliest where it has none. Wherever a Start is taken
+    its text is taken too: `start="earliest"`.
     """
 
     EARLIEST = "earliest"

@@ -43,7 +43,7 @@ class RemoteWriter:
         self, messages: Sequence[Message], on_done: Callable[[Mapping[int, Exception]], None]
     ) -> None:
         sendings: SendingMany = self._producer.send_many(messages)
-        sendings.when_done(lambda: on_done(sendings.errors(0)))
+        sendings.add_done_callback(lambda done: on_done(done.errors(0)))
 
     def flush(self) -> None:
         self._producer.flush()

@@ -117,11 +117,11 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
         """Follow more queues; one that is followed already begins anew."""
         await self._waits.in_loop(self._core.follow(queues))
 
-    def leave(self, queues: Iterable[Queue]) -> None:
-        """Follow these no longer."""
+    def leave(self, queues: Iterable[str | Queue]) -> None:
+        """Follow these no longer: queues, light queues, or all queues of a topic, by its name."""
         self._core.leave(queues)
 
-    async def seek(self, to: Mapping[Queue, int] | Start) -> None:
+    async def seek(self, to: Mapping[Queue, int] | Start | str) -> None:
         """Go on from these offsets, or with all queues from one end or the committed offsets."""
         await self._waits.in_loop(self._core.seek(to))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
+from kvcq_client.arguments import start_of
 from kvcq_client.bounds import check_settings
 from kvcq_client.values import Start
 
@@ -27,13 +28,13 @@ class ConsumerConfig:
     """
 
     group: str = ""  # whose offsets are read and committed; "" for none
-    start: Start | None = None  # None: COMMITTED with a group, EARLIEST without
+    start: Start | str | None = None  # None: COMMITTED with a group, EARLIEST without
     tag_filter: str = ""  # such as "created || paid"; "" for all
     buffer_bytes: int = 32 << 20  # what the server may send ahead of the reader
     batch_messages: int = 512  # of one queue at a time
     # Where to go on when messages expired before they were read. None: raise
     # OffsetOutOfRangeError, so that the reader learns of it.
-    when_expired: Start | None = None
+    when_expired: Start | str | None = None
     skip_damaged: bool = False  # leave out messages that cannot be read
     verify: bool = True  # check each record against its CRC
 
@@ -47,9 +48,8 @@ class ConsumerConfig:
             check(name, isinstance(getattr(self, name), str), "text")
         for name in ("start", "when_expired"):
             given = getattr(self, name)
-            check(
-                name, given is None or isinstance(given, Start), "a Start, such as Start.EARLIEST"
-            )
+            if given is not None:
+                object.__setattr__(self, name, start_of(name, given))
         check("when_expired", self.when_expired is not Start.COMMITTED, "EARLIEST or LATEST")
         if self.start is Start.COMMITTED and not self.group:
             raise ValueError("start: COMMITTED needs a group")
@@ -58,7 +58,7 @@ class ConsumerConfig:
     def begins_at(self) -> Start:
         """`start`, or what stands for None."""
         if self.start is not None:
-            return self.start
+            return Start(self.start)
         return Start.COMMITTED if self.group else Start.EARLIEST
 
 
@@ -66,11 +66,11 @@ class ConsumerSettings(TypedDict, total=False):
     """The fields of ConsumerConfig, as `consumer()` takes them by name."""
 
     group: str
-    start: Start | None
+    start: Start | str | None
     tag_filter: str
     buffer_bytes: int
     batch_messages: int
-    when_expired: Start | None
+    when_expired: Start | str | None
     verify: bool
     skip_damaged: bool
 

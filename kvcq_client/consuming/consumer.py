@@ -85,8 +85,8 @@ class Consumer(ConsumerState, Blocking[AsyncConsumer], Closing):
         while self._before_end(idle_timeout_s):
             yield self._core.rest_of_batch()
 
-    def leave(self, queues: Iterable[Queue]) -> None:
-        """Follow these no longer."""
+    def leave(self, queues: Iterable[str | Queue]) -> None:
+        """Follow these no longer: queues, light queues, or all queues of a topic, by its name."""
 
         async def leave() -> None:
             self._core.leave(queues)

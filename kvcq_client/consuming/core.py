@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kvcq_client.arguments import positions_of, queue_of, text, wrong_kind
+from kvcq_client.arguments import positions_of, queue_of, start_of, text, wrong_kind
 from kvcq_client.consuming.subscription import Subscription
 from kvcq_client.errors import (
     ClosedError,
@@ -274,18 +274,21 @@ class ConsumerCore:
             offsets = await self._starts(await self._queues(several), self.config.begins_at)
         self._move(offsets)
 
-    async def seek(self, to: Mapping[Queue, int] | Start) -> None:
+    async def seek(self, to: Mapping[Queue, int] | Start | str) -> None:
         """Go on elsewhere. What was fetched for the old place is dropped."""
-        if isinstance(to, Start):
-            self._move(await self._starts(self.subscription.queues, to))
-        else:
+        if isinstance(to, Mapping):
             self._move(positions_of("to", to))
+        else:
+            self._move(await self._starts(self.subscription.queues, start_of("to", to)))
 
-    def leave(self, queues: Iterable[Queue]) -> None:
+    def leave(self, queues: Iterable[str | Queue]) -> None:
         """Follow these no longer."""
-        if isinstance(queues, Queue) or not isinstance(queues, Iterable):
-            raise wrong_kind("queues", "a sequence of Queues", queues)
-        gone = {queue_of("queues", queue) for queue in queues}
+        if isinstance(queues, Queue | str) or not isinstance(queues, Iterable):
+            raise wrong_kind("queues", "a sequence of names and Queues", queues)
+        queues = list(queues)
+        named = {one for one in queues if isinstance(one, str)}
+        gone = {queue_of("queues", one) for one in queues if not isinstance(one, str)}
+        gone |= {queue for queue in self.subscription.queues if queue.topic in named}
         self.subscription.leave(gone)
         self._forget_of(gone)
         for queue in gone:

@@ -353,7 +353,7 @@ class Subscription:
         logger.warning(
             "group %r: reader %s at %s has followed queue %d of %r since %s, and so does this one. "
             "A group keeps offsets and does not share work: both get every message, and the "
-            "slower one's commits are refused. See docs/order-and-groups.md",
+            "slower one's commits are refused. See docs/order.md",
             *(self._config.group, who, other.address),
             *(other.queue_id, other.topic, since),
         )

@@ -11,6 +11,8 @@ from kvcq_client.format.outgoing import (
     Checker,
     Outgoing,
     as_bytes,
+    given_as,
+    outgoing_of,
     put_stream_request,
     write_to,
 )
@@ -27,7 +29,9 @@ __all__ = [
     "StoredMessage",
     "as_bytes",
     "decompress",
+    "given_as",
     "length_delimited",
+    "outgoing_of",
     "placed",
     "placed_all",
     "put_stream_request",

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq_client.arguments import INT32_MAX, INT64_MAX, text, whole
+from kvcq_client.arguments import INT32_MAX, INT64_MAX, text, whole, wrong_kind
 from kvcq_client.format.fields import length_delimited, varint
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from kvcq_client.values import Message
 
 #: Entries of the cache of what was checked before.
 _CACHE_LIMIT = 8192
@@ -68,6 +70,52 @@ def write_to(message: pb.Message, outgoing: Outgoing) -> None:
         message.born_time_ms = born_time_ms
     if key:
         message.ordering_key = key
+
+
+def outgoing_of(message: Message, field: str = "message") -> Outgoing:
+    """Its fields, not checked yet. Raises TypeError on what is no message, or has no body."""
+    try:
+        return (
+            message.topic,
+            as_bytes(message.body),
+            message.queue_id,
+            message.tag,
+            message.keys,
+            message.light_queues,
+            message.properties,
+            message.flag,
+            message.born_time_ms,
+            message.ordering_key,
+        )
+    except AttributeError:
+        raise wrong_kind(field, "a Message", message) from None
+
+
+def given_as(
+    topic: str | Message,
+    body: bytes | None,
+    queue_id: int | None,
+    tag: str,
+    keys: Sequence[str],
+    light_queues: Sequence[str],
+    properties: Mapping[str, str] | None,
+    flag: int,
+    born_time_ms: int | None,
+    ordering_key: str,
+) -> Outgoing:
+    """What `put` was given: fields, or a Message instead of all of them. Not checked yet.
+
+    Raises TypeError when it is neither, or both.
+    """
+    texts = (tag, keys, light_queues, properties)
+    if body is not None:
+        name = text("topic", topic)
+        return (name, as_bytes(body), queue_id, *texts, flag, born_time_ms, ordering_key)
+    if isinstance(topic, str):
+        raise wrong_kind("body", "bytes", body)
+    if any(texts) or queue_id is not None or flag or born_time_ms is not None or ordering_key:
+        raise TypeError("a Message has all fields of what is put: give none beside it")
+    return outgoing_of(topic)
 
 
 def as_bytes(body: object) -> bytes:
@@ -130,7 +178,7 @@ class Checker:
         whole("flag", flag, INT32_MAX)
         if born_time_ms is not None and whole("born_time_ms", born_time_ms) < 0:
             raise ValueError(f"born_time_ms: {born_time_ms} is not from 0 to {INT64_MAX}")
-        if key:
+        if key != "":
             _check_ordering_key(key, queue_id, properties)
             size += len(key)
         if keys or light_queues or properties:
@@ -243,7 +291,7 @@ def _columns(messages: Sequence[Outgoing]) -> pb.MessageColumns | None:
     if any(born_times_ms):
         columns.born_times_ms.extend([one or 0 for one in born_times_ms])
     if any(orders):
-        columns.ordering_keys.extend(orders)
+        columns.ordering_keys.extend([one or "" for one in orders])
     return columns
 
 

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq_client.arguments import checked
+from kvcq_client.arguments import check_known, checked
 from kvcq_client.errors import DeadlineError
+from kvcq_client.format import given_as
 from kvcq_client.producing.batch import SendingMany
 from kvcq_client.producing.core import ProducerState
 from kvcq_client.transport import AsyncClosing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from typing import Never
 
+    from kvcq_client.format import Outgoing
     from kvcq_client.producing.batch import Run, Sending
     from kvcq_client.producing.core import ProducerCore
     from kvcq_client.transport import Waits
     from kvcq_client.values import Message, Placed
 
 
-@checked(but="send")  # each message is checked as it is added
+@checked(but=("send", "put"))  # each message is checked as it is added
 class AsyncProducer(ProducerState, AsyncClosing):
     """Batches messages and stores each once; those of one queue in the order of `send`.
 
@@ -39,6 +42,7 @@ class AsyncProducer(ProducerState, AsyncClosing):
 
     async def send(
         self,
+        /,
         topic: str,
         body: bytes,
         *,
@@ -50,17 +54,22 @@ class AsyncProducer(ProducerState, AsyncClosing):
         properties: Mapping[str, str] | None = None,
         flag: int = 0,
         born_time_ms: int | None = None,
+        **unknown: Never,
     ) -> Sending:
         """The message is buffered. Fields: see Message.
 
         Raises ClosedError; BufferFullError after `max_block_s`; TypeError, ValueError.
         """
+        if unknown:
+            check_known(unknown)
         texts = (tag, keys, light_queues, properties)
-        fields = (topic, body, queue_id, *texts, flag, born_time_ms, ordering_key)
-        sending = self._add(*fields)
-        while sending is None:
+        return await self._buffered(
+            (topic, body, queue_id, *texts, flag, born_time_ms, ordering_key)
+        )
+
+    async def _buffered(self, message: Outgoing) -> Sending:
+        while (sending := self._add(*message)) is None:
             await self._wait_for_room()
-            sending = self._add(*fields)
         return sending
 
     async def send_many(self, messages: Iterable[Message]) -> SendingMany:
@@ -83,24 +92,52 @@ class AsyncProducer(ProducerState, AsyncClosing):
                 await self._wait_for_room()
         return SendingMany(runs)
 
-    async def put(self, message: Message) -> Placed:
-        """Send one message and wait until it is acknowledged. Raises its error."""
-        many = await self.send_many([message])
-        await self._waits.until(many.when_done, None)
-        return many.result()[0]
+    async def put(
+        self,
+        /,
+        topic: str | Message,
+        body: bytes | None = None,
+        *,
+        ordering_key: str = "",
+        queue_id: int | None = None,
+        tag: str = "",
+        keys: Sequence[str] = (),
+        light_queues: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        flag: int = 0,
+        born_time_ms: int | None = None,
+        **unknown: Never,
+    ) -> Placed:
+        """Send one message and wait until it is acknowledged. Raises its error.
 
-    async def flush(self, timeout_s: float | None = None) -> None:
-        """All that was sent has an outcome. Raises DeadlineError."""
+        Fields: see Message, which may also stand in place of all of them. When the wait is
+        cancelled the message is still delivered.
+        """
+        check_known(unknown)
+        texts = (tag, keys, light_queues, properties)
+        given = given_as(topic, body, queue_id, *texts, flag, born_time_ms, ordering_key)
+        sending = await self._buffered(given)
+        await self._waits.until(lambda wake: sending.add_done_callback(lambda _: wake()), None)
+        return sending.result()
+
+    async def flush(self, timeout_s: float | None = None) -> int:
+        """Wait until every message that was sent has an outcome. Raises DeadlineError.
+
+        Returns how many messages failed since the last `flush`: 0 says that all are stored. Why one
+        failed is in what `send` returned.
+        """
         if not await self._waits.until(self._core.accumulator.when_idle, timeout_s):
             raise DeadlineError(f"not all was acknowledged within {timeout_s} s")
+        return self._core.delivery.failures.count()
 
-    async def close(self, timeout_s: float | None = None) -> None:
+    async def close(self, timeout_s: float | None = None) -> int:
         """Deliver what is buffered, then end. Repeatable.
 
         What is not acknowledged within `timeout_s` (None: the delivery timeout) fails with
-        ClosedError.
+        ClosedError. Returns how many messages failed since the last `flush`. At the end of `with`
+        nobody has that number: failures whose outcome was not asked for are logged as a warning.
         """
-        await self._waits.end(self._core.close(timeout_s))
+        return await self._waits.end(self._core.close(timeout_s)) or 0
 
     async def _wait_for_room(self) -> None:
         core = self._core

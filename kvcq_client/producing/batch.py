@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Unasked:
-    """Messages of one producer that failed, and whose outcome nobody has asked for.
+class Failures:
+    """Messages of one producer that failed: all since the last `flush`, and those whose outcome the
+    caller has not asked for.
 
     Thread: any. Locks: `_lock` alone, for microseconds.
     """
@@ -30,31 +31,39 @@ class Unasked:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         # Guarded by _lock.
-        self._count = 0
-        self._first: KvcqError | None = None
+        self._uncounted = 0
+        self._unasked = 0
+        self._first: KvcqError | None = None  # of those that were not asked for
 
     def failed(self, count: int, error: KvcqError) -> None:
         with self._lock:
-            self._count += count
+            self._uncounted += count
+            self._unasked += count
             self._first = self._first or error
 
     def asked(self) -> None:
         """The outcome of one of them was asked for."""
         with self._lock:
-            self._count -= 1
-            if not self._count:
+            self._unasked -= 1
+            if not self._unasked:
                 self._first = None
 
-    def tell(self) -> None:
-        """Log them, if there are any: once."""
+    def count(self) -> int:
+        """All since the last call."""
         with self._lock:
-            count, first = self._count, self._first
-            self._count, self._first = 0, None
+            count, self._uncounted = self._uncounted, 0
+        return count
+
+    def log_unasked(self) -> None:
+        """Warn of them, if there are any: once."""
+        with self._lock:
+            count, first = self._unasked, self._first
+            self._unasked, self._first = 0, None
         if count > 0:
+            messages = "1 message was" if count == 1 else f"{count} messages were"
             logger.warning(
-                "%d messages of the producer failed, and nobody asked for their outcome; the "
-                "first error: %s",
-                count,
+                "%s not delivered, and the result was never checked. First error: %s",
+                messages,
                 first,
             )
 
@@ -69,10 +78,10 @@ class Batch:
     __slots__ = (
         "_asked",
         "_callbacks",
+        "_failures",
         "_light_queues",
         "_lock",
         "_placed",
-        "_unasked",
         "begun_s",
         "count",
         "done",
@@ -103,21 +112,21 @@ class Batch:
         self._light_queues: list[int] = []  # of each message; [] when none has any
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
-        self._unasked: Unasked | None = None
+        self._failures: Failures | None = None
 
     def finish(
         self,
         response: pb.PutBatchResponse | None,
         failure: KvcqError | None = None,
-        unasked: Unasked | None = None,
+        failures: Failures | None = None,
     ) -> None:
-        """The outcome is known. Wakes who waits. `unasked` keeps account of what failed."""
+        """The outcome is known. Wakes who waits. `failures` keeps account of what failed."""
         self.response, self.failure = response, failure
-        if unasked is not None and (failure is not None or self.errors):
-            self._unasked = unasked
+        if failures is not None and (failure is not None or self.errors):
+            self._failures = failures
             self._asked: set[int] = set()  # indices of failed messages
             first = failure or self.errors[min(self.errors)]
-            unasked.failed(self.count if failure is not None else len(self.errors), first)
+            failures.failed(self.count if failure is not None else len(self.errors), first)
         if response is not None and response.light_queue_offsets:
             # A name that stands twice counts once.
             self._light_queues = [
@@ -154,12 +163,12 @@ class Batch:
     def error_of(self, index: int) -> KvcqError | None:
         """Why the message was not stored, or None. Only when done."""
         error = self.errors.get(index) or self.failure
-        if error is not None and self._unasked is not None:
+        if error is not None and self._failures is not None:
             with self._lock:
                 is_new = index not in self._asked
                 self._asked.add(index)
             if is_new:
-                self._unasked.asked()
+                self._failures.asked()
         return error
 
     def placed(self, index: int) -> Placed:
@@ -208,7 +217,11 @@ Run = tuple[Batch, int, int]
 
 
 class Sending:
-    """The future of one message: `result()` waits, `await` waits in an event loop."""
+    """The future of one message, with the methods of `concurrent.futures.Future`; `await` waits in
+    an event loop.
+
+    It cannot be cancelled: a message that is in the buffer is delivered, or fails.
+    """
 
     __slots__ = ("_batch", "_index")
 
@@ -220,19 +233,41 @@ class Sending:
         """Whether the message was acknowledged or has failed."""
         return self._batch.done
 
-    def result(self, timeout_s: float | None = None) -> Placed:
-        """Where the message stands. Raises its error, DeadlineError when the time is up.
+    def running(self) -> bool:
+        """Whether it has no outcome yet."""
+        return not self._batch.done
 
-        The time is for this waiting alone: the producer goes on delivering until its own delivery
-        timeout, and `result` may be asked again. None: until there is an outcome.
+    def cancel(self) -> bool:
+        """Does nothing, and returns False: the message is delivered all the same."""
+        return False
+
+    def cancelled(self) -> bool:
+        """False: see `cancel`."""
+        return False
+
+    def result(self, timeout: float | None = None) -> Placed:
+        """Where the message stands. Blocks until there is an outcome, or for `timeout` seconds.
+
+        Raises the message's error, and DeadlineError (a TimeoutError) when the time is up. The
+        producer goes on delivering then, until its own delivery timeout, and `result` may be asked
+        again. Not in an event loop, and not in a callback of `add_done_callback`.
         """
-        self._batch.wait(timeout_s)
+        self._batch.wait(timeout)
         return self._batch.placed(self._index)
 
-    def error(self, timeout_s: float | None = None) -> KvcqError | None:
-        """Its error, or None when it was acknowledged. Raises DeadlineError."""
-        self._batch.wait(timeout_s)
+    def exception(self, timeout: float | None = None) -> KvcqError | None:
+        """The message's error, or None when it was acknowledged. Blocks and raises as `result`."""
+        self._batch.wait(timeout)
         return self._batch.error_of(self._index)
+
+    def add_done_callback(self, callback: Callable[[Sending], object]) -> None:
+        """Call `callback(self)` once there is an outcome: on the delivering thread, or now if there
+        is one already. It must be short; what it raises on that thread is logged."""
+
+        def call() -> None:
+            callback(self)
+
+        self._batch.when_done(call)
 
     def __await__(self) -> Generator[object, None, Placed]:
         return self._wait().__await__()
@@ -257,8 +292,8 @@ class SendingMany:
         """Whether all were acknowledged or have failed."""
         return all(batch.done for batch, _, _ in self._parts)
 
-    def when_done(self, callback: Callable[[], None]) -> None:
-        """Call back once, when all are done, on the delivering thread; or now. Must be short."""
+    def add_done_callback(self, callback: Callable[[SendingMany], object]) -> None:
+        """Call `callback(self)` once, when all are done: as Sending does."""
         left = len(self._parts)
         lock = threading.Lock()
 
@@ -268,21 +303,21 @@ class SendingMany:
                 left -= 1
                 last = left == 0
             if last:
-                callback()
+                callback(self)
 
         if not left:
-            callback()
+            callback(self)
         for batch, _, _ in self._parts:
             batch.when_done(one_done)
 
-    def result(self, timeout_s: float | None = None) -> list[Placed]:
+    def result(self, timeout: float | None = None) -> list[Placed]:
         """Where each stands. Raises the first error; DeadlineError as Sending does."""
-        self._wait_all(timeout_s)
+        self._wait_all(timeout)
         return self._placed()
 
-    def errors(self, timeout_s: float | None = None) -> dict[int, KvcqError]:
+    def errors(self, timeout: float | None = None) -> dict[int, KvcqError]:
         """Index in the list to error, of those that failed. Raises DeadlineError."""
-        self._wait_all(timeout_s)
+        self._wait_all(timeout)
         found: dict[int, KvcqError] = {}
         first = 0
         for batch, begin, end in self._parts:
@@ -302,8 +337,8 @@ class SendingMany:
             await batch.waited()
         return self._placed()
 
-    def _wait_all(self, timeout_s: float | None) -> None:
-        end_s = None if timeout_s is None else monotonic() + timeout_s
+    def _wait_all(self, timeout: float | None) -> None:
+        end_s = None if timeout is None else monotonic() + timeout
         for batch, _, _ in self._parts:
             batch.wait(None if end_s is None else max(0.0, end_s - monotonic()))
 

@@ -70,10 +70,11 @@ class ProducerCore:
             wait_s = max(0.0, begun_s + self._linger_s - now_s)
             self._timer = self._loop.call_later(wait_s, self._linger)
 
-    async def close(self, timeout_s: float | None = None) -> None:
+    async def close(self, timeout_s: float | None = None) -> int:
         """Deliver what is buffered; what is not acknowledged in time gets ClosedError.
 
-        None: the delivery timeout. Failures whose outcome was not asked for are logged.
+        None: the delivery timeout. Failures whose outcome was not asked for are logged. Returns how
+        many messages failed since the last `flush`.
         """
         self._forget(self)
         limit_s = self.config.delivery_timeout_s if timeout_s is None else timeout_s
@@ -82,11 +83,12 @@ class ProducerCore:
         try:
             await asyncio.wait((self._task,), timeout=limit_s)
         except asyncio.CancelledError:  # what then fails is told all the same
-            self._task.add_done_callback(lambda _: self.delivery.unasked.tell())
+            self._task.add_done_callback(lambda _: self.delivery.failures.log_unasked())
             raise
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        self.delivery.unasked.tell()
+        self.delivery.failures.log_unasked()
+        return self.delivery.failures.count()
 
     def full(self) -> BufferFullError:
         return BufferFullError(

@@ -54,7 +54,7 @@ from kvcq_client.errors import (
 )
 from kvcq_client.format import put_stream_request
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.producing.batch import Unasked
+from kvcq_client.producing.batch import Failures
 from kvcq_client.transport import (
     STREAM_OVER,
     Backoff,
@@ -123,7 +123,7 @@ class Delivery:
         self._progressed = False  # a message got its outcome: no need to wait before going on
         self._rewinding = False  # a batch was not stored: nothing more is sent
         self._free_from: int | None = None  # numbers that were refused for good
-        self.unasked = Unasked()
+        self.failures = Failures()
         self._one_by_one = 0  # so many more outcomes are awaited singly, to find a bad request
         # The numbers in use are of no use any more: what may be stored gets this error, all else
         # is sent under a new name.
@@ -364,7 +364,7 @@ class Delivery:
         self, batch: Batch, response: pb.PutBatchResponse | None, failure: KvcqError | None
     ) -> None:
         self._one_by_one -= 1
-        batch.finish(response, failure, self.unasked)
+        batch.finish(response, failure, self.failures)
         self._accumulator.finished(batch.size)  # then: who flushes finds its outcome
 
     def _rewind(self) -> None:

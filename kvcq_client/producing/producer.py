@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvcq_client.arguments import check_known
 from kvcq_client.producing.async_producer import AsyncProducer
 from kvcq_client.producing.core import ProducerState
 from kvcq_client.transport import Blocking, Closing, ThreadWaits, blocking, finished
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Never
 
     from kvcq_client.producing.batch import Sending
     from kvcq_client.producing.core import ProducerCore
@@ -38,6 +40,7 @@ class Producer(ProducerState, Blocking[AsyncProducer], Closing):
 
     def send(
         self,
+        /,
         topic: str,
         body: bytes,
         *,
@@ -49,11 +52,14 @@ class Producer(ProducerState, Blocking[AsyncProducer], Closing):
         properties: Mapping[str, str] | None = None,
         flag: int = 0,
         born_time_ms: int | None = None,
+        **unknown: Never,
     ) -> Sending:
         """The message is buffered. Fields: see Message.
 
         Raises ClosedError; BufferFullError after `max_block_s`; TypeError, ValueError.
         """
+        if unknown:
+            check_known(unknown)
         # Written out: a coroutine for each message takes two thirds more.
         sending = self._add(
             topic,

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 class _Closes(Protocol):
-    def close(self) -> None: ...
+    def close(self) -> object: ...
 
 
 class _AsyncCloses(Protocol):
-    async def close(self) -> None: ...
+    async def close(self) -> object: ...
 
 
 class Closing:

@@ -8,6 +8,7 @@ was sent.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import re
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
+
+logger = logging.getLogger(__name__)
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -205,6 +208,7 @@ class Connection:
             self.groups.CommitOffsets: ("CommitOffsets", pb.CommitOffsetsResponse),
         }
         self._turns = Turns(CALLS_UNDER_WAY)
+        self._told_of_pulls = False
         self._closed = False
         self._forked: ForkedError | None = None
         close_in_children(self)
@@ -254,6 +258,8 @@ class Connection:
                         self._turns.give()
             except (grpc.aio.AioRpcError, KvcqError) as rpc_error:
                 error = rpc_error if isinstance(rpc_error, KvcqError) else from_rpc(rpc_error)
+                if parked and error.reason == "TOO_MANY_CALLS":
+                    self._tell_of_pulls(error)
                 check_may_go_again(error, may_repeat=may_repeat)
             except (asyncio.CancelledError, grpc.aio.UsageError):
                 self.check_open()  # closing cancels the calls under way
@@ -306,6 +312,17 @@ class Connection:
         self.check_open()
         await self._first.wait(end_s)
         self.check_open()
+
+    def _tell_of_pulls(self, error: KvcqError) -> None:
+        """Once: they are tried again, and the caller hears nothing of it before the time is up."""
+        if not self._told_of_pulls:
+            self._told_of_pulls = True
+            logger.warning(
+                "the server at %s refuses pulls that wait for messages: %s. They are tried again, "
+                "later and later. One consumer follows a million queues over one stream: "
+                'client.consumer(["%%LMQ%%a", "%%LMQ%%b", …])',
+                *(self.target, error.message),
+            )
 
     async def _turn(self, end_s: float) -> None:
         try:

@@ -36,8 +36,9 @@ class Waits(Protocol):
         """What the call returns, which the connection's event loop runs."""
         ...
 
-    async def end(self, call: Coroutine[Any, Any, None]) -> None:
-        """As `in_loop`; in a forked child, or after the client's end, there is nothing to end."""
+    async def end(self, call: Coroutine[Any, Any, R]) -> R | None:
+        """As `in_loop`; None in a forked child, or after the client's end: there is nothing to
+        end."""
 
 
 class LoopWaits:
@@ -61,8 +62,8 @@ class LoopWaits:
     async def in_loop(self, call: Coroutine[Any, Any, R]) -> R:
         return await call
 
-    async def end(self, call: Coroutine[Any, Any, None]) -> None:
-        await call
+    async def end(self, call: Coroutine[Any, Any, R]) -> R | None:
+        return await call
 
 
 class ThreadWaits:
@@ -93,11 +94,11 @@ class ThreadWaits:
     async def in_loop(self, call: Coroutine[Any, Any, R]) -> R:
         return self._thread.run(call)
 
-    async def end(self, call: Coroutine[Any, Any, None]) -> None:
+    async def end(self, call: Coroutine[Any, Any, R]) -> R | None:
         if self._thread.is_forked or self._thread.has_ended:
             call.close()
-        else:
-            self._thread.run(call)
+            return None
+        return self._thread.run(call)
 
 
 def finished(call: Coroutine[Any, Any, R]) -> R:

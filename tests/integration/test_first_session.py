@@ -45,9 +45,10 @@ def test_the_first_session_goes_as_it_says(tmp_path: Path) -> None:
         assert [len(run) for run in runs] == [2, 1], "the second run reads what is behind the first"
         assert all(line.endswith(" b'hello'") for run in runs for line in run)
         assert len(_run(asynchronous, server.target)) == 4, "another group: all of them"
-        of_client, in_a_loop = blocks(read("kvcq_client/README.md"), "python")
+        of_client, in_a_loop, light = blocks(read("kvcq_client/README.md"), "python")
         assert len(_run(of_client, server.target)) == 5, "without a group: all of them"
         assert len(_run(in_a_loop, server.target)) == 2, "behind what the group has read"
+        _run(light, server.target)
 
 
 def _run(python: str, target: str) -> list[str]:

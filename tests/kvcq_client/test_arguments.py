@@ -42,11 +42,12 @@ RIGHT: dict[str, object] = {
     "float": 1.0,
     "int": 1,
     "str": "x",
+    "str | Message": "x",
     "Boundary": Boundary.LOWER,
     "Iterable[Message]": [Message("orders", b"x")],
     "Iterable[Queue]": [QUEUE],
     "Mapping[Queue, int]": {QUEUE: 1},
-    "Mapping[Queue, int] | Start": {QUEUE: 1},
+    "Mapping[Queue, int] | Start | str": {QUEUE: 1},
     "Mapping[str, int | None] | Mapping[str, int] | Iterable[str]": {"orders": 1},
     "Mapping[str, str]": {"a": "b"},
     "Message": Message("orders", b"x"),
@@ -55,7 +56,7 @@ RIGHT: dict[str, object] = {
     "Sequence[int]": [1],
     "Sequence[pb.AccessRight]": [access_pb2.AccessRight()],
     "Sequence[str]": ["x"],
-    "Start | int": 1,
+    "Start | str | int": 1,
     "Wanted": [QUEUE],
     "pb.IngestFilesRequest": migration_pb2.IngestFilesRequest(),
     "pb.RoutingPolicy": migration_pb2.RoutingPolicy(),
@@ -79,6 +80,7 @@ CALLS = [
     for name, call in vars(kind).items()
     if inspect.isfunction(call) and not name.startswith("_")
     for parameter in list(inspect.signature(call).parameters.values())[1:]
+    if parameter.kind is not parameter.VAR_KEYWORD
 ]
 #: Wait for what a server says, or for time: what they are given is not sent.
 WAITING = {(AsyncProducer, "put"), (AsyncProducer, "flush"), (AsyncProducer, "close")}
@@ -124,8 +126,12 @@ def _arguments(
     """Right ones, but for what is changed."""
     args, named = [], {}
     for one in list(inspect.signature(getattr(kind, name)).parameters.values())[1:]:
+        if one.kind is one.VAR_KEYWORD:
+            continue
         if one.name in changed:
             value = changed[one.name]
+        elif (name, one.name) == ("put", "body"):  # without one it takes a Message
+            value = b"x"
         elif one.default is not one.empty:
             value = one.default
         else:
@@ -186,6 +192,8 @@ def test_what_is_never_right_is_refused_everywhere(annotation: str) -> None:
             continue
         for value in NEVER[annotation]:
             if value is None and "None" in alternatives:
+                continue
+            if type(value) is int and "int" in alternatives:
                 continue
             error = asyncio.run(_call(*call, value))
             assert isinstance(error, TypeError | ValueError), (call, value)

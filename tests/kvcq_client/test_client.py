@@ -211,7 +211,7 @@ async def test_the_blocking_face_does_it_all(served: Served) -> None:
                 assert producer.put(Message("t1", b"", 0)).queue_offset == 0
                 producer.flush(10)
                 assert sendings[499].done()
-                assert sendings[499].error() is None
+                assert sendings[499].exception() is None
             assert [one.result().queue_offset for one in sendings] == list(range(500))
             assert [one.queue_offset for one in many.result()] == list(range(500, 1000))
             with client.consumer("t0", group="g") as consumer:
@@ -229,7 +229,7 @@ async def test_the_blocking_face_does_it_all(served: Served) -> None:
                 assert next(consumer).topic == "t1"
             assert client.group_offsets("g")[0].offset == 1000
             assert client.groups() == ["g"]
-            client.commit_offsets("g", {Queue("t0", 0): 5})
+            client.commit_offsets("g", {Queue("t0", 0): 5}, allow_back=True)
             assert client.reset_offsets("g", "t0", Start.EARLIEST)[0].offset == 0
             client.delete_group("g")
             assert client.pull("t0", 0, 7).messages[0].body == b"7"
@@ -359,6 +359,56 @@ async def test_an_id_that_points_into_a_body_is_no_message(
     assert (await client.get(placed.message_id)).body == forged
 
 
+async def test_put_takes_a_topic_and_a_body_or_a_message(client: AsyncClient) -> None:
+    await client.create_topic("t", 1)
+    fields: dict[str, Any] = {"tag": "a", "keys": ["k"], "properties": {"p": "v"}, "flag": 3}
+    async with client.producer() as producer:
+        for put in (client.put, producer.put):
+            await put("t", b"body", **fields)
+            await put(Message("t", b"body", None, "a", ("k",), (), {"p": "v"}, 3))
+            with pytest.raises(TypeError, match="body: bytes"):
+                await put("t")
+            with pytest.raises(TypeError, match="encode text"):
+                await put("t", "text")  # type: ignore[arg-type] # what is tested
+            with pytest.raises(TypeError, match="a Message has all fields"):
+                await put(Message("t", b"body"), tag="a")
+    pulled = await client.pull("t", 0, 0)
+    assert len({(one.body, one.tag, one.keys, one.flag) for one in pulled.messages}) == 1
+    assert len(pulled.messages) == 4
+
+
+@pytest.mark.parametrize(
+    ("argument", "advice"),
+    [("key", "ordering_key"), ("partition", "queue_id"), ("headers", "properties"), ("x", "'x'")],
+)
+async def test_arguments_of_other_libraries_are_refused_with_advice(
+    client: AsyncClient, argument: str, advice: str
+) -> None:
+    given: Any = {argument: "user-1"}
+    async with client.producer() as producer:
+        for put in (client.put, producer.put, producer.send):
+            with pytest.raises(TypeError, match=advice):
+                await put("t", b"body", **given)
+    with Client("127.0.0.1:1") as blocking, blocking.producer() as sender:
+        for send in (blocking.put, sender.put, sender.send):
+            with pytest.raises(TypeError, match=advice):
+                send("t", b"body", **given)
+
+
+async def test_where_to_begin_may_be_said_in_words(client: AsyncClient) -> None:
+    await client.create_topic("t", 1)
+    for at in range(3):
+        await client.put("t", b"%d" % at)
+    async with await client.consumer("t", group="g", start="earliest") as consumer:
+        assert (await consumer.take(1))[0].body == b"0"
+        await consumer.seek("latest")
+        assert consumer.positions() == {Queue("t", 0): 3}
+    await client.reset_offsets("g", "t", "latest")
+    assert [one.offset for one in await client.group_offsets("g")] == [3]
+    with pytest.raises(ValueError, match="to: 'now' is none of 'earliest', 'latest', 'committed'"):
+        await client.reset_offsets("g", "t", "now")
+
+
 def forge(record: bytes, physical_offset: int, *, queue_offset: int) -> bytes:
     """The record, as it would be at that place: whole, closed by its CRC."""
     changed = bytearray(record)
@@ -371,10 +421,16 @@ def forge(record: bytes, physical_offset: int, *, queue_offset: int) -> bytes:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"start": "earliest"}, {"when_expired": "latest"}, {"group": 5}, {"tag_filter": ["a"]}],
+    [
+        {"start": "first"},
+        {"start": 5},
+        {"when_expired": "now"},
+        {"group": 5},
+        {"tag_filter": ["a"]},
+    ],
 )
 def test_a_consumer_refuses_settings_of_another_type(settings: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(settings))):
+    with pytest.raises((ValueError, TypeError), match=next(iter(settings))):
         ConsumerConfig(**settings)
 
 

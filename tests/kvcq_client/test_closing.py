@@ -54,7 +54,7 @@ async def test_a_producer_that_could_not_deliver_is_closed_again(
     async with undelivered(line) as producer:
         await producer.close(timeout_s=0.01)
         await producer.close()
-    assert "1 messages of the producer failed" in caplog.text
+    assert "1 message was not delivered" in caplog.text
 
 
 async def test_what_a_close_that_was_given_up_does_not_deliver_is_told(
@@ -63,7 +63,7 @@ async def test_what_a_close_that_was_given_up_does_not_deliver_is_told(
     async with undelivered(line) as producer:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(producer.close(), 0.01)
-    await until(lambda: "1 messages of the producer failed" in caplog.text)
+    await until(lambda: "1 message was not delivered" in caplog.text)
 
 
 async def test_who_closes_beside_another_waits_for_what_is_delivered(served: Served) -> None:

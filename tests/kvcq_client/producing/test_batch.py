@@ -17,7 +17,7 @@ def test_a_time_that_is_up_leaves_the_outcome_to_be_asked_for_again() -> None:
         sending.result(0.0)
     assert not sending.done()
     batch.finish(None, ClosedError("over"))
-    assert isinstance(sending.error(0.0), ClosedError)
+    assert isinstance(sending.exception(0.0), ClosedError)
 
 
 def test_many_are_waited_for_no_longer_than_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,12 +277,12 @@ async def test_a_sender_that_waits_for_room_is_told_of_the_close(many: bool) -> 
 async def test_a_callback_that_raises_does_no_harm(
     client: AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def raises() -> None:
+    def raises(_: object) -> None:
         raise RuntimeError("a reader's defect")
 
     async with client.producer(batch_messages=1, linger_ms=0) as producer:
         first = await producer.send_many([Message("orders", b"0", 0)])
-        first.when_done(raises)
+        first.add_done_callback(raises)
         later = [await producer.send("orders", b"%d" % at, queue_id=0) for at in range(1, 5)]
         assert [(await sending).queue_offset for sending in later] == [1, 2, 3, 4]
     assert "a reader's defect" in caplog.text
@@ -415,15 +415,47 @@ async def test_failures_that_nobody_asked_for_are_logged_once_when_it_is_closed(
     await producer.send("orders", b"stored")
     many = await producer.send_many([Message("no topic either", b"x")] * 4)
     await producer.flush()
-    assert asked.error() is asked.error()
+    assert asked.exception() is asked.exception()
     with pytest.raises(InvalidArgumentError):
         await many
     assert [record for record in caplog.records if record.name.startswith("kvcq_client")] == []
     await producer.close()
     await producer.close()
-    assert caplog.text.count("nobody asked for their outcome") == 1
-    assert "3 messages of the producer failed" in caplog.text
+    assert caplog.text.count("the result was never checked") == 1
+    assert "3 messages were not delivered" in caplog.text
     assert "'no topic' has characters" in caplog.text
+
+
+async def test_flush_and_close_say_how_many_messages_failed(client: AsyncClient) -> None:
+    await client.create_topic("orders", 1)
+    producer = client.producer(batch_messages=3)
+    for at in range(10):
+        await producer.send("orders" if at % 3 else "no topic", b"x")
+    assert await producer.flush() == 4
+    assert await producer.flush() == 0
+    sending = await producer.send("no topic", b"x")
+    assert isinstance(await asyncio.to_thread(sending.exception), InvalidArgumentError)
+    await producer.send("orders", b"x")
+    assert await producer.close() == 1
+    assert await producer.close() == 0
+
+
+async def test_an_outcome_is_told_to_callbacks_and_cannot_be_cancelled(client: AsyncClient) -> None:
+    told: list[Sending] = []
+    async with client.producer(linger_ms=3_600_000) as producer:
+        sending = await producer.send("orders", b"x", queue_id=0)
+        sending.add_done_callback(told.append)
+        assert (sending.done(), sending.running(), told) == (False, True, [])
+        with pytest.raises(TimeoutError):
+            sending.result(timeout=0)
+        assert not sending.cancel()
+        assert not sending.cancelled()
+        await producer.flush()
+        assert told == [sending]
+        sending.add_done_callback(told.append)
+        assert told == [sending] * 2
+        assert sending.result(timeout=0).queue_offset == 0
+        assert sending.exception(timeout=0) is None
 
 
 async def test_a_producer_whose_failures_were_asked_for_closes_quietly(

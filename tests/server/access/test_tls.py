@@ -144,7 +144,7 @@ async def test_a_client_says_at_once_what_is_wrong_with_tls(
                     await consumer.batch(30.0)
             async with client.producer() as producer:
                 sending = await producer.send("T", b"")
-            assert isinstance(sending.error(), HandshakeError)
+            assert isinstance(sending.exception(), HandshakeError)
 
 
 async def test_who_was_connected_before_waits_for_the_right_certificate(
