@@ -46,6 +46,7 @@ RIGHT: dict[str, object] = {
     "Boundary": Boundary.LOWER,
     "Iterable[Message]": [Message("orders", b"x")],
     "Iterable[Queue]": [QUEUE],
+    "Iterable[str | Queue]": [QUEUE],
     "Mapping[Queue, int]": {QUEUE: 1},
     "Mapping[Queue, int] | Start | str": {QUEUE: 1},
     "Mapping[str, int | None] | Mapping[str, int] | Iterable[str]": {"orders": 1},

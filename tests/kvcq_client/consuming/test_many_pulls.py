@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kvcq_client import AsyncClient
+from kvcq_client import AsyncClient, Queue
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
@@ -41,3 +41,5 @@ async def test_one_consumer_follows_many_light_queues(tmp_path: Path) -> None:
         assert sorted(one.queue.topic for one in found) == sorted(
             names[number] for number in (7, 7, 2999)
         )
+        consumer.leave([names[7], Queue(names[8])])
+        assert len(consumer.positions()) == 2998
