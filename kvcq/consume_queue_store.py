@@ -125,17 +125,6 @@ class KvConsumeQueueStore:
             self._engine.write(batch)
             self._min_offsets.clear()
 
-    def fill(self, requests: Sequence[DispatchRequest]) -> None:
-        """Write units, bounds and index rows of queues this database did not have; not the
-        checkpoint. Requests of one queue come in log order. Durable after `flush`.
-        """
-        if not requests:
-            return
-        with self._writing:
-            batch = build_batch(requests, 0)
-            batch.puts[BOUNDS] = [row for row in batch.puts[BOUNDS] if row[0] != DISPATCHED_KEY]
-            self._engine.write(batch)
-
     def ingest(self, files: Mapping[str, Sequence[Path]], end_offset: int, *, move: bool) -> None:
         """Take over sorted files, by family, made from all records up to `end_offset`.
 
@@ -307,18 +296,7 @@ class KvConsumeQueueStore:
     # --- removal ---------------------------------------------------------------------------
 
     def delete_topic(self, topic: str, sequence: int) -> None:
-        self._remove_topic(topic, KvBatch(puts={BOUNDS: [(DELETIONS_KEY, pack_i64(sequence))]}))
-
-    def restore_last_units(self, units: Sequence[LastUnit]) -> None:
-        with self._writing:
-            restore_last_units(self._engine, units)
-
-    def purge_topic(self, topic: str) -> None:
-        """Remove every row of a name that this database no longer serves; no deletion counts."""
-        self._remove_topic(topic, KvBatch())
-
-    def _remove_topic(self, topic: str, batch: KvBatch) -> None:
-        """Write `batch`, and with it the removal of all rows of the topic."""
+        batch = KvBatch(puts={BOUNDS: [(DELETIONS_KEY, pack_i64(sequence))]})
         start, end = topic_range(topic)
         queue_ids = self.queue_ids(topic)
         with self._writing:  # so that no row is added between the look and the removal
@@ -326,6 +304,10 @@ class KvConsumeQueueStore:
                 remove_range(self._engine, batch, family, start, end)
             self._engine.write(batch)
             self._min_offsets.forget(topic, queue_ids)
+
+    def restore_last_units(self, units: Sequence[LastUnit]) -> None:
+        with self._writing:
+            restore_last_units(self._engine, units)
 
     @property
     def applied_deletions(self) -> int:

@@ -41,12 +41,9 @@ class AsyncMigration:
         request = pb.GetMigrationStatusRequest()
         return await self._connection.call(self._stub.GetMigrationStatus, request, timeout_s)
 
-    async def start(
-        self, routing: pb.RoutingPolicy | None = None, *, timeout_s: float | None = None
-    ) -> pb.MigrationStepResponse:
-        """Write both sides; without a policy with the one in force."""
-        request = pb.StartMigrationRequest(routing=routing)
-        return await self._step(self._stub.StartMigration, request, timeout_s)
+    async def start(self, *, timeout_s: float | None = None) -> pb.MigrationStepResponse:
+        """Write both sides."""
+        return await self._step(self._stub.StartMigration, pb.StartMigrationRequest(), timeout_s)
 
     async def verify(
         self, key_every: int | None = None, *, timeout_s: float | None = None
@@ -74,18 +71,6 @@ class AsyncMigration:
     async def finish(self, *, timeout_s: float | None = None) -> pb.MigrationStepResponse:
         """Remove the files."""
         return await self._step(self._stub.FinishMigration, pb.FinishRequest(), timeout_s)
-
-    async def routing(self, *, timeout_s: float | None = None) -> pb.RoutingPolicy:
-        """The policy in force."""
-        request = pb.GetRoutingRequest()
-        return await self._connection.call(self._stub.GetRouting, request, timeout_s)
-
-    async def set_routing(
-        self, routing: pb.RoutingPolicy, *, timeout_s: float | None = None
-    ) -> pb.MigrationStepResponse:
-        """Which topics go where from now on."""
-        request = pb.SetRoutingRequest(routing=routing)
-        return await self._step(self._stub.SetRouting, request, timeout_s)
 
     async def cancel(
         self, job_id: str | None = None, *, timeout_s: float | None = None
@@ -121,8 +106,6 @@ class Migration(Blocking[AsyncMigration]):
     cutover = blocking(AsyncMigration.cutover)
     rollback = blocking(AsyncMigration.rollback)
     finish = blocking(AsyncMigration.finish)
-    routing = blocking(AsyncMigration.routing)
-    set_routing = blocking(AsyncMigration.set_routing)
     cancel = blocking(AsyncMigration.cancel)
     resume = blocking(AsyncMigration.resume)
     ingest = blocking(AsyncMigration.ingest)

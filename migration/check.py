@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kvcq.inspect import CheckResult, Finding, Kind, look_over, open_database
 from migration.files import FileSide, RecordLookup
 from migration.formats import QUEUE_DIRECTORY
 from migration.sides import file_options
-from migration.state import STATE_FILE, Phase, Routes, SideName, read_state
+from migration.state import STATE_FILE, Phase, SideName, read_state
 from store.base import no_progress
 from store.errors import StoreFormatError
 
@@ -42,23 +41,21 @@ def _sides(opened: OpenedStore, stack: ExitStack) -> list[Side]:
     if state is None:
         database = open_database(opened, stack)
         return [] if database is None else [database]
-    routes = Routes(state.phase, state.routing)
     # A side that nothing is read from may be behind: it is being filled.
     on_the_way = state.pending is not None or bool(state.stopped)
     sides: list[Side] = []
-    if state.needs_files:
-        files = _open_files(opened, stack, state, routes, may_lag=on_the_way)
+    if state.uses(SideName.FILES):
+        files = _open_files(opened, stack, state, may_lag=on_the_way)
         sides += [] if files is None else [files]
-    if state.needs_rocksdb or opened.directory.kvcq.exists():
-        may_lag = on_the_way or not routes.required(SideName.ROCKSDB)
-        split = partial(routes.split, side=SideName.ROCKSDB)
-        database = open_database(opened, stack, split, may_lag=may_lag)
+    if state.uses(SideName.ROCKSDB) or opened.directory.kvcq.exists():
+        may_lag = on_the_way or state.phase.serving is not SideName.ROCKSDB
+        database = open_database(opened, stack, may_lag=may_lag)
         sides += [] if database is None else [database]
     return sides
 
 
 def _open_files(
-    opened: OpenedStore, stack: ExitStack, state: MigrationState, routes: Routes, *, may_lag: bool
+    opened: OpenedStore, stack: ExitStack, state: MigrationState, *, may_lag: bool
 ) -> FileSide | None:
     """Queue files and index files as a side; None where there is nothing to be compared."""
     directory = opened.directory
@@ -85,12 +82,10 @@ def _open_files(
         return None
     records = RecordLookup(directory.commitlog, opened.segments.segment_bytes)
     stack.callback(records.close)
-    split = partial(routes.split, side=SideName.FILES)
-    may_lag = may_lag or not routes.required(SideName.FILES)
+    may_lag = may_lag or state.phase.serving is not SideName.FILES
     return FileSide(
         opened,
         file_options(state.layout),
         records,
-        split,
         may_lag=may_lag,
     )

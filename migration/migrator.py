@@ -20,8 +20,6 @@ from migration.state import (
     FileLayout,
     MigrationState,
     Phase,
-    Route,
-    RoutingPolicy,
     SideName,
     next_step,
     read_state,
@@ -61,7 +59,6 @@ class MigrationStatus:
 
     #: None: the store was made in RocksDB, and has no migration.
     state: MigrationState | None
-    routing: RoutingPolicy
     log_start_offset: int
     log_end_offset: int
     dispatched_offset: int
@@ -117,14 +114,13 @@ class Migrator:
         log = self._store.log
         dispatched = self._store.queues.dispatched_offset
         if live is None:
-            state, routing = None, RoutingPolicy((), Route.ROCKSDB)
+            state = None
             sides: tuple[SideStatus, ...] = (
                 SideStatus(SideName.ROCKSDB.value, dispatched, 0, joined=True, failure=""),
             )
             jobs: tuple[JobStatus, ...] = ()
         else:
             state = live.state
-            routing = state.routing
             jobs = tuple(job.status() for job in live.jobs())
             sides = tuple(
                 SideStatus(
@@ -138,7 +134,6 @@ class Migrator:
             )
         return MigrationStatus(
             state,
-            routing,
             log.start_offset,
             log.appended_offset,
             dispatched,
@@ -178,8 +173,7 @@ def begin_on_rocksdb(root: Path) -> None:
     So that its files can be made, by a rollback. It must be stopped.
     """
     if read_state(root) is None:
-        policy = RoutingPolicy((), Route.BOTH)
         now_ms = SystemClock().now_ms()
         layout = FileLayout(index_tags_from=0)
-        state = MigrationState(Phase.FINISHED, layout=layout, routing=policy)
+        state = MigrationState(Phase.FINISHED, layout=layout)
         write_state(root, state.moved(now_ms, "made in RocksDB"))

@@ -14,7 +14,7 @@ from kvcq.opening import open_metadata, open_plain
 from migration.errors import MigrationStateError
 from migration.fill import remove_leftovers
 from migration.sides import NO_TOPIC, DoubleQueueStore, SideOpener
-from migration.state import STATE_FILE, Phase, Routes, SideName, StateKeeper, read_state
+from migration.state import STATE_FILE, Phase, SideName, StateKeeper, read_state
 from migration.steps import LiveMigration
 from store.base import SystemClock, no_progress
 from store.errors import StoreError
@@ -98,25 +98,24 @@ def _compose(
     raises; another side that cannot be opened is left out, and the state says why.
     """
     keeper = StateKeeper(directory.root, state, clock)
-    routes = Routes(state.phase, state.routing)
-    needed = {SideName.FILES: state.needs_files, SideName.ROCKSDB: state.needs_rocksdb}
+    serving = state.phase.serving
+    needed = {name: state.uses(name) for name in SideName}
     # Without a file side the log is all there is to know about the queues, as in any store of ours.
-    for name in SideName:
-        if needed[name] and routes.required(name) and state.needs_files:
-            opener.require(name, state)
+    if needed[SideName.FILES]:
+        opener.require(serving, state)
     for name, is_needed in needed.items():
         if not is_needed:
             opener.remove(name)  # a step was cut short after its change of phase
     remove_leftovers(directory.root)
     stores: dict[SideName, SideStore] = {}
     try:
-        for name in sorted(SideName, key=routes.required, reverse=True):
+        for name in (serving, serving.other):
             if not needed[name]:
                 continue
             try:
                 stores[name] = opener.open(name, state)
             except StoreError as error:
-                if routes.required(name):
+                if name is serving:
                     raise
                 reason = f"the {name.value} side cannot be opened: {error}"
                 keeper.stop(reason, unopened=name.value)
@@ -134,13 +133,12 @@ def _compose(
             if now.phase is Phase.VERIFIED or side in now.blamed:
                 event = f"rebuilt: {side}; the verification is invalidated"
                 keeper.move(event, **now.rebuilt(side))
-        routes = Routes(keeper.state.phase, state.routing)
     migration = LiveMigration(keeper, opener, clock)
     absent = {name for name, is_needed in needed.items() if is_needed and name not in stores}
-    double = DoubleQueueStore(routes, stores, migration, absent)
+    double = DoubleQueueStore(keeper.state.phase, stores, migration, absent)
     if state.stopped:
         for name in stores:
-            if not routes.required(name):
+            if name is not serving:
                 double.keep_out(name, state.stopped)
     return double, migration
 

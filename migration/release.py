@@ -21,7 +21,7 @@ from migration.formats import QUEUE_DIRECTORY
 from migration.migrator import open_migrator
 from migration.next_step import NextStep
 from migration.plan import end_of_own_rocksdb, own_rocksdb
-from migration.state import STATE_FILE, Phase, Route, next_step, read_state, write_state
+from migration.state import STATE_FILE, Phase, next_step, read_state, write_state
 from store.base import SystemClock, fsync_directory, make_directory, no_progress
 from store.errors import StoreFormatError
 from store.store_dir import DirKind, StoreDir, inspect
@@ -100,9 +100,6 @@ def _check_rocksdb(state: MigrationState | None) -> MigrationState:
         following = NextStep("rollback", () if state is not None else ("--to-files",))
     elif state.phase not in (Phase.VERIFIED, Phase.ROCKSDB) or state.pending is not None:
         reason, following = "RocksDB was not verified", next_step(state)
-    elif state.routing.uses(Route.FILES):
-        reason = "not everything is in RocksDB"
-        following = NextStep("routing", ("--default", Route.BOTH.value))
     else:
         return state
     phase = None if state is None else state.phase.value

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kvcq.engine import KvEngine, Pair
-    from kvcq.inspect.expected import Split
     from kvcq.inspect.log import LogCheck
     from kvcq.inspect.side import OpenedStore, WalkAgain
     from kvcq.inspect.sums import RowSums
@@ -53,18 +52,16 @@ class DatabaseSide:
         engine: KvEngine,
         opened: OpenedStore,
         pending: frozenset[str],
-        split: Split | None = None,
         *,
         may_lag: bool = False,
     ) -> None:
-        """`pending`: topics whose deletion the next opening finishes. `split`: what of the admitted
-        records goes to the database; None when all does. `may_lag`: it is being filled, so a clean
-        shutdown leaves it behind the log as well. Raises EngineFailedError.
+        """`pending`: topics whose deletion the next opening finishes. `may_lag`: it is being
+        filled, so a clean shutdown leaves it behind the log as well. Raises EngineFailedError.
         """
         self._engine = engine
         self._opened = opened
         self._pending = pending
-        self._expected = ExpectedRows(engine, opened.admission, pending, split)
+        self._expected = ExpectedRows(engine, opened.admission, pending)
         self._all_dispatched = opened.was_closed and not may_lag
         self._checked: RowCheck | None = None
 

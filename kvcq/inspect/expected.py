@@ -9,13 +9,11 @@ from kvcq.inspect.sums import RowSums, hashes_of
 from kvcq.tables import BOUNDS, DISPATCHED_KEY, INDEX, UNITS, build_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kvcq.engine import KvEngine, Pair
     from store.consume_queue import DispatchRequest
     from store.topics import Admission
-
-    Split = Callable[[Sequence[DispatchRequest]], Sequence[DispatchRequest]]
 
 _NOWHERE = 1 << 62
 
@@ -28,14 +26,11 @@ class ExpectedRows:
         engine: KvEngine,
         admission: Admission,
         pending: frozenset[str],
-        split: Split | None = None,
     ) -> None:
         """Raises EngineFailedError.
 
-        `pending`: topics whose deletion the next opening finishes. `split`: what of the admitted
-        goes to the database; None when all does.
+        `pending`: topics whose deletion the next opening finishes.
         """
-        self._split = split
         self._admission = admission
         self._pending = pending_prefixes(pending)
         self.sums = {UNITS: RowSums(), INDEX: RowSums()}
@@ -57,7 +52,5 @@ class ExpectedRows:
         if requests[-1].physical_offset >= self.checkpoint:
             requests = [each for each in requests if each.physical_offset < self.checkpoint]
         admitted: Sequence[DispatchRequest] = self._admission.admit_all(requests)
-        if self._split is not None:
-            admitted = self._split(admitted)
         puts = build_batch(admitted, 0).puts
         return {family: without(self._pending, puts[family]) for family in (UNITS, INDEX)}

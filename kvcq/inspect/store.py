@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from kvcq.inspect.expected import Split
     from kvcq.inspect.side import Side, Take
     from store.base import Progress
     from store.consume_queue import DispatchRequest
@@ -74,11 +73,11 @@ def look_over(
 
 
 def open_database(
-    opened: OpenedStore, stack: ExitStack, split: Split | None = None, *, may_lag: bool = False
+    opened: OpenedStore, stack: ExitStack, *, may_lag: bool = False
 ) -> DatabaseSide | None:
     """The database, read-only, as a side; None when it is not there or cannot be read.
 
-    `split` and `may_lag`: see DatabaseSide.
+    `may_lag`: see DatabaseSide.
     """
     path = opened.directory.kvcq
     add = opened.findings.add
@@ -99,7 +98,7 @@ def open_database(
         expected = "rows that can be read"
         applied = KvConsumeQueueStore(engine).applied_deletions
         pending = tell_pending(opened, applied, "kvcq", ROCKSDB)
-        return DatabaseSide(engine, opened, pending, split, may_lag=may_lag)
+        return DatabaseSide(engine, opened, pending, may_lag=may_lag)
     except KvcqError as error:
         add(Kind.DATABASE, "kvcq", expected, error, side=ROCKSDB)
         return None

@@ -11,7 +11,6 @@ import numpy as np
 
 from kvcq.tables import NO_TOPIC, topic_prefix, unit_prefix
 from migration.columnar.strings import Names, Strings
-from migration.state import SideName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +70,7 @@ class Places(NamedTuple):
 
 def derive(block: RecordBlock, liveness: Liveness) -> DerivedRows:
     """Units and index rows for RocksDB; dead and poison records give none."""
-    places = places_of(block, liveness, SideName.ROCKSDB)
+    places = places_of(block, liveness)
     rows = places.rows
     values = (block.physical_offset, block.record_size, block.tag_code, block.store_time_ms)
     units = UnitRows(*_queues(places), places.offsets, *(column[rows] for column in values))
@@ -82,7 +81,7 @@ def derive(block: RecordBlock, liveness: Liveness) -> DerivedRows:
 def derive_index(block: RecordBlock, liveness: Liveness) -> IndexRows:
     """Index rows for RocksDB alone."""
     topics = block.topic_names
-    alive = _alive(block, liveness) & liveness.takes(SideName.ROCKSDB, topics)
+    alive = _alive(block, liveness)
     rows, keys = block.keys
     if not alive.all():
         kept = alive[rows]
@@ -99,17 +98,17 @@ def derive_index(block: RecordBlock, liveness: Liveness) -> IndexRows:
     return IndexRows(prefixes, codes, keys, block.store_time_ms[rows], block.physical_offset[rows])
 
 
-def places_of(block: RecordBlock, liveness: Liveness, side: SideName) -> Places:
-    """Where the block's records stand on that side, in queues and light queues."""
+def places_of(block: RecordBlock, liveness: Liveness) -> Places:
+    """Where the block's records stand, in queues and light queues."""
     topics = block.topic_names
-    rows = np.flatnonzero(_alive(block, liveness) & block.in_queue & liveness.takes(side, topics))
+    rows = np.flatnonzero(_alive(block, liveness) & block.in_queue)
     own = Places(rows, topics[rows], block.queue_id[rows], block.queue_offset[rows])
     if not block.light_queues.names:
         return own
     # Also of records whose own topic is gone: otherwise their light queues would have holes.
     light_rows, light_names, offsets = block.light_queues
     names = Names.of(light_names)
-    kept = _sound(block)[light_rows] & liveness.takes(side, names)
+    kept = _sound(block)[light_rows]
     kept &= liveness.of_light(names, block.physical_offset[light_rows])
     codes = np.concatenate([own.names.codes, names.codes[kept] + len(topics.values)])
     return Places(

@@ -1,7 +1,6 @@
-"""Which records of the log belong to something, and to which side of a migration.
+"""Which records of the log belong to something.
 
-The rule is that of store/topics/admission.py, for many records at once. During a migration a name
-is routed to file queues, to RocksDB or to both, by migration/state/routes.py.
+The rule is that of store/topics/admission.py, for many records at once.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from migration.state import SideName
 from store.topics import Admission, dead_light_of, starts_of
 
 if TYPE_CHECKING:
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
 
     from migration.columnar.strings import Names
     from migration.columnar.unaligned import Bools, Ints
-    from migration.state import Routes
     from store.consume_queue import LastUnit
     from store.metadata import Metadata
 
@@ -40,7 +37,6 @@ class Liveness:
     topics: Mapping[str, int] | None = None
     dead_light: Mapping[str, int] = field(default_factory=dict)
     deletions: int = 0  # number of the last deletion, to be carried over
-    routes: Routes | None = None  # None: every name stands on every side
 
     def of_topics(self, topics: Names, physical: Ints) -> Bools:
         """Which records live, by topic."""
@@ -58,27 +54,16 @@ class Liveness:
     def keeps(self, end: LastUnit) -> bool:
         """Whether the database has that end of a queue."""
         name, _, _, physical_offset = end
-        if self.routes is not None and not self.routes.takes(SideName.ROCKSDB, name):
-            return False
         starts = _AnyTopic() if self.topics is None else self.topics
         return Admission(starts, self.dead_light).is_live(name, physical_offset)
-
-    def takes(self, side: SideName, names: Names) -> Bools:
-        """Which of the topics and light queues stand on the side."""
-        if self.routes is None or self.routes.takes_all(side):
-            return np.ones(len(names), dtype=np.bool_)
-        routes = self.routes
-        return names.look_up(lambda name: routes.takes(side, name), np.bool_)
 
 
 #: For a log of a store whose topics are not known.
 ALL_LIVE = Liveness()
 
 
-def liveness_of(
-    metadata: Metadata, applied_deletions: int = 0, routes: Routes | None = None
-) -> Liveness:
+def liveness_of(metadata: Metadata, applied_deletions: int = 0) -> Liveness:
     """What the metadata says. `applied_deletions`: the number in the database that is replaced."""
     marks = metadata.delete_marks()
     last = max([applied_deletions, *(mark.sequence for mark in marks)])
-    return Liveness(starts_of(metadata), dead_light_of(marks), last, routes)
+    return Liveness(starts_of(metadata), dead_light_of(marks), last)

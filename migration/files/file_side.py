@@ -16,14 +16,12 @@ from store.errors import StoreFormatError
 from store.light_queue import is_light
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kvcq.inspect import LogCheck, OpenedStore, WalkAgain
     from migration.files.options import FileQueueOptions
     from migration.files.record_lookup import RecordLookup
     from store.consume_queue import DispatchRequest
-
-    Split = Callable[[Sequence[DispatchRequest]], Sequence[DispatchRequest]]
 
 FILES = "files"
 
@@ -41,15 +39,12 @@ class FileSide:
         opened: OpenedStore,
         options: FileQueueOptions,
         records: RecordLookup,
-        split: Split,
         *,
         may_lag: bool,
     ) -> None:
-        """`split`: what of the admitted records goes to the files. `may_lag`: they are being
-        filled, so a clean shutdown leaves them behind the log as well."""
+        """`may_lag`: they are being filled, so a clean shutdown leaves them behind as well."""
         self._opened = opened
         self._records = records
-        self._split = split
         self._tags_from = options.index_tags_from
         self._all_dispatched = opened.was_closed and not may_lag
         self._tell = partial(opened.findings.add, side=FILES, remedy=Remedy.REBUILD_FILES)
@@ -93,7 +88,7 @@ class FileSide:
     def _admit(self, requests: Sequence[DispatchRequest]) -> Sequence[DispatchRequest]:
         if requests[-1].physical_offset >= self._cut:
             requests = [each for each in requests if each.physical_offset < self._cut]
-        return self._split(self._opened.admission.admit_all(requests))
+        return self._opened.admission.admit_all(requests)
 
     def _is_required(self, topic: str, physical_offset: int) -> bool:
         """Whether keys of a record there have to be in the index."""

@@ -4,13 +4,12 @@ Uses sides and state, and of columnar the process that makes those.
 """
 
 from migration.fill.bulk import remove_leftovers
-from migration.fill.catch_up import Filler, GainedPart
+from migration.fill.catch_up import Filler
 from migration.fill.feed import LogFeed
 from migration.fill.pace import Pace
 
 __all__ = [
     "Filler",
-    "GainedPart",
     "LogFeed",
     "Pace",
     "remove_leftovers",

@@ -166,7 +166,7 @@ class BulkBackfill:
             start,
             _PIECE_BYTES,
             self._output,
-            liveness_of(self._store.metadata, routes=self._double.routes),
+            liveness_of(self._store.metadata),
             config.skip_damaged_records,
         )
 

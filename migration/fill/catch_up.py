@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from migration.fill.bulk import BulkBackfill
 from migration.fill.feed import LogFeed
 from migration.fill.pace import Pace
-from migration.state import Routes, SideName, split
 from store.consume_queue import DispatchRequest, LastUnit
 from store.errors import StoreBusyError
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from migration.jobs import Job
     from migration.sides import DoubleQueueStore, Side
+    from migration.state import SideName
     from store.message_store import MessageStore
 
 #: Records read, and rows written, at a time: what producers may have to wait for is one of these.
@@ -45,33 +45,18 @@ class Filler:
         self._store = store
         self._job = job
         self._bulk = BulkBackfill(store, double, self._end, job)
-        # Of sides that gain names: from where on they need the log for that.
-        self._gaining: dict[SideName, int] = {}
-
-    def let_go(self) -> None:
-        """Of the log that was held for names that are gained."""
-        self._gaining.clear()
-        for name in SideName:
-            self._hold_log(name, None)
-
-    def _hold_log(self, name: SideName, start: int | None) -> None:
-        """Also from where on names that it gains need it."""
-        starts = [each for each in (start, self._gaining.get(name)) if each is not None]
-        self._double.hold_log(name, min(starts, default=None))
-
-    # --- a side that lags ------------------------------------------------------------------
 
     def catch_up(self, name: SideName) -> None:
-        """The side has all that is routed to it, and is joined.
+        """The side has everything, and is joined.
 
         Raises JobCancelledError, and what the side raises except StoreBusyError.
         """
         double, job = self._double, self._job
         side = double.side(name)
         assert side is not None
-        self._hold_log(name, side.store.dispatched_offset)
+        self._double.hold_log(name, side.store.dispatched_offset)
         try:
-            self._seed(side, lambda topic: double.routes.takes(name, topic))
+            self._seed(side)
             job.step(f"backfill {name.value}", side.store.dispatched_offset, self._end())
             self._bulk.run(side)
             pace = Pace(self._feed)
@@ -86,7 +71,7 @@ class Filler:
                     self._patiently(side.store.flush)
                     flush_at = side.store.dispatched_offset + _FLUSH_BYTES
         finally:
-            self._hold_log(name, None)
+            self._double.hold_log(name, None)
 
     def _end(self) -> int:
         """What is dispatched, and durable: what is not durable yet is left to live dispatch."""
@@ -104,9 +89,8 @@ class Filler:
                 requests: list[DispatchRequest] = []
             else:
                 requests, at = self._feed.read(at, end, BATCH)
-                mine = self._double.routes.split(requests, side.name)
-                self._patiently(lambda: side.store.dispatch(mine, at))
-        self._hold_log(side.name, at)
+                self._patiently(lambda: side.store.dispatch(requests, at))
+        self._double.hold_log(side.name, at)
         self._job.report(at, end, len(requests))
         pace.after_batch(self._job, end - at)
 
@@ -118,7 +102,7 @@ class Filler:
         def fill_rest(at: int, end: int) -> None:
             while at < end:
                 requests, at = self._feed.read(at, end, BATCH)
-                side.store.dispatch(self._double.routes.split(requests, side.name), at)
+                side.store.dispatch(requests, at)
                 self._job.report(at, end, len(requests))
 
         try:
@@ -137,7 +121,7 @@ class Filler:
             except StoreBusyError:
                 self._job.pause(_BUSY_WAIT_S)
 
-    def _seed(self, side: Side, takes: Callable[[str], bool]) -> None:
+    def _seed(self, side: Side) -> None:
         """Queues whose messages are all expired: their offsets must go on where they were.
 
         The log has nothing of them any more, but the serving side knows their last units.
@@ -148,74 +132,6 @@ class Filler:
             return
         self._job.step("queues without messages", 0, 0)
         for topic, queue_id, offset, physical_offset in source.store.last_units():
-            if physical_offset < log_start and takes(topic):
+            if physical_offset < log_start:
                 unit = LastUnit(topic, queue_id, offset, physical_offset)
                 self._patiently(partial(side.store.restore_last_units, [unit]))
-
-    # --- a side that gains names -----------------------------------------------------------
-
-    def gain(self, name: SideName, target: Routes) -> GainedPart:
-        """Fill the names that the side takes by `target` and does not take now, nearly to the end.
-
-        They must not be served by it yet. The rest is done by `GainedPart.finish`, while dispatch
-        waits.
-        """
-        double, job = self._double, self._job
-        side = double.side(name)
-        assert side is not None
-        now = double.routes
-
-        def gained(topic: str) -> bool:
-            return target.takes(name, topic) and not now.takes(name, topic)
-
-        self._gaining[name] = self._feed.start_offset
-        self._hold_log(name, None)
-        # Rows from an earlier time may have a gap behind them by now: away with them.
-        for topic in dict.fromkeys(topic for topic, *_ in side.store.last_units()):
-            if gained(topic):
-                self._patiently(partial(self._purge, side, topic))
-        self._seed(side, gained)
-        part = GainedPart(side, gained, self._feed, self._feed.start_offset)
-        job.step(f"fill {name.value}", part.at, self._end())
-        pace = Pace(self._feed)
-        while (lag := self._end() - part.at) > _REST_BYTES:
-            written = self._fill_once(part)
-            self._gaining[name] = part.at
-            self._hold_log(name, None)
-            job.report(part.at, self._end(), written)
-            pace.after_batch(job, lag)
-        # What `finish` has to flush, while dispatch waits, is little then.
-        self._patiently(side.store.flush)
-        return part
-
-    def _purge(self, side: Side, topic: str) -> None:
-        with side.filling:
-            side.store.purge_topic(topic)
-
-    def _fill_once(self, part: GainedPart) -> int:
-        with part.side.filling:
-            requests, at = self._feed.read(part.at, self._end(), BATCH)
-            mine = split(requests, part.gained)
-            self._patiently(lambda: part.side.store.fill(mine))
-            part.at = at
-        return len(mine)
-
-
-class GainedPart:
-    """Names that a side is gaining, and how far they are filled."""
-
-    def __init__(self, side: Side, gained: Callable[[str], bool], feed: LogFeed, at: int) -> None:
-        self.side = side
-        self.gained = gained
-        self._feed = feed
-        self.at = at  # physical offset up to which they are filled
-        self.finished_rows = 0  # messages that `finish` wrote
-
-    def finish(self, end: int) -> None:
-        """They are filled up to `end`, the dispatch boundary. Raises StoreBusyError."""
-        while self.at < end:
-            requests, at = self._feed.read(self.at, end, BATCH)
-            mine = split(requests, self.gained)
-            self.side.store.fill(mine)
-            self.finished_rows += len(mine)
-            self.at = at

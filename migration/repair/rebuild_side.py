@@ -34,8 +34,7 @@ def set_side_aside(root: Path, name: SideName) -> None:
     state = read_state(root)
     if kind is not DirKind.OURS or identity is None or state is None:
         raise StoreFormatError(root, "has no migration")
-    needed = state.needs_files if name is SideName.FILES else state.needs_rocksdb
-    if not needed:
+    if not state.uses(name):
         raise IllegalStepError(
             f"rebuild {name.value}", state.phase.value, "it is not in use", next_step(state)
         )

@@ -7,37 +7,32 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from migration.sides.pair import SidePair
-from migration.state import SideName
 from store.errors import StoreBusyError, StoreError
-from store.format import is_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from migration.sides.pair import Attendant
     from migration.sides.side import Side, SideStore
-    from migration.state import Routes
+    from migration.state import Phase, SideName
     from store.consume_queue import Boundary, Bounds, CqUnit, DispatchRequest, KeyHit, LastUnit
 
 logger = logging.getLogger(__name__)
 
 
 class DoubleQueueStore(SidePair):
-    """ConsumeQueueStore over one side or two.
-
-    Reads take no lock: they look at `routes`, which is replaced as a whole.
-    """
+    """ConsumeQueueStore over one side or two. Reads take no lock: they look at `phase`."""
 
     def __init__(
         self,
-        routes: Routes,
+        phase: Phase,
         stores: dict[SideName, SideStore],
         attendant: Attendant,
         absent: Collection[SideName] = (),
     ) -> None:
-        """`stores` holds at least the sides that are required; `absent` are those that could not be
+        """`stores` holds at least the side that serves reads; `absent` are those that could not be
         opened, and will be by a later opening."""
-        super().__init__(routes, stores, attendant)
+        super().__init__(phase, stores, attendant)
         self._absent = frozenset(absent)
         self._closed = False
         #: Expiry that a side was too busy for, done again by `maintain`: log start, store time.
@@ -53,51 +48,43 @@ class DoubleQueueStore(SidePair):
         self._absent -= {name}
 
     def rewrite(self, requests: Sequence[DispatchRequest]) -> None:
-        """See ConsumeQueueStore: on every side that has the queues.
+        """See ConsumeQueueStore: on every side that is joined.
 
         Raises StoreBusyError also for a side that nothing is read from; repeatable.
         """
 
         def rewrite(side: Side) -> None:
             if side.joined:
-                side.store.rewrite(self.routes.split(requests, side.name))
+                side.store.rewrite(requests)
 
         self._on_each(rewrite)
 
     # --- reads -----------------------------------------------------------------------------
 
-    def _serving(self, name: str) -> SideStore:
-        return self._sides[self.routes.serving(name)].store
+    @property
+    def _serving(self) -> SideStore:
+        return self._sides[self.phase.serving].store
 
     def next_offsets(self, queues: Sequence[tuple[str, int]]) -> list[int]:
-        routes = self.routes
-        if routes.only_server is not None:
-            return self._sides[routes.only_server].store.next_offsets(queues)
-        found: dict[int, int] = {}
-        for name, side in self._sides.items():
-            mine = [at for at, queue in enumerate(queues) if routes.serving(queue[0]) is name]
-            found.update(
-                zip(mine, side.store.next_offsets([queues[at] for at in mine]), strict=True)
-            )
-        return [found[at] for at in range(len(queues))]
+        return self._serving.next_offsets(queues)
 
     def bounds(self, topic: str, queue_id: int, log_start: int) -> Bounds:
-        return self._serving(topic).bounds(topic, queue_id, log_start)
+        return self._serving.bounds(topic, queue_id, log_start)
 
     def read_units(
         self, topic: str, queue_id: int, start: int, count: int
     ) -> list[tuple[int, CqUnit]]:
-        return self._serving(topic).read_units(topic, queue_id, start, count)
+        return self._serving.read_units(topic, queue_id, start, count)
 
     def read_places(
         self, topic: str, queue_id: int, start: int, count: int
     ) -> list[tuple[int, int]]:
-        return self._serving(topic).read_places(topic, queue_id, start, count)
+        return self._serving.read_places(topic, queue_id, start, count)
 
     def search_time(
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary, log_start: int
     ) -> int:
-        return self._serving(topic).search_time(topic, queue_id, time_ms, boundary, log_start)
+        return self._serving.search_time(topic, queue_id, time_ms, boundary, log_start)
 
     def query_key(
         self,
@@ -108,59 +95,27 @@ class DoubleQueueStore(SidePair):
         after: KeyHit | None,
         limit: int,
     ) -> list[KeyHit]:
-        store = self._with_marks() if is_mark(key) else self._serving(topic)
-        return store.query_key(topic, key, begin_ms, end_ms, after, limit)
+        return self._serving.query_key(topic, key, begin_ms, end_ms, after, limit)
 
     def marks_below(self, key: str, limit: int) -> list[tuple[str, int]] | None:
-        return self._with_marks().marks_below(key, limit)
-
-    def _with_marks(self) -> SideStore:
-        """Keys of batches are complete on the side that serves everything; else in RocksDB."""
-        return self._sides[self.routes.only_server or SideName.ROCKSDB].store
+        return self._serving.marks_below(key, limit)
 
     def queue_ids(self, topic: str) -> list[int]:
-        return self._serving(topic).queue_ids(topic)
+        return self._serving.queue_ids(topic)
 
     def list_names(self, prefix: str, after: str | None, limit: int) -> list[str]:
-        """See ConsumeQueueStore. The side that serves a name lists it."""
-        routes = self.routes
-        if routes.only_server is not None:
-            return self._sides[routes.only_server].store.list_names(prefix, after, limit)
-        found: list[str] = []
-        for name, side in self._sides.items():
-            served: list[str] = []
-            at = after
-            while len(served) < limit:
-                page = side.store.list_names(prefix, at, limit)
-                served += [each for each in page if routes.serving(each) is name]
-                if len(page) < limit:
-                    break
-                at = page[-1]
-            found += served[:limit]
-        return sorted(found, key=lambda each: (len(each.encode()), each.encode()))[:limit]
+        return self._serving.list_names(prefix, after, limit)
 
     def last_units_between(self, start: int, end: int) -> Iterator[list[LastUnit]]:
-        """See ConsumeQueueStore: of each name from the side that serves it."""
-        routes = self.routes
-        for name, side in self._sides.items():
-            if side.is_closed:
-                continue  # it serves nothing
-            for page in side.store.last_units_between(start, end):
-                yield [unit for unit in page if routes.serving(unit.topic) is name]
+        return self._serving.last_units_between(start, end)
 
     def restore_last_units(self, units: Sequence[LastUnit]) -> None:
-        """See ConsumeQueueStore: on each side, what is routed to it."""
-        routes = self.routes
-        self._on_each(
-            lambda side: side.store.restore_last_units(
-                [unit for unit in units if routes.takes(side.name, unit.topic)]
-            )
-        )
+        self._on_each(lambda side: side.store.restore_last_units(units))
 
     # --- removal ---------------------------------------------------------------------------
 
     def delete_topic(self, topic: str, sequence: int) -> None:
-        """See ConsumeQueueStore: on both sides, wherever the topic is routed now.
+        """See ConsumeQueueStore: on both sides.
 
         A side that has applied the deletion is passed over: the topic may be there again.
         Raises StoreBusyError also for a side that nothing is read from: deletions are counted, so
@@ -276,7 +231,7 @@ class DoubleQueueStore(SidePair):
             with side.filling:
                 side.store.close()
         except (StoreError, OSError) as error:
-            if side in list(self._required()):
+            if self.is_required(side):
                 failures.append(error)
             logger.exception("the %s side was not closed in order", side.name.value)
 

@@ -1,8 +1,7 @@
-"""The file queues as one of the two sides: with tags in the index, and topics that come and go."""
+"""The file queues as one of the two sides: with tags in the index."""
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +9,6 @@ import numpy as np
 from kvcq.tables import units_of_queues
 from migration.files import FileQueueStore
 from migration.formats import tag_as_key, valid_units
-from store.base import DIRECTORY_MODE, fsync_directory
 from store.consume_queue import DispatchRequest
 from store.light_queue import is_light
 
@@ -25,12 +23,11 @@ if TYPE_CHECKING:
     from migration.formats import UnitArray
     from store.base import Clock, Progress
 
-_TRASH = "purged_queues"
 _PAGE_UNITS = 16_384
 
 
 class FileSideStore(FileQueueStore):
-    """The file queues as one side. `purge_topic` leaves the key index, which holds all topics."""
+    """The file queues as one side."""
 
     def __init__(
         self,
@@ -81,21 +78,6 @@ class FileSideStore(FileQueueStore):
         time_ms = request.store_time_ms
         there = self._index.candidates(request.topic, tag_as_key(tag), time_ms, time_ms)
         return None if any(request.physical_offset in each for each in there) else tag
-
-    def fill(self, requests: Sequence[DispatchRequest]) -> None:
-        """See SideStore. Keys come by `dispatch` alone, of all topics: the index takes them in the
-        order of the log, and would pass over what this side has yet to be brought up to."""
-        super().dispatch([each._replace(keys=()) if each.keys else each for each in requests], 0)
-
-    def purge_topic(self, topic: str) -> None:
-        with self._writing:
-            self._check_writable()
-            trash = self._root / _TRASH
-            shutil.rmtree(trash, ignore_errors=True)
-            trash.mkdir(DIRECTORY_MODE)
-            if self._queues.move_topic_away(topic, trash / "queues"):
-                fsync_directory(self._queues.root)
-            shutil.rmtree(trash, ignore_errors=True)
 
     def names(self) -> list[str]:
         return [

@@ -1,11 +1,11 @@
-"""Two sides behind one dispatch: which are in use, what is routed to each, how far each has come.
+"""Two sides behind one dispatch: which are in use, and how far each has come.
 
 Each side has its own watermark, the physical offset up to which it took everything; recovery
 starts each from its own, and dispatching again what a side has changes nothing there. A side that
 serves reads is required: its failure is dispatch's failure. The failure of the other side leaves
 that side behind, never the broker: the attendant is told, and brings it up again.
 
-Invariant: a joined side has taken everything below `dispatched_offset` that is routed to it.
+Invariant: a joined side has taken everything below `dispatched_offset`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from store.base import Lock
 from store.errors import StoreBusyError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from migration.sides.side import SideStore
-    from migration.state import Routes
+    from migration.state import Phase
     from store.consume_queue import DispatchRequest
 
 logger = logging.getLogger(__name__)
@@ -54,17 +54,17 @@ class Attendant(Protocol):
 class SidePair:
     """One side or two, and what is dispatched to them.
 
-    Thread: any. `_dispatching` lets one dispatch, join, or change of routes through at a time; a
+    Thread: any. `_dispatching` lets one dispatch, join, or change of phase through at a time; a
     side's `filling` is taken before it, never after.
     """
 
     def __init__(
         self,
-        routes: Routes,
+        phase: Phase,
         stores: dict[SideName, SideStore],
         attendant: Attendant,
     ) -> None:
-        """`stores` holds at least the sides that are required."""
+        """`stores` holds at least the side that serves reads."""
         # Constant after construction.
         self._attendant = attendant
         self._dispatching = Lock()
@@ -73,11 +73,13 @@ class SidePair:
         self.brake = 0.0
         self._dispatched_s = 0.0
         # Guarded by _dispatching; read freely.
-        self.routes = routes
+        self.phase = phase
+        #: Rises with each change of phase, also with one to the same.
+        self.changes = 0
         self._sides = {name: Side(name, store) for name, store in stores.items()}
         self._held_from: dict[SideName, int] = {}  # see `hold_log`
         for side in self._sides.values():
-            side.joined = routes.required(side.name)
+            side.joined = side.name is phase.serving
         self._dispatched = self._least_joined()
         for side in self._sides.values():
             side.joined |= side.store.dispatched_offset >= self._dispatched - JOIN_BYTES
@@ -130,14 +132,15 @@ class SidePair:
         with side.filling:
             return side.store
 
-    def change_routes(self, make: Callable[[int], Routes]) -> None:
-        """At a dispatch boundary, whose offset `make` is given, the routes become what it returns.
+    def change_phase(self, make: Callable[[], Phase]) -> None:
+        """At a dispatch boundary the phase becomes what `make` returns.
 
         What `make` does, such as writing the state to disk, is done before anything else is
         dispatched; when it raises, nothing changes.
         """
         with self._dispatching:
-            self.routes = make(self._dispatched)
+            self.phase = make()
+            self.changes += 1
 
     def join(self, name: SideName, fill_rest: Callable[[int, int], None]) -> None:
         """Live dispatch feeds the side from now on.
@@ -162,14 +165,14 @@ class SidePair:
         held = self._held_from
         return min([self._dispatched, *held.values()])
 
-    def _required(self) -> Iterator[Side]:
-        return (side for side in self._sides.values() if self.routes.required(side.name))
+    def is_required(self, side: Side) -> bool:
+        """Whether it serves reads."""
+        return side.name is self.phase.serving
 
     def _usable(self) -> list[Side]:
-        """Sides that did not fail, required ones first: when those raise, nothing else is done."""
-        routes = self.routes
+        """Sides that did not fail, the required one first: when it raises, nothing else is done."""
         found = [side for side in self._sides.values() if side.failure is None]
-        return sorted(found, key=lambda side: not routes.required(side.name))
+        return sorted(found, key=lambda side: not self.is_required(side))
 
     def keep_out(self, name: SideName, reason: str) -> None:
         """On opening: the side was stopped before, and stays so until somebody resumes."""
@@ -204,7 +207,7 @@ class SidePair:
         one the caller gets the error, and does all of it again: only for what is repeatable.
         """
         for side in self._usable():
-            if self.routes.required(side.name):
+            if self.is_required(side):
                 action(side)
                 continue
             try:
@@ -233,24 +236,20 @@ class SidePair:
         return any(side.joined and side.store.gathers for side in self._sides.values())
 
     def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
-        """See Dispatcher. Visible on return; raises what a required side raises."""
+        """See Dispatcher. Visible on return; raises what the required side raises."""
         with self._dispatching:
-            routes = self.routes
-            others: list[Side] = []
-            for side in self._sides.values():
-                if side.joined and routes.required(side.name):
-                    side.store.dispatch(routes.split(requests, side.name), end_offset)
-                elif side.joined:
-                    others.append(side)
-            for side in others:
+            serving = self._sides[self.phase.serving]
+            serving.store.dispatch(requests, end_offset)
+            other = self._sides.get(self.phase.serving.other)
+            if other is not None and other.joined:
                 try:
-                    side.store.dispatch(routes.split(requests, side.name), end_offset)
+                    other.store.dispatch(requests, end_offset)
                 except StoreBusyError as error:
                     # It lags from here on; the backfill looks for that and brings it up.
-                    side.joined = False
-                    logger.warning("the %s side lags: %s", side.name.value, error)
+                    other.joined = False
+                    logger.warning("the %s side lags: %s", other.name.value, error)
                 except Exception as error:  # noqa: BLE001 - not the broker's failure
-                    self.stop_side(side, error)
+                    self.stop_side(other, error)
             self._dispatched = max(self._dispatched, end_offset)
         if self.brake:
             self._hold_back()

@@ -6,7 +6,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from store.consume_queue import ConsumeQueueStore, DispatchRequest
+from store.consume_queue import ConsumeQueueStore
 from store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -21,18 +21,7 @@ NO_TOPIC = "?"
 
 
 class SideStore(ConsumeQueueStore, Protocol):
-    """A ConsumeQueueStore that can gain and lose single topics."""
-
-    def fill(self, requests: Sequence[DispatchRequest]) -> None:
-        """Write queues that it did not have, in log order; its watermark stays.
-
-        Raises StoreBusyError when it cannot be taken now.
-        """
-        ...
-
-    def purge_topic(self, topic: str) -> None:
-        """Remove every row of a name that it does not serve any more. Repeatable."""
-        ...
+    """A ConsumeQueueStore that tells what it holds."""
 
     def names(self) -> list[str]:
         """Every topic and light queue that it keeps anything of, also without a message."""

@@ -4,16 +4,12 @@ Uses the formats.
 """
 
 from migration.state.keeper import StateKeeper, next_step
-from migration.state.routes import Routes, SideName, may_gain, split
-from migration.state.routing import Route, RoutingPolicy, Rule, parse_rules
+from migration.state.phase import BEFORE_CUTOVER, Phase, SideName
 from migration.state.state import (
-    BEFORE_CUTOVER,
     STATE_FILE,
     BrokenOff,
     FileLayout,
     MigrationState,
-    Phase,
-    Target,
     VerifyResult,
     has_migration,
     read_state,
@@ -27,19 +23,11 @@ __all__ = [
     "FileLayout",
     "MigrationState",
     "Phase",
-    "Route",
-    "Routes",
-    "RoutingPolicy",
-    "Rule",
     "SideName",
     "StateKeeper",
-    "Target",
     "VerifyResult",
     "has_migration",
-    "may_gain",
     "next_step",
-    "parse_rules",
     "read_state",
-    "split",
     "write_state",
 ]

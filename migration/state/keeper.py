@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from migration.errors import IllegalStepError
 from migration.next_step import NextStep
-from migration.state.state import Phase, write_state
+from migration.state.phase import Phase
+from migration.state.state import write_state
 from store.base import Lock
 
 if TYPE_CHECKING:

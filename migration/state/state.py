@@ -1,12 +1,12 @@
 """The state of a migration, in `<root>/migration.json`: what it says is so, whatever crashed.
 
-| phase        | files hold             | RocksDB holds          | reads come from                |
-|--------------|------------------------|------------------------|--------------------------------|
-| FILES        | all                    | nothing; leftovers     | files                          |
-| DOUBLE_WRITE | all                    | routed rocksdb or both | files                          |
-| VERIFIED     | all                    | routed rocksdb or both | files                          |
-| ROCKSDB      | routed files or both   | routed rocksdb or both | RocksDB; files where routed so |
-| FINISHED     | routed files           | routed rocksdb or both | RocksDB; files where routed so |
+| phase        | written to     | reads come from |
+|--------------|----------------|-----------------|
+| FILES        | files          | files           |
+| DOUBLE_WRITE | files, RocksDB | files           |
+| VERIFIED     | files, RocksDB | files           |
+| ROCKSDB      | files, RocksDB | RocksDB         |
+| FINISHED     | RocksDB        | RocksDB         |
 
 A store without the file was made by this program and is in RocksDB alone. The file is replaced
 whole, by a rename, and fsynced; each change of phase is one replacement, so a crash leaves the
@@ -19,7 +19,6 @@ One line of JSON, then its CRC-32 in hex, so that a flipped bit is noticed.
 
 from __future__ import annotations
 
-import enum
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,32 +32,18 @@ from migration.formats import (
     read_checked,
     write_checked,
 )
-from migration.state.routing import Route, RoutingPolicy
-from store.errors import InvalidArgumentError
+from migration.state.phase import Phase, SideName
 from store.store_dir import MIGRATION_FILE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 STATE_FILE = MIGRATION_FILE
-_VERSION = 1
+_VERSION = 2
+#: What version 1 said of topics; all of them go where the phase says.
+_NO_ROUTING = {"rules": [], "default": "both"}
 #: Changes of phase that the state remembers, for people.
 _HISTORY = 50
-
-
-class Phase(enum.Enum):
-    """How far the migration is."""
-
-    ADOPTING = "ADOPTING"  # a RocketMQ store is being taken over; `start` goes on with it
-    FILES = "FILES"
-    DOUBLE_WRITE = "DOUBLE_WRITE"
-    VERIFIED = "VERIFIED"
-    ROCKSDB = "ROCKSDB"
-    FINISHED = "FINISHED"
-
-
-#: Phases before the cutover: files hold everything, and serve it.
-BEFORE_CUTOVER = frozenset({Phase.ADOPTING, Phase.FILES, Phase.DOUBLE_WRITE, Phase.VERIFIED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,22 +82,13 @@ class BrokenOff:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Where a change of routes goes to."""
-
-    phase: Phase
-    routing: RoutingPolicy
-
-
-@dataclass(frozen=True, slots=True)
 class MigrationState:
     """All that is kept about a migration."""
 
     phase: Phase
     layout: FileLayout = field(default_factory=FileLayout)
-    routing: RoutingPolicy = field(default_factory=RoutingPolicy)
-    #: A change of routes under way: a side that gains names is being filled for it.
-    pending: Target | None = None
+    #: A change of phase under way: a side is being filled for it.
+    pending: Phase | None = None
     #: Why a side was left behind; empty while all is well. `resume` goes on.
     stopped: str = ""
     #: With `stopped`: the side, where it is one that cannot be opened.
@@ -131,19 +107,9 @@ class MigrationState:
     #: (ms since 1970, what happened)
     history: tuple[tuple[int, str], ...] = ()
 
-    @property
-    def needs_files(self) -> bool:
-        """Whether the file queues are in use."""
-        targets = [Target(self.phase, self.routing)]
-        if self.pending is not None:
-            targets.append(self.pending)
-        return any(
-            each.phase is not Phase.FINISHED or each.routing.uses(Route.FILES) for each in targets
-        )
-
-    @property
-    def needs_rocksdb(self) -> bool:
-        return self.phase not in (Phase.ADOPTING, Phase.FILES)
+    def uses(self, side: SideName) -> bool:
+        """Whether the side is in use, or will be when a change is done."""
+        return self.phase.uses(side) or (self.pending is not None and self.pending.uses(side))
 
     @property
     def blamed(self) -> list[str]:
@@ -152,8 +118,8 @@ class MigrationState:
         found = [unread] if unread else []
         if self.verified is not None:
             found += self.verified.sides.split()
-        in_use = {"files": self.needs_files, "rocksdb": self.needs_rocksdb}
-        return [side for side in dict.fromkeys(found) if in_use.get(side)]
+        in_use = {side.value for side in SideName if self.uses(side)}
+        return [side for side in dict.fromkeys(found) if side in in_use]
 
     def rebuilt(self, side: str) -> dict[str, Any]:
         """Changes of fields when a side is rebuilt: what was verified of it is invalidated.
@@ -183,16 +149,9 @@ def to_document(state: MigrationState) -> dict[str, Any]:
     return {
         "phase": state.phase.value,
         "layout": asdict(state.layout),
-        "routing": state.routing.to_document(),
-        "pending": None
-        if pending is None
-        else {
-            "phase": pending.phase.value,
-            "routing": pending.routing.to_document(),
-        },
+        "pending": None if pending is None else pending.value,
         "stopped": state.stopped,
         "unopened_side": state.unopened,
-        "trust_files": False,  # read by the first programs; they compare the files then
         "reclaim_unexpired": state.reclaim_unexpired,
         "verified": None if state.verified is None else asdict(state.verified),
         "verify_broken_off": broken_off.reason,
@@ -225,15 +184,12 @@ def read_state(root: Path) -> MigrationState | None:
             path, f"version {document['version']}, this program knows up to {_VERSION}"
         )
     try:
-        pending = document["pending"]
+        pending = _pending(path, document)
         verified = document["verified"]
         return MigrationState(
             phase=Phase(document["phase"]),
             layout=FileLayout(**document["layout"]),
-            routing=RoutingPolicy.from_document(document["routing"]),
-            pending=None
-            if pending is None
-            else Target(Phase(pending["phase"]), RoutingPolicy.from_document(pending["routing"])),
+            pending=None if pending is None else Phase(pending),
             stopped=document["stopped"],
             verified=None if verified is None else VerifyResult(**verified),
             # Not in files of the first programs.
@@ -246,8 +202,23 @@ def read_state(root: Path) -> MigrationState | None:
             config=None if document.get("config") is None else tuple(document["config"]),
             history=tuple((time_ms, event) for time_ms, event in document["history"]),
         )
-    except (KeyError, TypeError, ValueError, InvalidArgumentError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise MigrationStateError(path, f"does not make sense: {error!r}") from error
+
+
+def _pending(path: Path, document: dict[str, Any]) -> str | None:
+    """The phase on the way to. Raises MigrationStateError for topics that were routed apart."""
+    pending = document["pending"]
+    if document["version"] > 1:
+        return None if pending is None else str(pending)
+    routings = [document["routing"]] + ([] if pending is None else [pending["routing"]])
+    if any(each != _NO_ROUTING for each in routings):
+        raise MigrationStateError(
+            path,
+            "routes some topics apart from others, which this version does not do. Let version 0.1 "
+            "bring all of them to both sides first: `kvcq migrate routing --clear`",
+        )
+    return None if pending is None else str(pending["phase"])
 
 
 def write_state(root: Path, state: MigrationState) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
     from kvcq.inspect import Finding
     from migration.sides import FileSideStore
-    from migration.state import FileLayout, RoutingPolicy
+    from migration.state import FileLayout
     from store.base import Clock, Progress
     from store.metadata import Metadata
 
@@ -57,7 +56,6 @@ def adopt(
     root: Path,
     *,
     layout: FileLayout | None = None,
-    routing: RoutingPolicy | None = None,
     progress: Progress = no_progress,
     tell: Callable[[str], None] | None = None,
     reclaim_unexpired: bool | None = None,
@@ -94,8 +92,6 @@ def adopt(
         layout=inventory.layout,
         config=inventory.config.sources,
     ).moved(clock.now_ms(), "taking over a store of RocketMQ's")
-    if routing is not None:
-        state = replace(state, routing=routing)
     fresh = not (root / STATE_FILE).exists()
     write_state(root, state)
     with ExitStack() as held:

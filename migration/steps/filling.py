@@ -1,30 +1,28 @@
-"""The job that brings up whatever lags: sides, and then the names that a side is gaining."""
+"""The job that brings up whatever side lags, and then ends a change of phase."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from migration.errors import JobCancelledError
 from migration.fill import Filler
-from migration.state import BEFORE_CUTOVER, Routes, SideName, may_gain
-from migration.steps.migration import taken_back
+from migration.state import SideName
 from store.errors import StoreBusyError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from migration.fill import GainedPart
     from migration.jobs import Job
     from migration.sides import Side
-    from migration.state import Target
+    from migration.state import Phase
     from migration.steps.migration import Migration
 
 _BUSY_WAIT_S = 0.02
 
 
 def fill(on: Migration, job: Job) -> None:
-    """Every side is joined, and a change of routes that was under way is done.
+    """Every side is joined, and a change of phase that was under way is done.
 
     Raises JobCancelledError, and what a side raises; it is then left behind.
     """
@@ -33,21 +31,13 @@ def fill(on: Migration, job: Job) -> None:
     target = on.state.pending
     if target is None:
         return
-    routes = Routes(target.phase, target.routing)
     try:
-        parts = [
-            filler.gain(name, routes)
-            for name in SideName
-            if may_gain(on.double.routes, routes, name)
-        ]
-        _apply(on, target, filler, parts, job)
+        _apply(on, target, filler, job)
     except JobCancelledError:
         raise
     except Exception as error:
         on.keeper.stop(error)
         raise
-    finally:
-        filler.let_go()
 
 
 def _catch_up(on: Migration, filler: Filler) -> None:
@@ -58,43 +48,21 @@ def _catch_up(on: Migration, filler: Filler) -> None:
                 filler.catch_up(side.name)
 
 
-def _apply(
-    on: Migration, target: Target, filler: Filler, parts: Sequence[GainedPart], job: Job
-) -> None:
-    """What was gained is filled to the dispatch boundary, and the routes change there."""
+def _apply(on: Migration, target: Phase, filler: Filler, job: Job) -> None:
+    """The phase becomes the target at a dispatch boundary at which its sides are joined."""
 
-    def change(boundary: int) -> Routes:
-        routes = Routes(target.phase, target.routing)
-        for name in SideName:
-            if routes.required(name) and not on.double.is_joined(name):
+    def change() -> Phase:
+        for name in filter(target.uses, SideName):
+            if not on.double.is_joined(name):
                 side = on.double.side(name)
                 if side is not None and side.failure is not None:  # waiting does not help
                     raise StoreError(f"the {name.value} side failed: {side.failure}")
                 raise StoreBusyError(f"the {name.value} side lags")
-        for part in parts:
-            part.finish(boundary)
-            # They lie below what a replay begins with: once the state says that they are there, no
-            # crash may take them.
-            part.side.store.flush()
-        state = on.state
-        kept = target.routing == state.routing and target.phase not in BEFORE_CUTOVER
-        event = f"routes changed, now {target.phase.value}"
-        return on.moved(
-            event if kept else taken_back(event, state),
-            target.phase,
-            target.routing,
-            pending=None,
-            verified=state.verified if kept else None,
-        )
+        return on.moved(f"now {target.value}", target, pending=None)
 
     while True:
         try:
-            with ExitStack() as held:
-                for part in parts:
-                    held.enter_context(part.side.filling)
-                on.double.change_routes(change)
-            for part in parts:
-                job.report(part.at, part.at, part.finished_rows)
+            on.double.change_phase(change)
             return
         except StoreBusyError:
             job.pause(_BUSY_WAIT_S)
@@ -109,7 +77,7 @@ def _stopping(on: Migration, side: Side) -> Iterator[None]:
     except JobCancelledError:
         raise
     except Exception as error:
-        if on.double.routes.required(side.name):
+        if on.double.is_required(side):
             on.keeper.stop(error)
         else:
             on.double.stop_side(side, error)

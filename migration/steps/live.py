@@ -8,19 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from migration.jobs import JobList
-from migration.state import (
-    BEFORE_CUTOVER,
-    BrokenOff,
-    Phase,
-    Route,
-    Routes,
-    SideName,
-    Target,
-    may_gain,
-)
+from migration.state import BrokenOff, Phase, SideName
 from migration.steps.filling import fill
 from migration.steps.ingesting import ingest
 from migration.steps.migration import Migration, taken_back
@@ -35,7 +26,7 @@ if TYPE_CHECKING:
     from kvcq.inspect import Finding
     from migration.jobs import Job
     from migration.sides import DoubleQueueStore, SideOpener
-    from migration.state import MigrationState, RoutingPolicy, StateKeeper
+    from migration.state import MigrationState, StateKeeper
     from store.base import Clock
     from store.message_store import MessageStore
 
@@ -112,7 +103,7 @@ class LiveMigration:
 
     # --- steps -----------------------------------------------------------------------------
 
-    def start(self, routing: RoutingPolicy | None = None) -> Job:
+    def start(self) -> Job:
         """FILES to DOUBLE_WRITE: RocksDB takes what comes in, and a job fills in the history.
 
         In DOUBLE_WRITE already: the job that runs. Raises IllegalStepError.
@@ -123,11 +114,10 @@ class LiveMigration:
                 # What an earlier attempt left is not trusted.
                 self._opener.remove(SideName.ROCKSDB)
                 store = self._opener.rocksdb()
-                policy = routing or state.routing
                 self._on.attach(SideName.ROCKSDB, store)
                 try:
-                    self._double.change_routes(
-                        lambda _: self._on.moved("double write began", Phase.DOUBLE_WRITE, policy)
+                    self._double.change_phase(
+                        lambda: self._on.moved("double write began", Phase.DOUBLE_WRITE)
                     )
                 except BaseException:
                     self._double.detach(SideName.ROCKSDB).close()
@@ -168,11 +158,11 @@ class LiveMigration:
             if self._on.waits_for:
                 raise self._on.refuse("cutover")
 
-            def cut(_: int) -> Routes:
+            def cut() -> Phase:
                 self._check_joined("cutover", [SideName.ROCKSDB])
                 return self._on.moved("reads come from RocksDB", Phase.ROCKSDB)
 
-            self._double.change_routes(cut)
+            self._double.change_phase(cut)
             return self.state
 
     def rollback(self) -> Job | None:
@@ -185,8 +175,8 @@ class LiveMigration:
             state = self.state
             if state.phase in (Phase.DOUBLE_WRITE, Phase.VERIFIED):
                 self._jobs.stop()
-                self._double.change_routes(
-                    lambda _: self._on.moved(
+                self._double.change_phase(
+                    lambda: self._on.moved(
                         taken_back("RocksDB is given up", state),
                         Phase.FILES,
                         pending=None,
@@ -200,17 +190,24 @@ class LiveMigration:
                 self._on.give_config_back()
                 return None
             if state.phase is Phase.ROCKSDB:
-                if state.pending is None and not self._double.is_joined(SideName.FILES):
-                    raise self._on.refuse("rollback")
                 if SideName.FILES.value in state.blamed:
                     raise self._on.refuse("rollback", "the files differ from the log")
-                return self._change(Target(Phase.DOUBLE_WRITE, state.routing))
+                if self._on.waits_for:
+                    raise self._on.refuse("rollback")
+
+                def back() -> Phase:
+                    self._check_joined("rollback", [SideName.FILES])
+                    event = taken_back("reads come from files", state)
+                    return self._on.moved(event, Phase.DOUBLE_WRITE, verified=None)
+
+                self._double.change_phase(back)
+                return None
             if state.phase is Phase.FINISHED:
-                return self._change(Target(Phase.ROCKSDB, state.routing))
+                return self._rebuild_files()
             raise self._on.refuse("rollback", "everything is in files already")
 
     def finish(self) -> MigrationState:
-        """ROCKSDB to FINISHED: rows that nobody reads any more are removed. Repeatable.
+        """ROCKSDB to FINISHED: the files are removed. Repeatable.
 
         Raises IllegalStepError.
         """
@@ -224,31 +221,14 @@ class LiveMigration:
                 # The files are what is right, or all there is to read.
                 raise self._on.refuse("finish", "RocksDB differs from the log")
             if state.phase is Phase.ROCKSDB:
-                self._double.change_routes(
-                    lambda _: self._on.moved("finished", Phase.FINISHED, stopped="")
+                self._double.change_phase(
+                    lambda: self._on.moved("finished", Phase.FINISHED, stopped="")
                 )
-            if not self.state.needs_files:
-                is_absent = SideName.FILES in self._double.absent
-                if is_absent or self._double.side(SideName.FILES) is not None:
-                    self._jobs.stop()
-                    self._on.drop(SideName.FILES)
-            else:
-                self._on.purge()
+            is_absent = SideName.FILES in self._double.absent
+            if is_absent or self._double.side(SideName.FILES) is not None:
+                self._jobs.stop()
+                self._on.drop(SideName.FILES)
             return self.state
-
-    def set_routing(self, routing: RoutingPolicy) -> Job | None:
-        """The policy takes effect: at once where no side gains anything, otherwise after a job.
-
-        Raises IllegalStepError while another change is under way.
-        """
-        with self._steps:
-            state = self.state
-            if state.pending is not None and state.pending.routing != routing:
-                raise self._on.refuse("routing", "another change is under way")
-            phase = state.phase
-            if phase is Phase.VERIFIED and routing != state.routing:
-                phase = Phase.DOUBLE_WRITE  # what was verified is not what is there any more
-            return self._change(Target(phase, routing))
 
     def cancel(self, job_id: str = "") -> None:
         """The job, or all that run, end soon. A backfill goes on with `resume`.
@@ -326,8 +306,7 @@ class LiveMigration:
     def _fill(self) -> Job:
         """The backfill that runs, or a new one."""
         if self._filling is None or not self._filling.is_running:
-            pending = self.state.pending
-            if pending is not None and self._misses_files(pending):
+            if self.state.pending is not None and self._double.side(SideName.FILES) is None:
                 try:
                     self._on.attach(SideName.FILES, self._opener.files(self.state))
                 except (OSError, StoreError) as error:
@@ -338,44 +317,20 @@ class LiveMigration:
 
     # --- parts of steps --------------------------------------------------------------------
 
-    def _change(self, target: Target) -> Job | None:
-        """Go to the target's routes: at once when no side gains names by it."""
+    def _rebuild_files(self) -> Job | None:
+        """FINISHED to ROCKSDB, by a job that fills the files."""
         state = self.state
-        if state.pending == target:
+        if state.pending is not None:
             return self.resume() if state.stopped else self._fill()
-        if target == Target(state.phase, state.routing):
-            return None
-        routes = Routes(target.phase, target.routing)
-        if state.phase is not Phase.FILES and self._on.waits_for:
-            raise self._on.refuse("this change")
-        missing = self._misses_files(target)
-        gains = any(may_gain(self._double.routes, routes, name) for name in SideName)
-        if not missing and not gains:
-            event = f"routes changed, now {target.phase.value}"
-            changes: dict[str, Any] = {}
-            if target.phase in BEFORE_CUTOVER or target.routing != state.routing:
-                event, changes["verified"] = taken_back(event, state), None
-
-            def change(_: int) -> Routes:
-                self._check_joined("this change", filter(routes.required, SideName))
-                return self._on.moved(event, target.phase, target.routing, **changes)
-
-            self._double.change_routes(change)
-            return None
-        anew: dict[str, Any] = {}
-        if missing:
-            self._opener.remove(SideName.FILES)
-            if SideName.FILES.value in state.blamed:
-                anew = state.rebuilt(SideName.FILES.value)
-        self._keeper.move(f"on the way to {target.phase.value}", pending=target, **anew)
+        if self._on.waits_for:
+            raise self._on.refuse("rollback")
+        self._opener.remove(SideName.FILES)
+        anew = state.rebuilt(SideName.FILES.value) if SideName.FILES.value in state.blamed else {}
+        target = Phase.ROCKSDB
+        self._keeper.move(f"on the way to {target.value}", pending=target, **anew)
         return self._fill()
 
     def _check_joined(self, step: str, names: Iterable[SideName]) -> None:
         """Looked at again at a dispatch boundary, when no dispatch can change it."""
         if not all(map(self._double.is_joined, names)):
             raise self._on.refuse(step)
-
-    def _misses_files(self, target: Target) -> bool:
-        """Whether the target has a use for the files side, and there is none."""
-        used = target.phase is not Phase.FINISHED or target.routing.uses(Route.FILES)
-        return used and self._double.side(SideName.FILES) is None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from migration.broker_config import write_back
-from migration.state import Phase, Routes, SideName
+from migration.state import Phase, SideName
 from store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from migration.broker_config import WrittenBack
     from migration.errors import IllegalStepError
     from migration.sides import DoubleQueueStore, Side, SideOpener, SideStore
-    from migration.state import MigrationState, RoutingPolicy, StateKeeper
+    from migration.state import MigrationState, StateKeeper
     from store.base import Clock
     from store.message_store import MessageStore
 
@@ -48,12 +48,12 @@ class Migration:
 
     @property
     def waits_for(self) -> str:
-        """Why a step has to wait; empty when both sides are joined, and no routes are changing."""
+        """Why a step has to wait; empty when both sides are joined, and no phase is changing."""
         state = self.state
         if state.stopped:
             return f"it was stopped ({state.stopped})"
         if state.pending is not None:
-            return "a change of routes is under way"
+            return "a change is under way"
         if self.unopened:
             return self.unopened
         for side in self.double.sides():
@@ -70,14 +70,10 @@ class Migration:
         self,
         event: str,
         phase: Phase,
-        routing: RoutingPolicy | None = None,
         **changes: Any,  # noqa: ANN401 - fields of the state
-    ) -> Routes:
-        """The state is on disk, and these are its routes."""
-        if routing is not None:
-            changes["routing"] = routing
-        state = self.keeper.move(event, phase=phase, **changes)
-        return Routes(state.phase, state.routing)
+    ) -> Phase:
+        """The state is on disk, and this is its phase."""
+        return self.keeper.move(event, phase=phase, **changes).phase
 
     def drop(self, name: SideName) -> None:
         """The side is out of use, and removed; also one that could not be opened."""
@@ -85,17 +81,6 @@ class Migration:
             self.double.detach(name).close()
         self.opener.remove(name)
         self.double.is_gone(name)
-
-    def purge(self) -> None:
-        """Rows that a side keeps of names it does not take any more are removed."""
-        routes = self.double.routes
-        for side in self.double.sides():
-            if side.failure is not None:
-                continue
-            for topic in side.store.names():
-                if not routes.takes(side.name, topic):
-                    with side.filling:
-                        side.store.purge_topic(topic)
 
     def reopen(self, side: Side) -> None:
         """A side that failed, opened again from disk, or empty where the log has a gap.
@@ -118,7 +103,7 @@ class Migration:
             if fresh.dispatched_offset == 0 and (blamed or self.state.phase is Phase.VERIFIED):
                 event = f"rebuilt: {side.name.value}; the verification is invalidated"
                 changes = self.state.rebuilt(side.name.value)
-                self.double.change_routes(lambda _: self.moved(event, **changes))
+                self.double.change_phase(lambda: self.moved(event, **changes))
         self.attach(side.name, fresh)
 
     def attach(self, name: SideName, store: SideStore) -> None:

@@ -17,8 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from kvcq.inspect import Finding, Kind, RowSums, stands_in
 from kvcq.tables import hash_of_unit, units_of_requests
 from migration.errors import JobCancelledError, VerificationError
@@ -89,7 +87,7 @@ class Verification:
         self._job = job
         self._options = options
         self._feed = LogFeed(store)
-        self._routes = double.routes
+        self._changes = double.changes
         self._stores: dict[SideName, SideStore] = {
             name: side.store
             for name in SideName
@@ -103,7 +101,7 @@ class Verification:
 
     def run(self) -> Verified:
         """Raises VerificationError for a side that cannot be read, JobCancelledError,
-        CorruptRecordError, and StoreBusyError when the routes change.
+        CorruptRecordError, and StoreBusyError when a step is taken.
 
         Segments that are dropped meanwhile are not compared.
         """
@@ -111,7 +109,7 @@ class Verification:
         start = self._feed.start_offset
         for requests in self._log("compare units", start, cut):
             self._expect(requests)
-            self._check_routes()
+            self._check_changes()
         for name, sums in self._sums.items():
             for units in self._there(name, f"look through {name.value}", start, cut):
                 sums.are_there(units.hashes())
@@ -120,7 +118,7 @@ class Verification:
                 self._explain(name, start, cut)
             with _reading(name):
                 self._compare_ends(name, start)
-            self._check_routes()
+            self._check_changes()
         return Verified(cut, self._compared, self._job.differences, self._found)
 
     def _log(self, step: str, start: int, cut: int) -> Iterator[list[DispatchRequest]]:
@@ -140,7 +138,7 @@ class Verification:
             assert at > before
 
     def _there(self, name: SideName, step: str, start: int, cut: int) -> Iterator[UnitColumns]:
-        """Units that a side has of the records between, of queues that are routed to it."""
+        """Units that a side has of the records between."""
         seen = 0
         self._job.step(step, 0, self._compared)
         with _reading(name):
@@ -151,13 +149,13 @@ class Verification:
             if units is None:
                 return
             seen += len(units)
-            yield self._routed(name, units)
+            yield _kept(name, units)
             self._job.report(min(seen, self._compared), self._compared)
             self._pace.after_batch(self._job, max(0, self._compared - seen))
 
-    def _check_routes(self) -> None:
-        if self._double.routes is not self._routes:
-            raise StoreBusyError("the routes changed meanwhile: verify again")
+    def _check_changes(self) -> None:
+        if self._double.changes != self._changes:
+            raise StoreBusyError("the state changed meanwhile: verify again")
 
     def _differ(
         self,
@@ -188,26 +186,17 @@ class Verification:
         units = units_of_requests(requests)
         self._compared += len(units)
         for name, sums in self._sums.items():
-            sums.should_be(self._routed(name, units).hashes())
+            sums.should_be(_kept(name, units).hashes())
         if every := self._options.key_every:
             indexed = [request for request in requests if request.keys or request.tag_code]
             for request in indexed[-(self._with_keys + 1) % every :: every]:
                 self._compare_keys(request)
             self._with_keys += len(indexed)
 
-    def _routed(self, name: SideName, units: UnitColumns) -> UnitColumns:
-        """What the side is to have of these; files do not keep the store time."""
-        if not self._routes.takes_all(name):
-            taken = [self._routes.takes(name, topic) for topic, _ in units.queues]
-            units = units.where(np.array(taken, np.bool_)[units.queue_index])
-        return units.without_times() if name is SideName.FILES else units
-
     def _compare_keys(self, request: DispatchRequest) -> None:
         hit = KeyHit(request.store_time_ms, request.physical_offset)
         before = KeyHit(request.store_time_ms, request.physical_offset - 1)
         for name, store in self._stores.items():
-            if not self._routes.takes(name, request.topic):
-                continue
             for key in request.keys:
                 time_ms = request.store_time_ms
                 with _reading(name):
@@ -218,7 +207,7 @@ class Verification:
                     self._differ(kind, name, f"key {key}", place, shown, *request[:3])
 
         files = self._stores.get(SideName.FILES)
-        if isinstance(files, FileSideStore) and self._routes.takes(SideName.FILES, request.topic):
+        if isinstance(files, FileSideStore):
             with _reading(SideName.FILES):
                 tag = files.missing_tag(request)
             if tag is not None and self._is_there(request.topic, request.physical_offset):
@@ -238,7 +227,7 @@ class Verification:
         """What is found evens out the sums; what then differs is there and should not be."""
         sums = self._sums[name]
         for requests in self._log("look at what differs", start, cut):
-            units = self._routed(name, units_of_requests(requests))
+            units = _kept(name, units_of_requests(requests))
             queues: dict[Queue, list[tuple[int, Unit]]] = {}
             for queue, offset, unit in _suspects(sums, units):
                 queues.setdefault(queue, []).append((offset, unit))
@@ -288,8 +277,7 @@ class Verification:
             return
         for topic, queue_id, last_offset, last_physical in self._stores[name].last_units():
             self._job.check()
-            takes = self._routes.takes(name, topic) and self._routes.takes(name.other, topic)
-            if last_physical >= start or not takes:
+            if last_physical >= start:
                 continue
             end = other.next_offsets([(topic, queue_id)])[0]
             if end < last_offset + 1:
@@ -308,6 +296,11 @@ class Verification:
         # A record of a topic that was deleted, and recreated, is none of its queue.
         request = self._store.admission.admit(found)
         return request is not None and stands_in(request, topic, queue_id, offset)
+
+
+def _kept(name: SideName, units: UnitColumns) -> UnitColumns:
+    """Files do not keep the store time."""
+    return units.without_times() if name is SideName.FILES else units
 
 
 def _suspects(sums: RowSums, units: UnitColumns) -> Iterator[tuple[Queue, int, Unit]]:

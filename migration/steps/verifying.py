@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from kvcq.inspect import Finding
     from migration.jobs import Job
-    from migration.state import Routes
     from migration.steps.migration import Migration
     from migration.steps.verify import Verified, VerifyOptions
 
@@ -29,7 +28,7 @@ class Verifying:
 
     def run(self, job: Job, options: VerifyOptions) -> None:
         on = self._on
-        compared = on.double.routes
+        compared = on.double.changes
         try:
             try:
                 found = Verification(on.store, on.double, job, options).run()
@@ -44,7 +43,7 @@ class Verifying:
             on.keeper.move(f"verification broke off: {error}", broken_off=BrokenOff(str(error)))
             raise
 
-    def _ended(self, job: Job, compared: Routes, found: Verified) -> None:
+    def _ended(self, job: Job, compared: int, found: Verified) -> None:
         on = self._on
         result = VerifyResult(
             found.cut_offset,
@@ -55,7 +54,7 @@ class Verifying:
         )
         event = f"verified below {found.cut_offset}: {found.difference_count} differences"
 
-        def settle(_: int) -> Routes:
+        def settle() -> Phase:
             phase = on.state.phase
             if found.difference_count == 0 and phase is Phase.DOUBLE_WRITE and not on.waits_for:
                 phase = Phase.VERIFIED
@@ -66,12 +65,12 @@ class Verifying:
         self._at_boundary(job, compared, settle)
         self.differences = found.differences
 
-    def _failed(self, job: Job, compared: Routes, error: Exception) -> None:
+    def _failed(self, job: Job, compared: int, error: Exception) -> None:
         """What an earlier one found does not hold any more."""
         event = f"verification broke off: {error}"
         unread = error.side if isinstance(error, VerificationError) else ""
 
-        def take_back(_: int) -> Routes:
+        def take_back() -> Phase:
             phase, changes = self._on.state.phase, dict[str, Any]()
             if phase in (Phase.DOUBLE_WRITE, Phase.VERIFIED):
                 phase, changes["verified"] = Phase.DOUBLE_WRITE, None
@@ -81,16 +80,16 @@ class Verifying:
         self._at_boundary(job, compared, take_back)
         self.differences = ()
 
-    def _at_boundary(self, job: Job, compared: Routes, make: Callable[[int], Routes]) -> None:
+    def _at_boundary(self, job: Job, compared: int, make: Callable[[], Phase]) -> None:
         """The state becomes what `make` says, if the verification is still of what is there.
 
-        Raises JobCancelledError, and StoreBusyError when a step has changed the routes.
+        Raises JobCancelledError, and StoreBusyError when a step has changed the phase.
         """
 
-        def change(boundary: int) -> Routes:
+        def change() -> Phase:
             job.check()
-            if self._on.double.routes is not compared:
-                raise StoreBusyError("the routes changed meanwhile: verify again")
-            return make(boundary)
+            if self._on.double.changes != compared:
+                raise StoreBusyError("the state changed meanwhile: verify again")
+            return make()
 
-        self._on.double.change_routes(change)
+        self._on.double.change_phase(change)

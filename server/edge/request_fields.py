@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 MAX_TOPICS = 10_000
 #: Queues added, or removed, by one request of a subscription.
 MAX_SUBSCRIBED = 100_000
-MAX_RULES = 10_000
 MAX_FILES = 10_000
 #: Elements of all repeated fields of one request, nested ones included.
 MAX_ELEMENTS = 1 << 20
@@ -59,7 +58,6 @@ COUNT_LIMITS = {
     "kvcq.v1.FetchOffsetsRequest.queues": MAX_QUEUES,
     "kvcq.v1.ResetOffsetsRequest.queue_ids": MAX_QUEUES,
     "kvcq.v1.ChangeRightsRequest.rights": MAX_RIGHTS,
-    "kvcq.v1.RoutingPolicy.rules": MAX_RULES,
     "kvcq.v1.IngestFilesRequest.files": MAX_FILES,
 }
 

@@ -58,12 +58,12 @@ _METHODS = {
     RequestLimit(_NAMES): (
         "Get GetProducer SearchTime DeleteTopic UpdateTopic DeleteGroup GetStatistics GetSettings "
         "ReloadSettings GetMigrationStatus VerifyMigration Cutover Rollback FinishMigration "
-        "GetRouting CancelMigration ResumeMigration StartJob GetJob CancelJob CreateUser "
+        "StartMigration CancelMigration ResumeMigration StartJob GetJob CancelJob CreateUser "
         "DeleteUser RotateSecret SetLimits"
     ),
     RequestLimit(_ROWS, answers_large=True): "GetOffsets FetchOffsets Grant Revoke",
     RequestLimit(_MANY, answers_large=True, waits_to_be_read=True): "Echo CreateTopics",
-    RequestLimit(_ROWS): "CommitOffsets StartMigration SetRouting IngestFiles",
+    RequestLimit(_ROWS): "CommitOffsets IngestFiles",
     RequestLimit(_NAMES, CallKind.STREAM): "WatchJob ServerReflectionInfo",
     RequestLimit(_NAMES, CallKind.OPEN): "Check List Watch",
 }

@@ -17,8 +17,6 @@ from server.wire import (
     not_more,
     not_negative,
     plan_out,
-    routing_in,
-    routing_out,
     status_out,
 )
 from store.errors import InvalidArgumentError
@@ -65,8 +63,7 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
         return plan_out(await self._pools.steps.run(self._migrator.plan))
 
     async def StartMigration(self, request: pb.StartMigrationRequest, context: Context) -> Step:
-        routing = routing_in(request.routing) if request.HasField("routing") else None
-        return await self._step(self._migrator.live_for("start").start, routing)
+        return await self._step(self._migrator.live_for("start").start)
 
     async def GetMigrationStatus(
         self, request: pb.GetMigrationStatusRequest, context: Context
@@ -95,13 +92,6 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
 
     async def FinishMigration(self, request: pb.FinishRequest, context: Context) -> Step:
         return await self._step(self._migrator.live_for("finish").finish)
-
-    async def GetRouting(self, request: pb.GetRoutingRequest, context: Context) -> pb.RoutingPolicy:
-        return routing_out(self._migrator.status().routing)
-
-    async def SetRouting(self, request: pb.SetRoutingRequest, context: Context) -> Step:
-        routing = routing_in(request.routing)
-        return await self._step(self._migrator.live_for("routing").set_routing, routing)
 
     async def CancelMigration(self, request: pb.CancelRequest, context: Context) -> Step:
         return await self._step(self._migrator.live_for("cancel").cancel, request.job_id)

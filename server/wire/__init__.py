@@ -39,8 +39,6 @@ from server.wire.migration_values import (
     differences_out,
     job_out,
     plan_out,
-    routing_in,
-    routing_out,
     status_out,
 )
 from server.wire.pulls_out import Encoded, encode_pull
@@ -97,8 +95,6 @@ __all__ = [
     "refusal_of",
     "request_in",
     "rich_status",
-    "routing_in",
-    "routing_out",
     "row_of",
     "status_out",
     "stored_out",

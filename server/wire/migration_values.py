@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 from google.protobuf.message import Message
 
 from kvcq_client.pb.v1 import migration_pb2 as pb
-from migration.state import Route, RoutingPolicy, Rule
-from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,33 +20,6 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=Message)
 
-_ROUTES = {
-    Route.FILES: pb.ROUTE_FILES,
-    Route.ROCKSDB: pb.ROUTE_ROCKSDB,
-    Route.BOTH: pb.ROUTE_BOTH,
-}
-_ROUTE_OF = {number: route for route, number in _ROUTES.items()}
-
-
-def routing_out(policy: RoutingPolicy) -> pb.RoutingPolicy:
-    return pb.RoutingPolicy(
-        rules=[
-            pb.RoutingRule(pattern=rule.pattern, route=_ROUTES[rule.route]) for rule in policy.rules
-        ],
-        default_route=_ROUTES[policy.default],
-    )
-
-
-def routing_in(policy: pb.RoutingPolicy) -> RoutingPolicy:
-    """Inverse of routing_out; a default that is not given is both. Raises InvalidArgumentError."""
-    rules = []
-    for index, rule in enumerate(policy.rules):
-        route = _ROUTE_OF.get(rule.route)
-        if route is None:
-            raise InvalidArgumentError(f"routing.rules[{index}].route", "is not given")
-        rules.append(Rule(rule.pattern, route))
-    return RoutingPolicy(tuple(rules), _ROUTE_OF.get(policy.default_route, Route.BOTH))
-
 
 def job_out(job: JobStatus) -> pb.MigrationJob:
     return _filled(pb.MigrationJob, job, state=f"JOB_STATE_{job.state.name}")
@@ -57,7 +28,6 @@ def job_out(job: JobStatus) -> pb.MigrationJob:
 def status_out(status: MigrationStatus, root: Path | None = None) -> pb.MigrationStatus:
     """`root`: of a stopped store, which is named in what to type next."""
     found = pb.MigrationStatus(
-        routing=routing_out(status.routing),
         verify_broken_off=status.verify_broken_off,
         log_start_offset=status.log_start_offset,
         log_end_offset=status.log_end_offset,
@@ -77,8 +47,7 @@ def status_out(status: MigrationStatus, root: Path | None = None) -> pb.Migratio
     found.blamed_sides.extend(state.blamed)
     found.layout.CopyFrom(_filled(pb.FileLayout, state.layout))
     if state.pending is not None:
-        found.pending_phase = _phase(state.pending.phase)
-        found.pending_routing.CopyFrom(routing_out(state.pending.routing))
+        found.pending_phase = _phase(state.pending)
     if state.verified is not None:
         found.verified.CopyFrom(_filled(pb.VerifyResult, state.verified))
     return found

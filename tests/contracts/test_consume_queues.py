@@ -13,8 +13,7 @@ from migration.files.options import FileQueueOptions
 from migration.files.store import FileQueueStore
 from migration.formats.index import IndexLayout
 from migration.sides.double import DoubleQueueStore
-from migration.state import Phase, Routes, SideName
-from migration.state.routing import Route, RoutingPolicy, Rule
+from migration.state import Phase, SideName
 from store.consume_queue import Boundary, KeyHit, LastUnit
 from tests.support.dispatch_log import DispatchLog, expected, seen
 
@@ -54,25 +53,23 @@ def in_files(root: Path, log: DispatchLog) -> FileQueueStore:
     )
 
 
-def in_both(phase: Phase, policy: RoutingPolicy) -> Callable[[Path, DispatchLog], DoubleQueueStore]:
+def in_both(phase: Phase) -> Callable[[Path, DispatchLog], DoubleQueueStore]:
     def open_double(root: Path, log: DispatchLog) -> DoubleQueueStore:
         sides: dict[SideName, SideStore] = {
             # Nothing fills this side here: that it could not is no matter.
             SideName.FILES: cast("SideStore", in_files(root, log)),
             SideName.ROCKSDB: in_rocksdb(root, log),
         }
-        return DoubleQueueStore(Routes(phase, policy), sides, NoAttendant())
+        return DoubleQueueStore(phase, sides, NoAttendant())
 
     return open_double
 
 
-DIVIDED = RoutingPolicy((Rule("T1", Route.FILES), Rule("%LMQ%a", Route.FILES)), Route.ROCKSDB)
 KINDS: dict[str, Callable[[Path, DispatchLog], ConsumeQueueStore]] = {
     "RocksDB": in_rocksdb,
     "files": in_files,
-    "both, files read": in_both(Phase.DOUBLE_WRITE, RoutingPolicy()),
-    "both, RocksDB read": in_both(Phase.ROCKSDB, RoutingPolicy()),
-    "both, divided": in_both(Phase.ROCKSDB, DIVIDED),
+    "both, files read": in_both(Phase.DOUBLE_WRITE),
+    "both, RocksDB read": in_both(Phase.ROCKSDB),
 }
 
 

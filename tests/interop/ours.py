@@ -12,7 +12,8 @@ from kvcq.tables.keys import UNITS, unit_key
 from kvcq.tables.values import pack_unit, unpack_unit
 from migration.files import FileQueueOptions, FileQueueStore
 from migration.formats.index import IndexLayout
-from migration.state.state import FileLayout, MigrationState, Phase, write_state
+from migration.state.phase import Phase
+from migration.state.state import FileLayout, MigrationState, write_state
 from store.config import StoreConfig
 from tests.golden.rocketmq_log import DecodedLog, decode_log
 from tests.interop.judge import Shape

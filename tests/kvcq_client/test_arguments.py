@@ -60,7 +60,6 @@ RIGHT: dict[str, object] = {
     "Start | str | int": 1,
     "Wanted": [QUEUE],
     "pb.IngestFilesRequest": migration_pb2.IngestFilesRequest(),
-    "pb.RoutingPolicy": migration_pb2.RoutingPolicy(),
     "pb.StartJobRequest": jobs_pb2.StartJobRequest(),
     "pb.UserLimits": access_pb2.UserLimits(),
 }

@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.engine.protocol import KvBatch
 from kvcq.inspect.findings import Kind, Remedy
-from kvcq.tables.keys import UNITS, unit_key
 from migration.check import check_store, examine_store
 from migration.errors import IllegalStepError
 from migration.formats import pack_units
 from migration.migrator import open_migrator
 from migration.repair.rebuild_side import set_side_aside
-from migration.state.routes import SideName
-from migration.state.routing import RoutingPolicy, parse_rules
-from migration.state.state import Phase
-from tests.support.checking import database, faults, make_checked, only
+from migration.state import SideName
+from migration.state.phase import Phase
+from tests.support.checking import faults, make_checked, only
 from tests.support.migrating import (
     LAYOUT,
     LIGHT,
@@ -33,20 +30,6 @@ from tests.support.tree import tree_digest
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def test_names_that_a_migration_keeps_in_files_are_not_missed(tmp_path: Path) -> None:
-    root = tmp_path / "store"
-    make_on_files(root, RoutingPolicy(rules=parse_rules(["payments=files", "%LMQ%*=files"])))
-    with open_store(config(root)) as store:
-        store.put(messages(0, 200))
-    assert check_store(root) == []
-    with open_store(config(root)) as store:
-        advance(store, Phase.FINISHED)
-    assert check_store(root) == []
-    with database(root) as engine:
-        engine.write(KvBatch(deletes=[(UNITS, unit_key("orders", 0, 4))]))
-    assert {finding.kind for finding in faults(root)} == {Kind.MISSING_UNIT}
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +148,7 @@ def test_a_killed_store_with_both_sides_has_no_faults(tmp_path: Path) -> None:
 
 def test_a_store_has_no_findings_in_any_state_of_a_migration(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    make_on_files(root, RoutingPolicy(rules=parse_rules(["payments=files", "audit*=both"])))
+    make_on_files(root)
     put = 0
     for phase in (Phase.FILES, Phase.DOUBLE_WRITE, Phase.ROCKSDB, Phase.FINISHED):
         with open_store(config(root)) as store:

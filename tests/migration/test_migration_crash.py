@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from migration.state.routing import RoutingPolicy
-from migration.state.state import Phase
+from migration.state.phase import Phase
 from tests.support.migrating import (
     advance,
     check_messages,
@@ -42,10 +41,6 @@ POINTS = [
     ("double write", 2),
     ("other side", 14),
     ("side flush", 1),
-    ("fill", 2),
-    ("fill", 9),
-    ("finish part", 1),
-    ("purge", 1),
     ("remove", 2),
     ("removed", 2),
     ("remove", 5),
@@ -82,7 +77,6 @@ def test_a_kill_at_any_point_loses_and_repeats_nothing(
         if live(store).state.phase is not Phase.FILES:
             assert differences(store) == []
         # The way goes on from wherever it was.
-        done(live(store).set_routing(RoutingPolicy()))
         if live(store).state.phase is Phase.FINISHED:
             done(live(store).rollback())
         advance(store, Phase.ROCKSDB)

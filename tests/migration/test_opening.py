@@ -6,7 +6,7 @@ import pytest
 
 from migration.errors import MigrationStateError
 from migration.sides.double import DoubleQueueStore
-from migration.state.state import Phase
+from migration.state.phase import Phase
 from tests.support.migrating import (
     advance,
     check_messages,

@@ -69,7 +69,7 @@ def test_words_of_the_api() -> None:
     assert word_of(migration_pb2.MigrationPhase, migration_pb2.MIGRATION_PHASE_DOUBLE_WRITE) == (
         "DOUBLE_WRITE"
     )
-    assert word_of(migration_pb2.Route, migration_pb2.ROUTE_UNSPECIFIED) == ""
+    assert word_of(jobs_pb2.JobStatus, jobs_pb2.JOB_STATUS_UNSPECIFIED) == ""
 
 
 @given(st.integers(0, 2**63 - 1))

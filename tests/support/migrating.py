@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.engine.protocol import KvBatch
+from kvcq.tables.dispatch_batch import build_batch
+from kvcq.tables.keys import UNITS
 from migration.columnar import BulkPlan
 from migration.columnar.bulk_worker import BulkWorker
 from migration.migrator import Migrator
 from migration.opening import Opened, open_any
 from migration.sides.double import DoubleQueueStore
-from migration.state.routing import RoutingPolicy
-from migration.state.state import FileLayout, MigrationState, Phase, write_state
+from migration.state.phase import Phase
+from migration.state.state import FileLayout, MigrationState, write_state
 from migration.steps.live import LiveMigration
 from migration.steps.verify import VerifyOptions
 from store.base import no_progress
@@ -21,14 +25,16 @@ from store.light_queue import LMQ_PREFIX
 from store.message import Message
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from kvcq.inspect import Finding
     from migration.columnar.liveness import Liveness
     from migration.jobs import Job
-    from migration.sides import Side
-    from migration.state.routes import SideName
+    from migration.sides import Side, SideStore
+    from migration.state import SideName
     from store.base import Clock, Progress
+    from store.consume_queue import DispatchRequest
     from store.message_store import MessageStore
 
 LAYOUT = FileLayout(units_per_file=1024, index_slots=1009, index_entries=5000)
@@ -57,11 +63,11 @@ def open_store(
     return open_any(config, clock=clock, progress=progress).store
 
 
-def make_on_files(root: Path, routing: RoutingPolicy | None = None) -> None:
+def make_on_files(root: Path) -> None:
     """An empty store in state FILES, as one that was taken over."""
     open_store(config(root)).close()
     (root / "consumequeue").mkdir()
-    state = MigrationState(Phase.FILES, layout=LAYOUT, routing=routing or RoutingPolicy())
+    state = MigrationState(Phase.FILES, layout=LAYOUT)
     write_state(root, state)
 
 
@@ -112,6 +118,14 @@ def side_of(store: MessageStore, name: SideName) -> Side:
     side = live(store).double.side(name)
     assert side is not None
     return side
+
+
+def add_units(store: SideStore, requests: Sequence[DispatchRequest]) -> None:
+    """Units that dispatch would not write, of records that are dispatched already."""
+    if isinstance(store, KvConsumeQueueStore):
+        store._engine.write(KvBatch(puts={UNITS: build_batch(requests, 0).puts[UNITS]}))
+    else:
+        store.dispatch(requests, 0)
 
 
 def migrator(store: MessageStore) -> Migrator:

@@ -21,11 +21,11 @@ import migration.sides.pair
 import migration.state.keeper
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import RocksEngine
-from migration.fill.catch_up import Filler, GainedPart
+from migration.fill.catch_up import Filler
 from migration.sides.double import DoubleQueueStore
 from migration.sides.file_side_store import FileSideStore
-from migration.state.routing import Route, RoutingPolicy, Rule
-from migration.state.state import Phase, write_state
+from migration.state.phase import Phase
+from migration.state.state import write_state
 from tests.support.migrating import (
     advance,
     config,
@@ -45,18 +45,14 @@ if TYPE_CHECKING:
 #: Function, and whether the process dies after it rather than before.
 POINTS: dict[str, tuple[object, str, bool]] = {
     "backfill": (Filler, "_catch_up_once", True),
-    "fill": (Filler, "_fill_once", True),
     "join": (DoubleQueueStore, "join", True),
-    "finish part": (GainedPart, "finish", False),
     "double write": (FileSideStore, "dispatch", True),
     "other side": (KvConsumeQueueStore, "dispatch", False),
-    "purge": (FileSideStore, "purge_topic", False),
     "remove": (migration.sides.opener, "_remove_tree", False),
     "removed": (migration.sides.opener, "_remove_tree", True),
     "ingest": (RocksEngine, "ingest", True),
     "side flush": (FileSideStore, "flush", True),
 }
-ROUTING = RoutingPolicy((Rule("audit-*", Route.FILES), Rule("orders", Route.ROCKSDB)))
 #: What is put between steps.
 STEP = 60
 
@@ -120,10 +116,6 @@ def run(root: Path, put: int) -> None:
         assert differences(store) == []
         more()
         live(store).cutover()
-        more()
-        done(live(store).set_routing(ROUTING))
-        more()
-        done(live(store).set_routing(RoutingPolicy()))
         more()
         done(live(store).rollback())
         more()

@@ -16,13 +16,6 @@ class MigrationPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MIGRATION_PHASE_ROCKSDB: _ClassVar[MigrationPhase]
     MIGRATION_PHASE_FINISHED: _ClassVar[MigrationPhase]
 
-class Route(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    ROUTE_UNSPECIFIED: _ClassVar[Route]
-    ROUTE_FILES: _ClassVar[Route]
-    ROUTE_ROCKSDB: _ClassVar[Route]
-    ROUTE_BOTH: _ClassVar[Route]
-
 class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     JOB_STATE_UNSPECIFIED: _ClassVar[JobState]
@@ -36,31 +29,11 @@ MIGRATION_PHASE_DOUBLE_WRITE: MigrationPhase
 MIGRATION_PHASE_VERIFIED: MigrationPhase
 MIGRATION_PHASE_ROCKSDB: MigrationPhase
 MIGRATION_PHASE_FINISHED: MigrationPhase
-ROUTE_UNSPECIFIED: Route
-ROUTE_FILES: Route
-ROUTE_ROCKSDB: Route
-ROUTE_BOTH: Route
 JOB_STATE_UNSPECIFIED: JobState
 JOB_STATE_RUNNING: JobState
 JOB_STATE_DONE: JobState
 JOB_STATE_CANCELLED: JobState
 JOB_STATE_FAILED: JobState
-
-class RoutingRule(_message.Message):
-    __slots__ = ("pattern", "route")
-    PATTERN_FIELD_NUMBER: _ClassVar[int]
-    ROUTE_FIELD_NUMBER: _ClassVar[int]
-    pattern: str
-    route: Route
-    def __init__(self, pattern: _Optional[str] = ..., route: _Optional[_Union[Route, str]] = ...) -> None: ...
-
-class RoutingPolicy(_message.Message):
-    __slots__ = ("rules", "default_route")
-    RULES_FIELD_NUMBER: _ClassVar[int]
-    DEFAULT_ROUTE_FIELD_NUMBER: _ClassVar[int]
-    rules: _containers.RepeatedCompositeFieldContainer[RoutingRule]
-    default_route: Route
-    def __init__(self, rules: _Optional[_Iterable[_Union[RoutingRule, _Mapping]]] = ..., default_route: _Optional[_Union[Route, str]] = ...) -> None: ...
 
 class FileLayout(_message.Message):
     __slots__ = ("units_per_file", "index_slots", "index_entries")
@@ -155,11 +128,9 @@ class MigrationEvent(_message.Message):
     def __init__(self, time_ms: _Optional[int] = ..., event: _Optional[str] = ...) -> None: ...
 
 class MigrationStatus(_message.Message):
-    __slots__ = ("phase", "routing", "pending_phase", "pending_routing", "stopped", "verified", "history", "log_start_offset", "log_end_offset", "dispatched_offset", "deletions", "sides", "jobs", "next_command", "layout", "verify_broken_off", "ingest_directory", "hint", "blamed_sides")
+    __slots__ = ("phase", "pending_phase", "stopped", "verified", "history", "log_start_offset", "log_end_offset", "dispatched_offset", "deletions", "sides", "jobs", "next_command", "layout", "verify_broken_off", "ingest_directory", "hint", "blamed_sides")
     PHASE_FIELD_NUMBER: _ClassVar[int]
-    ROUTING_FIELD_NUMBER: _ClassVar[int]
     PENDING_PHASE_FIELD_NUMBER: _ClassVar[int]
-    PENDING_ROUTING_FIELD_NUMBER: _ClassVar[int]
     STOPPED_FIELD_NUMBER: _ClassVar[int]
     VERIFIED_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
@@ -176,9 +147,7 @@ class MigrationStatus(_message.Message):
     HINT_FIELD_NUMBER: _ClassVar[int]
     BLAMED_SIDES_FIELD_NUMBER: _ClassVar[int]
     phase: MigrationPhase
-    routing: RoutingPolicy
     pending_phase: MigrationPhase
-    pending_routing: RoutingPolicy
     stopped: str
     verified: VerifyResult
     history: _containers.RepeatedCompositeFieldContainer[MigrationEvent]
@@ -194,7 +163,7 @@ class MigrationStatus(_message.Message):
     ingest_directory: str
     hint: str
     blamed_sides: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, phase: _Optional[_Union[MigrationPhase, str]] = ..., routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ..., pending_phase: _Optional[_Union[MigrationPhase, str]] = ..., pending_routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ..., stopped: _Optional[str] = ..., verified: _Optional[_Union[VerifyResult, _Mapping]] = ..., history: _Optional[_Iterable[_Union[MigrationEvent, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., deletions: _Optional[int] = ..., sides: _Optional[_Iterable[_Union[MigrationSide, _Mapping]]] = ..., jobs: _Optional[_Iterable[_Union[MigrationJob, _Mapping]]] = ..., next_command: _Optional[str] = ..., layout: _Optional[_Union[FileLayout, _Mapping]] = ..., verify_broken_off: _Optional[str] = ..., ingest_directory: _Optional[str] = ..., hint: _Optional[str] = ..., blamed_sides: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, phase: _Optional[_Union[MigrationPhase, str]] = ..., pending_phase: _Optional[_Union[MigrationPhase, str]] = ..., stopped: _Optional[str] = ..., verified: _Optional[_Union[VerifyResult, _Mapping]] = ..., history: _Optional[_Iterable[_Union[MigrationEvent, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., deletions: _Optional[int] = ..., sides: _Optional[_Iterable[_Union[MigrationSide, _Mapping]]] = ..., jobs: _Optional[_Iterable[_Union[MigrationJob, _Mapping]]] = ..., next_command: _Optional[str] = ..., layout: _Optional[_Union[FileLayout, _Mapping]] = ..., verify_broken_off: _Optional[str] = ..., ingest_directory: _Optional[str] = ..., hint: _Optional[str] = ..., blamed_sides: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PlanMigrationRequest(_message.Message):
     __slots__ = ()
@@ -305,10 +274,8 @@ class DeadRecords(_message.Message):
     def __init__(self, name: _Optional[str] = ..., records: _Optional[int] = ..., generations: _Optional[int] = ..., live_from: _Optional[int] = ...) -> None: ...
 
 class StartMigrationRequest(_message.Message):
-    __slots__ = ("routing",)
-    ROUTING_FIELD_NUMBER: _ClassVar[int]
-    routing: RoutingPolicy
-    def __init__(self, routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ...) -> None: ...
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class VerifyMigrationRequest(_message.Message):
     __slots__ = ("key_every",)
@@ -327,16 +294,6 @@ class RollbackRequest(_message.Message):
 class FinishRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
-
-class GetRoutingRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
-class SetRoutingRequest(_message.Message):
-    __slots__ = ("routing",)
-    ROUTING_FIELD_NUMBER: _ClassVar[int]
-    routing: RoutingPolicy
-    def __init__(self, routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
     __slots__ = ("job_id",)

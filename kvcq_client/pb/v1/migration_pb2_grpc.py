@@ -74,16 +74,6 @@ class MigrationServiceStub:
                 request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.FinishRequest.SerializeToString,
                 response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
                 _registered_method=True)
-        self.GetRouting = channel.unary_unary(
-                '/kvcq.v1.MigrationService/GetRouting',
-                request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.GetRoutingRequest.SerializeToString,
-                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.RoutingPolicy.FromString,
-                _registered_method=True)
-        self.SetRouting = channel.unary_unary(
-                '/kvcq.v1.MigrationService/SetRouting',
-                request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.SetRoutingRequest.SerializeToString,
-                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
-                _registered_method=True)
         self.CancelMigration = channel.unary_unary(
                 '/kvcq.v1.MigrationService/CancelMigration',
                 request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.CancelRequest.SerializeToString,
@@ -153,18 +143,6 @@ class MigrationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def GetRouting(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def SetRouting(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def CancelMigration(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -224,16 +202,6 @@ def add_MigrationServiceServicer_to_server(servicer, server):
             'FinishMigration': grpc.unary_unary_rpc_method_handler(
                     servicer.FinishMigration,
                     request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.FinishRequest.FromString,
-                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
-            ),
-            'GetRouting': grpc.unary_unary_rpc_method_handler(
-                    servicer.GetRouting,
-                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.GetRoutingRequest.FromString,
-                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.RoutingPolicy.SerializeToString,
-            ),
-            'SetRouting': grpc.unary_unary_rpc_method_handler(
-                    servicer.SetRouting,
-                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.SetRoutingRequest.FromString,
                     response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
             ),
             'CancelMigration': grpc.unary_unary_rpc_method_handler(
@@ -467,60 +435,6 @@ class MigrationService:
             target,
             '/kvcq.v1.MigrationService/FinishMigration',
             kvcq__client_dot_pb_dot_v1_dot_migration__pb2.FinishRequest.SerializeToString,
-            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def GetRouting(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kvcq.v1.MigrationService/GetRouting',
-            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.GetRoutingRequest.SerializeToString,
-            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.RoutingPolicy.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def SetRouting(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kvcq.v1.MigrationService/SetRouting',
-            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.SetRoutingRequest.SerializeToString,
             kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
             options,
             channel_credentials,

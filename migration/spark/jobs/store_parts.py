@@ -12,7 +12,7 @@ from kvcq.metadata_store import MetadataStore
 from kvcq.tables import BOUNDS, DELETIONS_KEY, unpack_i64
 from migration.columnar import Liveness, LogLayoutError, liveness_of
 from migration.spark.queues import open_units
-from migration.state import Routes, read_state
+from migration.state import SideName, read_state
 from store.base import SystemClock, no_progress
 from store.store_dir import DirKind, StoreDir, inspect
 
@@ -72,11 +72,11 @@ def locked(parts: StoreParts) -> Iterator[None]:
 def uses_database(parts: StoreParts) -> bool:
     """Whether the store keeps queues in RocksDB at all. Raises MigrationStateError."""
     state = read_state(parts.root)
-    return parts.ours and (state is None or state.needs_rocksdb)
+    return parts.ours and (state is None or state.uses(SideName.ROCKSDB))
 
 
 def read_liveness(parts: StoreParts) -> Liveness:
-    """Which topics live, and on which side: on both in a store of RocketMQ's.
+    """Which topics live.
 
     What lives of that follows from its log and queue files, as when it is taken over: one pass
     over the log, here. Raises EngineFailedError, MigrationStateError, StoreFormatError, and
@@ -92,9 +92,7 @@ def read_liveness(parts: StoreParts) -> Liveness:
         live_from = {name: lives.live_from.get(name, 0) for name in topics}
         return Liveness(live_from, lives.dead_light)
     with closing(_metadata(parts.metadata)) as metadata:
-        state = read_state(parts.root)
-        routes = None if state is None else Routes(state.phase, state.routing)
-        return liveness_of(metadata, _applied_deletions(parts.database), routes)
+        return liveness_of(metadata, _applied_deletions(parts.database))
 
 
 def read_ends(parts: StoreParts, liveness: Liveness) -> list[LastUnit]:

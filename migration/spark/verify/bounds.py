@@ -9,13 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from migration.spark.arrow import to_names
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.verify.digest import hashes_of_queues
 from migration.spark.verify.queue_ends import EndsByHash, differing
 from migration.spark.verify.result import Difference
 from migration.spark.verify.tasks import LOG, ends_of_queues
-from migration.state import SideName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,9 +36,8 @@ class StoredEnds:
         places = np.array([row[3] for row in rows], dtype=np.int64)
         # A queue that went on behind the pinned end has an end that the log does not show yet.
         self._beyond = hashes[places >= task.end]
-        # What lies below the log is expired; what another policy left behind is nobody's.
+        # What lies below the log is expired.
         kept = (places >= task.begin) & (places < task.end)
-        kept &= task.liveness.takes(SideName.ROCKSDB, to_names(topics))
         chosen = [rows[row] for row in np.flatnonzero(kept).tolist()]
         self.by_queue = {
             (topic, queue_id): (place, last) for topic, queue_id, last, place in chosen

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial, reduce
+from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,7 +32,6 @@ from migration.spark.verify.bounds import StoredEnds, bounds_differences
 from migration.spark.verify.digest import Digest
 from migration.spark.verify.exact import (
     DIFFERENCE_DDL,
-    comparable,
     key_differences,
     unit_differences,
 )
@@ -41,7 +41,6 @@ from migration.spark.verify.tasks import (
     FILES,
     KEY_SIDE,
     LOG,
-    LOG_FOR_FILES,
     ROCKSDB,
     SIDE,
     Piece,
@@ -51,7 +50,6 @@ from migration.spark.verify.tasks import (
     keys_in_buckets,
     rows_in_buckets,
 )
-from migration.state import SideName
 from store.base import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -87,7 +85,7 @@ def verify(
     with watched(spark, "digest", progress):
         digests = _digests(spark, task, pieces)
     sides = {FILES: settings.files, ROCKSDB: settings.database}
-    sources = [*_log_sources(settings), *(side for side, path in sides.items() if path is not None)]
+    sources = [LOG, *(side for side, path in sides.items() if path is not None)]
     for source in sources:
         digests.setdefault(source, Digest())  # one that holds nothing has no pieces
     bad = _Bad(
@@ -154,18 +152,8 @@ def _plan(settings: VerifySettings) -> tuple[VerifyTask, list[Piece], StoredEnds
         groups = group_files(files, settings.units_per_partition * UNIT_SIZE)
         pieces += [Piece(FILES, group) for group in groups]
     ranges = split(layout, layout.start, end, settings.partition_bytes)
-    for source in _log_sources(settings):
-        pieces += [Piece(source, one) for one in ranges]
+    pieces += [Piece(LOG, one) for one in ranges]
     return task, pieces, stored
-
-
-def _log_sources(settings: VerifySettings) -> list[str]:
-    """The log as RocksDB has it, and where that is something else, as the files have it."""
-    routes = settings.liveness.routes
-    if routes is None or all(routes.takes_all(side) for side in SideName):
-        return [LOG]
-    both = {LOG: settings.database, LOG_FOR_FILES: settings.files}
-    return [source for source, path in both.items() if path is not None]
 
 
 def _digests(spark: SparkSession, task: VerifyTask, pieces: list[Piece]) -> dict[str, Digest]:
@@ -180,7 +168,7 @@ def _digests(spark: SparkSession, task: VerifyTask, pieces: list[Piece]) -> dict
 
 def _bad_buckets(digests: dict[str, Digest], sources: list[str]) -> npt.NDArray[np.int64]:
     found: set[int] = set()
-    for one, other in comparable(sources):
+    for one, other in combinations(sources, 2):
         times = FILES not in (one, other)
         found.update(digests[one].differing(digests[other], times=times).tolist())
     return np.array(sorted(found), dtype=np.int64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from migration.spark.verify.tasks import FILES, LOG, LOG_FOR_FILES, ROCKSDB
+from migration.spark.verify.tasks import FILES, LOG, ROCKSDB
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -20,14 +20,6 @@ DIFFERENCE_DDL = (
     "topic string, queue_id int, queue_offset bigint, field string, log bigint, files bigint,"
     " rocksdb bigint, key string"
 )
-
-
-def comparable(sources: list[str]) -> list[tuple[str, str]]:
-    """Pairs of sources that hold the same units when all is well."""
-    if LOG_FOR_FILES not in sources:
-        return list(combinations(sources, 2))
-    pairs = [(LOG_FOR_FILES, FILES), (LOG, ROCKSDB)]
-    return [pair for pair in pairs if set(pair) <= set(sources)]
 
 
 def unit_differences(units: DataFrame, sources: list[str]) -> DataFrame:
@@ -51,7 +43,7 @@ def unit_differences(units: DataFrame, sources: list[str]) -> DataFrame:
 
     def differs(name: str) -> Column:
         found = F.lit(False)  # noqa: FBT003 - a value, no switch
-        for one, other in comparable(sources):
+        for one, other in combinations(sources, 2):
             if not (_has(one, name) and _has(other, name)):
                 continue
             unlike = ~value(one, name).eqNullSafe(value(other, name))
@@ -65,8 +57,7 @@ def unit_differences(units: DataFrame, sources: list[str]) -> DataFrame:
 
     rows = []
     for name in ("unit", *_FIELDS):
-        in_log = F.coalesce(value(LOG, name), value(LOG_FOR_FILES, name)).alias(LOG)
-        values = (in_log, *(value(source, name).alias(source) for source in (FILES, ROCKSDB)))
+        values = (value(source, name).alias(source) for source in (LOG, FILES, ROCKSDB))
         rows.append(F.when(differs(name), F.struct(F.lit(name).alias("field"), *values)))
     no_key = F.lit(None).cast("string").alias("key")
     exploded = joined.select(*_KEY, F.explode(F.array_compact(F.array(*rows))).alias("found"))

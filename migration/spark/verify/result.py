@@ -50,13 +50,12 @@ class Difference(NamedTuple):
         """One for each of the sides that does not have what the log has."""
         for name in (SideName.FILES, SideName.ROCKSDB):
             there = self.files if name is SideName.FILES else self.rocksdb
-            is_routed = liveness.routes is None or liveness.routes.takes(name, self.topic)
             # Of a unit that is not there, `unit` is the field that tells.
             is_whole = self.field in _KINDS or (there is not None and self.log is not None)
             is_kept = name is SideName.ROCKSDB or self.field in _FILE_FIELDS
             if name.value not in sides or there == self.log:
                 continue
-            if is_routed and is_whole and is_kept:
+            if is_whole and is_kept:
                 missing, wrong = _KINDS.get(self.field, (Kind.WRONG_UNIT, Kind.WRONG_UNIT))
                 yield Finding(
                     missing if there is None else wrong,

@@ -19,7 +19,7 @@ from migration.columnar import (
     read_blocks,
     row_keys,
 )
-from migration.spark.arrow import batch_of, from_names, to_names
+from migration.spark.arrow import batch_of, from_names
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.queues import (
     KeyRange,
@@ -31,9 +31,8 @@ from migration.spark.queues import (
     row_batch,
 )
 from migration.spark.verify.digest import Digest, buckets_of_keys, buckets_of_units, queues_of
-from migration.spark.verify.index_rows import IndexRange, read_index, topics_of
+from migration.spark.verify.index_rows import IndexRange, read_index
 from migration.spark.verify.key_rows import KeyRows
-from migration.state import SideName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,9 +43,6 @@ if TYPE_CHECKING:
     from migration.columnar import Liveness, RecordBlock
 
 LOG, FILES, ROCKSDB = "log", "files", "rocksdb"
-#: With routes, not every unit of the log stands on every side: then the log is read once more, as
-#: what the files hold.
-LOG_FOR_FILES = "log for files"
 
 #: Rows of one source, for the closer look.
 SIDE = CONSUMEQUEUE.insert(0, pa.field("source", pa.string()))
@@ -171,14 +167,13 @@ def ends_of_queues(
 def _read(task: VerifyTask, piece: Piece) -> Iterator[tuple[pa.RecordBatch | None, KeyRows | None]]:
     """Units of the piece that are to be compared, as CONSUMEQUEUE, and index rows."""
     part = piece.part
-    side = SideName.FILES if piece.source in (FILES, LOG_FOR_FILES) else SideName.ROCKSDB
     if isinstance(part, LogRange):
         for block in read_blocks(part, task.options):
             with_keys = task.with_keys and piece.source == LOG
             keys = None
             if with_keys:
                 keys = KeyRows(Strings.of(row_keys(derive_index(block, task.liveness))))
-            yield _inside(task, _derived_units(block, task.liveness, side)), keys
+            yield _inside(task, _derived_units(block, task.liveness)), keys
     elif isinstance(part, IndexRange):
         assert task.database is not None
         with open_units(Path(task.database)) as engine:
@@ -188,17 +183,17 @@ def _read(task: VerifyTask, piece: Piece) -> Iterator[tuple[pa.RecordBatch | Non
         assert task.database is not None
         with open_units(Path(task.database)) as engine:
             for pairs in read_rows(engine, part):
-                yield _inside(task, _taken(task, side, row_batch(pairs, CONSUMEQUEUE))), None
+                yield _inside(task, row_batch(pairs, CONSUMEQUEUE)), None
     else:
         for file in part:
             for offsets, file_units in read_units(file):
                 units = file_batch(file, offsets, file_units, CONSUMEQUEUE)
-                yield _inside(task, _taken(task, side, units)), None
+                yield _inside(task, units), None
 
 
-def _derived_units(block: RecordBlock, liveness: Liveness, side: SideName) -> pa.RecordBatch:
-    """The units for one side, as CONSUMEQUEUE."""
-    places = places_of(block, liveness, side)
+def _derived_units(block: RecordBlock, liveness: Liveness) -> pa.RecordBatch:
+    """The units of the block, as CONSUMEQUEUE."""
+    places = places_of(block, liveness)
     rows = places.rows
     names = ("physical_offset", "record_size", "tag_code", "store_time_ms")
     columns = {name: getattr(block, name)[rows] for name in names} | {
@@ -211,9 +206,8 @@ def _derived_units(block: RecordBlock, liveness: Liveness, side: SideName) -> pa
 
 
 def _kept_keys(task: VerifyTask, rows: KeyRows) -> KeyRows:
-    """Without what lies outside the part of the log, and what another policy left behind."""
-    kept = (rows.places >= task.begin) & (rows.places < task.end)
-    return rows.where(kept & task.liveness.takes(SideName.ROCKSDB, topics_of(rows)))
+    """Without what lies outside the part of the log."""
+    return rows.where((rows.places >= task.begin) & (rows.places < task.end))
 
 
 def _inside(task: VerifyTask, units: pa.RecordBatch) -> pa.RecordBatch | None:
@@ -222,9 +216,3 @@ def _inside(task: VerifyTask, units: pa.RecordBatch) -> pa.RecordBatch | None:
     if not inside.any():
         return None
     return units if inside.all() else units.filter(pa.array(inside))
-
-
-def _taken(task: VerifyTask, side: SideName, units: pa.RecordBatch) -> pa.RecordBatch:
-    """Without what another policy left behind."""
-    kept = task.liveness.takes(side, to_names(units.column("topic")))
-    return units if kept.all() else units.filter(pa.array(kept))

@@ -12,7 +12,7 @@ from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.broker_config import reclaims_unexpired
 from migration.plan import layout_given
 from migration.release import Home
-from migration.state import Route, RoutingPolicy, SideName, parse_rules
+from migration.state import SideName
 from migration.steps import VerifyOptions
 from server.cli.migration.ingest import ingest
 from server.cli.migration.on_store import OnStore, existing_directory, on_store, opened
@@ -20,9 +20,7 @@ from server.cli.migration.plain import phase_name
 from server.cli.migration.shown import (
     SHOWN,
     faults_of,
-    on_files,
     show_plan,
-    show_routing,
     show_status,
     show_verification,
 )
@@ -42,7 +40,6 @@ from server.cli.terminal import (
     print_next,
     say,
 )
-from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,24 +49,6 @@ if TYPE_CHECKING:
 detach_option = click.option(
     "--detach", is_flag=True, help="Do not wait for the job; `status` shows its progress."
 )
-
-
-def route_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Where names go."""
-    command = click.option(
-        "--default",
-        "default_route",
-        type=click.Choice([route.value for route in Route]),
-        help="Where all others go.  [default: both]",
-    )(command)
-    return click.option(
-        "--route",
-        "routes",
-        multiple=True,
-        metavar="PATTERN=ROUTE",
-        help="Where a topic, light queue, or prefix with * goes: files, rocksdb or both. The first "
-        "that fits counts; may be repeated.",
-    )(command)
 
 
 def layout_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,7 +75,7 @@ class Steps(Sections):
         return {
             "Forward, in this order": ("plan", "start", "verify", "cutover", "finish"),
             "Back": ("rollback", "release"),
-            "At any step": ("status", "routing", "cancel", "resume", "ingest"),
+            "At any step": ("status", "cancel", "resume", "ingest"),
         }
 
 
@@ -134,7 +113,6 @@ def plan(on: OnStore, limit: int, **sizes: int | None) -> None:
 
 
 @migrate.command()
-@route_options
 @layout_options
 @click.option("--adopt-only", is_flag=True, help="Take RocketMQ's store over; stay on files.")
 @click.option(
@@ -147,8 +125,6 @@ def plan(on: OnStore, limit: int, **sizes: int | None) -> None:
 @on_store
 def start(
     on: OnStore,
-    routes: tuple[str, ...],
-    default_route: str | None,
     *,
     adopt_only: bool,
     broker_conf: Path | None,
@@ -159,11 +135,9 @@ def start(
 
     A DIRECTORY that RocketMQ wrote is taken over first.
     """
-    routing = _policy(routes, default_route)
     if broker_conf is not None and on.directory is None:
         raise click.UsageError("--broker-conf is for a DIRECTORY that is taken over")
     answer = on.target.start(
-        routing,
         _layout(on, **sizes),
         adopt_only=adopt_only,
         reclaim_unexpired=None if broker_conf is None else reclaims_unexpired(broker_conf),
@@ -235,7 +209,7 @@ def rollback(on: OnStore, *, to_files: bool, detach: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @on_store
 def finish(on: OnStore, *, yes: bool) -> None:
-    """Remove what is not read any more: the files, as far as nothing is routed to them."""
+    """Remove the queue and index files: nothing reads them any more."""
     if not yes:
         found = on.target.status()
         _check_can_finish(found)
@@ -245,30 +219,9 @@ def finish(on: OnStore, *, yes: bool) -> None:
                 "refusing to delete files without confirmation",
                 command=on.target.again("finish", "--yes"),
             )
-        kept = on_files(found.routing)
-        what = f"from the files all but what is routed to them ({kept})"
-        if not kept:
-            what = "all queue and index files: consumequeue/ and index/"
+        what = "all queue and index files: consumequeue/ and index/"
         click.confirm(f"Remove {what}?", abort=True, err=True)
     _end(on, on.target.finish())
-
-
-@migrate.command()
-@route_options
-@click.option("--clear", is_flag=True, help="Set a policy without rules.")
-@detach_option
-@on_store
-def routing(
-    on: OnStore, routes: tuple[str, ...], default_route: str | None, *, clear: bool, detach: bool
-) -> None:
-    """Show where topics go, or, with --route, --default or --clear, set all of it anew."""
-    policy = _policy(routes, default_route)
-    if policy is None and clear:
-        policy = RoutingPolicy()
-    if policy is None:
-        show_routing(on.target.status().routing, as_json=on.as_json)
-    else:
-        _end(on, on.target.set_routing(policy), detach=detach)
 
 
 @migrate.command()
@@ -368,7 +321,7 @@ def _check_can_finish(status: pb.MigrationStatus) -> None:
     elif phase not in ("ROCKSDB", "FINISHED"):
         why = "reads come from files still"
     elif status.pending_phase:
-        why = "a change of routes is under way"
+        why = "a change is under way"
     elif SideName.ROCKSDB.value in status.blamed_sides:
         why = "RocksDB differs from the log"
     if why:
@@ -378,15 +331,6 @@ def _check_can_finish(status: pb.MigrationStatus) -> None:
             command=status.next_command,
             code="ILLEGAL_STEP",
         )
-
-
-def _policy(routes: tuple[str, ...], default_route: str | None) -> RoutingPolicy | None:
-    if not routes and default_route is None:
-        return None
-    try:
-        return RoutingPolicy(parse_rules(routes), Route(default_route or Route.BOTH.value))
-    except InvalidArgumentError as error:
-        raise click.BadParameter(error.reason, param_hint="--route") from error
 
 
 def _layout(

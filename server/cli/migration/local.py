@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from migration.jobs import Job
-    from migration.state import FileLayout, RoutingPolicy, SideName
+    from migration.state import FileLayout, SideName
     from migration.steps import LiveMigration
     from server.cli.migration.target import Watch
 
@@ -103,7 +103,6 @@ class LocalTarget:
 
     def start(
         self,
-        routing: RoutingPolicy | None,
         layout: FileLayout | None,
         *,
         adopt_only: bool,
@@ -112,14 +111,13 @@ class LocalTarget:
         adopt(
             self._root,
             layout=layout,
-            routing=routing,
             progress=self._progress,
             tell=self.notes.append,
             reclaim_unexpired=reclaim_unexpired,
         )
         if adopt_only:
             return self._answer(None)
-        return self._answer(self._migrator().live_for("start").start(routing))
+        return self._answer(self._migrator().live_for("start").start())
 
     def verify(self, key_every: int) -> pb.MigrationStepResponse:
         options = VerifyOptions(key_every=key_every) if key_every else VerifyOptions()
@@ -152,9 +150,6 @@ class LocalTarget:
     def finish(self) -> pb.MigrationStepResponse:
         self._settled("finish").finish()
         return self._answer(None)
-
-    def set_routing(self, routing: RoutingPolicy) -> pb.MigrationStepResponse:
-        return self._answer(self._settled("routing").set_routing(routing))
 
     def cancel(self, job_id: str) -> pb.MigrationStepResponse:
         raise CommandError(

@@ -34,8 +34,6 @@ def _plain_value(field: Any, value: Any) -> Any:  # noqa: ANN401 - any field's, 
     match field.enum_type.name:
         case "MigrationPhase":
             return phase_name(value)
-        case "Route":
-            return route_name(value)
         case _:
             return word_of(pb.JobState, value).lower()
 
@@ -43,8 +41,3 @@ def _plain_value(field: Any, value: Any) -> Any:  # noqa: ANN401 - any field's, 
 def phase_name(phase: pb.MigrationPhase) -> str | None:
     """None for one that is not given."""
     return word_of(pb.MigrationPhase, phase) or None
-
-
-def route_name(route: pb.Route) -> str:
-    """As the command line takes it; one that is not given is both."""
-    return word_of(pb.Route, route or pb.ROUTE_BOTH).lower()

@@ -11,14 +11,13 @@ from migration.next_step import NextStep
 from server.cli.migration.target import POLL_S, job_of, progress_of
 from server.cli.online import command_at, connect, on_server
 from server.cli.terminal import CommandError, InterruptedCommandError
-from server.wire import routing_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kvcq_client import Migration
     from migration.release import Home
-    from migration.state import FileLayout, RoutingPolicy, SideName
+    from migration.state import FileLayout, SideName
     from server.cli.migration.target import Watch
 
 _TIMEOUT_S = 60.0
@@ -65,14 +64,12 @@ class RemoteTarget:
 
     def start(
         self,
-        routing: RoutingPolicy | None,
         layout: FileLayout | None,
         *,
         adopt_only: bool,
         reclaim_unexpired: bool | None,
     ) -> pb.MigrationStepResponse:
-        policy = None if routing is None else routing_out(routing)
-        return self._taken(self._migration.start(policy))
+        return self._taken(self._migration.start())
 
     def verify(self, key_every: int) -> pb.MigrationStepResponse:
         return self._taken(self._migration.verify(key_every))
@@ -92,10 +89,6 @@ class RemoteTarget:
 
     def finish(self) -> pb.MigrationStepResponse:
         return self._taken(self._migration.finish())
-
-    def set_routing(self, routing: RoutingPolicy) -> pb.MigrationStepResponse:
-        policy = routing_out(routing)
-        return self._taken(self._migration.set_routing(policy))
 
     def cancel(self, job_id: str) -> pb.MigrationStepResponse:
         return self._taken(self._migration.cancel(job_id))

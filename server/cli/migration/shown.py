@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.cli.migration.plain import phase_name, plain, route_name
+from server.cli.migration.plain import phase_name, plain
 from server.cli.terminal import escape, notes, print_json, print_next, print_table, time_text
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ def show_status(
         _say(f"       and {len(lines) - SHOWN:,} more: --json has all")
     phase = phase_name(status.phase)
     if phase is not None:
-        columns = ("state", "names", "reads come from", "written to")
-        print_table("", columns, _served(status.routing, phase))
+        print_table("", ("state", "reads come from", "written to"), [_served(phase)])
     if status.stopped:
         _say(f"[bold red]stopped:[/] {escape(status.stopped)}")
     if status.pending_phase:
@@ -80,38 +79,10 @@ def show_status(
     print_next(status.next_command, status.hint)
 
 
-def _served(policy: pb.RoutingPolicy, phase: str) -> list[tuple[str, str, str, str]]:
-    """A row for each rule, and one for all other names: what happens to them in this state."""
-    rows: list[tuple[str, str, str, str]] = []
-    for pattern, route in _routes(policy):
-        reads, written = "files", "files"
-        if phase in ("DOUBLE_WRITE", "VERIFIED"):
-            written = "files" if route == "files" else "files, RocksDB"
-        elif phase == "ROCKSDB":
-            reads = "files" if route == "files" else "RocksDB"
-            written = {"files": "files", "rocksdb": "RocksDB"}.get(route, "files, RocksDB")
-        elif phase == "FINISHED":
-            reads = "files" if route == "files" else "RocksDB"
-            written = reads
-        rows.append((phase if not rows else "", pattern, reads, written))
-    return rows
-
-
-def _routes(policy: pb.RoutingPolicy) -> list[tuple[str, str]]:
-    rules = [(rule.pattern, route_name(rule.route)) for rule in policy.rules]
-    return [*rules, ("all others" if rules else "all", route_name(policy.default_route))]
-
-
-def on_files(policy: pb.RoutingPolicy) -> str:
-    """The names that stay on files after a finish; empty when none do."""
-    return ", ".join(pattern for pattern, route in _routes(policy) if route == "files")
-
-
-def show_routing(policy: pb.RoutingPolicy, *, as_json: bool) -> None:
-    if as_json:
-        print_json(plain(policy))
-    else:
-        print_table("routing", ("pattern", "route"), _routes(policy))
+def _served(phase: str) -> tuple[str, str, str]:
+    reads = "RocksDB" if phase in ("ROCKSDB", "FINISHED") else "files"
+    written = {"FILES": "files", "FINISHED": "RocksDB"}.get(phase, "files, RocksDB")
+    return phase, reads, written
 
 
 def show_verification(

@@ -63,7 +63,6 @@ async def _show(visit: Visit) -> web.StreamResponse:
         phases=PHASES,
         pending=phase_name(status.pending_phase),
         has_result=status.HasField("verified"),
-        route=route_name,
         jobs=[(job, state_name(job.state)) for job in reversed(status.jobs)],
         runs=runs,
         steps=_possible(phase, runs=runs, stopped=bool(status.stopped)),
@@ -95,10 +94,6 @@ async def _take(visit: Visit, form: Mapping[str, str]) -> str:
 def phase_name(phase: pb.MigrationPhase) -> str:
     """Empty where there is none."""
     return word_of(pb.MigrationPhase, phase)
-
-
-def route_name(route: pb.Route) -> str:
-    return word_of(pb.Route, route).lower()
 
 
 def state_name(state: pb.JobState) -> str:

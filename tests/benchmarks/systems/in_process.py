@@ -8,7 +8,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from migration.state.state import MigrationState, Phase, write_state
+from migration.state.phase import Phase
+from migration.state.state import MigrationState, write_state
 from server.process import calm_collector
 from store.config import StoreConfig
 from store.message import Message

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq.inspect import Kind, Scrub
-from migration.state.state import Phase
+from migration.state.phase import Phase
 from tests.support.checked import checked
 from tests.support.migrating import advance, config, make_on_files, messages, open_store
 

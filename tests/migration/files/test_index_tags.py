@@ -23,7 +23,8 @@ from migration.formats.index import (
 from migration.migrator import open_migrator
 from migration.plan.legacy import take_inventory
 from migration.release import release
-from migration.state.state import FileLayout, Phase, read_state, write_state
+from migration.state.phase import Phase
+from migration.state.state import FileLayout, read_state, write_state
 from migration.steps.adopting import adopt
 from migration.steps.verify import VerifyOptions
 from store.message import Message

@@ -14,9 +14,7 @@ from kvcq.tables.keys import BOUNDS, INDEX, UNITS
 from migration.columnar.liveness import Liveness, liveness_of
 from migration.errors import IllegalStepError
 from migration.fill import bulk as bulk_backfill
-from migration.state.routes import Routes, SideName
-from migration.state.routing import Route, RoutingPolicy, Rule
-from migration.state.state import Phase
+from migration.state import SideName
 from store.errors import InvalidArgumentError
 from store.message import Message
 from tests.support.checked import checked
@@ -185,18 +183,14 @@ def test_a_tail_without_a_row_is_passed(
     assert differences(store) == []
 
 
-def test_routes_and_deleted_light_queues_are_respected(store: MessageStore, tmp_path: Path) -> None:
+def test_deleted_topics_and_light_queues_are_respected(store: MessageStore, tmp_path: Path) -> None:
     store.delete_topic(LIGHT)
-    policy = RoutingPolicy((Rule("orders", Route.FILES),), Route.BOTH)
-    liveness = Liveness(
-        {"orders": 0, "payments": 0},
-        {LIGHT: store.log.appended_offset},
-        routes=Routes(Phase.DOUBLE_WRITE, policy),
-    )
+    store.delete_topic("orders")
+    liveness = Liveness({"payments": 0}, {LIGHT: store.log.appended_offset})
     worker = sorter(store.config.root, tmp_path, liveness)
     answer = worker.make(store.log.appended_offset)
     assert answer["end"] == store.log.appended_offset
-    done(live(store).start(policy))
+    done(live(store).start())
     before = rows_of(store)
     names = {key[5 : 5 + int.from_bytes(key[:4], "big")] for key, _ in before[UNITS]}
     assert names == {b"payments", b"audit-eu"}

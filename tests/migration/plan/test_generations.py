@@ -15,14 +15,14 @@ from migration.fill import bulk as bulk_backfill
 from migration.migrator import open_migrator
 from migration.plan.plan import plan_directory
 from migration.release import release
-from migration.state.routes import SideName
-from migration.state.state import Phase
+from migration.state import SideName
+from migration.state.phase import Phase
 from migration.steps.adopting import adopt
 from store.base import SystemClock, no_progress
 from store.errors import StoreFormatError
 from store.format.record import dispatch_request, unpack_record
 from store.light_queue import LMQ_PREFIX
-from tests.support.migrating import ALL_KEYS, done
+from tests.support.migrating import ALL_KEYS, add_units, done
 from tests.support.written_broker import LAYOUT, SEGMENT_BYTES, BrokerStore
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ def test_ghost_units_of_a_dead_generation_are_differences_of_their_side(
         side = migrator.live.double.side(SideName.ROCKSDB)
         assert side is not None
         ghosts = [row for row in broker.log.rows if row.entry.topic == "T"][5:12]
-        side.store.fill([dispatch_request(row.record, 0) for row in ghosts])
+        add_units(side.store, [dispatch_request(row.record, 0) for row in ghosts])
         done(migrator.live.verify(ALL_KEYS))
         assert {(each.side, each.topic) for each in migrator.live.differences} == {("rocksdb", "T")}
         assert len(migrator.live.differences) == len(ghosts)

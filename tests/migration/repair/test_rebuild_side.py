@@ -9,8 +9,8 @@ from kvcq.engine.protocol import KvBatch
 from kvcq.tables.keys import UNITS, unit_key
 from migration.errors import IllegalStepError
 from migration.repair.rebuild_side import set_side_aside
-from migration.state.routes import SideName
-from migration.state.state import Phase
+from migration.state import SideName
+from migration.state.phase import Phase
 from store.errors import DamagedQueueError
 from tests.support.command_line import kvcq
 from tests.support.migrating import (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from migration.state.routes import SideName
+from migration.state import SideName
 from store.errors import StoreBusyError
 from tests.support.checked import checked
 from tests.support.migrating import (

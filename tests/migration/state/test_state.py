@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from migration.errors import MigrationStateError
-from migration.state.routing import Route, RoutingPolicy, Rule
+from migration.state.phase import Phase, SideName
 from migration.state.state import (
     STATE_FILE,
     FileLayout,
     MigrationState,
-    Phase,
-    Target,
     VerifyResult,
     read_state,
     write_state,
@@ -22,12 +20,10 @@ from migration.state.state import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-POLICY = RoutingPolicy((Rule("a*", Route.FILES),), Route.ROCKSDB)
 FULL = MigrationState(
     Phase.ROCKSDB,
     FileLayout(16, 101, 1000),
-    POLICY,
-    Target(Phase.DOUBLE_WRITE, RoutingPolicy()),
+    Phase.DOUBLE_WRITE,
     "no space",
     verified=VerifyResult(1, 2, 3, 4),
 ).moved(5, "an event")
@@ -62,7 +58,7 @@ def test_every_cut_is_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "reason"),
-    [({"version": 2}, "knows up to 1"), ({"phase": "LOST"}, "sense"), ({"layout": {}}, "FILES")],
+    [({"version": 3}, "knows up to 2"), ({"phase": "LOST"}, "sense"), ({"layout": {}}, "FILES")],
 )
 def test_what_another_program_wrote_is_refused(
     tmp_path: Path, change: dict[str, object], reason: str
@@ -72,7 +68,7 @@ def test_what_another_program_wrote_is_refused(
     document = json.loads(path.read_bytes().split(b"\n")[0])
     document.update(change)
     if reason == "FILES":  # a layout without sizes takes the defaults: nothing to refuse
-        document["routing"] = {}
+        document["pending"] = "LOST"
         reason = "sense"
     body = json.dumps(document).encode()
     path.write_bytes(body + f"\n{zlib.crc32(body):08x}\n".encode())
@@ -95,14 +91,53 @@ def test_a_failed_write_leaves_the_state_before(
     assert [path.name for path in tmp_path.iterdir()] == [STATE_FILE]
 
 
-def test_files_are_needed_while_anything_is_routed_to_them() -> None:
-    assert MigrationState(Phase.ROCKSDB).needs_files
-    assert not MigrationState(Phase.FINISHED).needs_files
-    assert MigrationState(Phase.FINISHED, routing=POLICY).needs_files
-    assert MigrationState(
-        Phase.FINISHED, pending=Target(Phase.ROCKSDB, RoutingPolicy())
-    ).needs_files
-    assert not MigrationState(Phase.FILES).needs_rocksdb
+def test_which_sides_a_state_uses() -> None:
+    assert MigrationState(Phase.ROCKSDB).uses(SideName.FILES)
+    assert not MigrationState(Phase.FINISHED).uses(SideName.FILES)
+    assert MigrationState(Phase.FINISHED, pending=Phase.ROCKSDB).uses(SideName.FILES)
+    assert not MigrationState(Phase.FILES).uses(SideName.ROCKSDB)
+
+
+def _as_version_1(root: Path, **changes: object) -> None:
+    """As version 0.1 wrote it."""
+    write_state(root, MigrationState(Phase.ROCKSDB))
+    path = root / STATE_FILE
+    document = json.loads(path.read_bytes().split(b"\n")[0])
+    both = {"rules": [], "default": "both"}
+    document |= {"version": 1, "routing": both, "pending": None, "trust_files": True, **changes}
+    body = json.dumps(document).encode()
+    path.write_bytes(body + f"\n{zlib.crc32(body):08x}\n".encode())
+
+
+def test_a_state_of_version_1_is_read_where_no_topic_was_routed(tmp_path: Path) -> None:
+    _as_version_1(tmp_path)
+    assert read_state(tmp_path) == MigrationState(Phase.ROCKSDB)
+    both = {"rules": [], "default": "both"}
+    _as_version_1(tmp_path, phase="FINISHED", pending={"phase": "ROCKSDB", "routing": both})
+    state = read_state(tmp_path)
+    assert state is not None
+    assert (state.phase, state.pending) == (Phase.FINISHED, Phase.ROCKSDB)
+
+
+@pytest.mark.parametrize(
+    "routing",
+    [
+        {"rules": [{"pattern": "a*", "route": "files"}], "default": "both"},
+        {"rules": [], "default": "files"},
+        {"rules": [], "default": "rocksdb"},
+    ],
+)
+def test_a_state_that_routes_topics_is_refused_with_what_to_do(
+    tmp_path: Path, routing: dict[str, object]
+) -> None:
+    """A side lacks some names: to serve them from it would hide messages."""
+    _as_version_1(tmp_path, routing=routing)
+    with pytest.raises(MigrationStateError, match="kvcq migrate routing --clear"):
+        read_state(tmp_path)
+    both = {"rules": [], "default": "both"}
+    _as_version_1(tmp_path, routing=both, pending={"phase": "ROCKSDB", "routing": routing})
+    with pytest.raises(MigrationStateError, match="kvcq migrate routing --clear"):
+        read_state(tmp_path)
 
 
 def test_history_keeps_the_last_events() -> None:

@@ -16,8 +16,9 @@ from migration.next_step import NextStep
 from migration.plan.legacy import detect_layout, detect_segment_bytes
 from migration.plan.plan import plan_directory
 from migration.repair.rebuild_side import set_side_aside
-from migration.state.routes import SideName
-from migration.state.state import FileLayout, Phase, read_state, write_state
+from migration.state import SideName
+from migration.state.phase import Phase
+from migration.state.state import FileLayout, read_state, write_state
 from migration.steps.adopting import adopt
 from migration.steps.verify import VerifyOptions
 from server.cli.main import main

@@ -14,9 +14,8 @@ from migration.errors import IllegalStepError
 from migration.fill.pace import Pace
 from migration.jobs import Job, JobState
 from migration.sides import DoubleQueueStore, SideOpener
-from migration.state.routes import SideName
-from migration.state.routing import Route, RoutingPolicy, Rule
-from migration.state.state import Phase
+from migration.state import SideName
+from migration.state.phase import Phase
 from store.errors import DiskFullError, StoreBusyError
 from store.message import Message
 from tests.support.migrating import (
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from migration.sides import Side, SideStore
-    from migration.state.routes import Routes
     from store.consume_queue import LastUnit
     from store.message_store import MessageStore
 
@@ -236,19 +234,19 @@ def test_a_topic_is_not_deleted_while_a_side_takes_its_place(
 
 
 def _before_the_change(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
-    """It happens once, when all is filled and the routes are about to change."""
-    change_routes = DoubleQueueStore.change_routes
+    """It happens once, when all is filled and the phase is about to change."""
+    change_phase = DoubleQueueStore.change_phase
     left = [happens]
 
-    def change_after(double: DoubleQueueStore, change: Callable[[int], Routes]) -> None:
+    def change_after(double: DoubleQueueStore, change: Callable[[], Phase]) -> None:
         if left:
             left.pop()()
-        change_routes(double, change)
+        change_phase(double, change)
 
-    monkeypatch.setattr(DoubleQueueStore, "change_routes", change_after)
+    monkeypatch.setattr(DoubleQueueStore, "change_phase", change_after)
 
 
-def test_a_change_of_routes_ends_when_the_side_it_needs_failed(
+def test_a_change_of_phase_ends_when_the_side_it_needs_failed(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     advance(store, Phase.FINISHED)
@@ -257,7 +255,7 @@ def test_a_change_of_routes_ends_when_the_side_it_needs_failed(
         monkeypatch,
         lambda: double.stop_side(side_of(store, SideName.FILES), OSError("broken")),
     )
-    job = live(store).set_routing(RoutingPolicy((Rule("orders", Route.FILES),), Route.BOTH))
+    job = live(store).rollback()
     assert job is not None
     assert job.wait(WAIT_S)
     assert str(job.error) == "the files side failed: broken"
@@ -267,7 +265,7 @@ def test_a_change_of_routes_ends_when_the_side_it_needs_failed(
     assert differences(store) == []
 
 
-def test_a_change_of_routes_brings_up_a_side_that_lags_meanwhile(
+def test_a_change_of_phase_brings_up_a_side_that_lags_meanwhile(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     advance(store, Phase.FINISHED)
@@ -285,7 +283,7 @@ def test_a_change_of_routes_brings_up_a_side_that_lags_meanwhile(
         assert not side.joined
 
     _before_the_change(monkeypatch, lag)
-    done(live(store).set_routing(RoutingPolicy((Rule("orders", Route.FILES),), Route.BOTH)))
+    done(live(store).rollback())
     assert double.is_joined(SideName.FILES)
     assert differences(store) == []
     assert check_messages(store, 640) == 640
@@ -336,13 +334,12 @@ def test_a_deletion_beside_a_side_that_cannot_be_opened_is_kept_for_it(
         assert not again.metadata.delete_marks()
 
 
-def test_names_that_a_side_gained_outlive_a_kill(
+def test_files_that_were_filled_outlive_a_kill(
     store: MessageStore, root: Path, tmp_path: Path
 ) -> None:
-    done(live(store).start(RoutingPolicy((Rule("orders", Route.FILES),), Route.ROCKSDB)))
     advance(store, Phase.FINISHED)
     store.flush()
-    done(live(store).set_routing(RoutingPolicy()))
+    done(live(store).rollback())
     killed = tmp_path / "killed"
     shutil.copytree(root, killed)  # what is in memory alone is not there
     with open_store(config(killed)) as again:

@@ -11,9 +11,9 @@ import pytest
 from kvcq.engine.protocol import KvBatch
 from kvcq.tables.keys import UNITS, unit_key
 from migration.errors import IllegalStepError
-from migration.state.routes import SideName
-from migration.state.routing import Route, RoutingPolicy
-from migration.state.state import Phase, read_state
+from migration.state import SideName
+from migration.state.phase import Phase
+from migration.state.state import read_state
 from store.errors import StoreClosedError
 from store.format.record import unpack_record
 from tests.support.command_line import kvcq
@@ -184,7 +184,7 @@ def test_a_disk_too_full_for_the_state_leaves_the_step_untaken(
         with pytest.raises(OSError, match="No space"):
             live(store).cutover()
     assert live(store).state.phase is Phase.VERIFIED
-    assert live(store).double.routes.phase is Phase.VERIFIED
+    assert live(store).double.phase is Phase.VERIFIED
     state = read_state(root)
     assert state is not None
     assert state.phase is Phase.VERIFIED
@@ -299,15 +299,18 @@ def test_no_step_gives_up_the_side_that_is_right(store: MessageStore, root: Path
         assert migrator(again).status().next_step.command(root) is None
 
 
-def test_a_rollback_fills_files_with_what_was_in_rocksdb_alone(store: MessageStore) -> None:
+def test_a_rollback_fills_files_with_what_came_in_since_they_were_given_up(
+    store: MessageStore,
+) -> None:
     done(live(store).start())
-    advance(store, Phase.ROCKSDB)
-    done(live(store).set_routing(RoutingPolicy((), Route.ROCKSDB)))
+    advance(store, Phase.FINISHED)
     store.put(messages(600, 80))
     store.wait_visible()
     job = live(store).rollback()
     assert job is not None
     done(job)
+    assert live(store).state.phase is Phase.ROCKSDB
+    assert live(store).rollback() is None
     assert live(store).state.phase is Phase.DOUBLE_WRITE
     assert check_messages(store, 680) == 680
     assert differences(store) == []

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from migration.state.routing import Route, RoutingPolicy, Rule
-from migration.state.state import Phase
+from migration.state.phase import Phase
 from store.format.batch_mark import BatchMark
 from store.message import Message
 from tests.support.migrating import advance, config, differences, live, make_on_files, open_store
@@ -17,11 +16,6 @@ if TYPE_CHECKING:
 
     from store.message_store import MessageStore
 
-ROUTINGS = [
-    RoutingPolicy(),
-    RoutingPolicy(rules=(Rule("A", Route.FILES), Rule("B", Route.ROCKSDB)), default=Route.BOTH),
-]
-
 
 def put(store: MessageStore, sequence: int, *topics: str) -> None:
     mark = BatchMark("p", sequence, len(topics), 7, sequence + len(topics))
@@ -29,12 +23,9 @@ def put(store: MessageStore, sequence: int, *topics: str) -> None:
     store.wait_visible()
 
 
-@pytest.mark.parametrize("routing", ROUTINGS)
 @pytest.mark.parametrize("phase", [Phase.FILES, Phase.VERIFIED, Phase.ROCKSDB])
-def test_batches_are_found_over_restarts_and_deletions(
-    tmp_path: Path, phase: Phase, routing: RoutingPolicy
-) -> None:
-    make_on_files(tmp_path, routing)
+def test_batches_are_found_over_restarts_and_deletions(tmp_path: Path, phase: Phase) -> None:
+    make_on_files(tmp_path)
     with open_store(config(tmp_path)) as store:
         put(store, 0, "A", "B")
         put(store, 2, "A")

@@ -9,8 +9,8 @@ import pytest
 from kvcq.errors import EngineUnavailableError
 from migration.errors import IllegalStepError
 from migration.sides.opener import SideOpener
-from migration.state.routes import SideName
-from migration.state.state import Phase
+from migration.state import SideName
+from migration.state.phase import Phase
 from tests.support.migrating import (
     advance,
     config,

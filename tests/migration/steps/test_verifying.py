@@ -12,8 +12,9 @@ from migration.errors import IllegalStepError
 from migration.fill.feed import LogFeed
 from migration.fill.pace import Pace
 from migration.jobs import Job, JobState
-from migration.state.routes import SideName
-from migration.state.state import BrokenOff, Phase, read_state
+from migration.state import SideName
+from migration.state.phase import Phase
+from migration.state.state import BrokenOff, read_state
 from migration.steps.verify import Verification
 from store.consume_queue import DispatchRequest
 from store.errors import DamagedQueueError
@@ -22,6 +23,7 @@ from tests.support.migrating import (
     ALL_KEYS,
     LIGHT,
     WAIT_S,
+    add_units,
     advance,
     config,
     differences,
@@ -100,7 +102,7 @@ def test_a_step_that_ends_jobs_meets_a_verification_that_is_ending(
     assert live(store).state.verified is None or step == "finish"
 
 
-def test_a_verification_of_routes_that_changed_meanwhile_says_nothing(
+def test_a_verification_of_a_state_that_changed_meanwhile_says_nothing(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     advance(store, Phase.VERIFIED)
@@ -115,7 +117,7 @@ def test_a_verification_of_routes_that_changed_meanwhile_says_nothing(
     before = live(store).state.verified
     job = live(store).verify(ALL_KEYS)
     assert job.wait(WAIT_S)
-    assert "the routes changed meanwhile" in job.status().error
+    assert "the state changed meanwhile" in job.status().error
     assert live(store).state.phase is Phase.ROCKSDB
     assert live(store).state.verified == before
 
@@ -170,7 +172,7 @@ def test_a_unit_of_a_queue_that_the_log_does_not_have_is_reported(
     # Its record is a message of another queue.
     at, size, tag_code, *_ = side.store.stored_units("orders", 0, 3, 1)[0][1]
     request = DispatchRequest("nobody", 0, 0, at, size, tag_code, 0, (), (), in_queue=True)
-    side.store.fill([request])
+    add_units(side.store, [request])
     found = differences(store)
     assert [(each.topic, each.queue_offset, each.side) for each in found] == [
         ("nobody", 0, name.value)

@@ -18,8 +18,8 @@ from migration.errors import VerificationError
 from migration.next_step import NO_MIGRATION, NextStep
 from migration.repair.queues import rebuild_side_step
 from migration.state.keeper import next_step
-from migration.state.routing import RoutingPolicy
-from migration.state.state import BrokenOff, MigrationState, Phase, Target, VerifyResult
+from migration.state.phase import Phase
+from migration.state.state import BrokenOff, MigrationState, VerifyResult
 from migration.state.state import write_state as write_migration
 from server.cli.main import main
 from server.cli.on_disk.check import remedies
@@ -84,7 +84,7 @@ def states() -> list[MigrationState]:
         found += [
             plain,
             replace(plain, stopped="disk full"),
-            replace(plain, pending=Target(Phase.ROCKSDB, RoutingPolicy())),
+            replace(plain, pending=Phase.ROCKSDB),
             *(
                 replace(plain, verified=VerifyResult(9, 9, 1, 1, sides))
                 for sides in ("files", "rocksdb", "files rocksdb")

@@ -10,7 +10,7 @@ from kvcq.backup import choose_by_id, list_backups, open_place, restore, verify
 from kvcq.errors import BackupRefusedError
 from kvcq_client.pb.v1 import jobs_pb2 as pb
 from migration.jobs import JobState
-from migration.state.state import Phase
+from migration.state.phase import Phase
 from server.jobs import BackupKind, Jobs
 from store.errors import InvalidArgumentError
 from tests.support import migrating

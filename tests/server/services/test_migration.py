@@ -13,7 +13,8 @@ import pytest
 from kvcq_client.pb.v1 import kvcq_pb2, migration_pb2_grpc
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.jobs import Job
-from migration.state.state import Phase, read_state
+from migration.state.phase import Phase
+from migration.state.state import read_state
 from migration.steps.verify import Verification
 from tests.support.command_line import kvcq
 from tests.support.golden_store import INDEX_ENTRIES, INDEX_SLOTS, UNITS_PER_FILE, extract_golden
@@ -85,19 +86,6 @@ async def test_every_step_over_grpc(tmp_path: Path) -> None:
         assert status.verified.difference_count == 0
         assert not (await stub.ListDifferences(pb.ListDifferencesRequest())).differences
         assert (await stub.Cutover(pb.CutoverRequest())).status.phase == pb.MIGRATION_PHASE_ROCKSDB
-        policy = pb.RoutingPolicy(
-            rules=[pb.RoutingRule(pattern="audit*", route=pb.ROUTE_FILES)],
-            default_route=pb.ROUTE_BOTH,
-        )
-        changed = await stub.SetRouting(pb.SetRoutingRequest(routing=policy))
-        if changed.job_id:
-            await end_of(stub, changed.job_id)
-        assert await stub.GetRouting(pb.GetRoutingRequest()) == policy
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await stub.SetRouting(
-                pb.SetRoutingRequest(routing=pb.RoutingPolicy(rules=[pb.RoutingRule(pattern="a")]))
-            )
-        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         back = await stub.Rollback(pb.RollbackRequest())
         if back.job_id:
             await end_of(stub, back.job_id)
@@ -134,7 +122,6 @@ async def test_the_command_line_on_a_running_store(tmp_path: Path) -> None:
         assert verified.exit_code == 0, verified.output
         assert answer(verified)["verified"]["differenceCount"] == 0
         assert answer(await run("cutover"))["phase"] == "ROCKSDB"
-        assert answer(await run("routing"))["defaultRoute"] == "both"
         assert answer(await run("finish", "--yes"))["phase"] == "FINISHED"
         told = answer(await run("status"))
         assert told["nextCommand"] is None
@@ -155,14 +142,9 @@ def test_the_command_line_on_a_stopped_store(tmp_path: Path) -> None:
     shown = migrate("cutover", root)
     assert shown.exit_code == 0
     assert "ROCKSDB" in shown.stdout
-    changed = migrate("routing", root, "--route=%LMQ%*=files", "--default=rocksdb", "--json")
-    assert answer(changed)["routing"]["defaultRoute"] == "rocksdb"
     assert migrate("finish", root, "--yes").exit_code == 0
-    assert "%LMQ%*" in migrate("routing", root).stdout
     assert answer(migrate("rollback", root, "--json"))["phase"] == "ROCKSDB"
     assert migrate("cancel", "--server=127.0.0.1:1").exit_code == 3
-    refused = migrate("routing", root, "--route=x")
-    assert (refused.exit_code, "--route" in refused.stderr) == (2, True)
 
 
 def test_differences_end_with_exit_code_1(tmp_path: Path) -> None:
@@ -199,7 +181,7 @@ def test_a_store_made_in_rocksdb_gets_files_by_a_rollback(tmp_path: Path) -> Non
     told = answer(migrate("status", root, "--json"))
     assert (told["phase"], told["nextCommand"]) == (None, None)
     assert not (root / "migration.json").exists()
-    assert answer(migrate("rollback", root, "--json"))["phase"] == "ROCKSDB"
+    assert answer(migrate("rollback", root, "--to-files", "--json"))["phase"] == "ROCKSDB"
     assert answer(migrate("rollback", root, "--json"))["phase"] == "DOUBLE_WRITE"
     assert answer(migrate("rollback", root, "--json"))["phase"] == "FILES"
     with open_store(config(root)) as store:
@@ -294,16 +276,16 @@ def test_a_plan_shows_the_same_findings_to_people_and_to_programs(tmp_path: Path
         assert finding["path"].rpartition("/")[2] in shown.stdout
 
 
-def test_the_status_of_a_hybrid_says_what_is_read_from_where(tmp_path: Path) -> None:
+def test_the_status_says_what_is_read_from_where(tmp_path: Path) -> None:
     root = tmp_path / "store"
     make_on_files(root)
     for step in ("start", "verify", "cutover"):
         assert migrate(step, root).exit_code == 0
-    assert migrate("routing", root, "--route=audit*=files", "--default=rocksdb").exit_code == 0
+    rows = [line.split() for line in migrate("status", root).stdout.splitlines()]
+    assert ["ROCKSDB", "RocksDB", "files,", "RocksDB"] in rows
     assert migrate("finish", root, "--yes").exit_code == 0
     rows = [line.split() for line in migrate("status", root).stdout.splitlines()]
-    assert ["FINISHED", "audit*", "files", "files"] in rows
-    assert ["all", "others", "RocksDB", "RocksDB"] in rows
+    assert ["FINISHED", "RocksDB", "RocksDB"] in rows
 
 
 @pytest.mark.integration

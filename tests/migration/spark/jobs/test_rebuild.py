@@ -18,7 +18,7 @@ from kvcq.metadata_store import MetadataStore
 from kvcq.tables.dispatch_batch import build_batch
 from kvcq.tables.keys import BOUNDS, FAMILIES, INDEX, UNITS
 from migration.columnar.errors import LogLayoutError
-from migration.columnar.liveness import Liveness, liveness_of
+from migration.columnar.liveness import liveness_of
 from migration.spark.errors import PipelineError
 from migration.spark.jobs.rebuild_tasks import SortedFile
 from migration.spark.jobs.rebuilding import (
@@ -30,9 +30,6 @@ from migration.spark.jobs.rebuilding import (
     replace_database,
 )
 from migration.spark.jobs.store_parts import find_parts, read_ends, read_liveness
-from migration.state import Phase
-from migration.state.routes import Routes, SideName
-from migration.state.routing import Route, RoutingPolicy, Rule
 from store.config import StoreConfig
 from store.errors import CorruptRecordError
 from store.format.record import dispatch_request
@@ -160,22 +157,6 @@ def test_files_can_begin_where_a_database_ends(spark: SparkSession, tmp_path: Pa
         rebuild(spark, settings(tmp_path, tmp_path / "log", begin=writer.end + 1))
 
 
-def test_names_that_are_routed_to_files_are_left_out(spark: SparkSession, tmp_path: Path) -> None:
-    writer = write_log(tmp_path / "log", 200)
-    policy = RoutingPolicy(
-        (Rule("topic-1", Route.FILES), Rule("%LMQ%device3", Route.FILES)), Route.BOTH
-    )
-    routes = Routes(Phase.ROCKSDB, policy)
-    liveness = Liveness(routes=routes)
-    result = rebuild(spark, settings(tmp_path, tmp_path / "log", liveness=liveness))
-    requests = [dispatch_request(row.record, 0) for row in writer.rows]
-    mine = routes.split(requests, SideName.ROCKSDB)
-    assert len(mine) < len(requests)
-    batch = build_batch(mine, writer.end)
-    wanted = {family: sorted(dict(batch.puts[family]).items()) for family in FAMILIES}
-    assert rebuilt_rows(result, tmp_path / "db") == wanted
-
-
 def test_of_two_records_for_one_place_the_later_counts(spark: SparkSession, tmp_path: Path) -> None:
     writer = LogWriter(tmp_path / "log", 1 << 16)
     for offset in (0, 1, 2, 1, 2, 0):
@@ -270,8 +251,7 @@ def test_a_running_store_takes_the_files_as_its_history(
         migration = live(store)
         # Its own backfill waits until the files are in.
         monkeypatch.setattr(type(migration), "_fill", lambda _: None)
-        policy = RoutingPolicy((Rule("orders", Route.FILES),), Route.BOTH)
-        migration.start(policy)
+        migration.start()
         parts = find_parts(root)
         end = store.flushed_offset
         # From the store that runs: its database has not been flushed since.

@@ -20,16 +20,12 @@ from kvcq.engine.rocks.options import DERIVED
 from kvcq.inspect import Kind, Remedy
 from kvcq.tables.keys import BOUNDS, INDEX, UNITS, index_key, max_key, unit_key
 from kvcq.tables.values import expiry_stamp, pack_max, pack_unit, unpack_unit
-from migration.columnar.liveness import Liveness
 from migration.formats.unit import pack_units
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.errors import SourceOptionError
 from migration.spark.verify.compare import VerifySettings, verify
 from migration.spark.verify.digest import Digest, buckets_of_units
 from migration.spark.verify.result import Difference, VerifyResult
-from migration.state import Phase
-from migration.state.routes import Routes
-from migration.state.routing import Route, RoutingPolicy, Rule
 from tests.migration.spark.logs import write_log
 from tests.migration.spark.queues import put_unit, write_database, write_files
 from tests.support.golden_store import extract_golden
@@ -328,36 +324,6 @@ def test_a_pinned_end_leaves_out_what_came_later(spark: SparkSession, tmp_path: 
     assert verify(spark, store.settings(end=end)).equal
     # Ends of queues that went on behind it are not taken for wrong.
     assert verify(spark, store.settings(end=store.writer.rows[50].physical_offset)).equal
-
-
-@pytest.mark.spark
-def test_names_stand_only_where_they_are_routed_to(spark: SparkSession, tmp_path: Path) -> None:
-    store = Store(tmp_path, 200)
-    policy = RoutingPolicy(
-        (Rule("topic-1", Route.FILES), Rule("topic-2", Route.ROCKSDB)), Route.BOTH
-    )
-    routed = Liveness(routes=Routes(Phase.ROCKSDB, policy))
-    # What a former policy left on a side is no difference.
-    assert verify(spark, store.settings(liveness=routed)).equal
-    by_topic = {
-        name: [row for row in store.writer.rows if row.entry.topic == name and not row.light]
-        for name in ("topic-0", "topic-1", "topic-2")
-    }
-    for rows in by_topic.values():
-        store.edit(rows[3], None)
-        put_unit(store.files, *rows[4].key, bytes(20))
-    result = verify(spark, store.settings(liveness=routed))
-    missing = ("unit", "rocksdb", Kind.MISSING_UNIT, "a unit", "nothing")
-    missing_in_files = ("unit", "files", *missing[2:])
-    assert sorted(told(result), key=str) == sorted(
-        [
-            (*by_topic["topic-0"][3].key, *missing),
-            (*by_topic["topic-0"][4].key, *missing_in_files),
-            (*by_topic["topic-1"][4].key, *missing_in_files),
-            (*by_topic["topic-2"][3].key, *missing),
-        ],
-        key=str,
-    )
 
 
 @pytest.mark.spark
