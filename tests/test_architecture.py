@@ -234,7 +234,7 @@ UNITS |= {
     "server.access": {"server.errors", "server.process", "server.stage", "server.workers"},
     "server.settings": {"server.config", "server.errors", "server.texts"},
     "server.metrics": {"server.workers"},
-    "server.http": {"server.errors", "server.stage", "server.workers"},
+    "server.http": {"server.errors", "server.process", "server.stage", "server.workers"},
     "server.observe": {
         "server.config",
         "server.metrics",

@@ -3,6 +3,7 @@
 Of the store it knows the metadata alone. `server.edge` asks it for each call, and it asks nobody.
 """
 
+from server.access.attempts import Attempts
 from server.access.audit import AUDIT, audit_act, audit_refusal
 from server.access.caller import EVERYONE, Caller, current_caller
 from server.access.gatekeeper import Gatekeeper
@@ -26,6 +27,7 @@ __all__ = [
     "MAX_RIGHTS",
     "NEEDS",
     "NO_LIMITS",
+    "Attempts",
     "Caller",
     "Gatekeeper",
     "Kind",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import socket
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,22 @@ if TYPE_CHECKING:
 MAX_PENDING_CALLS = 10_000
 
 
+#: A connection without a call is closed after this long. Our client has a stream open as long as it
+#: is used; others connect again with their next call.
+IDLE_S = 300.0
+#: From the connection to the end of the handshakes, of TLS and of HTTP/2.
+HANDSHAKE_S = 10.0
+#: Of all descriptors that the process may have, clients over gRPC get one in this many; the rest is
+#: the store's: a flush opens files.
+CONNECTIONS_SHARE = 2
+
+
+def most_connections() -> int:
+    """Connections over gRPC that this process takes; another one is closed at once."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return descriptors // CONNECTIONS_SHARE
+
+
 def rpc_options(config: ServerConfig) -> tuple[tuple[str, int], ...]:
     """Of gRPC, for a server or its fronts; but for whether they share the port."""
     return (
@@ -42,6 +59,9 @@ def rpc_options(config: ServerConfig) -> tuple[tuple[str, int], ...]:
         # own limit of one ping in 5 minutes would close their connections.
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.max_allowed_incoming_connections", most_connections()),
+        ("grpc.max_connection_idle_ms", int(IDLE_S * 1000)),
+        ("grpc.server_handshake_timeout_ms", int(HANDSHAKE_S * 1000)),
     )
 
 

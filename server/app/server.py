@@ -26,6 +26,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2
 from server.access import (
+    Attempts,
     Gatekeeper,
     ReloadedTls,
     has_users,
@@ -45,7 +46,7 @@ from server.errors import (
     SettingsRefusedError,
 )
 from server.fronts import FrontMethod, Fronts
-from server.http import HttpSites, Site, monitoring_app
+from server.http import OK, TOO_MANY, UNAUTHORIZED, HttpSites, Site, monitoring_app
 from server.metrics import CallMetrics
 from server.process import (
     calm_collector,
@@ -205,6 +206,7 @@ class Server:
         #: Where administration is served, if apart; known when it listens.
         self.admin_port: int | None = None
         self.sites = HttpSites()
+        self._scrapes = Attempts()
         self._observer: Observer | None = None
         self._add_services()
         self._add_sites()
@@ -425,14 +427,19 @@ class Server:
             )
             self.sites.add(Site("console", config.console_host, config.console_port, app, tls))
 
-    def _may_scrape(self, name: str, secret: str) -> bool:
+    def _may_scrape(self, address: str, name: str, secret: str) -> int:
         gatekeeper = self._gatekeeper
         if gatekeeper is None or gatekeeper.users is None:
-            return True  # until the store is open nobody is known, and there are no names to read
+            return OK  # until the store is open nobody is known, and there are no names to read
+        if self._scrapes.wait_s(address, name) > 0:
+            return TOO_MANY
         if gatekeeper.user_with(name, secret, "Metrics") is not None:
-            return True
+            self._scrapes.succeeded(address, name)
+            return OK
+        if name:
+            self._scrapes.failed(address, name)
         self._metrics.refused("Metrics", "UNAUTHENTICATED", "UNAUTHENTICATED")
-        return False
+        return UNAUTHORIZED
 
     def _begin_drain(self) -> None:
         self._listener.draining()

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from server.access import Attempts
 from server.console.addresses import local
 from server.console.guard import SECURITY_HEADERS, SESSION_COOKIE, VISIT, Guard
 from server.console.preferences import CHOICES
 from server.console.samples import keep_sampling
-from server.console.sessions import Attempts, Sessions
+from server.console.sessions import Sessions
 from server.console.writing import static_files, templates
 from server.workers import CALLER
 
@@ -151,17 +152,16 @@ class _Entry:
         address = request.remote or ""
         CALLER.set(f"http:{address}")  # for the audit
         form = await form_of(request)
+        name = form.get("access_key", "").strip()
         # With nothing awaited from here to the count, and counted before it is known: many at once
         # are no way around it.
-        if (wait_s := self._attempts.wait_s(address)) > 0:
+        if (wait_s := self._attempts.wait_s(address, name)) > 0:
             return self._page(request, status=429, error="wait", wait_s=wait_s)
-        self._attempts.failed(address)
-        viewer = await self._backend.viewers.signed_in(
-            form.get("access_key", "").strip(), form.get("secret", "").strip()
-        )
+        self._attempts.failed(address, name)
+        viewer = await self._backend.viewers.signed_in(name, form.get("secret", "").strip())
         if viewer is None:
             return self._page(request, status=403, error="wrong")
-        self._attempts.succeeded(address)
+        self._attempts.succeeded(address, name)
         self._sessions.end(request.cookies.get(SESSION_COOKIE, ""))
         answer = web.HTTPSeeOther(local(request.query.get("next", "")))
         answer.set_cookie(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import Message
 
+from server.access import current_caller
 from server.edge import inner_context
 from server.workers import CALLER
 
@@ -53,7 +54,17 @@ class Calls:
         CALLER.set(peer)
         try:
             self._let_in(viewer)
-            data = await method.handle(request, inner_context(peer), large=False)
+            usage = current_caller().usage
+            if usage is None:
+                data = await method.handle(request, inner_context(peer), large=False)
+            else:
+                usage.check()
+                usage.begin(peer)
+                try:
+                    data = await method.handle(request, inner_context(peer), large=False)
+                finally:
+                    usage.end(peer)
+                usage.took(request.ByteSize() + len(data))
         finally:
             self._gate.leave(method.kind, peer, viewer.name)
             self._metrics.ended(method.name, perf_counter() - started)

@@ -1,7 +1,4 @@
-"""Sessions of users who signed in, and how often somebody may try to.
-
-All of it is in memory: a restart of the server ends every session.
-"""
+"""Sessions of users who signed in. They are in memory: a restart of the server ends every one."""
 
 from __future__ import annotations
 
@@ -20,11 +17,6 @@ if TYPE_CHECKING:
 IDLE_S = 30 * 60.0
 LONGEST_S = 12 * 3600.0
 MAX_SESSIONS = 1024
-
-#: So many wrong credentials from one address, then it waits.
-MAX_FAILURES = 5
-FAILURE_WAIT_S = 30.0
-_MAX_ADDRESSES = 4096
 
 
 @dataclass(slots=True)
@@ -73,32 +65,6 @@ class Sessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-
-class Attempts:
-    """Slows down whoever tries secrets: counted by address, wrong ones alone."""
-
-    def __init__(self, now_s: Callable[[], float]) -> None:
-        self._now_s = now_s
-        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
-
-    def wait_s(self, address: str) -> float:
-        """How long the address waits before it may try again; 0: not at all."""
-        count, last_s = self._failures.get(address, (0, 0.0))
-        return max(0.0, last_s + FAILURE_WAIT_S - self._now_s()) if count >= MAX_FAILURES else 0.0
-
-    def failed(self, address: str) -> None:
-        """Wrong credentials came from there."""
-        now = self._now_s()
-        count, last_s = self._failures.pop(address, (0, now))
-        count = 0 if now - last_s > FAILURE_WAIT_S else count
-        self._failures[address] = count + 1, now
-        while len(self._failures) > _MAX_ADDRESSES:
-            self._failures.popitem(last=False)
-
-    def succeeded(self, address: str) -> None:
-        """Right ones did."""
-        self._failures.pop(address, None)
 
 
 def _digest(token: str) -> bytes:

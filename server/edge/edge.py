@@ -216,6 +216,7 @@ class Edge:
             started = perf_counter()
             requests = Requests(decoder, context, memory)
             metrics.stream_began(name)
+            memory.streams += 1
             try:
                 self._enter(decoder.kind, context, method, need)
                 usage = current_caller().usage if is_measured else None
@@ -236,7 +237,7 @@ class Edge:
                         if usage is not None:
                             await usage.pause()
                             usage.took(size)
-                        if size <= SMALL_BYTES:
+                        if size <= SMALL_BYTES or not is_measured:
                             yield data
                             continue
                         memory.sends(size)
@@ -251,6 +252,7 @@ class Edge:
                 requests.end()
                 # See `ending`.
                 requests = taken = responses = response = None  # type: ignore[assignment]
+                memory.streams -= 1
                 metrics.stream_ended(name)
                 metrics.ended(name, perf_counter() - started)
             end = ending(refusal, context)

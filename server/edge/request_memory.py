@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from contextlib import suppress
+from collections import OrderedDict, deque
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ from server.errors import MemoryFullError
 from server.process import give_back, private_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 logger = logging.getLogger(__name__)
 
@@ -53,10 +53,16 @@ MOST_READS = 256
 PEERS = 4096
 #: Above so many times the limit streams are cut as well, and requests that wait are refused.
 LAST_FACTOR = 1.25
-#: What a client may send of a request that is not read yet: gRPC's window for it. Measured: with
-#: 64 KiB a batch of 256 KiB costs a fifth more on both sides; with 2 MiB 6,400 requests of 3 MiB at
-#: once take 2.4 GB, with 1 MiB 0.9. Left to its bandwidth probe, gRPC makes it megabytes.
-UNREAD_BYTES = 1 << 20
+#: What a client may send of a request that is not read yet: gRPC's window for it, of each stream.
+#: 2,048 streams that are held back take 256 MiB. Left to its bandwidth probe, gRPC makes it
+#: megabytes.
+UNREAD_BYTES = 128 << 10
+#: What one queue of a subscription takes, with a name of 30 characters.
+QUEUE_BYTES = 400
+#: Responses that wait to be built. All of them may time out in one turn of the loop.
+SENDERS = 1024
+#: Requests of streams, in all, that wait until the client has read earlier answers.
+HELD_BYTES = 64 << 20
 #: A request or response below is not counted: there are only so many calls.
 SMALL_BYTES = 64 << 10
 #: A request above is large: it counts as being read until it was handled.
@@ -74,27 +80,27 @@ class _Turns:
     """Those who wait; who came first is first."""
 
     def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+    def __len__(self) -> int:
+        return len(self._waiting)
 
     async def wait(self) -> None:
         """Returns when `next` has come to this one."""
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        self._waiting[turn] = None
         try:
             await turn
         except asyncio.CancelledError:
             if turn in self._waiting:
-                self._waiting.remove(turn)
+                del self._waiting[turn]
             else:
                 self.next()  # its turn came at that very moment
             raise
 
     def next(self) -> None:
         while self._waiting:
-            turn = self._waiting.popleft()
+            turn, _ = self._waiting.popitem(last=False)
             if not turn.done():
                 turn.set_result(None)
                 return
@@ -125,7 +131,11 @@ class RequestMemory:
         self._decoders = _Turns()
         self._sent_bytes = 0
         self._senders = _Turns()
-        self._own_bytes = 0  # private memory, given back, with nothing large under way
+        #: Streams under way.
+        self.streams = 0
+        self._held_bytes = 0  # of requests
+        self._queues = 0  # of all subscriptions
+        self._own_bytes = 0  # private memory, given back, without what is kept for clients
         self._is_full = False
         self._trimmed_s = -TRIM_EVERY_S
         self._used_since_trim = False  # by large requests or responses
@@ -252,6 +262,8 @@ class RequestMemory:
         """Wait until a large response may be built. Raises MemoryFullError."""
         if self._sent_bytes < self._sent_limit_bytes:
             return
+        if len(self._senders) >= SENDERS:
+            raise MemoryFullError("too many responses wait for slow readers")
         self._look_later()
         try:
             async with asyncio.timeout(WAIT_S):
@@ -274,6 +286,30 @@ class RequestMemory:
         """One at a time: each builds what it waited for before the next is let in."""
         if self._sent_bytes < self._sent_limit_bytes:
             self._senders.next()
+
+    @contextmanager
+    def held(self, size: int) -> Iterator[None]:
+        """A request of a stream is held until earlier answers were read. Raises MemoryFullError."""
+        if self._held_bytes + size > HELD_BYTES:
+            raise MemoryFullError("too many answers wait for slow readers")
+        self._held_bytes += size
+        try:
+            yield
+        finally:
+            self._held_bytes -= size
+
+    # --- queues of subscriptions -----------------------------------------------------------
+
+    def follow_queue(self) -> None:
+        """A subscription has one queue more. Every successful call must be paired with exactly one
+        `leave_queue`. Raises MemoryFullError."""
+        if (self._queues + 1) * QUEUE_BYTES > self._limit_bytes:
+            raise MemoryFullError(f"{self._queues} queues are followed by all subscriptions")
+        self._queues += 1
+
+    def leave_queue(self) -> None:
+        """It has one queue less."""
+        self._queues -= 1
 
     # --- looking ---------------------------------------------------------------------------
 
@@ -340,6 +376,7 @@ class RequestMemory:
     def _given_back(self, done: asyncio.Future[None]) -> None:
         self._trimming = None
         if not self._large and not self._sent_bytes:
-            self._own_bytes = self._private()
+            of_clients = self.streams * UNREAD_BYTES + self._queues * QUEUE_BYTES
+            self._own_bytes = max(0, self._private() - of_clients - self._held_bytes)
         if not done.cancelled() and (error := done.exception()) is not None:
             logger.error("memory could not be given back", exc_info=error)

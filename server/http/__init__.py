@@ -5,7 +5,7 @@ shows is made elsewhere, and given to its application as a function. A handler m
 longer than a call may. Without a site aiohttp is not imported: that takes a third of a start.
 """
 
-from server.http.monitoring import monitoring_app
+from server.http.monitoring import OK, TOO_MANY, UNAUTHORIZED, monitoring_app
 from server.http.sites import HttpSites, Site
 
-__all__ = ["HttpSites", "Site", "monitoring_app"]
+__all__ = ["OK", "TOO_MANY", "UNAUTHORIZED", "HttpSites", "Site", "monitoring_app"]

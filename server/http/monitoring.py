@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 
     from server.stage import Stage
 
-_NOT_SERVING, _UNAUTHORIZED = 503, 401
+OK, UNAUTHORIZED, TOO_MANY, _NOT_SERVING = 200, 401, 429, 503
 
 
 def monitoring_app(
     stage: Stage,
     metrics: Callable[[], Awaitable[tuple[bytes, str]]],
-    let_in: Callable[[str, str], bool] = lambda _name, _secret: True,
+    let_in: Callable[[str, str, str], int] = lambda _address, _name, _secret: OK,
 ) -> web.Application:
-    """`metrics` gives the text for Prometheus, and its content type. `let_in` says whether those
-    who have this name and secret may read it; both are empty where none are given.
+    """`metrics` gives the text for Prometheus, and its content type. `let_in` gives the status for
+    whoever comes from that address with that name and secret: OK, UNAUTHORIZED or TOO_MANY; name
+    and secret are empty where none are given.
 
     A probe answers 200 and `ok`, or 503 and a line that says why not. What is wrong and stops
     nothing, such as a clock that jumped, follows the `ok`.
@@ -37,7 +38,7 @@ def monitoring_app(
 
     def answer(why_not: str | None, remark: str | None = None) -> web.Response:
         ok = "ok" if remark is None else f"ok, but {remark}"
-        status, text = (200, ok) if why_not is None else (_NOT_SERVING, why_not)
+        status, text = (OK, ok) if why_not is None else (_NOT_SERVING, why_not)
         return web.Response(status=status, text=f"{text}\n", headers={"Cache-Control": "no-store"})
 
     async def livez(_: web.Request) -> web.Response:
@@ -47,15 +48,20 @@ def monitoring_app(
         return answer(stage.why_not_ready, stage.remark)
 
     async def scrape(request: web.Request) -> web.Response:
-        CALLER.set(f"http:{request.remote}")  # for the audit
-        if not let_in(*_credentials(request.headers.get("Authorization", ""))):
+        address = request.remote or ""
+        CALLER.set(f"http:{address}")  # for the audit
+        status = let_in(address, *_credentials(request.headers.get("Authorization", "")))
+        if status == TOO_MANY:
+            text = "too many wrong secrets for this name; try again in half a minute\n"
+            return web.Response(status=status, text=text)
+        if status != OK:
             return web.Response(
-                status=_UNAUTHORIZED,
+                status=status,
                 text="metrics take the name and secret of a user: basic_auth in Prometheus\n",
                 headers={"WWW-Authenticate": 'Basic realm="kvcq", charset="UTF-8"'},
             )
-        text, content_type = await metrics()
-        return web.Response(body=text, headers={"Content-Type": content_type})
+        body, content_type = await metrics()
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
     app = web.Application()
     app.add_routes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import os
@@ -11,6 +12,7 @@ from server.errors import HttpBindError
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
     from aiohttp import web
 
@@ -37,7 +39,7 @@ class HttpSites:
 
     def __init__(self) -> None:
         self._sites: list[Site] = []
-        self._runners: list[web.AppRunner] = []
+        self._listening: list[tuple[web.AppRunner, asyncio.Server | None]] = []
         #: By name, where those that were started listen.
         self.ports: dict[str, int] = {}
 
@@ -51,45 +53,54 @@ class HttpSites:
             return
         from aiohttp import web  # see __init__.py
 
+        from server.http.door import BadRequests, Door
+
+        requests_log = logging.getLogger(f"{__name__}.requests")
+        if not requests_log.filters:
+            requests_log.addFilter(BadRequests())
         for site in self._sites:
+            door = Door()
+            site.app.middlewares.insert(0, door.read_body)
             runner = web.AppRunner(
                 site.app,
                 handle_signals=False,  # the server has handlers of its own
                 access_log=None,
+                logger=requests_log,
                 keepalive_timeout=KEEPALIVE_S,
                 shutdown_timeout=SHUTDOWN_S,
             )
-            self._runners.append(runner)
+            self._listening.append((runner, None))
             await runner.setup()
-            self.ports[site.name] = await _listen(runner, site)
+            assert runner.server is not None
+            listener = await _listen(door.factory(runner.server), site)
+            self._listening[-1] = runner, listener
+            self.ports[site.name] = listener.sockets[0].getsockname()[1]
             scheme = "http" if site.tls is None else "https"
             host = f"[{site.host}]" if ":" in site.host else site.host
             logger.info("%s: %s://%s:%d/", site.name, scheme, host, self.ports[site.name])
 
     async def stop(self) -> None:
         """Listen no more, last one first, and end what is under way. Repeatable."""
-        while self._runners:
-            await self._runners.pop().cleanup()
+        while self._listening:
+            runner, listener = self._listening.pop()
+            if listener is not None:
+                listener.close()
+            await runner.cleanup()
 
 
-async def _listen(runner: web.AppRunner, site: Site) -> int:
-    """The port that is listened on. As gRPC does it: a second server on the port must fail."""
-    from aiohttp import web
-
-    listener = web.TCPSite(
-        runner,
-        site.host,
-        site.port,
-        ssl_context=site.tls,
-        reuse_address=True,
-        reuse_port=False,
-    )
+async def _listen(factory: Callable[[], asyncio.BaseProtocol], site: Site) -> asyncio.Server:
+    """Raises HttpBindError. As gRPC does it: a second server on the port must fail."""
     try:
-        await listener.start()
+        return await asyncio.get_running_loop().create_server(
+            factory,
+            site.host,
+            site.port,
+            ssl=site.tls,
+            reuse_address=True,
+            reuse_port=False,
+        )
     except OSError as error:
         # asyncio puts its own words around those of the system.
         number = error.errno or errno.EADDRNOTAVAIL
         reason = OSError(number, os.strerror(number)) if number > 0 else error
         raise HttpBindError(site.name, site.host, site.port, reason) from error
-    port: int = runner.addresses[0][1]
-    return port

@@ -1,8 +1,8 @@
 """PutStream: batches in, answers out in the same order, many under way at a time.
 
 Batches are appended as they come; answers wait for their turn and, in SYNC mode, for the disk.
-When `window` answers wait, no further batch is taken off the stream, and gRPC's flow control
-holds the producer back.
+When `window` answers wait, or UNSENT_BYTES of them, no further batch is taken off the stream, and
+gRPC's flow control holds the producer back.
 
 Behind a numbered batch that was refused, no later one of its producer is taken until that one has
 come again. The table of producers would say the same, but it may forget a producer at any time, and
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from server.stage import Stage
 
 METHOD = "PutStream"
+#: Of answers that wait: those of batches with thousands of messages have a megabyte each.
+UNSENT_BYTES = 256 << 10
 #: Of one stream. A client has one producer on it, or a few.
 MAX_REFUSED_PRODUCERS = 1024
 
@@ -42,6 +44,11 @@ class Answer(NamedTuple):
 class _Pending(NamedTuple):
     request_id: int
     outcome: Answer | Exception
+
+    @property
+    def size(self) -> int:
+        """Bytes of the answer, about."""
+        return self.outcome.response.ByteSize() if isinstance(self.outcome, Answer) else 0
 
 
 class _End(NamedTuple):
@@ -66,6 +73,8 @@ class PutStream:
         self._metrics = metrics
         self._call_id = call_id
         self._pending: asyncio.Queue[_Pending | _End] = asyncio.Queue(window)
+        self._unsent_bytes = 0
+        self._sent = asyncio.Event()
         self._is_reading = False
         # By producer, the sequence that was refused and must come again.
         self._refused: dict[str, int] = {}
@@ -90,6 +99,8 @@ class PutStream:
                 item = await self._pending.get()
                 if isinstance(item, _Pending):
                     yield await self._answer(item)
+                    self._unsent_bytes -= item.size
+                    self._sent.set()
                 elif item.error is not None:
                     raise item.error
                 else:
@@ -107,7 +118,13 @@ class PutStream:
                 self._is_reading = False
                 if request is None:
                     break
-                await self._pending.put(await self._try_append(request))
+                answer = await self._try_append(request)
+                del request  # the next one may be long in coming
+                self._unsent_bytes += answer.size
+                await self._pending.put(answer)
+                while self._unsent_bytes >= UNSENT_BYTES:
+                    self._sent.clear()
+                    await self._sent.wait()
         except asyncio.CancelledError:
             if not self._stage.is_draining:
                 raise

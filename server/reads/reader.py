@@ -2,7 +2,7 @@
 
 | what is read                                  | where                                       |
 |-----------------------------------------------|---------------------------------------------|
-| near the end of the log, and little           | in the loop: `read_here`                    |
+| near the end of the log, and little           | in the loop, by turns: `read_here`          |
 | near the end, and much, or long to decode     | in a thread                                 |
 | far behind the end                            | in a thread, when it is time (`cold_reads`) |
 | far behind the end, while puts come           | so, and by another process (server/readers) |
@@ -12,11 +12,13 @@ This is the only place that chooses. A caller that has nothing to read parks (`r
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.readers import LogPlace, Readers
 from server.reads.cold_reads import ColdReads
+from server.reads.read_turns import ReadTurns
 from server.wire import Encoded, encode_pull
 from server.workers import Workers
 from store.errors import InvalidArgumentError, UnknownTopicError
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from server.config import ServerConfig
+    from server.edge import RequestMemory
     from server.reads.queue_growth import QueueKey
     from store.message_store import MessageStore
     from store.reads import PullPlan, TagFilter
@@ -69,8 +72,11 @@ class Place(NamedTuple):
 class QueueReader:
     """Reads queues of the store. Owned by the event loop's thread."""
 
-    def __init__(self, store: MessageStore, config: ServerConfig) -> None:
+    def __init__(self, store: MessageStore, config: ServerConfig, memory: RequestMemory) -> None:
         self._store = store
+        self._memory = memory
+        #: Whoever reads in the loop waits for one first.
+        self.turns = ReadTurns(asyncio.get_running_loop())
         threads = max(1, config.worker_threads // 2)
         self._threads = Workers(threads, "read")
         commitlog = StoreDir(store.config.root).commitlog
@@ -99,7 +105,9 @@ class QueueReader:
         self.processes.close()
 
     async def read(self, place: Place) -> Encoded:
-        """The answer to one read. Raises what MessageStore.pull raises."""
+        """The answer to one read. Raises what MessageStore.pull raises, and MemoryFullError."""
+        await self.turns.next()
+        await self._memory.room_to_send()
         found = self.read_here(place)
         if found is not None:
             return found
@@ -152,9 +160,15 @@ class QueueReader:
                     break
             return found
 
-        if self._is_cold(places[0]):
-            return await self._cold_reads.run(read, _bytes_of)
-        return await self._threads.run(read, False)  # noqa: FBT003 - as `ColdReads` calls it
+        # Other readers see it from now on, and not when a thread has read it.
+        expected_bytes = min(most_bytes, places[0].max_bytes + ENOUGH_BYTES)
+        self._memory.sends(expected_bytes)
+        try:
+            if self._is_cold(places[0]):
+                return await self._cold_reads.run(read, _bytes_of)
+            return await self._threads.run(read, False)  # noqa: FBT003 - as `ColdReads` calls it
+        finally:
+            self._memory.sent(expected_bytes)
 
     def _is_cold(self, place: Place) -> bool:
         """Whether it lies far behind the end of the log."""

@@ -56,7 +56,7 @@ class Reads:
         self._memory = memory
         self._stage = stage
         self._metrics = metrics
-        self._reader = QueueReader(store, config)
+        self._reader = QueueReader(store, config, memory)
         self._groups = GroupReaders()
         self.growth = QueueGrowth(asyncio.get_running_loop())
         self._stop_listening = store.on_dispatch(self.growth.grew)
@@ -93,8 +93,6 @@ class Reads:
 
         async def read() -> Encoded:
             caller.subscribes(request.topic)  # again: it may have been parked for long
-            if self._memory.is_crowded:
-                await self._memory.room_to_send()
             return await self._reader.read(place)
 
         found = await read()
@@ -110,7 +108,8 @@ class Reads:
         """
         place, wait_ms = self._asked(request)
         current_caller().subscribes(request.topic)
-        found = None if self._memory.is_crowded else self._reader.read_here(place)
+        may_read = self._reader.turns.is_free and not self._memory.is_crowded
+        found = self._reader.read_here(place) if may_read else None
         if found is None or (wait_ms and not found.has_news):
             return None
         return self._taken(place, found)

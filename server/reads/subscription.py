@@ -133,6 +133,7 @@ class Subscription:
         try:
             async for request in requests:
                 await self._apply(request)
+                del request  # the next one may be long in coming
                 self._queues.wake()
         except Exception as error:  # noqa: BLE001 - `run` raises it to the caller
             self._failure = error
@@ -171,7 +172,7 @@ class Subscription:
         for _ in range(QUEUES_A_TURN):
             if not self._positions:
                 return
-            self._queues.leave(self._positions.popitem()[0])
+            self._forget(self._positions.popitem()[0])
         asyncio.get_running_loop().call_soon(self._leave_all)
 
     def _look_for_others(self, reader: GroupReader, added: Sequence[pb.QueuePosition]) -> None:
@@ -216,14 +217,20 @@ class Subscription:
 
     def _add(self, key: QueueKey, offset: int) -> None:
         limit = self._config.max_stream_queues
-        if key not in self._positions and len(self._positions) >= limit:
-            raise InvalidArgumentError("add", f"more than {limit} queues in one stream")
+        if key not in self._positions:
+            if len(self._positions) >= limit:
+                raise InvalidArgumentError("add", f"more than {limit} queues in one stream")
+            self._memory.follow_queue()
         self._positions[key] = _Position(offset)
         self._queues.follow(key)
 
     def _remove(self, key: QueueKey) -> None:
         if self._positions.pop(key, None) is not None:
-            self._queues.leave(key)
+            self._forget(key)
+
+    def _forget(self, key: QueueKey) -> None:
+        self._queues.leave(key)
+        self._memory.leave_queue()
 
     # --- turns -----------------------------------------------------------------------------
 
@@ -254,7 +261,8 @@ class Subscription:
     async def _next_response(self) -> list[bytes]:
         """What ready queues have for the client now, in parts. Empty when they have nothing."""
         response: list[bytes] = []
-        if self._memory.is_crowded and self._may_read():
+        if self._may_read():
+            await self._reader.turns.next()
             try:
                 await self._memory.room_to_send()
             except MemoryFullError:

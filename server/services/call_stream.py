@@ -43,10 +43,11 @@ if TYPE_CHECKING:
 
 #: So many bytes of requests begin in one turn of the loop.
 TURN_BYTES = 16 << 10
-#: Bytes of one message of results; a result that is larger goes by itself.
-MESSAGE_BYTES = 256 << 10
-#: While the client leaves so many bytes of results where they are, no further call is begun; a
-#: result takes so many besides its response.
+#: Bytes of one message of results; a result that is larger goes by itself. It is what gRPC holds of
+#: a stream that nobody reads, whatever is done about that.
+MESSAGE_BYTES = SMALL_BYTES
+#: While the client leaves this many bytes of results unread, no further call is begun; while too
+#: much waits to be sent in all, SMALL_BYTES. A result takes RESULT_BYTES besides its response.
 UNSENT_BYTES = 1 << 20
 RESULT_BYTES = 256
 
@@ -100,7 +101,7 @@ class CallStream:
         caller = current_caller()
         self._user, self._usage = caller.name, caller.usage
         self._under_way: dict[int, tuple[asyncio.Future[Any], Method]] = {}
-        # Large ones are counted by `memory` too, which asks for no more than fit.
+        # Counted by `memory` too, which lets no more large ones be made than fit.
         self._results: list[Result] = []
         self._is_over = False
         self._unsent_bytes = 0  # of results
@@ -172,53 +173,40 @@ class CallStream:
     def _add(self, result: Result) -> None:
         if self._is_over:  # what could not be stopped has ended: nobody is there to be told
             return
-        size = len(result.response)
-        if size > SMALL_BYTES:
-            self._memory.sends(size)
-        self._unsent_bytes += size + RESULT_BYTES
+        size = len(result.response) + RESULT_BYTES
+        self._memory.sends(size)
+        self._unsent_bytes += size
         self._results.append(result)
 
     def _count_sent(self, results: Sequence[Result]) -> None:
-        for result in results:
-            size = len(result.response)
-            if size > SMALL_BYTES:
-                self._memory.sent(size)
-            self._unsent_bytes -= size + RESULT_BYTES
-        if self._room is not None and self._unsent_bytes < UNSENT_BYTES:
+        size = sum(len(result.response) + RESULT_BYTES for result in results)
+        self._memory.sent(size)
+        self._unsent_bytes -= size
+        if self._room is not None and self._has_room:
             if not self._room.done():
                 self._room.set_result(None)
             self._room = None
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether a further call may be begun: what its answer takes is not known before."""
+        return self._unsent_bytes < (SMALL_BYTES if self._memory.is_crowded else UNSENT_BYTES)
+
+    async def _until_room(self) -> None:
+        while not self._has_room:
+            self._wake()
+            self._room = self._loop.create_future()
+            await self._room
 
     async def _take(self, requests: AsyncIterator[pb.CallsRequest]) -> None:
         try:
             async for request in requests:
                 self._pace.asked()
-                calls = request.calls
-                if len(calls) > MAX_CALLS:
-                    raise InvalidArgumentError(
-                        "calls", f"{len(calls)} in one message, more than {MAX_CALLS}"
-                    )
-                if self._unsent_bytes >= UNSENT_BYTES:
-                    self._room = self._loop.create_future()
-                    await self._room
-                if len(calls) == 1 and not self._under_way:
-                    self._begin(calls[0], alone=True)
-                    if self._results and self._sleep is not None and not self._is_writing:
-                        if not self._answer_with_next(requests):
-                            self._write_alone()
-                        if not self._is_reading:
-                            return
-                    else:
-                        self._wake()
-                    continue
-                begun_bytes = 0
-                for call in calls:
-                    begun_bytes += len(call.request)
-                    if begun_bytes > TURN_BYTES:
-                        await asyncio.sleep(0)
-                        begun_bytes = len(call.request)
-                    self._begin(call)
-                self._wake()
+                await self._begin_all(request, requests)
+                del request  # the next one may be long in coming
+                if not self._is_reading:
+                    return
+                await self._until_room()
         except Exception as error:  # noqa: BLE001 - the stream itself broke: `run` raises it
             self._error = error
             # A refusal with a reason says that what was not answered was not done. So what may have
@@ -229,6 +217,34 @@ class CallStream:
         finally:
             self._is_reading = False
             self._wake()
+
+    async def _begin_all(
+        self, request: pb.CallsRequest, requests: AsyncIterator[pb.CallsRequest]
+    ) -> None:
+        calls = request.calls
+        if len(calls) > MAX_CALLS:
+            raise InvalidArgumentError(
+                "calls", f"{len(calls)} in one message, more than {MAX_CALLS}"
+            )
+        if len(calls) == 1 and not self._under_way:
+            self._begin(calls[0], alone=True)
+            if self._results and self._sleep is not None and not self._is_writing:
+                if not self._answer_with_next(requests):
+                    self._write_alone()
+            else:
+                self._wake()
+            return
+        begun_bytes = 0
+        for call in calls:
+            if not self._has_room:
+                with self._memory.held(request.ByteSize()):
+                    await self._until_room()
+            begun_bytes += len(call.request)
+            if begun_bytes > TURN_BYTES:
+                await asyncio.sleep(0)
+                begun_bytes = len(call.request)
+            self._begin(call)
+        self._wake()
 
     def _answer_with_next(self, requests: AsyncIterator[pb.CallsRequest]) -> bool:
         """Have the only result sent as the next request is read, where that can be: nothing else

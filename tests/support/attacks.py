@@ -34,7 +34,7 @@ async def unread_answers(target: str, headers: Headers, streams: int) -> list[Ra
     pulls = [
         pb.CallsRequest(
             calls=[
-                pb.Call(id=200 * at + number, method="Pull", request=pull) for number in range(200)
+                pb.Call(id=200 * at + number, method="Pull", request=pull) for number in range(60)
             ]
         )
         for at in range(10)

@@ -34,7 +34,7 @@ class RawHttp2:
         self._first_window = _FIRST_WINDOW
         self._window = _FIRST_WINDOW
         self._windows: dict[int, int] = {}
-        self._opened = asyncio.Event()
+        self._waiting: dict[int, asyncio.Event] = {}  # for a window, by stream
         self._settings = asyncio.Event()
         #: Status of calls that ended, by stream; "reset" of one that the server took back.
         self.ended: dict[int, str] = {}
@@ -93,11 +93,13 @@ class RawHttp2:
                 if self._writer.transport.get_write_buffer_size() > 1 << 20:
                     await self._writer.drain()
                 continue
-            self._opened.clear()
+            opened = self._waiting[number] = asyncio.Event()
             try:
-                await asyncio.wait_for(self._opened.wait(), until_s - loop.time())
+                await asyncio.wait_for(opened.wait(), until_s - loop.time())
             except TimeoutError:
                 break
+            finally:
+                del self._waiting[number]
         return sent
 
     async def flush(self) -> None:
@@ -118,7 +120,7 @@ class RawHttp2:
             pass
         finally:
             self.is_closed.set()
-            self._opened.set()
+            self._wake(0)
 
     def _took(self, kind: int, flags: int, number: int, body: bytes) -> None:
         if kind == _SETTINGS and not flags & _ACK:
@@ -138,13 +140,19 @@ class RawHttp2:
                 self._window += more
             elif number in self._windows:
                 self._windows[number] += more
-            self._opened.set()
+            self._wake(number)
         elif kind == _RESET:
             self.ended[number] = "reset"
-            self._opened.set()
+            self._wake(number)
         elif kind == _HEADERS and flags & _END_STREAM:
             self.ended[number] = "ended"
-            self._opened.set()
+            self._wake(number)
+
+    def _wake(self, number: int) -> None:
+        """Who waits for a window of that stream; 0: for any."""
+        for stream, opened in self._waiting.items():
+            if number in (0, stream):
+                opened.set()
 
 
 def _text(text: str) -> bytes:

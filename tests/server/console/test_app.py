@@ -8,9 +8,10 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 from aiohttp import web
 
+from server.access.attempts import FAILURE_WAIT_S, MAX_FAILURES
 from server.console import PAGES, Page, Viewer
 from server.console.addresses import local
-from server.console.sessions import FAILURE_WAIT_S, IDLE_S, MAX_FAILURES
+from server.console.sessions import IDLE_S
 from server.console.writing import static_files
 from tests.support.consoles import console_of
 
@@ -131,6 +132,8 @@ async def test_guessing_is_slowed_down(served: Served) -> None:
         answer = await _sign_in(client, "bob", "pa55")
         assert answer.status == 429
         assert f"Try again in {FAILURE_WAIT_S:.0f} s" in answer.text
+        answer = await _sign_in(client, "ann", "s3cret")
+        assert answer.status == 303, "others behind the same proxy are not held up"
         client.clock.advance(FAILURE_WAIT_S)
         assert (await _sign_in(client, "bob", "pa55")).status == 303
 

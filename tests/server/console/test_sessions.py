@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from server.console.sessions import (
-    FAILURE_WAIT_S,
     IDLE_S,
     LONGEST_S,
-    MAX_FAILURES,
     MAX_SESSIONS,
-    Attempts,
     Sessions,
 )
 from server.console.viewers import Viewer
@@ -67,34 +64,3 @@ def test_of_too_many_sessions_the_least_used_ends() -> None:
     assert len(sessions) == MAX_SESSIONS
     assert sessions.viewer(first) == ANN
     assert sessions.viewer(second) is None
-
-
-def test_guessing_has_to_wait() -> None:
-    clock = FakeClock()
-    attempts = Attempts(clock.monotonic_s)
-    for _ in range(MAX_FAILURES):
-        assert attempts.wait_s("10.0.0.1") == 0
-        attempts.failed("10.0.0.1")
-    assert attempts.wait_s("10.0.0.1") == FAILURE_WAIT_S
-    assert attempts.wait_s("10.0.0.2") == 0
-    clock.advance(FAILURE_WAIT_S + 1)
-    assert attempts.wait_s("10.0.0.1") == 0
-    attempts.failed("10.0.0.1")  # counted anew
-    assert attempts.wait_s("10.0.0.1") == 0
-
-
-def test_who_signs_in_begins_anew() -> None:
-    attempts = Attempts(FakeClock().monotonic_s)
-    for _ in range(MAX_FAILURES - 1):
-        attempts.failed("a")
-    attempts.succeeded("a")
-    attempts.succeeded("never seen")
-    attempts.failed("a")
-    assert attempts.wait_s("a") == 0
-
-
-def test_many_addresses_take_little_memory() -> None:
-    attempts = Attempts(FakeClock().monotonic_s)
-    for number in range(10_000):
-        attempts.failed(str(number))
-    assert len(attempts._failures) < 5_000

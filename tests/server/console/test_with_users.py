@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from kvcq_client import Queue
+from server.access import Limits
 from server.console import PAGES, UserViewers
 from store.message import Message
 from tests.support.consoles import console_of
@@ -143,3 +144,17 @@ async def test_pages_and_their_calls_are_refused_alike(tmp_path: Path) -> None:
         assert [link for link in page.links if link.startswith("/topic?")] == [
             f"/topic?name={name}" for name in listed
         ]
+
+
+async def test_a_users_limits_hold_in_the_console_as_well(tmp_path: Path) -> None:
+    async with guarded(tmp_path, RIGHTS) as served:
+        await _fill(served)
+        async with _signed_in(served, "app", secret_of("app")) as client:
+            assert (await client.get("/topics?prefix=app")).status == 200
+            users_of(served).set_limits("app", Limits(bytes_per_s=1))
+            await client.get("/topics?prefix=app")
+            page = await client.get("/topics?prefix=app")
+            assert page.status == 503
+            assert "1 bytes per s" in page.text
+            users_of(served).set_limits("app", Limits(calls=1))
+            assert (await client.get("/topics?prefix=app")).status == 200, "places are given back"

@@ -14,6 +14,7 @@ from aiohttp import ClientConnectionError, ClientConnectorError, ClientSession
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from server.access import AUDIT
+from server.access.attempts import MAX_FAILURES
 from store.errors import StoreFailedError
 from tests.server.app.test_server import SlowOpener
 from tests.support.certificates import Authority
@@ -101,6 +102,12 @@ async def test_with_users_metrics_take_one_and_probes_do_not(
                     assert answer.status == 401, header
                     assert answer.headers["WWW-Authenticate"].startswith("Basic ")
                     assert "kvcq_ready" not in await answer.text()
+            for wrong, status in ((MAX_FAILURES - 1, 401), (3, 429)):
+                for _ in range(wrong):
+                    headers = {"Authorization": _basic("prometheus", "wrong")}
+                    async with session.get(url, headers=headers) as answer:
+                        assert answer.status == status, "secrets are not tried without end"
+            served.server._scrapes.succeeded("127.0.0.1", "prometheus")
             refused = [json.loads(one.message) for one in caplog.records if one.name == AUDIT]
             assert {(one["method"], one["reason"]) for one in refused} == {
                 ("Metrics", "UNAUTHENTICATED")
@@ -116,7 +123,7 @@ async def test_with_users_metrics_take_one_and_probes_do_not(
                     assert answer.status == 200
                     said = Samples(await answer.text())
                     labels = {"method": "Metrics", "reason": "UNAUTHENTICATED"}
-                    assert said.get("kvcq_refusals_total", **labels) == 9
+                    assert said.get("kvcq_refusals_total", **labels) == 9 + MAX_FAILURES - 1
 
 
 async def test_before_users_are_known_there_is_nothing_to_hide(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from kvcq.engine.protocol import KvBatch
 from kvcq.tables.keys import UNITS, unit_key
 from kvcq.tables.values import UNIT_SIZE
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.edge.request_memory import QUEUE_BYTES
 from server.reads import subscription
 from server.reads.subscription import QUEUES_A_TURN, TURN_BYTES
 from tests.support.rpc_errors import error_info
@@ -346,3 +347,20 @@ async def test_what_is_laborious_to_decode_comes_as_everything_else(served: Serv
     assert list(batch.messages) == list(pulled.messages)
     assert [dict(message.properties) for message in batch.messages] == [properties] * 8
     stream.cancel()
+
+
+async def test_queues_of_all_subscriptions_are_bounded_and_come_back(tmp_path: Path) -> None:
+    """Four subscriptions of a million queues each took 1.6 GiB."""
+    async with serving(tmp_path, memory_limit_bytes=64 << 20) as served:
+        memory = served.server._edge.memory
+        most = memory._limit_bytes // QUEUE_BYTES
+        first, second = Stream(served), Stream(served)
+        await first.write(pb.SubscribeRequest(add=[_at(f"%LMQ%{at}", 0) for at in range(100_000)]))
+        await until(lambda: memory._queues == 100_000)
+        await second.write(pb.SubscribeRequest(add=[_at(f"%LMQ%{at}", 0) for at in range(70_000)]))
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await second.read()
+        assert error_info(refused.value).reason == "MEMORY_FULL"
+        assert memory._queues <= most
+        first.cancel()
+        await until(lambda: memory._queues == 0)
