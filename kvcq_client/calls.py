@@ -188,7 +188,10 @@ class Calls:
         cursor: bytes = b"",
         timeout_s: float | None = None,
     ) -> QueryPage:
-        """Messages of the topic with the key, oldest first; times are inclusive."""
+        """Messages of the topic with the key, oldest first; times are inclusive.
+
+        Raises DataLossError when the next message is damaged; its `next_cursor` goes on behind it.
+        """
         answer = await self._call(
             self._messages.Query,
             pb.QueryRequest(

@@ -175,7 +175,8 @@ class PermissionDeniedError(KvcqError):
 class DataLossError(KvcqError):
     """Bytes that do not verify.
 
-    Where `next_offset` is not None, `consumer.seek({error.queue: error.next_offset})` reads on.
+    Where `next_offset` is not None, `consumer.seek({error.queue: error.next_offset})` reads on;
+    where `next_cursor` is not None, the same query with that cursor does.
     """
 
     code = "DATA_LOSS"
@@ -191,6 +192,12 @@ class DataLossError(KvcqError):
         """Behind what is lost; None while the server may mend it, and when it is not told."""
         told = self.metadata.get("nextOffset")
         return None if told is None else int(told)
+
+    @property
+    def next_cursor(self) -> bytes | None:
+        """Of a query: goes on behind what is lost; None when it is not told."""
+        told = self.metadata.get("nextCursor")
+        return None if told is None else bytes.fromhex(told)
 
 
 class CorruptRecordError(DataLossError):

@@ -207,6 +207,20 @@ class CorruptMessageError(CorruptRecordError):
         self.next_offset = queue_offset + 1
 
 
+class CorruptHitError(CorruptRecordError):
+    """The same, met where the key index points; a query with `next_cursor` goes on behind it."""
+
+    def __init__(
+        self, topic: str, key: str, physical_offset: int, reason: str, next_cursor: bytes
+    ) -> None:
+        super().__init__(physical_offset, reason)
+        self.args = (
+            f"damaged message: one of {topic!r} with the key {key!r}, {reason} at physical offset "
+            f"{physical_offset}",
+        )
+        self.next_cursor = next_cursor
+
+
 class DamagedQueueError(StoreError):
     """A unit between min and max is missing or does not fit its record: rebuild from the log.
 

@@ -271,7 +271,8 @@ class MessageStore:
         """Messages of the topic with exactly this key, oldest first; times inclusive, 0 is open.
 
         A page has `limit` messages at most, and at least one whatever `max_bytes` says.
-        Raises UnknownTopicError, InvalidArgumentError, CorruptRecordError.
+        Raises UnknownTopicError, InvalidArgumentError; CorruptHitError when the next message cannot
+        be read: its `next_cursor` goes on behind that one.
         """
         if not key:
             raise InvalidArgumentError("key", "is empty")

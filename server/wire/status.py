@@ -137,6 +137,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         store_errors.CorruptMessageError: (
             "CORRUPT_RECORD topic queue_id queue_offset physical_offset next_offset"
         ),
+        store_errors.CorruptHitError: "CORRUPT_RECORD physical_offset next_cursor",
         store_errors.DamagedQueueError: "DAMAGED_QUEUE topic queue_id queue_offset next_offset",
         kvcq_errors.BackupDamagedError: "BACKUP_DAMAGED",
         kvcq_errors.CorruptValueError: "CORRUPT_VALUE",
@@ -198,7 +199,7 @@ def refusal_of(error: BaseException, request_id: str) -> Refusal:
         )
     values = ((name, getattr(error, name)) for name in row.attributes)
     metadata = {
-        _lower_camel(name): _cut(str(value), MAX_VALUE_BYTES)
+        _lower_camel(name): _cut(_text(value), MAX_VALUE_BYTES)
         for name, value in values
         if value is not None
     }
@@ -221,6 +222,11 @@ def _cut(text: str, limit: int) -> str:
     if len(data) <= limit:
         return text
     return data[: limit - len(_CUT.encode())].decode(errors="ignore") + _CUT
+
+
+def _text(value: object) -> str:
+    """Bytes in hexadecimal digits."""
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def _lower_camel(name: str) -> str:

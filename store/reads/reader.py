@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from store.consume_queue import Boundary, Bounds, KeyHit
 from store.errors import (
+    CorruptHitError,
     CorruptMessageError,
     CorruptRecordError,
     DamagedQueueError,
@@ -305,7 +306,11 @@ class Reader:
         cursor: bytes | None,
         max_bytes: int,
     ) -> KeyQueryPage:
-        """Messages that carry the key, oldest first. See MessageStore.query."""
+        """Messages that carry the key, oldest first. See MessageStore.query.
+
+        A record that cannot be read ends a page in front of it, or is raised when it would be the
+        first of one.
+        """
         keeps_all = self._topics.get(topic).retention == KEEP_ALL
         begins: dict[int, int] | None = None if keeps_all else {}
         after: KeyHit | None = None
@@ -323,9 +328,17 @@ class Reader:
             )
             for hit in hits:
                 record = None
-                if len(records) < limit:
-                    record = self._record_of(topic, key, hit, begins)
-                if len(records) == limit or (record and records and len(record) > room):
+                is_full = len(records) == limit
+                if not is_full:
+                    try:
+                        record = self._record_of(topic, key, hit, begins)
+                    except CorruptRecordError as error:
+                        if not records:
+                            raise CorruptHitError(
+                                topic, key, error.physical_offset, error.reason, _CURSOR.pack(*hit)
+                            ) from error
+                        is_full = True
+                if is_full or (record and records and len(record) > room):
                     assert after is not None
                     return KeyQueryPage(records, _CURSOR.pack(*after), complete=False)
                 if record is not None:
@@ -361,7 +374,9 @@ class Reader:
             raise CorruptRecordError(
                 hit.physical_offset, "the key index points at a message without the key"
             )
-        if begins is not None and dispatch_request(record, 0).in_queue:
+        if not dispatch_request(record, 0).in_queue:
+            return record  # it has no offset that a queue could begin behind, or hide
+        if begins is not None:
             queue_id = message.queue_id
             if queue_id not in begins:
                 begins[queue_id] = self.bounds(topic, queue_id).min_offset
@@ -373,14 +388,17 @@ class Reader:
         return record
 
     def is_kept(self, record: bytes, begins: dict[tuple[str, int], int]) -> bool:
-        """Whether the queue of the record does not begin behind it. What a deleted topic had is
-        kept as long as the log. `begins`: where queues begin, as far as that was looked up.
+        """Whether the queue of the record does not begin behind it. What a deleted topic had, and
+        what stands in no queue, is kept as long as the log. `begins`: where queues begin, as far as
+        that was looked up.
 
         Raises DamagedQueueError.
         """
         message = unpack_record(record, verify=False)
         topic, queue = message.topic, (message.topic, message.queue_id)
         if not self._topics.admission.is_live(topic, message.physical_offset):
+            return True
+        if not dispatch_request(record, 0).in_queue:
             return True
         try:
             if self._topics.get(topic).retention == KEEP_ALL:

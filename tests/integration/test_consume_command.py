@@ -59,7 +59,8 @@ def put_and_tear(directory: Path) -> None:
     with ServerProcess(directory) as server:
         server.wait_for("ready")
         bodies = "".join(f"body-{at}\n" for at in range(5))
-        answer_of("put", "torn", "--lines", "--queue", "0", stdin=bodies, server=server.target)
+        line = ("put", "torn", "--lines", "--queue", "0", "--key", "k")
+        answer_of(*line, stdin=bodies, server=server.target)
         server.send(signal.SIGTERM)
         server.wait()
     segment = min((directory / "commitlog").iterdir())
@@ -89,6 +90,15 @@ def test_messages_before_a_damaged_one_are_shown_and_those_behind_it_can_be(
         rest = kvcq("pull", "torn", "--skip-damaged", "--raw", server=server.target)
         assert rest.stdout.split() == ["body-0", "body-1", "body-3", "body-4"]
         assert "left out: damaged message: offset 2 of queue 0 of 'torn'" in rest.stderr
+        part = kvcq("query", "torn", "k", server=server.target)
+        assert part.exit_code == 1
+        assert "body-1" in part.stdout
+        assert "add --skip-damaged to find the messages behind it" in part.stderr
+        rest = kvcq("query", "torn", "k", "--skip-damaged", "--json", server=server.target)
+        assert rest.exit_code == 0
+        found = [json.loads(line)["body"] for line in rest.stdout.splitlines()]
+        assert found == ["body-0", "body-1", "body-3", "body-4"]
+        assert "left out: damaged message: one of 'torn' with the key 'k'" in rest.stderr
         stuck = kvcq("consume", "torn", "--group", "g", "--raw", server=server.target)
         assert (stuck.exit_code, stuck.stdout.split()) == (1, ["body-0", "body-1"])
         advice = "consume torn --group g --raw --skip-damaged"

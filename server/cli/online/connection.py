@@ -268,5 +268,7 @@ def _behind_damage(reason: str, metadata: dict[str, str], server: str) -> tuple[
         place = ["--queue", metadata.get("queueId", "0"), "--offset", metadata["nextOffset"]]
         command = command_at(server, "pull", *place, name=metadata["topic"])
         return command, f"the command reads on behind it; {look}"
+    if "nextCursor" in metadata:
+        return "", f"add --skip-damaged to find the messages behind it; {look}"
     mended = "the server rebuilds the queue from its log: try again in a moment"
     return "", f"{mended}; {look}" if reason == "DAMAGED_QUEUE" else look

@@ -176,6 +176,7 @@ def _starts(
 @click.option(
     "--limit", type=Whole(1, 100_000), default=32, show_default=True, help="Messages at most."
 )
+@skip_damaged_option
 @server_options
 def query(
     topic: str,
@@ -183,6 +184,7 @@ def query(
     since: int | None,
     until: int | None,
     limit: int,
+    skip_damaged: bool,
     server: str,
     as_json: bool,
 ) -> None:
@@ -190,23 +192,34 @@ def query(
     if since is not None and until is not None and since > until:
         raise click.UsageError("--since is later than --until")
     found: list[StoredMessage] = []
+    damage: DataLossError | None = None
     cursor, complete = b"", False
     with connect(server) as client:
         while not complete and len(found) < limit:
-            page = client.query(
-                topic,
-                key,
-                begin_time_ms=since,
-                end_time_ms=until,
-                max_messages=min(1000, limit - len(found)),
-                cursor=cursor,
-            )
+            try:
+                page = client.query(
+                    topic,
+                    key,
+                    begin_time_ms=since,
+                    end_time_ms=until,
+                    max_messages=min(1000, limit - len(found)),
+                    cursor=cursor,
+                )
+            except DataLossError as error:  # what was found before it is shown first
+                if not skip_damaged or error.next_cursor is None:
+                    damage = error
+                    break
+                say(f"left out: {error}")
+                cursor = error.next_cursor
+                continue
             found.extend(page.messages)
             cursor, complete = page.cursor, page.complete
     if as_json:
         print_documents(found)
-    else:
+    elif found or damage is None:
         print_messages(found)
+    if damage is not None:
+        raise command_error(damage, server) from damage
     if not complete:
         say("there are more; show them with a larger --limit")
 

@@ -52,6 +52,26 @@ def keep(store: MessageStore, topic: str = "T", queue_id: int = 0) -> LatestKept
     return store.keep_latest(topic, queue_id, lambda _done, _total: None)
 
 
+@pytest.mark.parametrize("sys_flag", [0x4, 0xC])
+def test_what_stands_in_no_queue_is_neither_hidden_nor_behind_its_begin(
+    store: MessageStore, sys_flag: int
+) -> None:
+    # Its record says queue offset 0, which is that of another message.
+    put(store, ("k", "0"))
+    half = Message("T", b"half", 0, keys=("h",), sys_flag=sys_flag)
+    at = store.log.appended_offset
+    store.append([half])
+    put(store, ("k", "1"), ("k", "2"))
+    keys = ["h"] if sys_flag == 0x4 else []  # one that is rolled back is not in the index
+    before = [len(store.query("T", key).records) for key in keys]
+    keep(store)
+    assert [len(store.query("T", key).records) for key in keys] == before == [1] * len(keys)
+    store.keep("T", messages=1)
+    assert [len(store.query("T", key).records) for key in keys] == before
+    assert store._reader.is_kept(store.log.read_at(at), {})
+    assert seen(store) == [(2, "2")]
+
+
 def seen(store: MessageStore, topic: str = "T", *, max_messages: int = 32) -> list[tuple[int, str]]:
     """Offset and body of each message that a consumer gets, pull by pull."""
     found: list[tuple[int, str]] = []

@@ -11,6 +11,7 @@ from kvcq.tables.keys import INDEX, UNITS, index_key, unit_key
 from kvcq.tables.values import expiry_stamp, pack_unit, unpack_unit
 from store.consume_queue import Boundary
 from store.errors import (
+    CorruptHitError,
     CorruptRecordError,
     DamagedQueueError,
     InvalidArgumentError,
@@ -135,6 +136,39 @@ def test_what_comes_before_damage_is_served(store: MessageStore) -> None:
     assert caught.value.physical_offset == unit.physical_offset
     assert len(store.pull("T", 0, 5).records) == 4
     segment.buffer[unit.physical_offset + 90] ^= 1
+
+
+@pytest.mark.parametrize("limit", [1, 2, 9])
+@pytest.mark.parametrize("damaged_at", [{0}, {4}, {8}, {3, 4}, set(range(9))])
+def test_a_query_goes_on_behind_records_that_cannot_be_read(
+    store: MessageStore, limit: int, damaged_at: set[int]
+) -> None:
+    segment = store.log._segments.last
+    assert segment is not None
+    units = [
+        unpack_unit(live_engine(store).get(UNITS, unit_key("T", 0, n)) or b"") for n in range(9)
+    ]
+    for at in damaged_at:
+        segment.buffer[units[at].physical_offset + 90] ^= 1
+    found: list[bytes] = []
+    lost: list[int] = []
+    cursor: bytes | None = None
+    while True:
+        try:
+            page = store.query("T", "k", limit=limit, cursor=cursor)
+        except CorruptHitError as error:
+            lost.append(error.physical_offset)
+            cursor = error.next_cursor
+            continue
+        found += [unpack_record(record).body for record in page.records]
+        assert page.records or page.complete
+        if page.complete:
+            break
+        cursor = page.cursor
+    assert found == [b"%d" % n for n in range(9) if n not in damaged_at]
+    assert lost == [units[at].physical_offset for at in sorted(damaged_at)]
+    for at in damaged_at:
+        segment.buffer[units[at].physical_offset + 90] ^= 1
 
 
 @pytest.mark.damages
