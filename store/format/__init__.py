@@ -40,10 +40,6 @@ from store.format.layout import (
 )
 from store.format.limits import (
     LONGEST_NAME,
-    OWN_PROPERTIES,
-    PLAIN,
-    PlainBatch,
-    Prepared,
     check_group,
     check_length,
     check_light_queue,
@@ -51,8 +47,8 @@ from store.format.limits import (
     check_topic,
     check_topics,
     is_topic_name,
-    prepare_all,
 )
+from store.format.preparing import OWN_PROPERTIES, PLAIN, PlainBatch, Prepared, prepare_all
 from store.format.properties import (
     BATCH,
     ITEM_END,

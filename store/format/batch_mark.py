@@ -25,6 +25,7 @@ from store.format.properties import BATCH, ITEM_END, NAME_END, decode_properties
 from store.format.record import locate
 
 _FIELDS = 6
+_ABOVE_ALL = 10**19  # numbers of a producer, and offsets
 
 
 class BatchMark(NamedTuple):
@@ -40,6 +41,11 @@ class BatchMark(NamedTuple):
     def key(self) -> str:
         """What the key index has it under."""
         return key_of(self.producer_id, self.sequence)
+
+    @property
+    def most_bytes(self) -> int:
+        """What `item` takes at most, whatever the log's end and the producer's numbers are then."""
+        return len(self._replace(next_sequence=_ABOVE_ALL).item(_ABOVE_ALL))
 
     def item(self, physical_offset: int) -> bytes:
         """The property of the record at that offset."""

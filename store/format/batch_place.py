@@ -14,7 +14,8 @@ unsigned number, from the top bit down:
 
 The field is 0 in a record that is a batch by itself, in messages of different callers that were
 appended together, and in what RocketMQ writes; a message of a transaction has what its producer
-gave. It costs no byte, and a broker that takes the store over carries it along unread.
+gave, so it cannot be part of a batch. It costs no byte, and a broker that takes the store over
+carries it along unread.
 """
 
 from __future__ import annotations

@@ -35,6 +35,10 @@ MAX_PROPERTIES_BYTES = 32767
 #: What stands before them in a record: how many bytes they take.
 PROPERTIES_LENGTH = struct.Struct(">h")
 
+#: Digits that are kept for a message's offset in each of its light queues: what fits a record must
+#: not depend on how far the queues have come.
+_OFFSET_DIGITS = 10
+
 _MAX_OFFSET = (1 << 63) - 1
 _MAX_OFFSET_DIGITS = len(str(_MAX_OFFSET))
 
@@ -140,3 +144,12 @@ def light_item(names: str, offsets: list[int]) -> bytes:
     and its offset in each."""
     places = str(offsets)[1:-1].replace(" ", "")  # three quarters of the time of a join
     return f"{LMQ_NAMES}\x01{names}\x02{LMQ_OFFSETS}\x01{places}\x02".encode()
+
+
+def light_item_bytes(names_length: int, count: int) -> int:
+    """What `light_item` takes at most for names of that length, commas included, while no queue has
+    had ten billion messages."""
+    return _LIGHT_ITEM_BYTES + names_length + count * (_OFFSET_DIGITS + 1)
+
+
+_LIGHT_ITEM_BYTES = len(light_item("", []))

@@ -191,7 +191,7 @@ class BatchEncoder:
                 magic, field = topic_field(topic)
                 plain_tail = field + self._plain_length
             if mark is not None:
-                properties = self._with_mark(properties, mark.item(at), index)
+                properties += mark.item(at)  # there is room for it, see preparing.py
                 keys = (*keys, mark.key)
                 mark = None
             places: tuple[tuple[str, int], ...] = ()
@@ -222,8 +222,9 @@ class BatchEncoder:
                 if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
                     keys = ()
             if place:
-                if not (transaction_offset or sys_flag & TRANSACTION_MASK):
-                    transaction_offset = place + LAST if index == last else place
+                assert not transaction_offset, "its field is taken: no message of a batch"
+                assert in_queue, "an open transaction is no message of a batch"
+                transaction_offset = place + LAST if index == last else place
                 place += (size << DISTANCE_SHIFT) + 1
             if all_v4:
                 header = pack_header(
@@ -295,7 +296,7 @@ class BatchEncoder:
         properties = b""
         keys: tuple[str, ...] = ()
         if mark is not None:
-            properties, keys = self._with_mark(b"", mark.item(at), 0), (mark.key,)
+            properties, keys = mark.item(at), (mark.key,)
         records = plain_records(
             messages,
             light,
@@ -320,16 +321,6 @@ class BatchEncoder:
         encoded.end_offset = records.end_offset
         encoded.count = len(encoded.requests)
         return True
-
-    def _with_mark(self, properties: bytes, item: bytes, index: int) -> bytes:
-        whole = properties + item
-        if len(whole) + self._item_bytes > MAX_PROPERTIES_BYTES:
-            raise InvalidArgumentError(
-                f"messages[{index}].properties",
-                f"would take {len(whole) + self._item_bytes} bytes with the mark of the batch, "
-                f"more than {MAX_PROPERTIES_BYTES}",
-            )
-        return whole
 
     def _with_light_queues(
         self, properties: bytes, names: tuple[str, ...], offsets: list[int], index: int

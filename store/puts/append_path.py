@@ -82,7 +82,13 @@ class AppendPath:
         mark: BatchMark | None = None,
     ) -> Appended:
         config = self._config
-        prepared = prepare_all(messages, config.max_body_bytes, config.max_light_queues)
+        prepared = prepare_all(
+            messages,
+            config.max_body_bytes,
+            config.max_light_queues,
+            is_batch=mark is not None or (len(messages) > 1 and not separate),
+            mark=mark,
+        )
         if not 0 < len(messages) <= MAX_MESSAGES:
             raise InvalidArgumentError(
                 "messages",

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from store.errors import InvalidArgumentError
+from store.format.batch_mark import BatchMark
 from store.format.batch_place import DISTANCE_SHIFT, PLACE
 from store.log.recovery import recover_log
 from store.log.segment_set import SegmentSet
@@ -170,3 +172,26 @@ def test_a_record_with_an_impossible_place_cuts_nothing(tmp_path: Path) -> None:
         writer.extend([Entry(prepared_offset=PLACE + (distance << DISTANCE_SHIFT) + 3)])
         writer.flush()
         assert recovered_end(tmp_path / "log", 0) == writer.end
+
+
+@pytest.mark.parametrize("count", [3, 100])
+@pytest.mark.parametrize("mark", [False, True])
+def test_a_transaction_cannot_tear_a_batch_since_it_is_no_part_of_one(
+    tmp_path: Path, count: int, mark: bool
+) -> None:
+    half = Message("T", b"half", sys_flag=0x8, prepared_transaction_offset=5)
+    batch = [Message("T", b"x")] * count
+    batch[1] = half
+    with open_small(tmp_path / "store") as store:
+        numbered = BatchMark("p", 0, count, 7, count) if mark else None
+        with pytest.raises(InvalidArgumentError) as caught:
+            store.append(batch, mark=numbered)
+        assert caught.value.field == "messages[1].sys_flag"
+        assert store.log.appended_offset == 0
+        assert store.list_topics("", None, 9) == []
+        with pytest.raises(InvalidArgumentError):
+            store.append([half], mark=BatchMark("p", 0, 1, 7, 1))
+        # By itself it is whole whatever a crash leaves, and so are puts that only share the append.
+        store.append([half])
+        store.append(batch, separate=True)
+        assert store.bounds([("T", 0)])[0].max_offset == count + 1

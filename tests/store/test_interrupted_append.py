@@ -119,7 +119,7 @@ def test_an_interrupt_at_any_instruction_leaves_the_batch_whole_or_out(
 def test_an_interrupt_of_messages_that_go_by_columns_leaves_them_whole_or_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr("store.format.limits.FEW", 2)
+    monkeypatch.setattr("store.format.preparing.FEW", 2)
     with open_small(tmp_path / "s") as store:
         run = Run(store, sizes=(size,) * 3, plain=True)
         run.go_on()

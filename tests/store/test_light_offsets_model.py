@@ -73,7 +73,7 @@ def test_each_message_stands_once_and_in_order_in_its_light_queues(
         monkeypatch.setattr(f"store.log.queue_offsets.{limit}", chance.choice(values))
     monkeypatch.setattr("store.log.known_offsets._FIRST_BUCKETS", 1)
     # By columns, or one by one.
-    monkeypatch.setattr("store.format.limits.FEW", chance.choice((1, 5, 100)))
+    monkeypatch.setattr("store.format.preparing.FEW", chance.choice((1, 5, 100)))
     monkeypatch.setattr("kvcq.tables.light_rows._FEW", chance.choice((1, 150)))
     faults = Faults(chance, monkeypatch)
     likely = chance.choice((0.0, 0.05))

@@ -6,7 +6,7 @@ import random
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from store.format.limits import OWN_PROPERTIES
+from store.format import OWN_PROPERTIES
 from store.format.properties import decode_properties
 from tests.support.log_writer import COMMIT, PREPARED, ROLLBACK, Entry, LogWriter, Row
 

@@ -17,7 +17,7 @@ from store.errors import (
     StoreClosedError,
     StoreFailedError,
 )
-from store.format.limits import prepare
+from store.format.preparing import prepare
 from store.log.batch_encoder import BatchEncoder
 from store.log.commit_log import CommitLog
 from store.log.queue_offsets import QueueOffsets

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from store.errors import InvalidArgumentError
 from store.format.batch_place import BatchPlace, place_of
-from store.format.limits import prepare
+from store.format.preparing import prepare
 from store.format.record import unpack_record
 from store.log.batch_encoder import BatchEncoder
 from store.log.queue_offsets import Hot
@@ -60,14 +60,13 @@ def test_separate_messages_have_no_place(store_host: Host) -> None:
 
 
 def test_a_message_of_a_transaction_keeps_what_its_producer_gave() -> None:
-    messages = [
-        Message("T", b"x"),
+    for message in (
         Message("T", b"x", prepared_transaction_offset=77),
-        Message("T", b"x", sys_flag=0x8),
-    ]
-    records = encoded(messages, 0, HOSTS[0])
-    assert place_of(records[0], 0) == BatchPlace(0, 0, is_last=False)
-    assert [unpack_record(each).prepared_transaction_offset for each in records[1:]] == [77, 0]
+        Message("T", b"x", sys_flag=0x8, prepared_transaction_offset=77),
+    ):
+        (record,) = encoded([message], None, HOSTS[0])
+        assert place_of(record, 0) is None
+        assert unpack_record(record).prepared_transaction_offset == 77
 
 
 def test_a_place_cannot_be_forged() -> None:

@@ -18,7 +18,7 @@ from store.errors import (
     MessageNotFoundError,
     StoreClosedError,
 )
-from store.format.limits import PlainBatch, prepare, prepare_all
+from store.format.preparing import PlainBatch, prepare, prepare_all
 from store.format.record import Found, check_record, dispatch_request, pack_blank, unpack_record
 from store.log.batch_encoder import BatchEncoder
 from store.log.commit_log import CommitLog

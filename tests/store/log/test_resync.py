@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.format.limits import prepare
+from store.format.preparing import prepare
 from store.format.record import pack_blank
 from store.log.batch_encoder import BatchEncoder
 from store.log.log_bytes import PreadWindow, mapped
