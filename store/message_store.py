@@ -102,8 +102,8 @@ class MessageStore:
 
         After a crash too, unless they are `separate` puts that only share the append: then the
         first of them may be left, as each would be by itself. With a `mark` it is a numbered batch,
-        which `batches` finds again. A message of a transaction is appended alone, or `separate`, and
-        is not numbered.
+        which `batches` finds again. A message of a transaction is appended alone, or `separate`,
+        and is not numbered.
         Not acknowledged in SYNC mode before `end_offset` is durable (`when_durable`). In ASYNC
         mode they are visible on return, unless dispatch lags. When Ctrl-C ends it, or whatever else
         a signal handler raises, they may be in the log all the same: all of them, or none.

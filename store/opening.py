@@ -269,7 +269,7 @@ def start(
             checkpoints.queues_end,
             reput.dispatched.value if still_needed is None else still_needed(),
         ),
-        before_drop=queue_ends.keep,
+        before_drop=lambda at, end: _keep_ends(queue_ends, appends, at, end),
         before_run=queue_ends.settle,
         on_dropped=lambda at: upkeep.segments_dropped(at, _oldest_time_ms(log, times)),
     )
@@ -331,6 +331,13 @@ def _cut_queues(queues: ConsumeQueueStore, end: int) -> None:
         )
     # Also when that end is within the log: a store of two parts may have one that is ahead.
     queues.truncate(end)
+
+
+def _keep_ends(queue_ends: QueueEnds, appends: AppendPath, start: int, end: int) -> None:
+    """Before segments go. Raises as QueueEnds.keep does, and FlushError."""
+    queue_ends.keep(start, end)
+    # Behind the look: a queue whose last message was appended by then has no row of its end.
+    appends.flush()
 
 
 def _newest_time_ms(log: CommitLog, times: StoreTimes, segment: Segment) -> int:

@@ -5,10 +5,13 @@ messages are all gone from it. So before segments are removed, the last units of
 lose their last record with them are put into the metadata, durably; a rebuild begins with them.
 
 Order of a removal: kvcq/ is durable beyond the segments (retention sees to that), last units are
-put and synced, then the segments go. A crash before they went leaves rows of records that are still
-in the log: rows at or above its start are passed over, since the replay knows better. A queue that
-goes on leaves its row behind: the replay of its later records overtakes it. So rows are never
-wrong, need no care, and are at most one for each queue; a deleted topic takes its rows along.
+put and synced, the log is flushed, then the segments go. A crash before they went leaves rows of
+records that are still in the log: rows at or above its start are passed over, since the replay knows
+better. A queue that goes on leaves its row behind: the replay of its later records overtakes it. For
+that they must be durable. A queue whose last message was not in the segments gets no row, and would
+begin anew if a power loss took that message: hence the flush, which is of all that was appended by
+the time of the look. So rows are never wrong, need no care, and are at most one for each queue; a
+deleted topic takes its rows along.
 
 On a full disk the metadata takes nothing. The ends are then noted in a file that has its blocks
 (ends_reserve.py), the segments go, and what is in the file is put into the metadata when there is
@@ -86,7 +89,8 @@ class QueueEnds:
 
         Raises StoreBusyError after half a minute of stalls, DiskFullError when not even the room
         that is kept for that is enough: the segments must stay then.
-        Durability: on return the ends of these queues survive the loss of the derived data.
+        Durability: on return the ends of these queues survive the loss of the derived data. Those
+        of queues that go on behind `end` do once the log is flushed, which the caller does next.
         """
         try:
             self._keep(self._queues.last_units_between(start, end))

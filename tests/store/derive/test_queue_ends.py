@@ -90,6 +90,44 @@ def test_a_kill_around_a_removal_and_the_loss_of_the_database(
         assert store.bounds([("A", 0), (LIGHT, 0)]) == [(low, 3), (low, 3)]
 
 
+def test_a_queue_whose_last_message_a_power_loss_takes_goes_on_where_it_ended(
+    tmp_path: Path,
+) -> None:
+    root, clock = tmp_path / "store", FakeClock()
+    with open_small(root, clock) as store:
+        fill(store)
+        assert expire(store, clock) > 0
+    with open_small(
+        root, clock, flush_interval_ms=86_400_000, flush_thorough_interval_ms=86_400_000
+    ) as store:  # one that has removed segments before
+        store.put([Message("Q", b"x")] * 10)
+        for _ in range(200):
+            store.put([Message("B", b"x" * 1000)])
+        store.flush()
+        clock.advance(100 * 3600)
+        store.put([Message("Q", b"last")])  # acknowledged, and not durable yet
+        assert store.expire() > 0
+        durable = store.flushed_offset
+        copy_open(root, tmp_path / "lost")
+    # The power fails right behind the removal: what was not flushed is gone.
+    for segment in (tmp_path / "lost" / "commitlog").iterdir():
+        zero_from(segment, durable - int(segment.name))
+    with open_small(tmp_path / "lost", clock) as store:
+        end = store.bounds([("Q", 0)])[0].max_offset
+        assert end >= 10
+    lose(tmp_path / "lost")
+    with open_small(tmp_path / "lost", clock) as store:
+        assert store.bounds([("Q", 0)])[0].max_offset == end
+        assert store.put([Message("Q", b"y")]).requests[0].queue_offset == end
+
+
+def zero_from(segment: Path, position: int) -> None:
+    with segment.open("r+b") as file:
+        size = file.seek(0, 2)
+        file.seek(min(size, max(0, position)))
+        file.write(bytes(size - file.tell()))
+
+
 def test_nothing_goes_when_the_ends_cannot_be_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
