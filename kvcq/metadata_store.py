@@ -184,7 +184,7 @@ class MetadataStore:
                 remove_range(self._engine, batch, META, offsets, offsets + _END * 5)
             batch.put(META, *_mark_row(mark))
             self._engine.write(batch)
-            self._engine.settle()
+            self._engine.flush_deletions()
 
     def put_marks(self, marks: Iterable[DeleteMark]) -> None:
         marks = list(marks)
@@ -246,7 +246,7 @@ class MetadataStore:
                 after = page[-1][:2]
             batch.deletes += [(META, b"q" + _sized(topic) + group.encode()) for topic in topics]
             self._engine.write(batch)
-            self._engine.settle()
+            self._engine.flush_deletions()
 
     def list_groups(self, after: str | None, limit: int) -> list[str]:
         start = b"g" if after is None else b"g" + after.encode() + b"\x00"

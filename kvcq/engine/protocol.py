@@ -103,10 +103,15 @@ class KvEngine(Protocol):
     def settle(self) -> None:
         """Set right what is due; to be called every second or so.
 
-        Range deletions leave memory when they are so many that they slow reads, which is as slow as
-        `flush`; after a full disk, writes are taken again when there is room. Otherwise cheap. Says
-        nothing about durability.
+        `flush_deletions`; after a full disk, writes are taken again when there is room; what became
+        durable is noted, so that the next opening can prove it. Otherwise cheap. Says nothing about
+        durability.
         """
+        ...
+
+    def flush_deletions(self) -> None:
+        """Range deletions leave memory when there are enough of them to slow reads, which is as
+        slow as `flush`."""
         ...
 
     def compact(

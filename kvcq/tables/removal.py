@@ -3,7 +3,7 @@
 A range deletion costs the same whatever it covers, but as long as it is in a memtable, the first
 read after each write sorts all of them again: 0.4 µs of processor time for each. So topics and
 light queues of few messages, of which there may be a great many, leave none behind, and the engine
-is asked to `settle` when larger ones have left some.
+is asked to flush when larger ones have left some.
 """
 
 from __future__ import annotations

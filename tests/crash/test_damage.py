@@ -15,6 +15,7 @@ from store.message import Message
 from tests.crash.images import flip
 from tests.support.rebuild import differences, live_engine
 from tests.support.stores import open_small
+from tests.support.tree import copy_open
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -201,3 +202,22 @@ def test_p13_damaged_metadata_is_refused(template: Path, tmp_path: Path, what: s
         open_small(root)
     with pytest.raises(StoreFormatError, match="meta"):  # and the lock was let go
         open_small(root)
+
+
+def test_a_zeroed_sector_of_synced_metadata_is_damage_not_a_power_loss(tmp_path: Path) -> None:
+    with open_small(tmp_path / "store") as store:
+        store.create_topics([(f"T{number:03}", 1) for number in range(200)])
+        for number in range(300):
+            store.append([Message("T000", b"x")])
+            store.commit_offsets("g", [("T000", 0, number + 1)])  # durable on return
+        store.maintain()
+        store.create_topics([("LATE", 3)])
+        copy_open(tmp_path / "store", tmp_path / "killed")
+    (log,) = (tmp_path / "killed" / "meta").glob("*.log")
+    data = bytearray(log.read_bytes())
+    middle = len(data) // 2 // 512 * 512
+    data[middle : middle + 512] = bytes(512)
+    log.write_bytes(data)
+    with pytest.raises(StoreFormatError, match="damaged"):
+        open_small(tmp_path / "killed")
+    assert log.read_bytes() == data

@@ -272,13 +272,18 @@ class RocksEngine:
         """
         if self._durability.lack is not None and self._durability.has_room():
             self._come_back()
+        self.flush_deletions()
+        if not self._read_only and (self._note.is_due or self._note.are_logs_due):
+            self._note.refresh()  # RocksDB flushes and compacts by itself as well
+
+    def flush_deletions(self) -> None:
+        """See KvEngine. Other threads read and write meanwhile."""
         if (
             self._durability.range_deletions >= _MANY_RANGE_DELETIONS
             and self._durability.lack is None
         ):
             with self._slowly("flush") as opened:
                 self._durability.write_out(opened)
-        self._refresh_note()  # RocksDB flushes and compacts by itself as well
 
     def compact(
         self,
@@ -385,7 +390,8 @@ class RocksEngine:
                     # It is not closed by name then. Frames of an earlier failure may stand in a
                     # circle, and would keep the directory locked until some collection.
                     gc.collect()
-                self._refresh_note()
+                if not self._read_only:
+                    self._note.refresh()  # the last one: of all of it
                 self._gate.end(EngineClosedError, f"{self._path} is closed")
                 self._slow.end(EngineClosedError, f"{self._path} is closed")
                 if not self._read_only:

@@ -94,8 +94,8 @@ def prove(database: Path) -> dict[Path, int]:
 def cut(path: Path, whole: int) -> None:
     """The file ends behind its first `whole` bytes, durably. Raises OSError."""
     logger.warning(
-        "%s: a power loss took a page behind its first %d bytes, what follows is cut off; nothing "
-        "of it was acknowledged as durable",
+        "%s: a power loss took a page behind its first %d bytes, what follows is cut off. Nothing "
+        "of it was durable, unless the disk lost what was written in the last second before",
         path,
         whole,
     )
@@ -144,6 +144,21 @@ class NoteKeeper:
         except OSError:
             return True  # another one has taken its place
 
+    @property
+    def are_logs_due(self) -> bool:
+        """Whether a write-ahead log has grown since the note, or there is a new one. Looks at the
+        directory, which a write cannot afford."""
+        if not self._wal:
+            return False
+        noted = {number: seal.size for number, seal in self._logs.items()}
+        with suppress(OSError):  # one was removed meanwhile
+            return any(noted.get(log) != path.stat().st_size for log, path in self._live_logs())
+        return True
+
+    def _live_logs(self) -> list[tuple[int, Path]]:
+        oldest = 0 if self._manifest is None else self._manifest.oldest_log
+        return [(log, path) for log, path in _logs(self._database) if log >= oldest]
+
     def refresh(self) -> None:
         """The note says what the database is now, durably; nothing is written if it did before."""
         if not self._writing.acquire(blocking=False):
@@ -177,9 +192,8 @@ class NoteKeeper:
             except FileNotFoundError:
                 continue  # compacted away since
         before, self._logs = self._logs, {}
-        for log, path in _logs(self._database) if self._wal else ():
-            if log >= manifest.oldest_log:
-                self._logs[log] = _grown(path, before.get(log, _NOTHING))
+        for log, path in self._live_logs() if self._wal else ():
+            self._logs[log] = _grown(path, before.get(log, _NOTHING))
         seal = Sealed(manifest.size, manifest.crc)
         return Note(number, seal, dict(self._ends), dict(self._logs))
 

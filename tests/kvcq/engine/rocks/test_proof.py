@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.checksum import crc32c
+from kvcq.engine.rocks.log_format import SECTOR_BYTES
 from kvcq.engine.rocks.note import NOTE_NAME, read_note
 from kvcq.engine.rocks.options import DERIVED, metadata_profile
 from kvcq.engine.rocks.proof import NoteKeeper, prove
@@ -250,6 +251,44 @@ def test_a_page_of_zeros_is_a_power_loss_behind_the_note_and_damage_within(
     log.write_bytes(data[:at] + bytes(len(data) - at))
     assert len(rows_of(database)) >= 20
     assert caplog.text.count("a power loss took a page") == 1
+
+
+def test_the_note_follows_the_log_of_a_database_that_hardly_grows(tmp_path: Path) -> None:
+    # Memtables of some MiB: for most of its life the manifest of `meta` does not change.
+    database = tmp_path / "meta"
+    engine = RocksEngine.open(database, metadata_profile())
+    for number in range(40):
+        engine.write(KvBatch(puts={"default": [(b"%03d" % number, bytes(200))]}))
+    engine.settle()
+    noted = newest(database, "*.log").stat().st_size
+    engine.write(KvBatch(puts={"default": [(b"999", bytes(200))]}))
+    copy_open(database, tmp_path / "killed")
+    engine.settle()
+    copy_open(database, tmp_path / "noted")
+    engine.close()
+    for name, behind in (("killed", 0), ("noted", 200)):
+        log = newest(tmp_path / name, "*.log")
+        data = log.read_bytes()
+        for at in range(0, noted + behind - SECTOR_BYTES, SECTOR_BYTES):
+            log.write_bytes(data[:at] + bytes(SECTOR_BYTES) + data[at + SECTOR_BYTES :])
+            with pytest.raises(EngineDamagedError, match=r"\.log is damaged"):
+                RocksEngine.open(tmp_path / name, metadata_profile())
+
+
+def test_a_note_of_a_log_that_stands_still_is_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = RocksEngine.open(tmp_path / "meta", metadata_profile())
+    write(engine, b"1")
+    engine.settle()
+    written = []
+    monkeypatch.setattr("kvcq.engine.rocks.proof.write_note", lambda *each: written.append(each))
+    engine.settle()
+    assert written == []
+    write(engine, b"2")
+    engine.settle()
+    assert len(written) == 1
+    engine.close()
 
 
 def test_a_manifest_that_lost_a_page_ends_before_it(crashed: Path) -> None:
