@@ -5,7 +5,9 @@ It knows files alone, not the store they are of: so it can be done by another pr
 
 from __future__ import annotations
 
+import logging
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,17 +24,20 @@ from kvcq.backup.manifest import (
     pack_marker,
 )
 from kvcq.backup.places import open_place
-from kvcq.backup.reading import kept_files, newest_backup
+from kvcq.backup.reading import backup_ids, kept_files, newest_backup, read_backup
 from kvcq.engine.rocks import crc32c
 from kvcq.errors import BackupDamagedError, BackupError, BackupRefusedError, BackupTargetError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from kvcq.backup.places import Place
 
     #: Called with the place of the file that is being copied, and the bytes of all that are done.
     Report = Callable[[str, int], None]
+
+
+logger = logging.getLogger(__name__)
 
 
 class Source(NamedTuple):
@@ -93,20 +98,34 @@ class Pace:
 
 
 def check_owner(place: Place, created_ms: int, segment_bytes: int) -> None:
-    """The place keeps backups of that store, from now on if it kept none. Raises
-    BackupRefusedError for that of another store."""
+    """The place keeps backups of that store, from now on if it kept none.
+
+    Where the marker is missing or damaged the manifests say whose backups they are, and it is
+    written again. Raises BackupRefusedError for the place of another store, BackupDamagedError when
+    nothing there tells.
+    """
     try:
-        data = b"".join(place.read(MARKER))
-    except BackupDamagedError:  # there is none
-        data = b""
-    if data:
-        owner = created_of_marker(data)
-        if owner != created_ms:
-            raise BackupRefusedError(
-                f"{place.url} keeps the backups of another store: name another place"
-            )
-    else:
-        place.put_bytes(MARKER, pack_marker(created_ms, segment_bytes))
+        owners = {created_of_marker(b"".join(place.read(MARKER)))}
+    except BackupDamagedError as error:
+        ids = backup_ids(place)
+        owners = set(_owners(place, ids)) if ids else {created_ms}
+        if not owners:
+            raise
+        if ids:
+            logger.warning("%s: %s; it is written again", place.url, error)
+        if owners == {created_ms}:
+            place.put_bytes(MARKER, pack_marker(created_ms, segment_bytes))
+    if owners != {created_ms}:
+        raise BackupRefusedError(
+            f"{place.url} keeps the backups of another store: name another place"
+        )
+
+
+def _owners(place: Place, ids: Iterable[str]) -> Iterator[int]:
+    """When the stores of these backups were made, as far as their manifests can be read."""
+    for backup_id in ids:
+        with suppress(BackupDamagedError):
+            yield read_backup(place, backup_id).store_created_ms
 
 
 def copy_files(plan: CopyPlan, report: Report) -> Taken:

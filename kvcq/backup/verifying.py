@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvcq.backup.manifest import manifest_name
+from kvcq.backup.manifest import MARKER, created_of_marker, manifest_name
 from kvcq.backup.reading import backup_ids, kept_files, read_backup
 from kvcq.engine.rocks import crc32c
 from kvcq.errors import BackupDamagedError, BackupRefusedError, BackupTargetError
@@ -57,6 +57,8 @@ def verify(
             backups.append(read_backup(place, each))
         except BackupDamagedError as error:
             broken.append(Broken(manifest_name(each), str(error), (each,)))
+    if reason := _fault_of_marker(place, backups):
+        broken.append(Broken(MARKER, reason, tuple(ids)))
     needed: dict[str, list[str]] = {}
     files: dict[str, BackupFile] = {}
     for backup in backups:
@@ -74,6 +76,16 @@ def verify(
         progress("files", done / max(1, total))
     unused = 0 if backup_id is not None or len(backups) < len(wanted) else len(there.keys() - files)
     return Verified(len(backups), len(files), total, tuple(broken), unused)
+
+
+def _fault_of_marker(place: Place, backups: list[Backup]) -> str:
+    """What is wrong with what says whose backups these are; empty when nothing is."""
+    try:
+        owner = created_of_marker(b"".join(place.read(MARKER)))
+    except BackupDamagedError as error:
+        return str(error)
+    others = [one.backup_id for one in backups if one.store_created_ms != owner]
+    return f"names another store than the manifest of {others[0]}" if others else ""
 
 
 def check_file(place: Place, file: BackupFile, size: int | None) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from kvcq.backup import list_backups, open_place, take_backup, verify
 from kvcq.backup.directory import Directory
-from kvcq.backup.manifest import manifest_name
+from kvcq.backup.manifest import MARKER, manifest_name, pack_marker
 from kvcq.errors import BackupRefusedError, BackupTargetError
 from tests.support.backups import put_some, queues_of
 from tests.support.fake_clock import FakeClock
@@ -58,6 +58,36 @@ def test_a_turned_bit_anywhere_is_found(backup: Backup, tmp_path: Path) -> None:
             assert (broken.name, broken.backups) == (file.name, (backup.backup_id,))
             assert "CRC-32C" in broken.reason
         path.write_bytes(data)
+    assert verify(place).broken == ()
+
+
+@pytest.mark.parametrize("fault", ["bit", "gone", "other"])
+def test_what_says_whose_backups_these_are_is_looked_at_and_written_again(
+    backup: Backup, tmp_path: Path, fault: str
+) -> None:
+    place = open_place(str(tmp_path / "b"))
+    marker = tmp_path / "b" / MARKER
+    sound = marker.read_bytes()
+    match fault:
+        case "gone":
+            marker.unlink()
+        case "bit":
+            marker.write_bytes(bytes([sound[0] ^ 1]) + sound[1:])
+        case _:
+            marker.write_bytes(pack_marker(backup.store_created_ms + 1, backup.segment_bytes))
+    [broken] = verify(place).broken
+    assert (broken.name, broken.backups) == (MARKER, (backup.backup_id,))
+    clock = FakeClock()
+    if fault == "other":
+        return
+    with (
+        open_small(tmp_path / "other", FakeClock(7)) as other,
+        pytest.raises(BackupRefusedError, match="another store"),
+    ):
+        take_backup(other, queues_of(other), str(tmp_path / "b"), clock=clock)
+    with open_small(tmp_path / "store", clock) as store:
+        take_backup(store, queues_of(store), str(tmp_path / "b"), clock=clock)
+    assert marker.read_bytes() == sound
     assert verify(place).broken == ()
 
 
