@@ -18,6 +18,7 @@ class Kind(enum.Enum):
     LEFT_OUT = "damaged record left out"  # information: the queues do not lead to it
     SHORT_LOG = "log ends before its durable end"
     FALLING_TIME = "store time falls"
+    BATCH_PLACE = "place in a batch does not fit"
     TORN_TAIL = "torn tail"  # information: expected after a crash, cut on opening
     METADATA = "metadata unreadable"
     # Any side.
@@ -67,6 +68,7 @@ class Remedy(enum.Enum):
     NEXT_START = "be set right by the next start"
     RESTORE = "have to be brought back from a copy"
     TOLERATE = "do no harm but to searches by time"
+    TOLERATE_PLACE = "do no harm but to finding that batch again by its number"
     REBUILD_TOPICS = "find the topics again in log and queues"
     REBUILD_DATABASE = "rebuild queues, bounds and index rows in RocksDB from the log"
     REBUILD_FILES = "rebuild queue files and index files from the log"
@@ -85,6 +87,7 @@ _REMEDIES = {
     Kind.LEFT_OUT: Remedy.RESTORE,
     Kind.SHORT_LOG: Remedy.RESTORE,
     Kind.FALLING_TIME: Remedy.TOLERATE,
+    Kind.BATCH_PLACE: Remedy.TOLERATE_PLACE,
     Kind.TORN_TAIL: Remedy.NEXT_START,
     Kind.METADATA: Remedy.REBUILD_TOPICS,
     Kind.UNDISPATCHED: Remedy.NEXT_START,

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvcq.inspect.batch_places import BatchPlaces
 from kvcq.inspect.findings import Kind
 from store.errors import CorruptRecordError
 from store.format import FastParser, Found, unpack_record
@@ -77,6 +78,8 @@ class LogCheck:
         self.damaged_ends: list[int] = []
         self._last_time_ms = -1
         self._likely_end = 0
+        self._look = PreadWindow()
+        self._places = BatchPlaces(self.start_offset, self._tell_place)
 
     def run(self) -> None:
         """Walk from the first segment to the end of the log."""
@@ -87,18 +90,21 @@ class LogCheck:
             written_end=self._durable_end,
             may_be_torn=self._may_be_torn,
             parser=FastParser(),
-            look=PreadWindow(),
+            look=self._look,
         ):
             self.end_offset = step.next_offset
             match step:
                 case Run():
                     self.record_count += step.record_count
                     self._look_at_times(step.requests)
+                    self._look_at_places(step)
                     self._take(step.requests)
                 case Poison():  # neither dispatch nor a rebuild makes anything of it
                     self.record_count += 1
+                    self._places.skip(step.next_offset)
                 case Damage():
                     self._damaged(step)
+                    self._places.skip(step.next_offset)
             self._report(step.next_offset)
         if self.end_offset < self._durable_end:
             self._tell(
@@ -108,6 +114,8 @@ class LogCheck:
                 f"none from {self.end_offset} on",
                 physical_offset=self.end_offset,
             )
+        if self._was_closed:  # otherwise the next opening cuts a batch that was not finished
+            self._places.end(self.end_offset)
         self._look_behind(self.end_offset)
         self._progress(1.0)
 
@@ -174,6 +182,16 @@ class LogCheck:
             return
         for request in requests:
             self._look_at_time(request.store_time_ms, request.physical_offset)
+
+    def _look_at_places(self, run: Run) -> None:
+        begin, end = run.requests[0].physical_offset, run.next_offset
+        segment = self._segments.find(begin)
+        assert segment is not None
+        view = self._look(segment, begin, end, end - begin)  # as the walk has just read it
+        self._places.take(view, begin, [request.physical_offset for request in run.requests])
+
+    def _tell_place(self, physical_offset: int, expected: str, found: str) -> None:
+        self._tell(Kind.BATCH_PLACE, "commitlog", expected, found, physical_offset=physical_offset)
 
     def _look_at_time(self, store_time_ms: int, at: int) -> None:
         is_noted = any(fall.offset >= at and fall.after_ms <= store_time_ms for fall in self._falls)

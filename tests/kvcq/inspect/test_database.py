@@ -165,8 +165,8 @@ def test_missing_and_wrong_index_rows(root: Path) -> None:
 
 def test_rows_of_a_topic_that_does_not_exist(root: Path) -> None:
     engine = RocksEngine.open(root / "meta", metadata_profile())
-    MetadataStore(engine).delete_topic(DeleteMark("beta", 1 << 40, 1))
-    MetadataStore(engine).drop_marks([1])
+    MetadataStore(engine).delete_topics([DeleteMark("beta", 1 << 40, 1)])
+    MetadataStore(engine).drop_marks([DeleteMark("beta", 1 << 40, 1)])
     engine.close()
     finding = only(root, Kind.DEAD_ROW)
     assert finding.topic == "beta"
@@ -175,7 +175,7 @@ def test_rows_of_a_topic_that_does_not_exist(root: Path) -> None:
 
 def test_a_deletion_to_be_finished_is_no_fault(root: Path) -> None:
     engine = RocksEngine.open(root / "meta", metadata_profile())
-    MetadataStore(engine).delete_topic(DeleteMark("beta", 1 << 40, 1))
+    MetadataStore(engine).delete_topics([DeleteMark("beta", 1 << 40, 1)])
     engine.close()
     assert [finding.kind for finding in check_store(root)] == [Kind.PENDING_DELETION]
     open_small(root).close()

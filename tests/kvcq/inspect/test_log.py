@@ -6,12 +6,22 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from zlib_ng.zlib_ng import crc32
 
 from kvcq.engine.protocol import KvBatch
 from kvcq.inspect.findings import Kind
 from kvcq.tables.keys import INDEX, UNITS, unit_key, unpack_index_key
 from kvcq.tables.values import unpack_unit
 from migration.check import check_store
+from store.format import (
+    AT,
+    CRC_ITEM_BYTES,
+    CRC_ITEM_REVERSED,
+    CRC_MASK,
+    DISTANCE_SHIFT,
+    LAST,
+    PLACE,
+)
 from store.format.checkpoint import read_checkpoint
 from tests.support.checking import database, faults, flip, only, segment
 from tests.support.stores import SEGMENT_BYTES
@@ -31,6 +41,44 @@ def test_a_damaged_record(root: Path, position: int) -> None:
     assert str(record.physical_offset + record.record_size) in finding.found
     assert (finding.topic, finding.queue_id, finding.queue_offset) == ("alpha", 1, 4)
     assert "41 records follow" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("second", "ordinal", "distance", "is_last"),
+    [
+        (True, 2, None, True),  # one of them was left out
+        (True, 1, 64, True),  # another batch's
+        (True, 1, None, False),  # it does not end
+        (False, None, 0, False),  # it does not begin
+        (False, 0, 64, False),
+    ],
+)
+def test_a_place_in_a_batch_that_does_not_fit(
+    root: Path, second: bool, ordinal: int | None, distance: int | None, is_last: bool
+) -> None:
+    with database(root) as engine:
+        first = unpack_unit(engine.get(UNITS, unit_key("alpha", 1, 4)) or b"")
+        other = unpack_unit(engine.get(UNITS, unit_key("beta", 1, 4)) or b"")
+    at = other.physical_offset if second else first.physical_offset
+    way = other.physical_offset - first.physical_offset if distance is None else distance
+    place = 0
+    if ordinal is not None:
+        place = PLACE + (LAST if is_last else 0) + (way << DISTANCE_SHIFT) + ordinal
+    with segment(root).open("r+b") as file:
+        file.seek(at)
+        size = int.from_bytes(file.read(4), "big")
+        file.seek(at)
+        record = bytearray(file.read(size))
+        place_at = AT["prepared_transaction_offset"]
+        record[place_at : place_at + 8] = place.to_bytes(8, "big", signed=True)
+        crc = crc32(record[:-CRC_ITEM_BYTES]) & CRC_MASK
+        record[-CRC_ITEM_BYTES:] = (CRC_ITEM_REVERSED % crc)[::-1]
+        file.seek(at)
+        file.write(record)
+    finding = only(root, Kind.BATCH_PLACE)
+    next_batch = other.physical_offset + other.record_size
+    assert finding.physical_offset in (at, other.physical_offset, next_batch)
+    assert "batch" in finding.detail
 
 
 def test_a_damaged_record_without_queues_is_named_by_its_header(root: Path) -> None:
