@@ -7,6 +7,7 @@ One family; the first byte of a key says the table:
 | `t` topic                                 | u8 1, i32 queues, i64 created, i64 log offset |
 | `t` topic                                 | u8 2, the same, i64 ms, bytes, count, u8 0/1  |
 | `d` i64 sequence                          | i64 below offset, topic                       |
+| `x` topic                                 | i64 below offset, the highest of its marks    |
 | `g` group                                 | empty                                         |
 | `o` i16, group, i16, topic, i32 queue id  | i64 next offset to read                       |
 | `q` i16, topic, group                     | empty: the group has offsets on the topic     |
@@ -29,7 +30,6 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch, pages
@@ -58,6 +58,9 @@ _I32 = struct.Struct(">i")
 _I16 = struct.Struct(">h")
 _END = b"\xff"  # above every UTF-8 text
 _SCAN_ROWS = 1000
+_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
+#: A named value: marks up to that number, i64, are found by their names.
+_NAMED = b"smarks_named"
 
 
 def _sized(text: str) -> bytes:
@@ -77,8 +80,17 @@ def _offset_key(group: str, topic: str, queue_id: int) -> bytes:
     return b"o" + _sized(group) + _sized(topic) + _I32.pack(queue_id)
 
 
-def _mark_row(mark: DeleteMark) -> tuple[bytes, bytes]:
-    return b"d" + _I64.pack(mark.sequence), _I64.pack(mark.below_offset) + mark.topic.encode()
+def _mark_key(sequence: int) -> bytes:
+    return b"d" + _I64.pack(sequence)
+
+
+def _mark_rows(mark: DeleteMark) -> tuple[Pair, Pair]:
+    below, name = _I64.pack(mark.below_offset), mark.topic.encode()
+    return (_mark_key(mark.sequence), below + name), (b"x" + name, below)
+
+
+def _mark(key: bytes, value: bytes) -> DeleteMark:
+    return DeleteMark(value[8:].decode(), _I64.unpack_from(value)[0], _I64.unpack(key[1:])[0])
 
 
 def _pack_topic(topic: TopicConfig) -> bytes:
@@ -169,41 +181,82 @@ class MetadataStore:
         rows = self._engine.scan(META, start, end, limit=limit)
         return [_unpack_topic(key[1:].decode(), value) for key, value in rows]
 
-    def delete_topic(self, mark: DeleteMark) -> None:
+    def delete_topics(self, marks: Sequence[DeleteMark]) -> None:
+        batch = KvBatch()
         with self._changing:
-            start = b"q" + _sized(mark.topic)
-            ends = b"u" + _sized(mark.topic)
-            kept = b"k" + _sized(mark.topic)
-            batch = KvBatch(deletes=[(META, _topic_key(mark.topic))])
-            remove_range(self._engine, batch, META, start, start + _END)
-            remove_range(self._engine, batch, META, ends, ends + _END)
-            remove_range(self._engine, batch, META, kept, kept + _END)
-            self._remove_hidden(batch, mark.topic)
-            for key, _ in self._engine.scan(META, start, start + _END):
-                offsets = b"o" + _sized(key[len(start) :].decode()) + _sized(mark.topic)
-                remove_range(self._engine, batch, META, offsets, offsets + _END * 5)
-            batch.put(META, *_mark_row(mark))
+            for mark in marks:
+                self._remove_topic(batch, mark.topic)
+            batch.puts[META] = [row for mark in marks for row in _mark_rows(mark)]
+            batch.put(META, _NAMED, _I64.pack(max(mark.sequence for mark in marks)))
             self._engine.write(batch)
             self._engine.flush_deletions()
+
+    def _remove_topic(self, batch: KvBatch, name: str) -> None:
+        sized = _sized(name)
+        batch.deletes.append((META, _topic_key(name)))
+        start = b"q" + sized
+        for key, _ in self._engine.scan(META, start, start + _END):
+            offsets = b"o" + _sized(key[len(start) :].decode()) + sized
+            remove_range(self._engine, batch, META, offsets, offsets + _END * 5)
+        for table in (b"q", b"u", b"k"):
+            remove_range(self._engine, batch, META, table + sized, table + sized + _END)
+        self._remove_hidden(batch, name)
 
     def put_marks(self, marks: Iterable[DeleteMark]) -> None:
         marks = list(marks)
         assert all(mark.sequence <= 0 for mark in marks)
-        rows = [_mark_row(mark) for mark in marks]
-        for first in range(0, len(rows), _SCAN_ROWS):
-            self._engine.write(KvBatch(puts={META: rows[first : first + _SCAN_ROWS]}))
+        for first in range(0, len(marks), _SCAN_ROWS):
+            some = marks[first : first + _SCAN_ROWS]
+            rows = [row for mark in some for row in _mark_rows(mark)]
+            self._engine.write(KvBatch(puts={META: rows}))
 
     def delete_marks(self) -> list[DeleteMark]:
-        marks = [
-            DeleteMark(value[8:].decode(), _I64.unpack_from(value)[0], _I64.unpack(key[1:])[0])
-            for key, value in self._engine.scan(META, b"d", b"e")
-        ]
-        # Keys of numbers below 0 sort behind the others.
-        return sorted(marks, key=attrgetter("sequence"))
+        return self.marks_above(_LOWEST, None)
 
-    def drop_marks(self, sequences: Iterable[int]) -> None:
-        deletes = [(META, b"d" + _I64.pack(sequence)) for sequence in sequences]
-        if deletes:
+    def marks_above(self, sequence: int, limit: int | None) -> list[DeleteMark]:
+        # Keys of numbers below 0 sort behind the others.
+        marks: list[DeleteMark] = []
+        for first, end in ((_LOWEST, -1), (0, _HIGHEST)):
+            first = max(first, sequence + 1)
+            left = None if limit is None else limit - len(marks)
+            if first <= end and left != 0:
+                stop = _mark_key(end) + b"\0"
+                rows = self._engine.scan(META, _mark_key(first), stop, limit=left)
+                marks += [_mark(*row) for row in rows]
+        return marks
+
+    def last_mark(self) -> int:
+        rows = self._engine.scan(
+            META, _mark_key(0), _mark_key(_HIGHEST) + b"\0", limit=1, reverse=True
+        )
+        return _mark(*rows[0]).sequence if rows else 0
+
+    def dead_below(self, names: Sequence[str]) -> list[int]:
+        rows = self._engine.multi_get(META, [b"x" + name.encode() for name in names])
+        return [0 if row is None else _I64.unpack(row)[0] for row in rows]
+
+    def name_marks(self) -> None:
+        named = self._engine.get(META, _NAMED)
+        last = self.last_mark()
+        done = _LOWEST if named is None else _I64.unpack(named)[0]
+        while page := self.marks_above(done, _SCAN_ROWS):
+            done = page[-1].sequence
+            rows = [row for mark in page for row in _mark_rows(mark)]
+            self._engine.write(KvBatch(puts={META: rows}, sync=False))
+        if named is None or done > _I64.unpack(named)[0]:
+            self._engine.write(KvBatch(puts={META: [(_NAMED, _I64.pack(last))]}))
+
+    def drop_marks(self, marks: Sequence[DeleteMark]) -> None:
+        if not marks:
+            return
+        with self._changing:  # a name may be deleted again meanwhile
+            belows = self.dead_below([mark.topic for mark in marks])
+            deletes = [(META, _mark_key(mark.sequence)) for mark in marks]
+            deletes += [
+                (META, b"x" + mark.topic.encode())
+                for mark, below in zip(marks, belows, strict=True)
+                if below <= mark.below_offset
+            ]
             self._engine.write(KvBatch(deletes=deletes))
 
     # --- groups ----------------------------------------------------------------------------

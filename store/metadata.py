@@ -83,8 +83,9 @@ class Metadata(Protocol):
         """In name order (by UTF-8 bytes), names above `after` only."""
         ...
 
-    def delete_topic(self, mark: DeleteMark) -> None:
-        """Remove the topic, offsets on it and its last units, and leave the mark, in one step."""
+    def delete_topics(self, marks: Sequence[DeleteMark]) -> None:
+        """Remove these topics, offsets on them and their last units, and leave the marks, in one
+        step. A mark of a number that is there is replaced."""
         ...
 
     def put_marks(self, marks: Iterable[DeleteMark]) -> None:
@@ -95,7 +96,23 @@ class Metadata(Protocol):
         """All marks, in the order of their sequence."""
         ...
 
-    def drop_marks(self, sequences: Iterable[int]) -> None:
+    def marks_above(self, sequence: int, limit: int) -> list[DeleteMark]:
+        """Those with higher numbers, the lowest first."""
+        ...
+
+    def last_mark(self) -> int:
+        """The highest number of a mark; 0 when there is none above."""
+        ...
+
+    def dead_below(self, names: Sequence[str]) -> list[int]:
+        """Of each name the highest physical offset that a mark of it has; 0 without one."""
+        ...
+
+    def name_marks(self) -> None:
+        """On opening: marks of an earlier version are found by their names from now on."""
+        ...
+
+    def drop_marks(self, marks: Sequence[DeleteMark]) -> None:
         """Forget these marks: nothing can bring their records back any more."""
         ...
 

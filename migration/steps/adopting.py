@@ -285,7 +285,7 @@ def _import_metadata(inventory: Inventory, metadata: Metadata, clock: Clock) -> 
         for name, count in inventory.topics.items()
     )
     # A take-over that was cut short may have left some.
-    metadata.drop_marks([mark.sequence for mark in metadata.delete_marks()])
+    metadata.drop_marks(metadata.delete_marks())
     metadata.put_marks(
         DeleteMark(name, below_offset, -number)
         for number, (name, below_offset) in enumerate(sorted(lives.dead_light.items()))

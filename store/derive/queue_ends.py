@@ -6,12 +6,12 @@ lose their last record with them are put into the metadata, durably; a rebuild b
 
 Order of a removal: kvcq/ is durable beyond the segments (retention sees to that), last units are
 put and synced, the log is flushed, then the segments go. A crash before they went leaves rows of
-records that are still in the log: rows at or above its start are passed over, since the replay knows
-better. A queue that goes on leaves its row behind: the replay of its later records overtakes it. For
-that they must be durable. A queue whose last message was not in the segments gets no row, and would
-begin anew if a power loss took that message: hence the flush, which is of all that was appended by
-the time of the look. So rows are never wrong, need no care, and are at most one for each queue; a
-deleted topic takes its rows along.
+records that are still in the log: rows at or above its start are passed over, since the replay
+knows better. A queue that goes on leaves its row behind: the replay of its later records overtakes
+it. For that they must be durable. A queue whose last message was not in the segments gets no row,
+and would begin anew if a power loss took that message: hence the flush, which is of all that was
+appended by the time of the look. So rows are never wrong, need no care, and are at most one for
+each queue; a deleted topic takes its rows along.
 
 On a full disk the metadata takes nothing. The ends are then noted in a file that has its blocks
 (ends_reserve.py), the segments go, and what is in the file is put into the metadata when there is
@@ -173,4 +173,9 @@ class QueueEnds:
 
     def _still_there(self, page: list[LastUnit]) -> list[LastUnit]:
         ends = self._queues.next_offsets([(unit.topic, unit.queue_id) for unit in page])
-        return [unit for unit, end in zip(page, ends, strict=True) if end == unit.queue_offset + 1]
+        is_live = self._topics.admission.is_live
+        return [
+            unit
+            for unit, end in zip(page, ends, strict=True)
+            if end == unit.queue_offset + 1 and is_live(unit.topic, unit.physical_offset)
+        ]

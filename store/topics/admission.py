@@ -18,7 +18,7 @@ from store.format import is_mark
 from store.light_queue import is_light
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from store.consume_queue import DispatchRequest
     from store.metadata import DeleteMark, Metadata
@@ -34,12 +34,19 @@ class TopicStarts(Protocol):
         ...
 
 
+class DeadBelow(Protocol):
+    """A mapping will do."""
+
+    def get(self, name: str, default: int, /) -> int:
+        """Physical offset below which the light queue's records are dead."""
+        ...
+
+
 class Admission(NamedTuple):
     """Which topics and light queues a record is admitted to."""
 
     topics: TopicStarts
-    #: Deleted light queue -> physical offset below which its records are dead.
-    dead_light: Mapping[str, int]
+    dead_light: DeadBelow
 
     def is_live(self, name: str, physical_offset: int) -> bool:
         """Whether a record there stands in the topic or light queue, if it names it."""
@@ -51,10 +58,11 @@ class Admission(NamedTuple):
     def admit(self, request: DispatchRequest) -> DispatchRequest | None:
         """What of the record is to be dispatched; None when nothing is."""
         light = request.light_queues
-        if light and self.dead_light:
-            dead, at = self.dead_light, request.physical_offset
-            light = tuple(each for each in light if at >= dead.get(each[0], 0))
-            request = request._replace(light_queues=light)
+        if light:
+            below, at = self.dead_light.get, request.physical_offset
+            live = tuple(each for each in light if at >= below(each[0], 0))
+            if len(live) < len(light):
+                request = request._replace(light_queues=live)
         start = self.topics.get(request.topic)
         if start is not None and request.physical_offset >= start:
             return request
@@ -87,15 +95,10 @@ def starts_of(metadata: Metadata) -> dict[str, int]:
 
 def dead_light_of(marks: Iterable[DeleteMark]) -> dict[str, int]:
     """Deleted light queues, and the physical offset below which each is dead."""
-    dead = dead_below(marks)
-    return {name: below for name, below in dead.items() if is_light(name)}
-
-
-def dead_below(marks: Iterable[DeleteMark]) -> dict[str, int]:
-    """Deleted topics and light queues, and the physical offset below which each is dead."""
     dead: dict[str, int] = {}
     for mark in marks:
-        dead[mark.topic] = max(mark.below_offset, dead.get(mark.topic, 0))
+        if is_light(mark.topic):
+            dead[mark.topic] = max(mark.below_offset, dead.get(mark.topic, 0))
     return dead
 
 

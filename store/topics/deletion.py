@@ -11,7 +11,8 @@ finishes it:
 | settled  | nothing can bring its records back: the mark is dropped  |                           |
 
 Marks are numbered, and rows are removed in that order: the number in the queues tells which
-are done. Opening removes the rows of the others before anything is dispatched.
+are done. Opening removes the rows of the others before anything is dispatched. Marks are in the
+metadata alone, by number and by name: of light queues there may be millions, for days.
 """
 
 from __future__ import annotations
@@ -24,16 +25,22 @@ from store.base import Lock, retry_while_busy
 from store.errors import TopicBusyError
 from store.light_queue import is_light
 from store.metadata import DeleteMark
-from store.topics.admission import dead_below, dead_light_of
+from store.topics.dead_names import DeadNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from store.consume_queue import ConsumeQueueStore
     from store.log import CommitLog, Watermark
     from store.metadata import Metadata
     from store.topics.live_topics import LiveTopics
+
+
+#: Names that are deleted at once, and marks that are read at once.
+_TOGETHER = 1000
+#: Below the number of every mark.
+_LOWEST = -(1 << 63)
 
 
 class Appends(Protocol):
@@ -54,9 +61,8 @@ class Appends(Protocol):
 class Deletions:
     """The deletions of one store: those under way, and the marks of earlier ones.
 
-    Thread: any. Memory: an entry for each mark. Of a light queue the mark stays while its records
-    are in the log.
-    Locks: `rewriting`, `committing`, `_numbering`, taken in this order; see docs/threads.md.
+    Thread: any. Memory: an entry for each name that is being deleted.
+    Locks: `rewriting`, `_removing`, `committing`, taken in this order; see docs/threads.md.
     """
 
     def __init__(self, metadata: Metadata, queues: ConsumeQueueStore, live: LiveTopics) -> None:
@@ -67,98 +73,107 @@ class Deletions:
         #: Held while rows are looked up in the log and written to queues: none of a topic that is
         #: removed meanwhile.
         self.rewriting = Lock()
-        #: Held while offsets of a group are checked and stored, likewise.
+        self._removing = Lock()
+        #: Held while offsets of a group are checked and stored, and while a mark is made: never
+        #: while rows are removed, which may have to wait.
         self.committing = Lock()
-        self._numbering = Lock()
         # Names that are not removed yet. Added to under the append lock; read freely.
         # Each with the number of its mark, None before it has one.
         self._under_way: dict[str, int | None] = {}
-        # Guarded by _numbering; `dead_light` read freely.
-        marks = metadata.delete_marks()
-        self._marks = {mark.sequence: mark for mark in marks}
-        self._dead_light = dead_light_of(marks)
-        self._last_sequence = max([queues.applied_deletions, *self._marks], default=0)
+        metadata.name_marks()
+        #: Below which physical offset records of a deleted name are dead. What it looks up changes.
+        self.dead = DeadNames(metadata)
+        # Guarded by _removing.
+        self._last_sequence = max(queues.applied_deletions, metadata.last_mark())
 
     @property
     def under_way(self) -> Collection[str]:
         """Names that no append may take. Changes; read it under the append lock."""
         return self._under_way
 
-    @property
-    def dead_light(self) -> Mapping[str, int]:
-        """Deleted light queue -> physical offset below which its records are dead. Changes."""
-        return self._dead_light
-
-    def dead_below(self) -> dict[str, int]:
-        """Of all names with a mark: the physical offset below which their records are dead."""
-        return dead_below(self._marks.values())
+    def is_marked(self, name: str) -> bool:
+        """Whether the name is deleted, but its rows may still be there."""
+        return self._under_way.get(name) is not None
 
     @contextmanager
     def none_meanwhile(self) -> Iterator[int]:
         """No topic's rows are removed meanwhile; gives the number of deletions until now."""
-        with self._numbering:
+        with self._removing:
             yield self._last_sequence
 
     # --- the states ------------------------------------------------------------------------
 
-    def delete(self, name: str, queue_count: Callable[[str], int], appends: Appends) -> None:
-        """The name is removed, durably.
+    def delete(
+        self, names: Sequence[str], queue_count: Callable[[str], int], appends: Appends
+    ) -> None:
+        """The names are removed, durably. Many at once cost one sync for each thousand.
 
-        Raises TopicBusyError while it is being deleted, what `queue_count` raises for a name that
-        does not exist, and what holding and draining raises: nothing of it is touched then.
-        DiskFullError when there is no room for the mark, likewise.
+        Raises TopicBusyError while one is being deleted, what `queue_count` raises for a name that
+        does not exist, and what holding and draining raises: of that thousand none is touched then.
+        DiskFullError when there is no room for the marks, likewise.
         StoreBusyError, DiskFullError when rows cannot be removed now: they are with the next
         deletion, of this name or another, or on the next opening, and until then no append takes
         the name. The same goes for a deletion that Ctrl-C ended behind its mark.
         """
-        if self._finish(name):
-            return
+        different = list(dict.fromkeys(names))
+        for first in range(0, len(different), _TOGETHER):
+            some = [name for name in different[first : first + _TOGETHER] if not self._finish(name)]
+            if some:
+                self._delete(some, queue_count, appends)
+
+    def _delete(
+        self, names: list[str], queue_count: Callable[[str], int], appends: Appends
+    ) -> None:
         begun = False
-        mark: DeleteMark | None = None
+        marks: list[DeleteMark] = []
         try:
             with appends.held():
-                if name in self._under_way:
-                    raise TopicBusyError(name)
-                queues = range(queue_count(name))
+                for name in names:
+                    if name in self._under_way:
+                        raise TopicBusyError(name)
+                queues = [(name, at) for name in names for at in range(queue_count(name))]
                 begun = True
-                self._under_way[name] = None
-                appends.log.hot_queues.forget([name, *((name, queue_id) for queue_id in queues)])
+                self._under_way.update(dict.fromkeys(names))
+                appends.log.hot_queues.forget([*names, *queues])
                 below = appends.log.appended_offset
             appends.drain(below)
-            with self.rewriting, self.committing, self._numbering:
-                mark = DeleteMark(name, below, self._last_sequence + 1)
-                self._last_sequence = mark.sequence
-                self._metadata.delete_topic(mark)
-                self._marked(mark)
-                self._remove_marked_and_end()
+            with self.rewriting, self._removing:
+                with self.committing:
+                    marks = [
+                        DeleteMark(name, below, sequence)
+                        for sequence, name in enumerate(names, self._last_sequence + 1)
+                    ]
+                    self._last_sequence = marks[-1].sequence
+                    self._metadata.delete_topics(marks)
+                    self._marked(marks)
+                self._remove_marked()
         except BaseException:
             if begun:
-                self._came_to_nothing(name, mark, appends)
+                self._abort(names, marks, appends)
             raise
 
-    def _came_to_nothing(self, name: str, mark: DeleteMark | None, appends: Appends) -> None:
-        """Without a mark appends may take the name again; with one, once its rows are gone."""
-        with self._numbering:
-            if mark is not None and self._marks.get(mark.sequence) != mark:
-                if mark in self._metadata.delete_marks():
-                    self._marked(mark)  # though the call failed
-                else:
-                    mark = None
-            if mark is not None:
-                self._end_applied()
-                return
-        # Its offsets were forgotten: they can be loaded again once all of it is dispatched.
-        end = appends.log.appended_offset
-        appends.dispatched.call_when(end, lambda _error: self._end(name, None))
+    def _abort(self, names: list[str], marks: list[DeleteMark], appends: Appends) -> None:
+        """Without marks appends may take the names again; with them, once their rows are gone."""
+        if marks and self._metadata.marks_above(marks[0].sequence - 1, 1) == marks[:1]:
+            self._marked(marks)  # though the call failed: all of them, or none
+            self._end_applied()
+            return
+
+        def end(_error: object) -> None:
+            for name in names:
+                self._end(name, None)
+
+        # Their offsets were forgotten: they can be loaded again once all of it is dispatched.
+        appends.dispatched.call_when(appends.log.appended_offset, end)
 
     def _finish(self, name: str) -> bool:
-        """Whether a deletion of the name came to nothing behind its mark: its rows are removed."""
-        if self._under_way.get(name) is None:
+        """Whether a deletion of the name failed behind its mark: its rows are removed now."""
+        if not self.is_marked(name):
             return False
-        with self.rewriting, self.committing, self._numbering:
-            if self._under_way.get(name) is None:  # whoever was at it has ended it
+        with self.rewriting, self._removing:
+            if not self.is_marked(name):  # whoever was at it has ended it
                 return False
-            self._remove_marked_and_end()
+            self._remove_marked()
             self._end_applied()
         return True
 
@@ -169,35 +184,28 @@ class Deletions:
             if sequence is not None and sequence <= applied:
                 self._end(name, sequence)
 
-    def _marked(self, mark: DeleteMark) -> None:
-        """The mark is in the metadata. Repeatable."""
-        self._live.changed([mark.topic])
-        if is_light(mark.topic):
-            self._dead_light[mark.topic] = mark.below_offset
-        # Last, and no call in between: a mark that is in `_marks` needs nothing more.
-        self._under_way[mark.topic] = mark.sequence
-        self._marks[mark.sequence] = mark
+    def _marked(self, marks: list[DeleteMark]) -> None:
+        """The marks are in the metadata. Repeatable."""
+        names = [mark.topic for mark in marks]
+        self._live.changed(names)
+        self.dead.changed(names)
+        self._under_way.update((mark.topic, mark.sequence) for mark in marks)
 
-    def _remove_marked_and_end(self) -> None:
-        """Earlier ones that met a stall come first: their numbers count as applied with later
-        ones."""
-        for applied in self._remove_marked():
-            self._end(applied.topic, applied.sequence)
+    def _remove_marked(self) -> int:
+        """Remove rows that the queues still have, in the order of the marks; how many marks.
 
-    def _remove_marked(self) -> Iterator[DeleteMark]:
-        """Remove rows that the queues still have, by the order of the marks; each once it is done.
-
-        One that meets a stall must not be left out.
+        Earlier ones that met a stall come first, since their numbers count as applied with later
+        ones.
         """
-        for mark in self._missing():
-            retry_while_busy(partial(self._queues.delete_topic, mark.topic, mark.sequence))
-            yield mark
-
-    def _missing(self) -> list[DeleteMark]:
-        """Marks whose rows the queues may still have, by number."""
-        applied = self._queues.applied_deletions
-        missing = [mark for mark in self._marks.values() if mark.sequence > applied]
-        return sorted(missing, key=lambda mark: mark.sequence)
+        count = 0
+        done = self._queues.applied_deletions
+        while page := self._metadata.marks_above(done, _TOGETHER):
+            for mark in page:
+                retry_while_busy(partial(self._queues.delete_topic, mark.topic, mark.sequence))
+                self._end(mark.topic, mark.sequence)
+                done = mark.sequence
+                count += 1
+        return count
 
     def _end(self, name: str, sequence: int | None) -> None:
         """Appends may take it: its rows are gone, or nothing of it was touched. That deletion alone
@@ -206,45 +214,49 @@ class Deletions:
             self._under_way.pop(name, None)
 
     def settle(self, durable_sequence: int, log_start: int, checkpointed: int) -> None:
-        """Drop the marks that cannot matter any more.
+        """Drop the marks that cannot matter any more: the oldest, up to the first that can.
 
         `durable_sequence` is of the deletions that the queues cannot lose; `checkpointed` the
         flushed offset of the checkpoint: above it a mark is needed, see lost_topics.py. A light
         queue's mark stays while its records are in the log, since a rebuild would bring its units
         back.
         """
-        with self._numbering:
-            done = [
-                mark
-                for mark in self._marks.values()
-                if mark.sequence <= durable_sequence
-                and mark.below_offset <= checkpointed
-                and (not is_light(mark.topic) or mark.below_offset <= log_start)
-            ]
-            self._metadata.drop_marks(mark.sequence for mark in done)
-            for mark in done:
-                del self._marks[mark.sequence]
-                if self._dead_light.get(mark.topic) == mark.below_offset:
-                    del self._dead_light[mark.topic]
+        if not self.dead.has_any:
+            return
+        while page := self._metadata.marks_above(_LOWEST, _TOGETHER):
+            done: list[DeleteMark] = []
+            for mark in page:
+                end = min(checkpointed, log_start) if is_light(mark.topic) else checkpointed
+                if mark.sequence > durable_sequence or mark.below_offset > end:
+                    break
+                done.append(mark)
+            self._metadata.drop_marks(done)
+            self.dead.changed(mark.topic for mark in done)
+            if len(done) < len(page):
+                return
+        self.dead.look()
 
     # --- on opening ------------------------------------------------------------------------
 
     def finish_marked(self) -> int:
         """Finish deletions whose rows are still, or again, there; returns how many."""
-        return sum(1 for _ in self._remove_marked())
+        return self._remove_marked()
 
     def after_cut(self, log_end: int) -> int:
         """Marks of light queues count from the log's end, if it was cut below them; how many.
 
         What is appended there anew would be dead. Durable on return.
         """
-        beyond = [
-            mark._replace(below_offset=log_end)
-            for mark in self._marks.values()
-            if mark.below_offset > log_end and is_light(mark.topic)
-        ]
-        for mark in beyond:
-            self._marks[mark.sequence] = mark
-            self._metadata.delete_topic(mark)
-            self._dead_light[mark.topic] = log_end
-        return len(beyond)
+        count, done = 0, _LOWEST
+        while page := self._metadata.marks_above(done, _TOGETHER):
+            done = page[-1].sequence
+            beyond = [
+                mark._replace(below_offset=log_end)
+                for mark in page
+                if mark.below_offset > log_end and is_light(mark.topic)
+            ]
+            if beyond:
+                self._metadata.delete_topics(beyond)
+                self.dead.changed(mark.topic for mark in beyond)
+                count += len(beyond)
+        return count

@@ -4,53 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store.base import Lock
+from store.topics.remembered import Remembered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from store.metadata import Metadata
 
-_CACHE_LIMIT = 65_536
 
-
-class LiveTopics:
+class LiveTopics(Remembered[int | None]):
     """Thread: any. Memory: bounded."""
 
     def __init__(self, metadata: Metadata) -> None:
+        super().__init__()
         # Constant after construction.
         self._metadata = metadata
-        self._changing = Lock()
-        # Read freely; changed under _changing.
-        self._starts: dict[str, int | None] = {}
-        self._changes = 0
 
     def get(self, name: str, /) -> int | None:
         """Physical offset from which the topic's records live; None: there is no such topic."""
-        try:
-            return self._starts[name]
-        except KeyError:
-            pass
-        changes = self._changes
-        found = self._metadata.topics([name])[0]
-        start = None if found is None else found.created_offset
-        with self._changing:
-            # Not when a topic was made or deleted meanwhile: what was read may be old.
-            if changes == self._changes:
-                if len(self._starts) >= _CACHE_LIMIT:
-                    self._starts.clear()
-                self._starts[name] = start
-        return start
+        return self._remembered(name)
 
-    def changed(self, names: Iterable[str]) -> None:
-        """These topics were made or deleted."""
-        with self._changing:
-            self._changes += 1
-            for name in self._starts.keys() & names:
-                del self._starts[name]
+    def _look_up(self, name: str) -> int | None:
+        found = self._metadata.topics([name])[0]
+        return None if found is None else found.created_offset
 
     def exist(self, names: Iterable[str]) -> None:
         """They were seen: whoever made them may have been interrupted before saying so."""
-        starts = self._starts
-        if wrong := [name for name in names if starts.get(name, 0) is None]:
+        answers = self._answers
+        if wrong := [name for name in names if answers.get(name, 0) is None]:
             self.changed(wrong)

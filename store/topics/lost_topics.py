@@ -78,12 +78,12 @@ class LostTopics:
         """Topics of records at or above the start exist, unless they were deleted."""
         # Topic -> physical offset of its first record, and the highest queue id.
         found: dict[str, tuple[int, int]] = {}
-        dead_below = self._topics.deletions.dead_below()
+        dead = self._topics.deletions.dead
         # Damage and poison are reported when the log is dispatched.
         for step in walk(self._segments, self._start, parser=FastParser()):
             for request in step.requests if isinstance(step, Run) else ():
                 name, queue_id, at = request.topic, request.queue_id, request.physical_offset
-                if at < dead_below.get(name, 0):
+                if at < dead.get(name):
                     continue
                 first, highest = found.get(name, (at, 0))
                 found[name] = first, max(highest, queue_id)

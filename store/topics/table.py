@@ -58,7 +58,7 @@ class Topics:
         self._live = LiveTopics(metadata)
         self.deletions = Deletions(metadata, queues, self._live)
         #: Which records are dispatched and served. Constant; what it looks up changes.
-        self.admission = Admission(self._live, self.deletions.dead_light)
+        self.admission = Admission(self._live, self.deletions.dead)
         self.reconfigure(config)
 
     def reconfigure(self, config: StoreConfig) -> None:
@@ -81,7 +81,7 @@ class Topics:
         """Of a topic or light queue. Raises UnknownTopicError; a light queue had a message."""
         if not is_light(name):
             return self.get(name).queue_count
-        if self._queues.next_offsets([(name, 0)])[0] == 0:
+        if self.deletions.is_marked(name) or self._queues.next_offsets([(name, 0)])[0] == 0:
             raise UnknownTopicError(name, "light queue")
         return 1
 
@@ -94,7 +94,7 @@ class Topics:
             if queue_id != 0:
                 raise UnknownQueueError(topic, queue_id, 1)
             self.queue_count(topic)
-            return QueueRules(self.deletions.dead_light.get(topic, 0), self._kept_in(topic))
+            return QueueRules(self.deletions.dead.get(topic, 0), self._kept_in(topic))
         config = self.get(topic)
         if not 0 <= queue_id < config.queue_count:
             raise UnknownQueueError(topic, queue_id, config.queue_count)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from typing import TYPE_CHECKING
 
 import pytest
 
+from kvcq.engine import KvBatch
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import metadata_profile
-from kvcq.metadata_store import MetadataStore
+from kvcq.metadata_store import META, MetadataStore
 from store.consume_queue import LastUnit
 from store.metadata import DeleteMark, KeptQueue, LatestHead, Retention, TopicConfig
 from tests.support.memory_engine import MemoryEngine
@@ -71,7 +73,7 @@ def test_what_was_counted_is_one_for_each_queue_and_goes_with_its_topic(store: M
     store.put_kept([newer])
     assert (store.kept("T", 0), store.kept("TT", 0), store.kept("T", 1)) == (newer, rest, None)
     store.put_topics([topic("T")])
-    store.delete_topic(DeleteMark("T", 900, 1))
+    store.delete_topics([DeleteMark("T", 900, 1)])
     assert (store.kept("T", 0), store.kept("T", 9), store.kept("TT", 0)) == (None, None, rest)
     store.put_kept([])
 
@@ -93,7 +95,7 @@ def test_what_is_hidden_is_replaced_as_a_whole_and_goes_with_its_topic(store: Me
     assert list(store.latest_heads()) == [rest]
     assert store.hidden_bits("T", 1, 2) is None
     store.put_hidden(LatestHead("T", 1, 7, 3), {2: b"c"})
-    store.delete_topic(DeleteMark("T", 900, 1))
+    store.delete_topics([DeleteMark("T", 900, 1)])
     assert list(store.latest_heads()) == [rest]
     assert (store.hidden_bits("T", 1, 2), store.hidden_bits("TT", 0, 3)) == (None, b"rest")
 
@@ -104,13 +106,13 @@ def test_deleting_a_topic_takes_offsets_of_every_group_and_leaves_the_mark(
     store.put_topics([topic("T"), topic("TT")])
     for group in ("g", "gg"):
         store.commit_offsets(group, [("T", 0, 5), ("T", 1, 6), ("TT", 0, 7)])
-    store.delete_topic(DeleteMark("T", 900, 1))
+    store.delete_topics([DeleteMark("T", 900, 1)])
     assert store.topics(["T", "TT"]) == [None, topic("TT")]
     for group in ("g", "gg"):
         assert store.committed_offsets(group, [("T", 0), ("T", 1), ("TT", 0)]) == [None, None, 7]
         assert store.list_committed(group, None, 10) == [("TT", 0, 7)]
     assert store.delete_marks() == [DeleteMark("T", 900, 1)]
-    store.drop_marks([1])
+    store.drop_marks([DeleteMark("T", 900, 1)])
     assert store.delete_marks() == []
 
 
@@ -123,7 +125,7 @@ def test_last_units_are_one_for_each_queue_and_go_with_their_topic(store: Metada
         LastUnit("T", 1 << 30, 6, 60),
         *rest,
     }
-    store.delete_topic(DeleteMark("T", 900, 1))
+    store.delete_topics([DeleteMark("T", 900, 1)])
     assert sorted(unit for page in store.last_units() for unit in page) == rest
 
 
@@ -143,7 +145,7 @@ def test_a_group_goes_alone(store: Metadata) -> None:
     assert store.list_groups("ab", 10) == ["b"]
     assert store.committed_offsets("a", [("T", 0)]) == [None]
     assert store.committed_offsets("ab", [("T", 2)]) == [2]
-    store.delete_topic(DeleteMark("T", 0, 1))
+    store.delete_topics([DeleteMark("T", 0, 1)])
     assert store.list_committed("ab", None, 10) == []
 
 
@@ -177,12 +179,64 @@ def test_marks_are_listed_in_the_order_of_their_sequences(store: Metadata) -> No
     old = [DeleteMark("old", 5, -1), DeleteMark("older", 3, -2)]
     store.put_marks(old)
     for sequence in (1, 2, 10):
-        store.delete_topic(DeleteMark(f"T{sequence}", 100 * sequence, sequence))
+        store.delete_topics([DeleteMark(f"T{sequence}", 100 * sequence, sequence)])
     sequences = [mark.sequence for mark in store.delete_marks()]
     assert sequences == [-2, -1, 1, 2, 10]
-    store.drop_marks([-2, 2])
+    assert [mark.sequence for mark in store.marks_above(-2, 3)] == [-1, 1, 2]
+    assert [mark.sequence for mark in store.marks_above(1, 9)] == [2, 10]
+    assert store.marks_above(10, 9) == []
+    assert store.last_mark() == 10
+    store.drop_marks([DeleteMark("older", 3, -2), DeleteMark("T2", 200, 2)])
     assert [mark.sequence for mark in store.delete_marks()] == [-1, 1, 10]
     assert store.topics(["T"]) == [topic("T")]
+
+
+def test_names_that_were_deleted_tell_below_which_offset_they_are_dead(store: Metadata) -> None:
+    first, second = DeleteMark("T", 5, 1), DeleteMark("T", 9, 2)
+    store.put_marks([DeleteMark("old", 3, 0)])
+    store.delete_topics([first, DeleteMark("%LMQ%a", 5, 2)])
+    assert store.dead_below(["T", "none", "old", "%LMQ%a"]) == [5, 0, 3, 5]
+    store.delete_topics([second])
+    assert store.dead_below(["T"]) == [9]
+    store.drop_marks([first])  # the later one counts
+    assert store.dead_below(["T"]) == [9]
+    store.drop_marks([second])
+    assert store.dead_below(["T", "%LMQ%a"]) == [0, 5]
+
+
+def test_several_topics_are_deleted_in_one_step(store: Metadata) -> None:
+    store.put_topics([topic("T"), topic("U"), topic("V")])
+    store.commit_offsets("g", [("T", 0, 1), ("U", 0, 1), ("V", 0, 1)])
+    marks = [DeleteMark("T", 7, 1), DeleteMark("U", 7, 2)]
+    store.delete_topics(marks)
+    assert store.topics(["T", "U", "V"]) == [None, None, topic("V")]
+    assert store.list_committed("g", None, 9) == [("V", 0, 1)]
+    assert store.delete_marks() == marks
+
+
+def test_marks_of_an_earlier_version_are_named_on_opening() -> None:
+    engine = MemoryEngine()
+    store = MetadataStore(engine)
+    marks = [DeleteMark("%LMQ%old", 3, -1), DeleteMark("%LMQ%a", 5, 1), DeleteMark("%LMQ%a", 9, 2)]
+
+    def earlier(mark: DeleteMark) -> None:
+        """What version 0.1 wrote of a mark."""
+        key = b"d" + struct.pack(">q", mark.sequence)
+        row = struct.pack(">q", mark.below_offset) + mark.topic.encode()
+        engine.write(KvBatch(puts={META: [(key, row)]}))
+
+    for mark in marks:
+        earlier(mark)
+    assert store.dead_below(["%LMQ%a"]) == [0]
+    store.name_marks()
+    assert store.dead_below(["%LMQ%a", "%LMQ%old"]) == [9, 3]
+    store.delete_topics([DeleteMark("%LMQ%b", 11, 3)])
+    earlier(DeleteMark("%LMQ%c", 13, 4))  # that version has run in between
+    store.name_marks()
+    assert store.dead_below(["%LMQ%a", "%LMQ%b", "%LMQ%c"]) == [9, 11, 13]
+    before = dict(engine.scan(META, b"", b"\xff"))
+    store.name_marks()
+    assert dict(engine.scan(META, b"", b"\xff")) == before
 
 
 def test_what_a_call_wrote_is_there_after_a_kill(tmp_path: Path) -> None:
@@ -190,7 +244,7 @@ def test_what_a_call_wrote_is_there_after_a_kill(tmp_path: Path) -> None:
     store.put_topics([topic("T"), topic("gone")])
     store.commit_offsets("g", [("T", 0, 5)])
     store.commit_offsets("h", [("T", 0, 5)])
-    store.delete_topic(DeleteMark("gone", 900, 1))
+    store.delete_topics([DeleteMark("gone", 900, 1)])
     store.delete_group("h")
     store.put_state("x", b"1")
     left = tmp_path / "left"

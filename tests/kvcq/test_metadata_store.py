@@ -107,7 +107,7 @@ def test_offsets_equal_a_plain_table(
     for group, name, queue, offset in commits:
         store.commit_offsets(group, [(name, queue, offset)])
         model[(group, name, queue)] = offset
-    store.delete_topic(DeleteMark(deleted, 0, 1))
+    store.delete_topics([DeleteMark(deleted, 0, 1)])
     model = {key: offset for key, offset in model.items() if key[1] != deleted}
     for group in ("g", "gg", "h"):
         expected = sorted(

@@ -114,7 +114,7 @@ def test_metadata_of_deleted_topics_and_groups_leaves_none_either(meta: RocksEng
         store.put_topics([TopicConfig(name, 4, 1, 0)], sync=False)
         store.commit_offsets("g", [(name, queue_id, 5) for queue_id in range(4)])
         store.put_last_units([LastUnit(name, 0, 9, 900)])
-        store.delete_topic(DeleteMark(name, 1000, number + 1))
+        store.delete_topics([DeleteMark(name, 1000, number + 1)])
     assert [page for page in store.last_units() if page] == []
     assert store.list_committed("g", None, 10) == []
     store.delete_group("g")

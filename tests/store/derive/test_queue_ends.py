@@ -97,9 +97,7 @@ def test_a_queue_whose_last_message_a_power_loss_takes_goes_on_where_it_ended(
     with open_small(root, clock) as store:
         fill(store)
         assert expire(store, clock) > 0
-    with open_small(
-        root, clock, flush_interval_ms=86_400_000, flush_thorough_interval_ms=86_400_000
-    ) as store:  # one that has removed segments before
+    with open_small(root, clock) as store:  # one that has removed segments before
         store.put([Message("Q", b"x")] * 10)
         for _ in range(200):
             store.put([Message("B", b"x" * 1000)])

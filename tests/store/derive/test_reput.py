@@ -109,7 +109,7 @@ class Harness:
         prepared = [prepare(message, n, 1 << 20, 100) for n, message in enumerate(messages)]
         offer = self.reput.hold if hold else self.reput.offer
         with self.log.lock:
-            done = self.log.append(messages, prepared, offer)
+            done = self.log.append(messages, prepared, offer, separate=True)
         self.appended += done.requests
         return done.end_offset
 

@@ -18,7 +18,7 @@ from store.message import FEW, Message
 from tests.support.log_writer import Entry, LogWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 PLAIN_MESSAGE = Message("T", b"body")
 
@@ -272,7 +272,7 @@ def test_whatever_names_they_are_they_are_taken_as_one_by_one(names: Any, queue_
     )
 
 
-def outcome(prepared: Callable[[], list[object]]) -> object:
+def outcome(prepared: Callable[[], Sequence[object]]) -> object:
     try:
         return prepared()
     except InvalidArgumentError as error:

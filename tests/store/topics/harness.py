@@ -59,7 +59,7 @@ class Harness:
         return self.topics
 
     def delete(self, name: str, below: int) -> None:
-        self.topics.deletions.delete(name, self.topics.queue_count, Appends(below))
+        self.topics.deletions.delete([name], self.topics.queue_count, Appends(below))
 
 
 def request(topic: str, at: int, *light: tuple[str, int], queue_offset: int = 0) -> DispatchRequest:
