@@ -146,6 +146,37 @@ def test_metadata_refuses_reads_on_and_resumes(
     engine.close()
 
 
+def test_room_for_less_than_is_in_memory_closes_nothing_and_ends_the_wait_when_it_grows(
+    disk: SmallDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rocks_engine, "_RESUME_ROUNDS", 1)  # it would be opened again otherwise
+    engine = RocksEngine.open(disk.root / "kvcq", DERIVED)
+    for number in range(40):
+        rows = [(b"%02d%03d" % (number, each), os.urandom(500)) for each in range(1000)]
+        engine.write(KvBatch(puts={"default": rows}))
+    disk.fill()
+    with pytest.raises(EngineFullError):
+        engine.flush()
+    disk.free(8 << 20)
+    pause = threading.Event()
+    for _ in range(20):
+        engine.settle()
+        pause.wait(PAUSE_S)
+        assert engine.get("default", b"00000") is not None
+    with pytest.raises(EngineFullError, match="MiB are free"):
+        engine.write(KvBatch(puts={"default": [(b"x", b"")]}))
+    disk.free(120 << 20)
+
+    def write() -> None:
+        engine.settle()
+        engine.write(KvBatch(puts={"default": [(b"x", b"")]}))
+
+    in_time(write)
+    engine.flush()
+    assert len(engine.scan("default", *ALL)) == 40_001
+    engine.close()
+
+
 def test_metadata_closed_on_a_full_disk_has_every_write_that_returned(disk: SmallDisk) -> None:
     engine = RocksEngine.open(disk.root / "meta", metadata_profile())
     disk.fill()
@@ -192,8 +223,9 @@ def commit_many(store: MessageStore) -> None:
         store.commit_offsets(f"group-{number}", [("T", 0, 1)])
 
 
+@pytest.mark.parametrize("freed", [None, 32 << 20, 8 << 20], ids=["all", "32 MiB", "8 MiB"])
 def test_a_store_refuses_puts_serves_what_it_has_and_goes_on_without_a_restart(
-    disk: SmallDisk, caplog: pytest.LogCaptureFixture
+    disk: SmallDisk, caplog: pytest.LogCaptureFixture, freed: int | None
 ) -> None:
     caplog.set_level(logging.INFO, "store")
     puts = Puts()
@@ -218,7 +250,7 @@ def test_a_store_refuses_puts_serves_what_it_has_and_goes_on_without_a_restart(
         for _ in range(40):  # as each second
             clock.advance(1)
             store._services.jobs._run("maintain", store.maintain)
-        disk.free()
+        disk.free(freed)
 
         def put() -> None:
             clock.advance(1)

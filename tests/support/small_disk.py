@@ -33,8 +33,12 @@ class SmallDisk:
         finally:
             os.close(descriptor)
 
-    def free(self) -> None:
-        self._filler.unlink()
+    def free(self, size: int | None = None) -> None:
+        """That many bytes are free again; all of them without a size."""
+        if size is None:
+            self._filler.unlink()
+        else:
+            os.truncate(self._filler, self._filler.stat().st_size - size)
 
 
 @contextmanager

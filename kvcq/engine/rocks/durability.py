@@ -25,9 +25,13 @@ if TYPE_CHECKING:
     from kvcq.engine.rocks.opening import Opened
     from kvcq.engine.rocks.options import Profile
 
-#: Opening a database again writes its memtables, and takes space ahead for log and manifest.
-_ROOM_BYTES = 64 << 20
+#: With less free space RocksDB is not asked whether it takes writes again.
+_ROOM_BYTES = 4 << 20
 _ROOM_DESCRIPTORS = 32
+#: Opening a database again takes some, besides what is in memory: that is written out, once more
+#: where it is carried over, and once more where it is taken in.
+_OPENING_BYTES = 4 << 20
+_COPIES = 3
 
 
 class Durability:
@@ -56,9 +60,15 @@ class Durability:
 
     def check_room(self) -> None:
         """Raises EngineFullError, EngineOutOfDescriptorsError while there is none."""
+        if self.lack is EngineFullError:
+            free = self._free_bytes() >> 20
+            raise EngineFullError(
+                f"{self._path}: the disk is full, {free} MiB are free. Writes are taken again "
+                "within seconds of room for what RocksDB has in memory and "
+                f"{_ROOM_BYTES >> 20} MiB more"
+            )
         if self.lack is not None:
-            what = "the disk is full" if self.lack is EngineFullError else "no descriptor is left"
-            raise self.lack(f"{self._path}: {what}")
+            raise self.lack(f"{self._path}: no descriptor is left")
 
     def check_synced(self) -> None:
         """Raises EngineFailedError once a sync has failed."""
@@ -74,15 +84,26 @@ class Durability:
                 raise
 
     def has_room(self) -> bool:
-        """Whether there is room on the disk, and there are descriptors."""
+        """Whether there is room for some writes, and there are descriptors."""
         with ExitStack() as stack:
             try:
                 for _ in range(_ROOM_DESCRIPTORS):
                     stack.callback(os.close, os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
-                found = os.statvfs(self._path)
             except OSError:
                 return False
-        return found.f_bavail * found.f_frsize >= _ROOM_BYTES
+        return self._free_bytes() >= _ROOM_BYTES
+
+    def has_room_to_open(self, in_memory_bytes: int) -> bool:
+        """Whether there is room to open the database again, with what it has in memory."""
+        return self._free_bytes() >= _OPENING_BYTES + _COPIES * in_memory_bytes
+
+    def _free_bytes(self) -> int:
+        """0 when that cannot be told."""
+        try:
+            found = os.statvfs(self._path)
+        except OSError:
+            return 0
+        return found.f_bavail * found.f_frsize
 
     def sync(self, db: Rdict) -> None:
         """What is in the write-ahead log is durable."""

@@ -27,7 +27,7 @@ from kvcq.engine.rocks.opening import (
 )
 from kvcq.engine.rocks.proof import NoteKeeper, cut, prove, sync_logs
 from kvcq.engine.rocks.rows import encode, read_options, scan_rows
-from kvcq.engine.rocks.statistics import BACKGROUND_ERRORS, read_statistics
+from kvcq.engine.rocks.statistics import BACKGROUND_ERRORS, memtable_bytes, read_statistics
 from kvcq.errors import (
     EngineClosedError,
     EngineDamagedError,
@@ -464,6 +464,9 @@ class RocksEngine:
             waits = self._durability.lack is EngineFullError and not self._is_away
             if waits and self._waited < _RESUME_ROUNDS:
                 return
+            # Callers could not even read if it were closed and found no room to be opened.
+            if not self._durability.has_room_to_open(self._in_memory_bytes()):
+                return
             self._open_again()
             error = None
         self._durability.lack = None
@@ -472,6 +475,14 @@ class RocksEngine:
             logger.info("%s: writes are taken again", self._path)
             self._refresh_note()
         # Otherwise it failed for another reason since, for good: that is what writes raise now.
+
+    def _in_memory_bytes(self) -> int:
+        """Of its memtables; of what is to be taken in while it is away."""
+        if self._is_away:
+            files = {} if self._carried is None else self._carried.files
+            return sum(file.path.stat().st_size for file in files.values())
+        with self._inside("statistics") as opened:
+            return memtable_bytes(opened)
 
     def _refusal(self) -> Exception | None:
         """What RocksDB refuses an empty write with."""

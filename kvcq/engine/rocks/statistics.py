@@ -9,10 +9,11 @@ if TYPE_CHECKING:
     from kvcq.engine.rocks.opening import Opened
 
 BACKGROUND_ERRORS = "rocksdb.background-errors"
+_MEMTABLE_BYTES = "rocksdb.cur-size-all-mem-tables"
 _FAMILY_PROPERTIES = {
     "estimated_keys": "rocksdb.estimate-num-keys",
     "sst_bytes": "rocksdb.live-sst-files-size",
-    "memtable_bytes": "rocksdb.cur-size-all-mem-tables",
+    "memtable_bytes": _MEMTABLE_BYTES,
     "l0_files": "rocksdb.num-files-at-level0",
     "pending_compaction_bytes": "rocksdb.estimate-pending-compaction-bytes",
     "immutable_memtables": "rocksdb.num-immutable-mem-table",
@@ -44,6 +45,13 @@ _TICKERS = {
 }
 _TICKER = re.compile(r"^(\S+) COUNT : (\d+)$", re.MULTILINE)
 _STALL = re.compile(r"([\w-]+): (\d+)")
+
+
+def memtable_bytes(opened: Opened) -> int:
+    """Of all families."""
+    return sum(
+        int(table.property_int_value(_MEMTABLE_BYTES) or 0) for table in opened.tables.values()
+    )
 
 
 def read_statistics(opened: Opened) -> dict[str, float]:
