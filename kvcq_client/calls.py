@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,11 @@ from kvcq_client.errors import NotFoundError
 from kvcq_client.format import (
     Checker,
     StoredMessage,
+    divided,
     given_as,
     outgoing_of,
     placed,
+    placed_all,
     split_records,
     write_to,
 )
@@ -111,6 +114,26 @@ class Calls:
         write_to(request.message, _checker.check(given)[0])
         answer = await self._call(self._messages.Put, request, timeout_s, may_repeat=False)
         return answer if isinstance(answer, Placed) else placed(answer)
+
+    async def put_fan_out(
+        self, message: Message, *, timeout_s: float | None = None
+    ) -> list[Placed]:
+        """Store a message in more light queues than one record has room for, now.
+
+        It is stored as several records of one batch, all or none: each light queue has it once, and
+        the topic's own queue once for each record (in one queue, if the message names it or has an
+        ordering key). Returns their places, each with the offsets in its light queues: together
+        those of `message.light_queues`, in that order, without repeated names. One record has room
+        for 32,767 bytes of properties, of which a light queue takes its name and 12 bytes. Not
+        repeated once it may be stored, see `put`.
+        """
+        light_queues = _checker.check(outgoing_of(message))[0][5]
+        parts = list(divided(replace(message, light_queues=tuple(light_queues))))
+        request = pb.PutBatchRequest()
+        for part in parts:
+            write_to(request.messages.add(), _checker.check(outgoing_of(part))[0])
+        answer = await self._call(self._messages.PutBatch, request, timeout_s, may_repeat=False)
+        return placed_all(answer, [len(part.light_queues) for part in parts])
 
     async def put_numbered(
         self,

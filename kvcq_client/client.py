@@ -130,6 +130,7 @@ class Client(Blocking[Calls], Closing):
     # --- calls: see Calls ------------------------------------------------------------------
 
     put = blocking(Calls.put)
+    put_fan_out = blocking(Calls.put_fan_out)
     put_numbered = blocking(Calls.put_numbered)
     stored_batch = blocking(Calls.stored_batch)
     pull = blocking(Calls.pull)

@@ -4,6 +4,7 @@ Uses `arguments`, `errors` and `values` alone; knows nothing of connections.
 """
 
 from kvcq_client.format.compression import COMPRESSED, BodyError, decompress
+from kvcq_client.format.fan_out import divided
 from kvcq_client.format.fields import length_delimited, varint
 from kvcq_client.format.outgoing import (
     FRAME_BYTES,
@@ -29,6 +30,7 @@ __all__ = [
     "StoredMessage",
     "as_bytes",
     "decompress",
+    "divided",
     "given_as",
     "length_delimited",
     "outgoing_of",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -472,3 +473,26 @@ async def test_fields_of_another_type_are_refused_by_name(
     async with client.producer() as producer:
         with pytest.raises(TypeError, match=says):
             await producer.send("orders", b"x", **fields)
+
+
+async def test_a_fan_out_beyond_one_record_is_stored_once_in_each_light_queue(
+    client: AsyncClient,
+) -> None:
+    await client.create_topic("chat", 8)
+    names = tuple(f"%LMQ%room-{number:05}" for number in range(3000))
+    message = Message("chat", b"hi", light_queues=names, ordering_key="room")
+    with pytest.raises(InvalidArgumentError, match="names of 15 characters fit") as refused:
+        await client.put(message)
+    assert refused.value.field == "message.light_queues"
+    placed = await client.put_fan_out(message)
+    assert len(placed) == 3
+    assert [offset for one in placed for offset in one.light_queue_offsets] == [0] * 3000
+    assert len({one.queue_id for one in placed}) == 1
+    assert [one.queue_offset for one in placed] == [0, 1, 2]
+    bounds = await client.offsets(Queue(name, 0) for name in names)
+    assert set(bounds.values()) == {Bounds(0, 1)}
+    for name in (names[0], names[-1]):
+        pulled = await client.pull(name, 0, 0)
+        assert [one.body for one in pulled.messages] == [b"hi"]
+    (one,) = await client.put_fan_out(replace(message, light_queues=names[:2]))
+    assert one.light_queue_offsets == (1, 1)
