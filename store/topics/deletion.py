@@ -223,7 +223,9 @@ class Deletions:
         """
         if not self.dead.has_any:
             return
-        while page := self._metadata.marks_above(_LOWEST, _TOGETHER):
+        some = 1  # mostly the first one stays
+        while page := self._metadata.marks_above(_LOWEST, some):
+            some = _TOGETHER
             done: list[DeleteMark] = []
             for mark in page:
                 end = min(checkpointed, log_start) if is_light(mark.topic) else checkpointed
