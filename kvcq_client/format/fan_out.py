@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 _MOST_NAMES = 4096
 _PROPERTIES_BYTES = 32_767
 _CRC_ITEM_BYTES = 20
-#: Names of the properties with names and offsets of light queues, and two separators each.
-_LIGHT_BYTES = len("INNER_MULTI_DISPATCH") + len("INNER_MULTI_QUEUE_OFFSET") + 4
+#: Names of the properties with names and offsets of light queues, and two separators each; no comma
+#: is behind the last name.
+_LIGHT_BYTES = len("INNER_MULTI_DISPATCH") + len("INNER_MULTI_QUEUE_OFFSET") + 4 - 1
 _A_NAME_BYTES = 12
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import chain, pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kvcq_client.format import divided
@@ -44,6 +44,7 @@ def fits(message: Message) -> bool:
     return True
 
 
+@example(width=10, count=5000, fields={"tag": "t" * 24})  # to the byte
 @given(width=st.integers(1, 240), count=st.integers(0, 5000), fields=own)
 def test_each_part_fits_and_has_as_many_as_there_is_room_for(
     width: int, count: int, fields: dict[str, object]
