@@ -134,9 +134,14 @@ class MessageStore:
         """
         self.log.make_segments_aside()
 
+    @property
+    def acknowledges_at_append(self) -> bool:
+        """Whether a put is acknowledged as soon as it is appended: ASYNC."""
+        return self._appends.acknowledged.at_append
+
     def is_durable(self, end_offset: int) -> bool:
         """Whether a put that ends there is acknowledged: flushed and visible in SYNC mode."""
-        return not self._appends.is_sync or self._appends.dispatched.value >= end_offset
+        return self._appends.acknowledged.is_acknowledged(end_offset)
 
     def when_durable(
         self, end_offset: int, callback: Callable[[BaseException | None], None]
@@ -145,10 +150,7 @@ class MessageStore:
 
         With the error when it never will be. In ASYNC mode at once, on the caller's thread.
         """
-        if self._appends.is_sync:
-            self._appends.dispatched.call_when(end_offset, callback)
-        else:
-            callback(None)
+        self._appends.acknowledged.when_acknowledged(end_offset, callback)
 
     def wait_visible(self) -> None:
         """What was appended before is in the queues and the index. Blocks.

@@ -12,7 +12,6 @@ import logging
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.config import FlushMode
 from store.derive import (
     EndsReserve,
     KeptBytes,
@@ -25,6 +24,7 @@ from store.errors import FlushError
 from store.format import Checkpoint, read_noted
 from store.jobs import Jobs
 from store.log import (
+    Acknowledgement,
     BatchEncoder,
     CommitLog,
     DirectSource,
@@ -119,7 +119,7 @@ class Derived(NamedTuple):
     log: CommitLog
     topics: Topics
     reput: ReputService
-    flushed: Watermark
+    acknowledged: Acknowledgement
     queue_ends: QueueEnds
     times: StoreTimes
 
@@ -199,14 +199,14 @@ def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
         before_flush=metadata.sync,
         last_store_time_ms=recovered.last_store_time_ms,
     )
-    sync = config.flush_mode is FlushMode.SYNC
+    acknowledged = Acknowledgement(
+        config.flush_mode, lambda: log.appended_offset, flushed, dispatched
+    )
     reput = ReputService(
         log,
         queues,
-        dispatched,
-        (lambda: flushed.value) if sync else (lambda: log.appended_offset),
+        acknowledged,
         topics.admission,
-        inline=not sync,
         skip_damaged=config.skip_damaged_records,
     )
     first = max(dispatched.value, segments.first_offset)
@@ -221,7 +221,7 @@ def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
     queue_ends.settle()
     if not directory.was_closed_cleanly:
         cut_committed(metadata, queues)
-    return Derived(log, topics, reput, flushed, queue_ends, times)
+    return Derived(log, topics, reput, acknowledged, queue_ends, times)
 
 
 def start(
@@ -232,16 +232,17 @@ def start(
 ) -> MessageStore:
     """Writers, services and jobs; the directory counts as open from here on."""
     config, clock, directory, queues, metadata, _ = parts
-    log, topics, reput, flushed, queue_ends, times = derived
+    log, topics, reput, acknowledged, queue_ends, times = derived
+    flushed = acknowledged.flushed
     segments = recovered.segments
     flush_service = (
-        GroupCommitService(log, flushed, config.group_commit_gather_ms / 1000)
-        if config.flush_mode is FlushMode.SYNC
-        else IntervalFlushService(log, flushed, config, clock)
+        IntervalFlushService(log, flushed, config, clock)
+        if acknowledged.at_append
+        else GroupCommitService(log, flushed, config.group_commit_gather_ms / 1000)
     )
     _follow_flush(flushed, reput)
     guard = DiskGuard(directory.root, config)
-    appends = AppendPath(config, log, reput, flush_service, guard)
+    appends = AppendPath(config, log, acknowledged, reput, flush_service, guard)
     kept_bytes = KeptBytes(queues, metadata)
     superseded = Superseded(metadata, log.appended_offset)
     retained = TopicRetention(queues, kept_bytes, times)

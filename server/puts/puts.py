@@ -27,7 +27,6 @@ from server.wire import (
     topics_of,
 )
 from server.workers import Workers
-from store.config import FlushMode
 from store.errors import InvalidArgumentError
 from store.format import pack_host
 
@@ -57,7 +56,7 @@ class Puts:
         self._stage = stage
         self._metrics = metrics
         self._config = config
-        self._is_sync = store.config.flush_mode is FlushMode.SYNC
+        self._at_append = store.acknowledges_at_append
         self._store_host = pack_host(store.config.store_host)  # as message ids begin
         self._producers = Workers(max(1, config.worker_threads // 4), "producer")
         self._bulk = Workers(BULK_THREADS)
@@ -108,7 +107,7 @@ class Puts:
     def put_now(self, given: pb.Message, born_host: Host) -> pb.PutResponse | None:
         """The same at once, for a message that came alone; None, and nothing done, when it has to
         wait for the disk, a lock or a thread."""
-        if self._is_sync:
+        if not self._at_append:
             return None
         try:
             message = message_in(given, born_host, self._chooser.choose, inline_budget())

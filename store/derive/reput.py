@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from store.consume_queue import Dispatcher, DispatchRequest
-    from store.log import CommitLog, LogAppend, Watermark
+    from store.log import Acknowledgement, CommitLog, LogAppend
     from store.topics import Admission
 
     #: Sees the records of a run before what lives of them is dispatched.
@@ -72,20 +72,18 @@ class ReputService:
         self,
         log: CommitLog,
         dispatcher: Dispatcher,
-        dispatched: Watermark,
-        limit: Callable[[], int],
+        acknowledged: Acknowledgement,
         admission: Admission,
         *,
-        inline: bool,
         skip_damaged: bool = False,
     ) -> None:
         # Constant after construction.
         self._log = log
         self._dispatcher = dispatcher
-        self.dispatched = dispatched
-        self._limit = limit  # end of what may be visible
+        self.dispatched = acknowledged.dispatched
+        self._limit = acknowledged.limit
         self._admission = admission
-        self._inline = inline
+        self._at_append = acknowledged.at_append
         self._skip_damaged = skip_damaged
         self._thread = threading.Thread(target=self._run, name="reput", daemon=True)
         self._wake = Wake()
@@ -110,10 +108,10 @@ class ReputService:
 
         An interrupt may end it anywhere: what was not dispatched is, after the next `wake`.
         """
-        if self._inline and self.dispatched.value < batch.start_offset:
+        if self._at_append and self.dispatched.value < batch.start_offset:
             self._dispatch_little(batch.start_offset)  # what is held goes first
         if (
-            self._inline
+            self._at_append
             and batch.row_count <= SLICE_ROWS
             and (batch.row_count <= _GATHERED_ROWS or not self._dispatcher.gathers)
             and self.dispatched.value == batch.start_offset
@@ -135,7 +133,7 @@ class ReputService:
                 self._fail(error)
                 return
         self._keep(batch)
-        if self._inline:
+        if self._at_append:
             self._wake.set()
 
     def hold(self, batch: LogAppend) -> None:

@@ -5,6 +5,7 @@ knows nothing of topics or of what is derived from its records: whoever needs th
 function.
 """
 
+from store.log.acknowledgement import Acknowledgement
 from store.log.batch_encoder import BatchEncoder
 from store.log.commit_log import CommitLog, LogAppend
 from store.log.disk import DiskGuard
@@ -34,6 +35,7 @@ from store.log.store_times import (
 from store.log.watermark import Watermark
 
 __all__ = [
+    "Acknowledgement",
     "BatchEncoder",
     "Blank",
     "CommitLog",

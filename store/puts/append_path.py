@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from store.config import FlushMode
 from store.derive import SLICE_ROWS
 from store.errors import (
     AppendWouldWaitError,
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from store.config import StoreConfig
     from store.derive import ReputService
     from store.format import BatchMark, Prepared
-    from store.log import CommitLog, DiskGuard, FlushService, LogAppend
+    from store.log import Acknowledgement, CommitLog, DiskGuard, FlushService, LogAppend
     from store.message import Message
 
 #: How long closing waits for the last flush, and deletion for dispatch.
@@ -45,18 +44,19 @@ class AppendPath:
         self,
         config: StoreConfig,
         log: CommitLog,
+        acknowledged: Acknowledgement,
         reput: ReputService,
         flush_service: FlushService,
         guard: DiskGuard,
     ) -> None:
         # Constant after construction.
         self.log = log
-        self.flushed = flush_service.flushed
-        self.dispatched = reput.dispatched
+        self.acknowledged = acknowledged
+        self.flushed = acknowledged.flushed
+        self.dispatched = acknowledged.dispatched
         self._reput = reput
         self._flush_service = flush_service
         self._guard = guard
-        self.is_sync = config.flush_mode is FlushMode.SYNC
         # Replaced as a whole.
         self._config = config
         # Guarded by the append lock; read freely.
@@ -100,7 +100,7 @@ class AppendPath:
             raise AppendWouldWaitError("another append is under way")
         with log.lock:  # no interrupt leaves it held, as one behind `acquire` would
             done = self._append(messages, prepared, offer, separate=separate, wait=wait, mark=mark)
-        if done.row_count > SLICE_ROWS and not self.is_sync:
+        if done.row_count > SLICE_ROWS and self.acknowledged.at_append:
             # Not under the lock: others append meanwhile.
             self._reput.dispatch_to(done.end_offset)
         return Appended(done.requests, done.end_offset, done.store_time_ms)
@@ -121,14 +121,14 @@ class AppendPath:
             done = self.log.append(
                 messages, prepared, offer, separate=separate, wait=wait, mark=mark
             )
-            if self.is_sync:
+            if not self.acknowledged.at_append:
                 self._flush_service.request(done.end_offset, len(messages))
         except InvalidArgumentError as error:
             raise _placed_in_batch(error, messages) from None
         except BaseException:
             # Ctrl-C, say: if all of it is in the log, it becomes visible all the same.
             self._reput.wake()
-            if self.is_sync:
+            if not self.acknowledged.at_append:
                 self._flush_service.request(self.log.appended_offset, 0)
             raise
         return done
@@ -138,11 +138,11 @@ class AppendPath:
 
     def put(self, messages: Sequence[Message]) -> Appended:
         timeout_s = self._config.sync_flush_timeout_s
-        excess = self._lag() - self._config.max_dispatch_lag_bytes
+        excess = self.acknowledged.lag() - self._config.max_dispatch_lag_bytes
         if excess > 0:
             self.dispatched.wait_for(self.dispatched.value + excess, timeout_s)
         appended = self._append_with_segment(messages, timeout_s)
-        if self.is_sync and not self.dispatched.wait_for(appended.end_offset, timeout_s):
+        if not self.acknowledged.wait(appended.end_offset, timeout_s):
             raise FlushTimeoutError(appended.end_offset, timeout_s)
         return appended
 
@@ -209,7 +209,7 @@ class AppendPath:
 
     def _check_writable(self) -> None:
         self._check_lasting()
-        lag = self.log.appended_offset - self.dispatched.value
+        lag = self.acknowledged.lag()
         if lag > self._config.max_dispatch_lag_bytes:
             raise StoreBusyError(f"dispatch is {lag} bytes behind the log")
 
@@ -226,9 +226,6 @@ class AppendPath:
             # What is stored now could not be read before there is some again.
             raise type(lack)(f"the queues cannot be written to: {lack}")
 
-    def _lag(self) -> int:
-        return self.log.appended_offset - self.dispatched.value
-
     @property
     def flush_seconds(self) -> Counted:
         return self._flush_service.seconds.read()
@@ -241,7 +238,7 @@ class AppendPath:
             "store.log_flushed_offset": self.flushed.value,
             "store.log_dispatched_offset": self.dispatched.value,
             "store.flush_behind_bytes": self.log.appended_offset - self.flushed.value,
-            "store.dispatch_behind_bytes": self._lag(),
+            "store.dispatch_behind_bytes": self.log.appended_offset - self.dispatched.value,
             "store.flush_count": flushes.times,
             "store.flush_seconds": flushes.total,
             "store.failed": float((self.flushed.failure or self.dispatched.failure) is not None),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from store.config import FlushMode
 from store.derive.reput import _GATHERED_ROWS, ReputService
 from store.errors import (
     CorruptRecordError,
@@ -18,6 +19,7 @@ from store.errors import (
     StoreFailedError,
 )
 from store.format.preparing import prepare
+from store.log.acknowledgement import Acknowledgement
 from store.log.batch_encoder import BatchEncoder
 from store.log.commit_log import CommitLog
 from store.log.queue_offsets import QueueOffsets
@@ -87,14 +89,15 @@ class Harness:
         self.dispatched = Watermark("dispatched", self.log.start_offset)
         self.limit: int | None = None
         self.dead: set[str] = set()
-        self.reput = ReputService(
-            self.log,
-            self.recorder,
+        acknowledged = Acknowledgement(
+            FlushMode.ASYNC if inline else FlushMode.SYNC,
+            lambda: self.log.appended_offset,
+            Watermark("flushed", self.log.start_offset),
             self.dispatched,
-            lambda: self.log.appended_offset if self.limit is None else self.limit,
-            Admission(self, {}),
-            inline=inline,
         )
+        limit = lambda: self.log.appended_offset if self.limit is None else self.limit  # noqa: E731
+        acknowledged.limit = limit  # type: ignore[method-assign]
+        self.reput = ReputService(self.log, self.recorder, acknowledged, Admission(self, {}))
         self.appended: list[DispatchRequest] = []
 
     def get(self, topic: str, /) -> int | None:
