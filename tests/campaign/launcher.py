@@ -39,6 +39,8 @@ def serve_requests(control: socket.socket) -> None:
             for number, descriptor in enumerate(descriptors, start=1):
                 os.dup2(descriptor, number)
                 os.close(descriptor)
+            # Of a file before, of a pipe now: the one at hand would seek.
+            sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", closefd=False)
             sys.setswitchinterval(_SWITCHES_S[os.getpid() % len(_SWITCHES_S)])
             skew, *arguments = json.loads(data)
             install(Path(skew))
