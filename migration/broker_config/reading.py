@@ -11,7 +11,7 @@ from migration.broker_config.databases import read_database_tables
 from migration.broker_config.json_files import read_json_tables
 from migration.broker_config.tables import SEPARATOR, Kind, Table
 from store.errors import InvalidArgumentError, StoreFormatError
-from store.format import check_group, is_topic_name
+from store.format import check_group, is_system_topic, is_topic_name
 from store.light_queue import is_light
 
 if TYPE_CHECKING:
@@ -24,17 +24,7 @@ logger = logging.getLogger(__name__)
 
 #: Topics that a broker makes in memory at each start; it deletes none of them.
 #: Source: RocketMQ 5.5, TopicValidator and TopicConfigManager.
-_OWN_TOPICS = frozenset(
-    {
-        "SCHEDULE_TOPIC_XXXX",
-        "TBW102",
-        "BenchmarkTest",
-        "OFFSET_MOVED_EVENT",
-        "SELF_TEST_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-    }
-)
-_OWN_PREFIXES = ("rmq_sys_", "RMQ_SYS_")
+_OWN_TOPICS = ("BenchmarkTest", "RMQ_SYS_TRACE_TOPIC")  # besides the system topics
 _WRITE = 2  # the bit of a topic's `perm`
 
 
@@ -75,7 +65,7 @@ class BrokerConfig:
 
 def is_own_topic(name: str) -> bool:
     """Whether every broker has the topic, without being told."""
-    return name in _OWN_TOPICS or name.startswith(_OWN_PREFIXES)
+    return is_system_topic(name) or name in _OWN_TOPICS
 
 
 def read_tables(root: Path) -> list[Table]:

@@ -103,6 +103,7 @@ from store.format.record import (
     unpack_record,
 )
 from store.format.records import Records
+from store.format.system_topics import check_may_write, is_system_topic
 
 __all__ = [
     "AT",
@@ -163,6 +164,7 @@ __all__ = [
     "check_group",
     "check_length",
     "check_light_queue",
+    "check_may_write",
     "check_queue_count",
     "check_record",
     "check_topic",
@@ -173,6 +175,7 @@ __all__ = [
     "dispatch_request",
     "hosts_bytes",
     "is_mark",
+    "is_system_topic",
     "is_topic_name",
     "java_hash",
     "key_of",

@@ -6,6 +6,7 @@
 | light queue     | begins with %LMQ%, then 1 or more characters; 255 bytes in all               |
 | names           | letters, digits, `%`, `|`, `_`, `-`: elsewhere they become file names         |
 |                 | of light queues also `$`: RocketMQ's lite topics are %LMQ%$parent$lite       |
+|                 | not those of system topics, see system_topics                               |
 | group           | 1 to 120 characters of the alphabet of topics                               |
 | body            | StoreConfig.max_body_bytes                                                  |
 | properties      | 32,767 bytes, with keys, tag, CRC item, and light queues: each takes its     |

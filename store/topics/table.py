@@ -16,7 +16,7 @@ from store.errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
-from store.format import check_queue_count, check_topic, check_topics
+from store.format import check_may_write, check_queue_count, check_topic, check_topics
 from store.light_queue import is_light, limits_of
 from store.metadata import KEEP_ALL, Retention, TopicConfig
 from store.topics.admission import Admission
@@ -120,6 +120,8 @@ class Topics:
         """
         # In the order of their rows: they are looked up, and made, in half the time.
         names = sorted({topic for topic, _ in queues})
+        for name in names:  # also of those that exist: their queues are never hot
+            check_may_write(name)
         if deleting := self.deletions.under_way:
             for name in (*names, *light):
                 if name in deleting:
@@ -181,6 +183,7 @@ class Topics:
         counts: dict[str, int] = {}
         for index, (name, count) in enumerate(wanted):
             check_topic(name, f"topics[{index}].name")
+            check_may_write(name, f"topics[{index}].name")
             count = count or config.default_queue_count
             check_queue_count(count, config.max_queue_count, f"topics[{index}].queue_count")
             if counts.setdefault(name, count) != count:

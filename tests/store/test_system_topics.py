@@ -1,0 +1,73 @@
+"""store/format/system_topics.py: nobody writes what a broker, or this store, would act upon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store.errors import InvalidArgumentError
+from store.format import is_system_topic
+from store.message import Message
+from store.topics import table
+from tests.support.stores import bodies, open_small
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAMES = [
+    "rmq_sys_kvcq_state",
+    "rmq_sys_wheel_timer",
+    "rmq_sys_REVIVE_LOG_DefaultCluster",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "SCHEDULE_TOPIC_XXXX",
+    "TBW102",
+    "SELF_TEST_TOPIC",
+]
+OTHERS = [
+    "%RETRY%g",
+    "%DLQ%g",
+    "orders",
+    "rmq_system",
+    "SCHEDULE_TOPIC_YYYY",
+    "RMQ_SYS_TRACE_TOPIC",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_system_topic_is_neither_made_nor_put_to(tmp_path: Path, name: str) -> None:
+    with open_small(tmp_path) as store:
+        with pytest.raises(InvalidArgumentError, match="is a system topic") as refused:
+            store.put([Message("T", b"a"), Message(name, b"b")])
+        assert refused.value.field == "messages[1].topic"
+        with pytest.raises(InvalidArgumentError, match="is a system topic") as refused:
+            store.create_topics([("T", 1), (name, 1)])
+        assert refused.value.field == "topics[1].name"
+        assert store.list_topics("", None, 10) == []
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_names_are_taken(tmp_path: Path, name: str) -> None:
+    assert not is_system_topic(name)
+    with open_small(tmp_path) as store:
+        store.put([Message(name, b"a")])
+
+
+@pytest.mark.parametrize("name", ["rmq_sys_x", "SCHEDULE_TOPIC_XXXX"])
+def test_one_that_a_store_has_already_stays_readable_and_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As of an adopted store, or one of version 0.1; also right behind the last write to it."""
+    monkeypatch.setattr(table, "check_may_write", lambda *_: None)
+    with open_small(tmp_path) as store:
+        store.put([Message(name, b"before", 0)])
+    monkeypatch.undo()
+    for _ in range(2):
+        with open_small(tmp_path) as store:
+            with pytest.raises(InvalidArgumentError, match="is a system topic"):
+                store.put([Message(name, b"after", 0)])
+            store.put([Message("T", b"other")])
+            store.wait_visible()
+            assert bodies(store.pull(name, 0, 0).records) == [b"before"]
+            assert name in [topic.name for topic in store.list_topics("", None, 10)]
