@@ -24,7 +24,8 @@ class Directory:
     """Files below one directory. See Place.
 
     A file gets its name when it is whole and durable. A directory that goes away meanwhile, because
-    its disk is taken out, is not made again: what is below may be another disk.
+    its disk is taken out, is not made again: what is below may be another disk. `root` may be a
+    symbolic link; one below it is refused, as it leads to what is no backup.
     """
 
     def __init__(self, root: Path, *, make: bool = False) -> None:
@@ -44,7 +45,7 @@ class Directory:
         self._check_there()
         with self._errors():
             return {
-                path.relative_to(self._root).as_posix(): path.stat().st_size
+                path.relative_to(self._root).as_posix(): self._not_a_link(path).stat().st_size
                 for path in self._files(prefix)
                 if path.suffix != TEMPORARY_SUFFIX and path.is_file()
             }
@@ -52,7 +53,7 @@ class Directory:
     def read(self, name: str) -> Iterator[bytes]:
         self._check_there()
         try:
-            with (self._root / name).open("rb") as file:
+            with self._path(name).open("rb") as file:
                 while piece := file.read(PIECE_BYTES):
                     yield piece
         except FileNotFoundError:
@@ -82,7 +83,7 @@ class Directory:
         name: Callable[[], str],
     ) -> None:
         self._check_there()
-        temporary = self._root / f"{stem}{TEMPORARY_SUFFIX}"
+        temporary = self._path(f"{stem}{TEMPORARY_SUFFIX}")
         with self._errors():
             temporary.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -100,7 +101,7 @@ class Directory:
                             settled = written
                     os.fsync(file.fileno())
                     _forget(file.fileno(), settled, 0)
-                path = self._root / name()
+                path = self._path(name())
                 temporary.replace(path)
             except BaseException:
                 with suppress(OSError):
@@ -110,7 +111,7 @@ class Directory:
 
     def remove(self, name: str) -> None:
         self._check_there()
-        path = self._root / name
+        path = self._path(name)
         with self._errors():
             path.unlink(missing_ok=True)
             fsync_directory(path.parent)
@@ -126,7 +127,7 @@ class Directory:
 
     def _files(self, prefix: str) -> list[Path]:
         """Raises OSError also for a directory that may not be read, which `Path.rglob` passes."""
-        base = self._root / prefix
+        base = self._path(prefix)
         if not base.exists():
             return []
         return [
@@ -137,7 +138,7 @@ class Directory:
 
     def link(self, name: str, source: Path) -> bool:
         self._check_there()
-        path = self._root / name
+        path = self._path(name)
         with self._errors():
             path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -148,6 +149,23 @@ class Directory:
         with self._errors():
             self._settle(path)
         return True
+
+    def _path(self, name: str) -> Path:
+        """Raises BackupTargetError where it, or a directory on the way to it, is a link."""
+        path = self._root / name
+        for each in (path, *path.parents):
+            if each == self._root:
+                break
+            self._not_a_link(each)
+        return path
+
+    def _not_a_link(self, path: Path) -> Path:
+        if path.is_symlink():
+            raise BackupTargetError(
+                f"{path} is a symbolic link, and backups follow none below {self.url}: put what it "
+                "leads to in its place, or name that place itself"
+            )
+        return path
 
     def _settle(self, path: Path) -> None:
         """Its name, and those of directories that were made for it, are durable."""
