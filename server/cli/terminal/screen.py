@@ -1,28 +1,28 @@
 """What goes to a terminal: text of messages and names is shown, and never obeyed.
 
 A tag or a key may hold escape sequences: they could clear a screen, change its title, or answer for
-the person at the keyboard. Characters that a terminal acts on are shown as `\\x1b` instead, also
-those that turn the direction of text.
+the person at the keyboard. Characters that a terminal acts on are shown as `\\x1b` instead; so are
+those that turn the direction of text, end a line, or are not seen at all: two names that look alike
+are not told apart otherwise.
 
 A terminal whose encoding is not UTF-8 gets `\u20ac` for a character that it does not have.
 """
 
 from __future__ import annotations
 
-import re
+import json
 import sys
 from io import TextIOWrapper
 from typing import IO, TYPE_CHECKING, Any
+from unicodedata import category
 
 from rich.console import Console
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.status import Status
 
-#: C0 but tab and newline, DEL, C1, and the controls of direction.
-_ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-#: What JSON writers leave as it is.
-_ACTING_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 #: Of a table that goes into a pipe or a file: nothing is folded there.
 _PIPED_WIDTH = 1 << 16
 
@@ -43,26 +43,34 @@ def has_all_text(encoding: str | None) -> bool:
 
 def visible(text: str) -> str:
     """The text with what a terminal would act on written out."""
-    return _ACTING.sub(lambda found: _written_out(found[0]), text)
+    return _with_unseen(text, _written_out)
 
 
 def one_line(text: str) -> str:
     """The text with all that is not printable written out: line ends, tabs, and what acts."""
     if text.isprintable():
         return text
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
-    )
+    return "".join(one if one.isprintable() else _written_out(one) for one in text)
 
 
 def visible_json(text: str) -> str:
     """The same for a JSON document, which stays the same document."""
-    return _ACTING_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _with_unseen(text, lambda one: json.dumps(one)[1:-1])
+
+
+def _with_unseen(text: str, write_out: Callable[[str], str]) -> str:
+    if text.isprintable():
+        return text
+    return "".join(one if _is_seen(one) else write_out(one) for one in text)
+
+
+def _is_seen(character: str) -> bool:
+    """Whether it shows, or makes room on the line; a line end and a tab are meant."""
+    return character.isprintable() or character in "\n\t" or category(character) == "Zs"
 
 
 def _written_out(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return character.encode("unicode_escape").decode()
 
 
 class Screen(Console):

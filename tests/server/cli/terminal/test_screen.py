@@ -15,6 +15,23 @@ KEPT = {"\t", "\n"}
 TURNING = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
+#: They look like nothing, or like the end of a line.
+UNSEEN = (
+    "\u00ad\u061c\u180e\u200b\u200c\u200d\u2028\u2029\u2060\u206f\ufeff\ufff9\U000e0001\U000e0041"
+)
+
+
+def test_what_is_not_seen_is_written_out_and_spaces_are_not() -> None:
+    for character in UNSEEN:
+        shown = visible(f"a{character}b")
+        assert shown.isprintable()
+        assert shown != "ab"
+        text = visible_json(json.dumps(f"a{character}b", ensure_ascii=False))
+        assert text.isprintable()
+        assert json.loads(text) == f"a{character}b"
+    assert visible("a\u00a0b\u3000c") == "a\u00a0b\u3000c"
+
+
 def test_every_control_character_is_written_out() -> None:
     for character in [*ACTING, *TURNING]:
         if character not in KEPT:
