@@ -108,10 +108,11 @@ def costs(report: Report, works: Sequence[str], systems: Sequence[str]) -> Table
         )
         return f"{_short(server)} + {_short(client)}" if server and client else "-"
 
+    systems = [one for one in systems if one in report.systems]
     rows = [[work, *(cell(system, work) for system in systems)] for work in works]
     return Table(
         ["processor time, us, server + client", *(report.systems[one] for one in systems)],
-        [row for row in rows if set(row[1:]) != {"-"}],
+        [row for row in rows if any(cell != "-" for cell in row[1:])],
     )
 
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 #: Systems whose name begins so are ours with other settings, or a part of it.
 _VARIANT = f"{OURS}-"
-READ = (
-    "The median of the rounds, with the lowest and the highest; behind it how many times as fast "
-    "ours is."
+_READ = (
+    "A figure is the median of the rounds, with the lowest and the highest; behind it stands how "
+    "many times as fast ours is."
 )
 
 
@@ -28,20 +28,17 @@ def tables(report: Report) -> Iterator[str]:
         f"{machine['memory_bytes'] / 2**30:.0f} GiB, {machine['time'][:10]}; "
         f"{report.conditions['rounds']} rounds, scale {report.conditions['scale']:g}. "
         + ", ".join(f"{name} {version}" for name, version in report.versions.items())
-        + "."
+        + f".\n{_READ}"
     )
     for title, table in (
         ("Beside other systems.", beside_peers(report)),
         ("Beside what limits it.", beside_limits(report)),
         ("With other settings, or beside other work.", beside_variants(report)),
         ("Inside the process, and alone.", rest(report)),
-        (
-            "What it costs.",
-            costs(report, report.works, [one for one in (OURS,) if one in report.systems]),
-        ),
+        ("What it costs.", costs(report, report.works, [OURS])),
     ):
         if table.rows:
-            yield f"{title} {READ}"
+            yield title
             yield table.markdown()
     lines = [*report.notes, *(f"Failed: {line}" for line in report.failures)]
     if lines:
