@@ -22,7 +22,7 @@ R = TypeVar("R")
 class AsyncMigration:
     """Moves the server's store between file queues and RocksDB, step by step.
 
-    What takes long is a job: the step returns its id at once, and `status` tells how it goes. A
+    What takes long is a job: the step returns its id at once, and `client.jobs` has the rest. A
     step that is not possible now raises NotPossibleError; its metadata may name the next one. No
     step is repeated once it was sent: after UnavailableError or DeadlineError ask for the status.
     """
@@ -72,13 +72,6 @@ class AsyncMigration:
         """Remove the files."""
         return await self._step(self._stub.FinishMigration, pb.FinishRequest(), timeout_s)
 
-    async def cancel(
-        self, job_id: str | None = None, *, timeout_s: float | None = None
-    ) -> pb.MigrationStepResponse:
-        """End a job, or all that run."""
-        request = pb.CancelRequest(job_id=job_id)
-        return await self._step(self._stub.CancelMigration, request, timeout_s)
-
     async def resume(self, *, timeout_s: float | None = None) -> pb.MigrationStepResponse:
         """Go on with what was interrupted."""
         return await self._step(self._stub.ResumeMigration, pb.ResumeRequest(), timeout_s)
@@ -106,6 +99,5 @@ class Migration(Blocking[AsyncMigration]):
     cutover = blocking(AsyncMigration.cutover)
     rollback = blocking(AsyncMigration.rollback)
     finish = blocking(AsyncMigration.finish)
-    cancel = blocking(AsyncMigration.cancel)
     resume = blocking(AsyncMigration.resume)
     ingest = blocking(AsyncMigration.ingest)

@@ -1,4 +1,7 @@
-"""A long job: an id, a thread, progress for those who ask, a way to end it."""
+"""A long piece of work: an id, a thread, progress for callers who ask, a way to end it.
+
+The one model of a job: of a migration's backfill and verification, and of the jobs of a server.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,24 @@ import enum
 import logging
 import threading
 import uuid
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from migration.errors import JobCancelledError, UnknownJobError
 from store.errors import StoreClosedError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
+    from kvcq.inspect import Finding
     from store.base import Clock
 
 logger = logging.getLogger(__name__)
 
+#: Jobs of one store in this process that are remembered.
 _KEPT_JOBS = 20
+#: Findings of one job that are kept; the others are counted.
+MOST_FINDINGS = 1000
 
 
 class JobState(enum.Enum):
@@ -31,66 +38,108 @@ class JobState(enum.Enum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True)
-class JobStatus:
-    """A job as it is now."""
+class Outcome(NamedTuple):
+    """What came of a job that is done."""
+
+    summary: str  # one sentence
+    numbers: Mapping[str, int]  # by name in snake_case, units in the names
+    findings: Sequence[Finding] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobView:
+    """A job at one moment."""
 
     job_id: str
     kind: str
-    step: str
+    unit: str
+    arguments: Mapping[str, str]
+    scheduled: bool
     state: JobState
-    done_bytes: int  # of the log; or what else a job counts
-    total_bytes: int
-    rows: int  # messages of the log that were written on, or compared
-    rows_per_s: float
+    step: str
+    done: int
+    total: int
+    started_ms: int
+    ended_ms: int  # 0: it runs
     elapsed_s: float
     remaining_s: float | None  # None: not to be said yet
-    differences: int
-    error: str
+    summary: str = ""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    error: str = ""
+
+    @property
+    def is_running(self) -> bool:
+        return self.state is JobState.RUNNING
 
     @property
     def percent(self) -> float:
         if self.state is JobState.DONE:
             return 100.0
-        return 100.0 * min(1.0, self.done_bytes / self.total_bytes) if self.total_bytes else 0.0
+        return 100.0 * min(1.0, self.done / self.total) if self.total else 0.0
+
+    def document(self) -> dict[str, Any]:
+        """For the history: plain values, without the findings."""
+        document = asdict(replace(self, findings=()))
+        document["state"] = self.state.value
+        del document["findings"]
+        return document
+
+    @classmethod
+    def of_document(cls, document: dict[str, Any]) -> JobView:
+        """Inverse of `document`. Raises TypeError, ValueError and KeyError for another's."""
+        fields = dict(document)
+        fields.pop("percent", None)  # in documents of version 0.1
+        return cls(**{**fields, "state": JobState(fields["state"])})
 
 
 class Job:
     """One run of a piece of work on a thread of its own.
 
-    Thread: the work's own reports through `report`, `count` and `check`; the others ask.
-    Failure: kept, and told by `status`; nothing else ends with it.
+    Thread: the work's own reports through `step`, `report`, `count` and `check`; the others ask.
+    Failure: kept, and told by `view`; nothing else ends with it.
     """
 
     def __init__(
         self,
         kind: str,
         clock: Clock,
-        work: Callable[[Job], None],
+        work: Callable[[Job], Outcome | None],
         *,
-        on_end: Callable[[], None] = lambda: None,
+        unit: str = "bytes",
+        arguments: Mapping[str, str] | None = None,
+        scheduled: bool = False,
     ) -> None:
-        """`on_end` is called on the job's thread when its status says how it ended, before `wait`
-        returns."""
+        """`unit`: what progress counts. `scheduled`: it begins by itself."""
         # Constant after construction.
         self.job_id = uuid.uuid4().hex[:12]
         self.kind = kind
+        self.scheduled = scheduled
+        self._unit = unit
+        self._arguments = dict(arguments or {})
         self._clock = clock
         self._work = work
-        self._on_end = on_end
         self._thread = threading.Thread(target=self._run, name=f"job-{kind}", daemon=True)
         self._cancelled = threading.Event()
         self._ended = threading.Event()
         self._began_s = clock.monotonic_s()
+        self._began_ms = clock.now_ms()
+        #: Its owner ends it, for a step or because the store closes, and not an operator.
+        self.is_stopped = False
+        # Guarded by _listening.
+        self._listening = threading.Lock()
+        self._listeners: list[Callable[[Job], None]] | None = []
         # Written by the job's thread, read freely.
         self._step = "begins"
         self._state = JobState.RUNNING
         self._error: BaseException | None = None
-        self._done = self._total = self._rows = 0
+        self._outcome: Outcome | None = None
+        self._done = self._total = 0
+        self._numbers: dict[str, int] = {}
         self._step_began_s = self._began_s
         self._step_done = 0
         self._ended_s: float | None = None
-        self.differences = 0
+        self._ended_ms = 0
 
     def start(self) -> Job:
         self._thread.start()
@@ -103,13 +152,18 @@ class Job:
         self._step, self._done, self._total = name, done, total
         self._step_done, self._step_began_s = done, self._clock.monotonic_s()
 
-    def report(self, done: int, total: int, rows: int = 0) -> None:
-        """The step has come so far, and wrote or compared so many more rows."""
+    def report(self, done: int, total: int) -> None:
+        """The step has come so far, in the job's unit."""
         self._done, self._total = done, total
-        self._rows += rows
+
+    def count(self, **numbers: int) -> None:
+        """So many more of each; told by name, also while the job runs."""
+        self._numbers = self._numbers | {
+            name: self._numbers.get(name, 0) + more for name, more in numbers.items()
+        }
 
     def check(self) -> None:
-        """Raises JobCancelledError once the job is to end."""
+        """Raises JobCancelledError once the job is to end; to be called several times a second."""
         if self._cancelled.is_set():
             raise JobCancelledError(f"{self.kind} was cancelled")
 
@@ -121,18 +175,32 @@ class Job:
     # --- for others ------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """The job is to end soon; it can be started again and goes on where it was."""
+        """The job is to end soon; it can be started again and goes on where it was. Repeatable."""
         self._cancelled.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Until the job ended; whether it did in time."""
         return self._ended.wait(timeout_s)
 
-    def stop(self) -> None:
-        """Cancel, and wait for the end. Repeatable; never called by the job itself."""
+    def stop_soon(self) -> None:
+        """As `cancel`, by the job's owner."""
+        self.is_stopped = True
         self.cancel()
+
+    def stop(self) -> None:
+        """Stop it, and wait for the end. Repeatable; never called by the job itself."""
+        self.stop_soon()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
+
+    def when_ended(self, listener: Callable[[Job], None]) -> None:
+        """Call `listener` on the job's thread when `view` says how it ended, before `wait` returns;
+        at once when it has ended."""
+        with self._listening:
+            if self._listeners is not None:
+                self._listeners.append(listener)
+                return
+        listener(self)
 
     @property
     def error(self) -> BaseException | None:
@@ -142,33 +210,39 @@ class Job:
     def is_running(self) -> bool:
         return self._state is JobState.RUNNING
 
-    def status(self) -> JobStatus:
+    def view(self) -> JobView:
         now_s = self._clock.monotonic_s() if self._ended_s is None else self._ended_s
-        elapsed_s = now_s - self._began_s
-        step_s = now_s - self._step_began_s
-        gained = self._done - self._step_done
+        state, outcome, numbers = self._state, self._outcome, self._numbers
+        done, total = self._done, self._total
+        gained = done - self._step_done
         remaining_s: float | None = None
-        if self._state is JobState.RUNNING and gained > 0 and self._total >= self._done:
-            remaining_s = step_s * (self._total - self._done) / gained
-        return JobStatus(
-            self.job_id,
-            self.kind,
-            self._step,
-            self._state,
-            self._done,
-            self._total,
-            self._rows,
-            self._rows / elapsed_s if elapsed_s > 0 else 0.0,
-            elapsed_s,
-            remaining_s,
-            self.differences,
-            "" if self._error is None else str(self._error),
+        if state is JobState.RUNNING and gained > 0 and total >= done:
+            remaining_s = (now_s - self._step_began_s) * (total - done) / gained
+        return JobView(
+            job_id=self.job_id,
+            kind=self.kind,
+            unit=self._unit,
+            arguments=self._arguments,
+            scheduled=self.scheduled,
+            state=state,
+            step=self._step,
+            done=done,
+            total=total,
+            started_ms=self._began_ms,
+            ended_ms=0 if state is JobState.RUNNING else self._ended_ms,
+            elapsed_s=now_s - self._began_s,
+            remaining_s=remaining_s,
+            summary="" if outcome is None else outcome.summary,
+            numbers=numbers if outcome is None else {**numbers, **outcome.numbers},
+            findings=() if outcome is None else tuple(outcome.findings[:MOST_FINDINGS]),
+            error="" if self._error is None else str(self._error),
         )
 
     def _run(self) -> None:
         state = JobState.DONE
+        logger.debug("job %s, %s, begins: %s", self.job_id, self.kind, self._arguments)
         try:
-            self._work(self)
+            self._outcome = self._work(self)
         except JobCancelledError as error:
             self._error = error
             state = JobState.CANCELLED
@@ -182,10 +256,14 @@ class Job:
             self._error = error
             state = JobState.FAILED
         finally:
-            self._ended_s = self._clock.monotonic_s()
+            self._ended_s, self._ended_ms = self._clock.monotonic_s(), self._clock.now_ms()
             self._state = state
+            logger.debug("job %s, %s, ended: %s", self.job_id, self.kind, state.value)
+            with self._listening:
+                listeners, self._listeners = self._listeners or [], None
             try:
-                self._on_end()
+                for listener in listeners:
+                    listener(self)
             finally:
                 self._ended.set()
 
@@ -196,10 +274,11 @@ class JobList:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._jobs: dict[str, Job] = {}
+        self._followers: list[Callable[[Job], None]] = []
         #: No job begins any more.
         self.closed = False
 
-    def begin(self, kind: str, work: Callable[[Job], None]) -> Job:
+    def begin(self, kind: str, work: Callable[[Job], Outcome | None]) -> Job:
         """Raises StoreClosedError."""
         if self.closed:
             raise StoreClosedError("the migration")
@@ -209,7 +288,16 @@ class JobList:
             del self._jobs[job_id]
         job.start()  # first: one without a thread is none
         self._jobs[job.job_id] = job
+        for follower in self._followers:
+            follower(job)
         return job
+
+    def follow(self, follower: Callable[[Job], None]) -> None:
+        """Call `follower` with each job that runs, and each that begins later."""
+        self._followers.append(follower)
+        for job in self.all():
+            if job.is_running:
+                follower(job)
 
     def job(self, job_id: str) -> Job:
         """Raises UnknownJobError."""
@@ -226,9 +314,9 @@ class JobList:
         """None begins from here on, and those that run are to end soon."""
         self.closed = True
         for job in self.all():
-            job.cancel()
+            job.stop_soon()
 
     def stop(self) -> None:
-        """Cancel all, and wait for their end."""
+        """Stop all, and wait for their end."""
         for job in self.all():
             job.stop()

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from migration.errors import IllegalStepError
-from migration.jobs import JobState
 from migration.next_step import NO_MIGRATION, NextStep
 from migration.opening import Opened, open_any
 from migration.plan import plan_live
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from migration.jobs import JobStatus
+    from migration.jobs import Job
     from migration.plan import Plan
     from migration.steps import LiveMigration
     from store.base import Progress
@@ -64,15 +63,11 @@ class MigrationStatus:
     dispatched_offset: int
     deletions: int
     sides: tuple[SideStatus, ...]
-    jobs: tuple[JobStatus, ...]
+    #: A backfill or a verification; empty while none runs.
+    running_job_id: str
+    #: Why the last verification did not end; empty when it did, and while one runs.
+    verify_broken_off: str
     next_step: NextStep
-
-    @property
-    def verify_broken_off(self) -> str:
-        """Why the last verification did not end; empty when it did, and while one runs."""
-        runs = any(job.kind == "verify" and job.state is JobState.RUNNING for job in self.jobs)
-        broken_off = None if self.state is None else self.state.broken_off
-        return "" if runs or broken_off is None else broken_off.reason
 
 
 class Migrator:
@@ -118,10 +113,10 @@ class Migrator:
             sides: tuple[SideStatus, ...] = (
                 SideStatus(SideName.ROCKSDB.value, dispatched, 0, joined=True, failure=""),
             )
-            jobs: tuple[JobStatus, ...] = ()
+            running = None
         else:
             state = live.state
-            jobs = tuple(job.status() for job in live.jobs())
+            running = live.running
             sides = tuple(
                 SideStatus(
                     side.name.value,
@@ -139,9 +134,16 @@ class Migrator:
             dispatched,
             self._store.queues.applied_deletions,
             sides,
-            jobs,
+            "" if running is None else running.job_id,
+            _broken_off(state, running),
             NO_MIGRATION if state is None else next_step(state),
         )
+
+
+def _broken_off(state: MigrationState | None, running: Job | None) -> str:
+    broken_off = None if state is None else state.broken_off
+    is_verifying = running is not None and running.kind == "verify"
+    return "" if broken_off is None or is_verifying else broken_off.reason
 
 
 @contextmanager

@@ -206,7 +206,8 @@ class BulkBackfill:
             store = cast("IngestingStore", side.store)
             store.ingest(files, end, move=True)
         self._double.hold_log(side.name, end)
-        self._job.report(end, self._end(), answer["records"])
+        self._job.report(end, self._end())
+        self._job.count(rows=answer["records"])
         return True
 
 

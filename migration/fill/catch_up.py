@@ -91,7 +91,8 @@ class Filler:
                 requests, at = self._feed.read(at, end, BATCH)
                 self._patiently(lambda: side.store.dispatch(requests, at))
         self._double.hold_log(side.name, at)
-        self._job.report(at, end, len(requests))
+        self._job.report(at, end)
+        self._job.count(rows=len(requests))
         pace.after_batch(self._job, end - at)
 
     def _try_join(self, side: Side, rest: int) -> bool:
@@ -103,7 +104,8 @@ class Filler:
             while at < end:
                 requests, at = self._feed.read(at, end, BATCH)
                 side.store.dispatch(requests, at)
-                self._job.report(at, end, len(requests))
+                self._job.report(at, end)
+                self._job.count(rows=len(requests))
 
         try:
             self._double.join(side.name, fill_rest)

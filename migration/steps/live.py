@@ -10,6 +10,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from migration.errors import JobCancelledError
 from migration.jobs import JobList
 from migration.state import BrokenOff, Phase, SideName
 from migration.steps.filling import fill
@@ -93,13 +94,22 @@ class LiveMigration:
         """Rows of the last verification in this process, at most VerifyOptions.kept."""
         return self._verifier.differences
 
+    @property
+    def job_list(self) -> JobList:
+        """Its jobs."""
+        return self._jobs
+
+    @property
+    def running(self) -> Job | None:
+        """A verification or a backfill that runs."""
+        for job in (self._verifying, self._filling):
+            if job is not None and job.is_running:
+                return job
+        return None
+
     def job(self, job_id: str) -> Job:
         """Raises UnknownJobError."""
         return self._jobs.job(job_id)
-
-    def jobs(self) -> list[Job]:
-        """Jobs of this process, oldest first."""
-        return self._jobs.all()
 
     # --- steps -----------------------------------------------------------------------------
 
@@ -230,22 +240,6 @@ class LiveMigration:
                 self._on.drop(SideName.FILES)
             return self.state
 
-    def cancel(self, job_id: str = "") -> None:
-        """The job, or all that run, end soon. A backfill goes on with `resume`.
-
-        Raises UnknownJobError, and IllegalStepError when nothing runs.
-        """
-        with self._steps:
-            wanted = [self.job(job_id)] if job_id else self.jobs()
-            running = [job for job in wanted if job.is_running]
-            if not running:
-                reason = f"job {job_id} has ended" if job_id else "no job runs"
-                raise self._on.refuse("cancel", f"{reason}: there is nothing to cancel")
-            for job in running:
-                job.cancel()
-                if job is self._filling:
-                    self._keeper.stop(_CANCELLED)
-
     def resume(self) -> Job | None:
         """Go on after a stop: a side that failed is opened again, and brought up from its
         watermark. None when there is nothing to do."""
@@ -312,8 +306,16 @@ class LiveMigration:
                 except (OSError, StoreError) as error:
                     self._keeper.stop(error)
                     raise
-            self._filling = self._jobs.begin("backfill", lambda job: fill(self._on, job))
+            self._filling = self._jobs.begin("backfill", self._fill_work)
         return self._filling
+
+    def _fill_work(self, job: Job) -> None:
+        try:
+            fill(self._on, job)
+        except JobCancelledError:
+            if not job.is_stopped:  # otherwise a step ends it, or the store closes
+                self._keeper.stop(_CANCELLED)
+            raise
 
     # --- parts of steps --------------------------------------------------------------------
 

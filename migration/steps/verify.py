@@ -98,6 +98,7 @@ class Verification:
         self._compared = 0
         self._with_keys = 0
         self._found: list[Finding] = []
+        self._differences = 0
 
     def run(self) -> Verified:
         """Raises VerificationError for a side that cannot be read, JobCancelledError,
@@ -119,7 +120,7 @@ class Verification:
             with _reading(name):
                 self._compare_ends(name, start)
             self._check_changes()
-        return Verified(cut, self._compared, self._job.differences, self._found)
+        return Verified(cut, self._compared, self._differences, self._found)
 
     def _log(self, step: str, start: int, cut: int) -> Iterator[list[DispatchRequest]]:
         """Runs of what is in the log, of topics that exist; at the pace of a guest."""
@@ -133,7 +134,8 @@ class Verification:
                 continue  # its segment was dropped just now: the feed begins behind it
             if requests:
                 yield requests
-            self._job.report(at, cut, len(requests))
+            self._job.report(at, cut)
+            self._job.count(rows=len(requests))
             self._pace.after_batch(self._job, cut - at)
             assert at > before
 
@@ -167,7 +169,8 @@ class Verification:
         *where: *tuple[str, int, int],
     ) -> None:
         """`where`: topic, queue id, queue offset."""
-        self._job.differences += 1
+        self._differences += 1
+        self._job.count(differences=1)
         if len(self._found) < self._options.kept:
             self._found.append(
                 Finding(

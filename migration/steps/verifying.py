@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from migration.errors import JobCancelledError, VerificationError
+from migration.jobs import Outcome
 from migration.state import BrokenOff, Phase, VerifyResult
 from migration.steps.verify import Verification
 from store.errors import StoreBusyError
@@ -26,7 +27,7 @@ class Verifying:
         #: Rows of the last one in this process, at most VerifyOptions.kept.
         self.differences: Sequence[Finding] = ()
 
-    def run(self, job: Job, options: VerifyOptions) -> None:
+    def run(self, job: Job, options: VerifyOptions) -> Outcome:
         on = self._on
         compared = on.double.changes
         try:
@@ -38,6 +39,11 @@ class Verifying:
                 self._failed(job, compared, error)
                 raise
             self._ended(job, compared, found)
+            return Outcome(
+                f"compared {found.compared_units:,} units below {found.cut_offset:,}: "
+                f"{found.difference_count:,} differences",
+                {"units": found.compared_units, "differences": found.difference_count},
+            )
         except (JobCancelledError, StoreBusyError) as error:
             # These say nothing of what is stored.
             on.keeper.move(f"verification broke off: {error}", broken_off=BrokenOff(str(error)))

@@ -220,7 +220,6 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "Cutover": _STEP,
         "Rollback": _STEP,
         "FinishMigration": _STEP,
-        "CancelMigration": Need(_MIGRATE, target=_fields("job_id")),
         "ResumeMigration": _STEP,
         "IngestFiles": Need(_MIGRATE, target=lambda request: [file.path for file in request.files]),
     },

@@ -61,6 +61,7 @@ class Serving:
             scrub_bytes_per_s=config.scrub_bytes_per_s,
             keep_latest_hours=config.keep_latest_hours,
             others=[self._backup],
+            migration=None if opened.migration is None else opened.migration.job_list,
         )
         self.services: dict[type, object] = {
             MessageService: MessageService(store, self.puts, self.reads, pools),

@@ -58,7 +58,7 @@ _METHODS = {
     RequestLimit(_NAMES): (
         "Get GetProducer SearchTime DeleteTopic UpdateTopic DeleteGroup GetStatistics GetSettings "
         "ReloadSettings GetMigrationStatus VerifyMigration Cutover Rollback FinishMigration "
-        "StartMigration CancelMigration ResumeMigration StartJob GetJob CancelJob CreateUser "
+        "StartMigration ResumeMigration StartJob GetJob CancelJob CreateUser "
         "DeleteUser RotateSecret SetLimits"
     ),
     RequestLimit(_ROWS, answers_large=True): "GetOffsets FetchOffsets Grant Revoke",

@@ -2,7 +2,8 @@
 
 A kind of job knows what is asked for, refuses what makes no sense before anything begins, and gives
 the work (`kinds`). `registry` runs it in a thread, one of a kind at a time, and remembers what came
-of it, also over a restart (`history`). To add a kind: a field of `StartJobRequest.kind` in
+of it, also over a restart (`history`). Backfills and verifications, which a migration begins, are
+among its jobs. To add a kind: a field of `StartJobRequest.kind` in
 `proto/v1/jobs.proto`, a class like that in `compact`, and a place in `on_store`, which puts all of
 it together.
 
@@ -10,9 +11,8 @@ Uses the store, and the values and errors of the server; it knows nothing of gRP
 """
 
 from server.jobs.backup import BackupKind
-from server.jobs.job import JobView
-from server.jobs.kinds import Kind, Outcome, Running, Work
+from server.jobs.kinds import Kind, Work
 from server.jobs.on_store import StoreJobs
 from server.jobs.registry import Jobs
 
-__all__ = ["BackupKind", "JobView", "Jobs", "Kind", "Outcome", "Running", "StoreJobs", "Work"]
+__all__ = ["BackupKind", "Jobs", "Kind", "StoreJobs", "Work"]

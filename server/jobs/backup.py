@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 from kvcq.backup import copy_in_process, take_backup
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.errors import BackupRefusedError
+from migration.jobs import Outcome
 from migration.sides import DoubleQueueStore
 from server.jobs.backup_places import allowed_target
-from server.jobs.kinds import Outcome
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvcq_client.pb.v1 import jobs_pb2 as pb
-    from server.jobs.kinds import Running, Work
+    from migration.jobs import Job
+    from server.jobs.kinds import Work
     from store.consume_queue import ConsumeQueueStore
     from store.message_store import MessageStore
 
@@ -48,7 +49,7 @@ class BackupKind:
         link = wanted.link
         store, queues = self._store, database_of(self._store.queues)
 
-        def backup(running: Running) -> Outcome:
+        def backup(running: Job) -> Outcome:
             is_copying = False
             running.step("copy the databases", 0, 0)
 

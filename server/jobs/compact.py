@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcq.tables import FAMILIES
-from server.jobs.kinds import Outcome
+from migration.jobs import Outcome
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from kvcq_client.pb.v1 import jobs_pb2 as pb
-    from server.jobs.kinds import Running, Work
+    from migration.jobs import Job
+    from server.jobs.kinds import Work
     from store.message_store import MessageStore
 
 #: Progress is told in parts of this.
@@ -38,7 +39,7 @@ class Compact:
         if topic is not None:
             store.check_queue(topic, 0)
 
-        def compact(running: Running) -> Outcome:
+        def compact(running: Job) -> Outcome:
             before = _bytes_of(store)
 
             def progress(share: float) -> None:

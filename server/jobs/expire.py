@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.jobs.kinds import Outcome
+from migration.jobs import Outcome
 
 if TYPE_CHECKING:
     from kvcq_client.pb.v1 import jobs_pb2 as pb
-    from server.jobs.kinds import Running, Work
+    from migration.jobs import Job
+    from server.jobs.kinds import Work
     from store.message_store import MessageStore
 
 
@@ -28,7 +29,7 @@ class Expire:
         """Nothing can be wrong with it."""
         store = self._store
 
-        def expire(running: Running) -> Outcome:
+        def expire(running: Job) -> Outcome:
             log = store.log
             start, end = log.start_offset, log.appended_offset
             running.step("drop segments", 0, end - start)

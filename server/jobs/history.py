@@ -11,8 +11,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from migration.jobs import JobState
-from server.jobs.job import JobView
+from migration.jobs import JobState, JobView
 from store.errors import StoreError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from server.jobs.kinds import Outcome
+from migration.jobs import Outcome
 from store.errors import InvalidArgumentError, UnknownTopicError
 from store.light_queue import is_light
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kvcq_client.pb.v1 import jobs_pb2 as pb
-    from server.jobs.kinds import Running, Work
+    from migration.jobs import Job
+    from server.jobs.kinds import Work
     from store.message_store import MessageStore
     from store.metadata import TopicConfig
 
@@ -51,7 +52,7 @@ class KeepLatest:
                 "`kvcq topic update NAME --latest`",
             )
 
-        def keep(running: Running) -> Outcome:
+        def keep(running: Job) -> Outcome:
             queues = messages = hidden = 0
             worked_s = time.thread_time()
             for name, queue_id in self._queues(topic):

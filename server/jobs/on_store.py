@@ -17,6 +17,7 @@ from store.base import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from migration.jobs import JobList
     from server.jobs.kinds import Kind
     from store.base import Clock
     from store.message_store import MessageStore
@@ -33,9 +34,10 @@ class StoreJobs:
         scrub_bytes_per_s: int,
         keep_latest_hours: float,
         others: Sequence[Kind] = (),
+        migration: JobList | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`others`: kinds that need more than the store."""
+        """`others`: kinds that need more than the store. `migration`: its jobs, if it has one."""
         clock = clock or SystemClock()
         scrub = ScrubKind(store, scrub_bytes_per_s)
         latest = KeepLatest(store)
@@ -48,6 +50,8 @@ class StoreJobs:
             *others,
         ]
         self.jobs = Jobs(kinds, store.metadata, clock)
+        if migration is not None:
+            self.jobs.follow(migration)
         self.scrubbing = ScrubSchedule(
             store,
             self.jobs,

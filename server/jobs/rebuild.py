@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.jobs.kinds import Outcome
+from migration.jobs import Outcome
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from kvcq_client.pb.v1 import jobs_pb2 as pb
-    from server.jobs.kinds import Running, Work
+    from migration.jobs import Job
+    from server.jobs.kinds import Work
     from store.message_store import MessageStore
 
 #: Between two batches of 1024 records, so that puts and dispatch come in between.
@@ -37,7 +38,7 @@ class Rebuild:
             raise InvalidArgumentError("topic", "is empty; name a topic or a light queue")
         store.check_queue(topic, queue_id or 0)
 
-        def rebuild(running: Running) -> Outcome:
+        def rebuild(running: Job) -> Outcome:
             def progress(start: int, at: int, end: int) -> None:
                 running.report(at - start, end - start)
                 running.pause(_PAUSE_S)

@@ -9,16 +9,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from migration.errors import UnknownJobError
-from migration.jobs import JobState
+from migration.jobs import Job, JobState, JobView
 from server.errors import JobRunningError
 from server.jobs.history import read_history, write_history
-from server.jobs.job import Job, JobView
 from server.workers import CLOSE_S
 from store.errors import InvalidArgumentError, StoreClosedError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from migration.jobs import JobList
     from server.jobs.kinds import Kind, Work
     from store.base import Clock
     from store.metadata import Metadata
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 #: Of each kind.
 KEPT_JOBS = 100
+#: Of jobs that a migration begins.
+MIGRATION_KINDS = ("backfill", "verify")
 
 
 class _LastDone(NamedTuple):
@@ -54,6 +56,7 @@ class Jobs:
         # Constant after construction.
         self._kept = kept
         self._kinds = {kind.name: kind for kind in kinds}
+        self._names = sorted({*self._kinds, *MIGRATION_KINDS})
         self._metadata = metadata
         self._clock = clock
         self._lock = threading.Lock()
@@ -63,7 +66,7 @@ class Jobs:
         self._jobs: dict[str, Job | JobView] = {
             view.job_id: view for view in read_history(metadata)
         }
-        self._last_done = dict.fromkeys(self._kinds, _LastDone())
+        self._last_done = dict.fromkeys(self._names, _LastDone())
         for view in self._jobs.values():
             self._note_end(_view_of(view))
         self._listeners: set[Callable[[str], None]] = set()
@@ -97,9 +100,8 @@ class Jobs:
         RuntimeError where the process may have no more threads.
         """
         name = kind.name
-        job = Job(
-            name, kind.unit, arguments, self._clock, work, self._job_ended, scheduled=scheduled
-        )
+        job = Job(name, self._clock, work, unit=kind.unit, arguments=arguments, scheduled=scheduled)
+        job.when_ended(self._job_ended)
         with self._lock:
             if self._closed:
                 raise StoreClosedError("the server's jobs")
@@ -120,6 +122,17 @@ class Jobs:
             raise
         return job.view()
 
+    def follow(self, jobs: JobList) -> None:
+        """What begins there is a job here as well from now on, and what runs there."""
+        jobs.follow(self._add)
+
+    def _add(self, job: Job) -> None:
+        with self._lock:
+            self._jobs[job.job_id] = job
+            self._forget(job.kind)
+        job.when_ended(self._job_ended)
+        self._save()
+
     def get(self, job_id: str) -> JobView:
         """Raises UnknownJobError."""
         with self._lock:
@@ -130,8 +143,8 @@ class Jobs:
 
     def views(self, kind: str = "") -> list[JobView]:
         """Newest first; of one kind, or of all. Raises InvalidArgumentError."""
-        if kind and kind not in self._kinds:
-            known = ", ".join(sorted(self._kinds))
+        if kind and kind not in self._names:
+            known = ", ".join(self._names)
             raise InvalidArgumentError("kind", f"{kind!r} is none of {known}")
         return [each for each in reversed(self._all()) if not kind or each.kind == kind]
 
@@ -163,7 +176,7 @@ class Jobs:
             jobs = list(self._jobs.values())
             ended, last_done = dict(self._ended), dict(self._last_done)
         found: dict[str, float] = {}
-        for name in self._kinds:
+        for name in self._names:
             views = [_view_of(job) for job in jobs if job.kind == name and job.is_running]
             found[f"jobs.{name}.running"] = len(views)
             found[f"jobs.{name}.percent"] = views[-1].percent if views else 0.0
@@ -190,7 +203,7 @@ class Jobs:
             self._closed = True
             jobs = [job for job in self._jobs.values() if isinstance(job, Job) and job.is_running]
         for job in jobs:
-            job.cancel()
+            job.stop_soon()
         left = [job.kind for job in jobs if not job.wait(CLOSE_S)]
         if left:
             logger.warning("jobs still run, the server ends: %s", ", ".join(left))

@@ -13,14 +13,15 @@ from time import thread_time
 from typing import TYPE_CHECKING
 
 from kvcq.inspect import Scrub
-from server.jobs.kinds import Outcome
+from migration.jobs import Outcome
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvcq_client.pb.v1 import jobs_pb2 as pb
-    from server.jobs.kinds import Running, Work
+    from migration.jobs import Job
+    from server.jobs.kinds import Work
     from store.message_store import MessageStore
 
 #: Read at a time: a millisecond or two of work, then a pause that keeps the rate.
@@ -72,7 +73,7 @@ class ScrubWork:
         self._share = share
         self._cpu_s = cpu_s
 
-    def run(self, running: Running) -> Outcome:
+    def run(self, running: Job) -> Outcome:
         scrub, end = self._scrub, self._end
         start = scrub.position
         running.step("verify records and units", 0, max(0, end - start))
@@ -120,7 +121,7 @@ class ScrubKind:
         if not 0 < rate <= MOST_BYTES_PER_S:
             raise InvalidArgumentError("bytes_per_s", f"{rate} is not from 1 to {MOST_BYTES_PER_S}")
 
-        def scrub(running: Running) -> Outcome:
+        def scrub(running: Job) -> Outcome:
             pass_ = self.scrub_from(0, log_only=wanted.log_only)
             end = self._store.queues.dispatched_offset
             return ScrubWork(pass_, self, end, lambda _: rate, share=share).run(running)

@@ -19,7 +19,7 @@ from store.errors import StoreError
 
 if TYPE_CHECKING:
     from kvcq.inspect import Scrub
-    from server.jobs.kinds import Outcome, Running
+    from migration.jobs import Job, Outcome
     from server.jobs.registry import Jobs
     from server.jobs.scrub import ScrubKind
     from store.base import Clock
@@ -124,7 +124,7 @@ class ScrubSchedule(Looks):
 
     # --- on the job's thread ---------------------------------------------------------------
 
-    def _work(self, running: Running) -> Outcome:
+    def _work(self, running: Job) -> Outcome:
         state = self._state
         assert state is not None, "a pass was begun"
         # What a power loss cut is not looked for; a log that was put back may be shorter.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kvcq_client.pb.v1 import jobs_pb2 as pb
 from kvcq_client.pb.v1 import jobs_pb2_grpc
 from server.errors import ServerDrainingError
+from server.wire import job_out
 from server.workers import call_soon
 
 if TYPE_CHECKING:
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from kvcq.inspect import Finding
     from server.edge import Context
-    from server.jobs import Jobs, JobView
+    from server.jobs import Jobs
     from server.stage import Stage
     from server.workers import Pools
 
@@ -80,43 +80,6 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):
         finally:
             stop_listening()
             stop_watching_stage()
-
-
-def job_out(job: JobView, *, findings: bool = True) -> pb.Job:
-    return pb.Job(
-        job_id=job.job_id,
-        kind=job.kind,
-        arguments=job.arguments,
-        status=f"JOB_STATUS_{job.state.name}",
-        step=job.step,
-        done=job.done,
-        total=job.total,
-        unit=job.unit,
-        percent=job.percent,
-        elapsed_s=job.elapsed_s,
-        remaining_s=job.remaining_s,
-        started_ms=job.started_ms,
-        ended_ms=job.ended_ms,
-        scheduled=job.scheduled,
-        summary=job.summary,
-        numbers=job.numbers,
-        findings=map(_finding_out, job.findings) if findings else (),
-        error=job.error,
-    )
-
-
-def _finding_out(finding: Finding) -> pb.JobFinding:
-    return pb.JobFinding(
-        fault=finding.kind.value,
-        place=finding.place,
-        topic=finding.topic or "",
-        queue_id=finding.queue_id or 0,
-        queue_offset=finding.queue_offset,
-        physical_offset=finding.physical_offset,
-        detail=finding.detail,
-        remedy=finding.remedy.value,
-        count=finding.count,
-    )
 
 
 def _arguments_of(wanted: Message) -> dict[str, str]:

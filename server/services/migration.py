@@ -93,9 +93,6 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
     async def FinishMigration(self, request: pb.FinishRequest, context: Context) -> Step:
         return await self._step(self._migrator.live_for("finish").finish)
 
-    async def CancelMigration(self, request: pb.CancelRequest, context: Context) -> Step:
-        return await self._step(self._migrator.live_for("cancel").cancel, request.job_id)
-
     async def ResumeMigration(self, request: pb.ResumeRequest, context: Context) -> Step:
         return await self._step(self._migrator.live_for("resume").resume)
 

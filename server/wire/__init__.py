@@ -25,6 +25,7 @@ from server.wire.fields import (
     page_size_of,
     queues_of,
 )
+from server.wire.jobs_out import job_out
 from server.wire.messages_in import host_of_peer, message_in, request_in
 from server.wire.messages_out import (
     batch_out,
@@ -37,7 +38,6 @@ from server.wire.messages_out import (
 )
 from server.wire.migration_values import (
     differences_out,
-    job_out,
     plan_out,
     status_out,
 )

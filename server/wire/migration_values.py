@@ -13,16 +13,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq.inspect import Finding
-    from migration.jobs import JobStatus
     from migration.migrator import MigrationStatus
     from migration.plan import Plan
     from migration.state import Phase
 
 M = TypeVar("M", bound=Message)
-
-
-def job_out(job: JobStatus) -> pb.MigrationJob:
-    return _filled(pb.MigrationJob, job, state=f"JOB_STATE_{job.state.name}")
 
 
 def status_out(status: MigrationStatus, root: Path | None = None) -> pb.MigrationStatus:
@@ -34,7 +29,7 @@ def status_out(status: MigrationStatus, root: Path | None = None) -> pb.Migratio
         dispatched_offset=status.dispatched_offset,
         deletions=status.deletions,
         sides=[_filled(pb.MigrationSide, side) for side in status.sides],
-        jobs=map(job_out, status.jobs),
+        running_job_id=status.running_job_id,
         next_command=status.next_step.command(root),
         hint=status.next_step.sentence(root),
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from server.jobs import Outcome
+from migration.jobs import Outcome
 
 if TYPE_CHECKING:
-    from server.jobs import Running, Work
+    from migration.jobs import Job
+    from server.jobs import Work
 
 WAIT_S = 30.0
 
@@ -26,7 +27,7 @@ class HeldKind:
         self.end = threading.Event()
 
     def work(self, wanted: Any) -> Work:  # noqa: ANN401 - any message
-        def work(running: Running) -> Outcome:
+        def work(running: Job) -> Outcome:
             running.step("half", 5, 10)
             self.half_way.set()
             while not self.end.is_set():

@@ -136,7 +136,7 @@ def migrator(store: MessageStore) -> Migrator:
 def done(job: Job | None) -> None:
     """The job, if there is one, ends well."""
     if job is not None:
-        assert job.wait(WAIT_S), job.status()
+        assert job.wait(WAIT_S), job.view()
         assert job.error is None, job.error
 
 

@@ -8,7 +8,8 @@ from server.jobs import StoreJobs
 from tests.support.fake_clock import FakeClock
 
 if TYPE_CHECKING:
-    from server.jobs import Jobs, JobView
+    from migration.jobs import JobView
+    from server.jobs import Jobs
     from store.base import Clock
     from store.message_store import MessageStore
 

@@ -15,25 +15,12 @@ class MigrationPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MIGRATION_PHASE_VERIFIED: _ClassVar[MigrationPhase]
     MIGRATION_PHASE_ROCKSDB: _ClassVar[MigrationPhase]
     MIGRATION_PHASE_FINISHED: _ClassVar[MigrationPhase]
-
-class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    JOB_STATE_UNSPECIFIED: _ClassVar[JobState]
-    JOB_STATE_RUNNING: _ClassVar[JobState]
-    JOB_STATE_DONE: _ClassVar[JobState]
-    JOB_STATE_CANCELLED: _ClassVar[JobState]
-    JOB_STATE_FAILED: _ClassVar[JobState]
 MIGRATION_PHASE_UNSPECIFIED: MigrationPhase
 MIGRATION_PHASE_FILES: MigrationPhase
 MIGRATION_PHASE_DOUBLE_WRITE: MigrationPhase
 MIGRATION_PHASE_VERIFIED: MigrationPhase
 MIGRATION_PHASE_ROCKSDB: MigrationPhase
 MIGRATION_PHASE_FINISHED: MigrationPhase
-JOB_STATE_UNSPECIFIED: JobState
-JOB_STATE_RUNNING: JobState
-JOB_STATE_DONE: JobState
-JOB_STATE_CANCELLED: JobState
-JOB_STATE_FAILED: JobState
 
 class FileLayout(_message.Message):
     __slots__ = ("units_per_file", "index_slots", "index_entries")
@@ -58,36 +45,6 @@ class MigrationSide(_message.Message):
     joined: bool
     failure: str
     def __init__(self, name: _Optional[str] = ..., dispatched_offset: _Optional[int] = ..., behind_bytes: _Optional[int] = ..., joined: _Optional[bool] = ..., failure: _Optional[str] = ...) -> None: ...
-
-class MigrationJob(_message.Message):
-    __slots__ = ("job_id", "kind", "step", "state", "percent", "done_bytes", "total_bytes", "rows", "rows_per_s", "elapsed_s", "remaining_s", "differences", "error")
-    JOB_ID_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    STEP_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    PERCENT_FIELD_NUMBER: _ClassVar[int]
-    DONE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
-    ROWS_FIELD_NUMBER: _ClassVar[int]
-    ROWS_PER_S_FIELD_NUMBER: _ClassVar[int]
-    ELAPSED_S_FIELD_NUMBER: _ClassVar[int]
-    REMAINING_S_FIELD_NUMBER: _ClassVar[int]
-    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    job_id: str
-    kind: str
-    step: str
-    state: JobState
-    percent: float
-    done_bytes: int
-    total_bytes: int
-    rows: int
-    rows_per_s: float
-    elapsed_s: float
-    remaining_s: float
-    differences: int
-    error: str
-    def __init__(self, job_id: _Optional[str] = ..., kind: _Optional[str] = ..., step: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., percent: _Optional[float] = ..., done_bytes: _Optional[int] = ..., total_bytes: _Optional[int] = ..., rows: _Optional[int] = ..., rows_per_s: _Optional[float] = ..., elapsed_s: _Optional[float] = ..., remaining_s: _Optional[float] = ..., differences: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
 
 class VerifyResult(_message.Message):
     __slots__ = ("cut_offset", "compared_units", "difference_count", "finished_ms")
@@ -128,7 +85,7 @@ class MigrationEvent(_message.Message):
     def __init__(self, time_ms: _Optional[int] = ..., event: _Optional[str] = ...) -> None: ...
 
 class MigrationStatus(_message.Message):
-    __slots__ = ("phase", "pending_phase", "stopped", "verified", "history", "log_start_offset", "log_end_offset", "dispatched_offset", "deletions", "sides", "jobs", "next_command", "layout", "verify_broken_off", "ingest_directory", "hint", "blamed_sides")
+    __slots__ = ("phase", "pending_phase", "stopped", "verified", "history", "log_start_offset", "log_end_offset", "dispatched_offset", "deletions", "sides", "next_command", "layout", "verify_broken_off", "ingest_directory", "hint", "blamed_sides", "running_job_id")
     PHASE_FIELD_NUMBER: _ClassVar[int]
     PENDING_PHASE_FIELD_NUMBER: _ClassVar[int]
     STOPPED_FIELD_NUMBER: _ClassVar[int]
@@ -139,13 +96,13 @@ class MigrationStatus(_message.Message):
     DISPATCHED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DELETIONS_FIELD_NUMBER: _ClassVar[int]
     SIDES_FIELD_NUMBER: _ClassVar[int]
-    JOBS_FIELD_NUMBER: _ClassVar[int]
     NEXT_COMMAND_FIELD_NUMBER: _ClassVar[int]
     LAYOUT_FIELD_NUMBER: _ClassVar[int]
     VERIFY_BROKEN_OFF_FIELD_NUMBER: _ClassVar[int]
     INGEST_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     HINT_FIELD_NUMBER: _ClassVar[int]
     BLAMED_SIDES_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     phase: MigrationPhase
     pending_phase: MigrationPhase
     stopped: str
@@ -156,14 +113,14 @@ class MigrationStatus(_message.Message):
     dispatched_offset: int
     deletions: int
     sides: _containers.RepeatedCompositeFieldContainer[MigrationSide]
-    jobs: _containers.RepeatedCompositeFieldContainer[MigrationJob]
     next_command: str
     layout: FileLayout
     verify_broken_off: str
     ingest_directory: str
     hint: str
     blamed_sides: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, phase: _Optional[_Union[MigrationPhase, str]] = ..., pending_phase: _Optional[_Union[MigrationPhase, str]] = ..., stopped: _Optional[str] = ..., verified: _Optional[_Union[VerifyResult, _Mapping]] = ..., history: _Optional[_Iterable[_Union[MigrationEvent, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., deletions: _Optional[int] = ..., sides: _Optional[_Iterable[_Union[MigrationSide, _Mapping]]] = ..., jobs: _Optional[_Iterable[_Union[MigrationJob, _Mapping]]] = ..., next_command: _Optional[str] = ..., layout: _Optional[_Union[FileLayout, _Mapping]] = ..., verify_broken_off: _Optional[str] = ..., ingest_directory: _Optional[str] = ..., hint: _Optional[str] = ..., blamed_sides: _Optional[_Iterable[str]] = ...) -> None: ...
+    running_job_id: str
+    def __init__(self, phase: _Optional[_Union[MigrationPhase, str]] = ..., pending_phase: _Optional[_Union[MigrationPhase, str]] = ..., stopped: _Optional[str] = ..., verified: _Optional[_Union[VerifyResult, _Mapping]] = ..., history: _Optional[_Iterable[_Union[MigrationEvent, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., deletions: _Optional[int] = ..., sides: _Optional[_Iterable[_Union[MigrationSide, _Mapping]]] = ..., next_command: _Optional[str] = ..., layout: _Optional[_Union[FileLayout, _Mapping]] = ..., verify_broken_off: _Optional[str] = ..., ingest_directory: _Optional[str] = ..., hint: _Optional[str] = ..., blamed_sides: _Optional[_Iterable[str]] = ..., running_job_id: _Optional[str] = ...) -> None: ...
 
 class PlanMigrationRequest(_message.Message):
     __slots__ = ()
@@ -294,12 +251,6 @@ class RollbackRequest(_message.Message):
 class FinishRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
-
-class CancelRequest(_message.Message):
-    __slots__ = ("job_id",)
-    JOB_ID_FIELD_NUMBER: _ClassVar[int]
-    job_id: str
-    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
 
 class ResumeRequest(_message.Message):
     __slots__ = ()

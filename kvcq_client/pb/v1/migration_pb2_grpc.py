@@ -74,11 +74,6 @@ class MigrationServiceStub:
                 request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.FinishRequest.SerializeToString,
                 response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
                 _registered_method=True)
-        self.CancelMigration = channel.unary_unary(
-                '/kvcq.v1.MigrationService/CancelMigration',
-                request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.CancelRequest.SerializeToString,
-                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
-                _registered_method=True)
         self.ResumeMigration = channel.unary_unary(
                 '/kvcq.v1.MigrationService/ResumeMigration',
                 request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.ResumeRequest.SerializeToString,
@@ -143,12 +138,6 @@ class MigrationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def CancelMigration(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def ResumeMigration(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -202,11 +191,6 @@ def add_MigrationServiceServicer_to_server(servicer, server):
             'FinishMigration': grpc.unary_unary_rpc_method_handler(
                     servicer.FinishMigration,
                     request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.FinishRequest.FromString,
-                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
-            ),
-            'CancelMigration': grpc.unary_unary_rpc_method_handler(
-                    servicer.CancelMigration,
-                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.CancelRequest.FromString,
                     response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
             ),
             'ResumeMigration': grpc.unary_unary_rpc_method_handler(
@@ -435,33 +419,6 @@ class MigrationService:
             target,
             '/kvcq.v1.MigrationService/FinishMigration',
             kvcq__client_dot_pb_dot_v1_dot_migration__pb2.FinishRequest.SerializeToString,
-            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def CancelMigration(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kvcq.v1.MigrationService/CancelMigration',
-            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.CancelRequest.SerializeToString,
             kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
             options,
             channel_credentials,

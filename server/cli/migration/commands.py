@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kvcq_client.pb.v1 import jobs_pb2 as jobs_pb
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.broker_config import reclaims_unexpired
 from migration.plan import layout_given
@@ -24,8 +25,6 @@ from server.cli.migration.shown import (
     show_status,
     show_verification,
 )
-from server.cli.migration.target import job_of
-from server.cli.online import server_options
 from server.cli.terminal import (
     COUNT,
     EXIT_REFUSED,
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from migration.state import FileLayout
 
 detach_option = click.option(
-    "--detach", is_flag=True, help="Do not wait for the job; `status` shows its progress."
+    "--detach", is_flag=True, help="Do not wait for the job; `kvcq job watch` shows its progress."
 )
 
 
@@ -75,7 +74,7 @@ class Steps(Sections):
         return {
             "Forward, in this order": ("plan", "start", "verify", "cutover", "finish"),
             "Back": ("rollback", "release"),
-            "At any step": ("status", "cancel", "resume", "ingest"),
+            "At any step": ("status", "resume", "ingest"),
         }
 
 
@@ -146,14 +145,14 @@ def start(
 
 
 @migrate.command()
-@click.option("--wait", is_flag=True, help="Show progress until no job runs.")
+@click.option("--wait", is_flag=True, help="Show progress until nothing runs.")
 @on_store
 def status(on: OnStore, *, wait: bool) -> None:
-    """Show the state, both sides, and the jobs."""
+    """Show the state and both sides. `kvcq job` shows what runs."""
     found = on.target.status()
-    if wait:
-        for job in [each for each in found.jobs if each.state == pb.JOB_STATE_RUNNING]:
-            found = on.target.wait(job.job_id)
+    while wait and found.running_job_id:
+        on.target.wait(found.running_job_id)
+        found = on.target.status()
     on.bars.rest()
     show_status(found, as_json=on.as_json)
 
@@ -175,8 +174,7 @@ def verify(on: OnStore, key_every: int, limit: int, *, detach: bool) -> None:
     if detach:
         show_status(answer.status, as_json=on.as_json)
         return
-    found = on.target.wait(answer.job_id)
-    _check_job(found, answer.job_id)
+    found = _waited(on, answer.job_id)
     differences = on.target.differences(limit)
     on.bars.rest()
     show_verification(found, differences, as_json=on.as_json)
@@ -256,16 +254,6 @@ def release(directory: Path, home: str | None, as_json: bool) -> None:
 
 
 @migrate.command()
-@click.argument("job_id", required=False, default="")
-@server_options
-def cancel(server: str, job_id: str, as_json: bool) -> None:
-    """End the job JOB_ID of a running store, or all. `resume` continues a backfill."""
-    directory = Path(job_id) if job_id and Path(job_id).is_dir() else None
-    with opened(directory, server, as_json=as_json) as on:
-        _end(on, on.target.cancel(job_id), detach=True)
-
-
-@migrate.command()
 @click.option(
     "--rebuild",
     type=click.Choice([side.value for side in SideName]),
@@ -295,8 +283,7 @@ def _end(
     """
     found = answer.status
     if answer.job_id and not detach:
-        found = on.target.wait(answer.job_id)
-        _check_job(found, answer.job_id)
+        found = _waited(on, answer.job_id)
     done = list(on.target.notes)
     if since is not None:
         known = {(each.time_ms, each.event) for each in since.history}
@@ -305,11 +292,13 @@ def _end(
     show_status(found, as_json=on.as_json, done=done)
 
 
-def _check_job(status: pb.MigrationStatus, job_id: str) -> None:
-    job = job_of(status, job_id)
-    if job is not None and job.state in (pb.JOB_STATE_FAILED, pb.JOB_STATE_CANCELLED):
-        text = f"{job.kind}: {job.error}"
-        raise CommandError(text, status.hint, command=status.next_command)
+def _waited(on: OnStore, job_id: str) -> pb.MigrationStatus:
+    """The status once the job is done. Raises CommandError for one that is not."""
+    job = on.target.wait(job_id)
+    found = on.target.status()
+    if job.status != jobs_pb.JOB_STATUS_DONE:
+        raise CommandError(f"{job.kind}: {job.error}", found.hint, command=found.next_command)
+    return found
 
 
 def _check_can_finish(status: pb.MigrationStatus) -> None:

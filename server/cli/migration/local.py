@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
+from kvcq_client.pb.v1 import jobs_pb2 as jobs_pb
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.errors import IllegalStepError, JobCancelledError
 from migration.migrator import Migrator, begin_on_rocksdb, open_migrator
@@ -151,13 +152,6 @@ class LocalTarget:
         self._settled("finish").finish()
         return self._answer(None)
 
-    def cancel(self, job_id: str) -> pb.MigrationStepResponse:
-        raise CommandError(
-            "nothing runs on a stopped store: there is nothing to cancel",
-            "Ctrl-C ends a command that works on it",
-            code="ILLEGAL_STEP",
-        )
-
     def resume(self, rebuild: SideName | None) -> pb.MigrationStepResponse:
         if rebuild is not None:
             set_side_aside(self._root, rebuild)
@@ -166,12 +160,12 @@ class LocalTarget:
     def release(self, home: Home | None) -> list[str]:
         return release(self._root, self._progress, home)
 
-    def wait(self, job_id: str) -> pb.MigrationStatus:
-        """Until the job ended; the status then."""
+    def wait(self, job_id: str) -> jobs_pb.Job:
+        """The job, once it has ended."""
         job = self._migrator().live.job(job_id)
         try:
             while not job.wait(POLL_S):
-                self._watch(*progress_of(job_out(job.status())))
+                self._watch(*progress_of(job_out(job.view())))
         except KeyboardInterrupt:
             job.stop()
             step, how = (
@@ -180,7 +174,7 @@ class LocalTarget:
             raise InterruptedCommandError(
                 f"interrupted; the {job.kind} {how} with the next command", command=self.again(step)
             ) from None
-        return self.status()
+        return job_out(job.view())
 
     def _settled(self, step: str) -> LiveMigration:
         """What an opening went on with by itself is done first: nothing else could bring it on."""

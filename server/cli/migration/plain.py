@@ -31,11 +31,7 @@ def _plain_value(field: Any, value: Any) -> Any:  # noqa: ANN401 - any field's, 
         return plain(value)
     if field.enum_type is None:
         return value
-    match field.enum_type.name:
-        case "MigrationPhase":
-            return phase_name(value)
-        case _:
-            return word_of(pb.JobState, value).lower()
+    return phase_name(value)
 
 
 def phase_name(phase: pb.MigrationPhase) -> str | None:

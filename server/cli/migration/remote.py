@@ -6,16 +6,17 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from kvcq_client.pb.v1 import jobs_pb2 as jobs_pb
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.next_step import NextStep
-from server.cli.migration.target import POLL_S, job_of, progress_of
+from server.cli.migration.target import POLL_S, progress_of
 from server.cli.online import command_at, connect, on_server
 from server.cli.terminal import CommandError, InterruptedCommandError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kvcq_client import Migration
+    from kvcq_client import Client
     from migration.release import Home
     from migration.state import FileLayout, SideName
     from server.cli.migration.target import Watch
@@ -27,14 +28,15 @@ _TIMEOUT_S = 60.0
 def remote_target(server: str, watch: Watch) -> Iterator[RemoteTarget]:
     """A running store. Raises CommandError for what the client raises."""
     with connect(server, _TIMEOUT_S) as client:
-        yield RemoteTarget(client.migration, server, watch)
+        yield RemoteTarget(client, server, watch)
 
 
 class RemoteTarget:
     """Steps of a running store. Each raises CommandError."""
 
-    def __init__(self, migration: Migration, server: str, watch: Watch) -> None:
-        self._migration = migration
+    def __init__(self, client: Client, server: str, watch: Watch) -> None:
+        self._migration = client.migration
+        self._jobs = client.jobs
         self._server = server
         self._watch = watch
         self.notes: list[str] = []
@@ -90,9 +92,6 @@ class RemoteTarget:
     def finish(self) -> pb.MigrationStepResponse:
         return self._taken(self._migration.finish())
 
-    def cancel(self, job_id: str) -> pb.MigrationStepResponse:
-        return self._taken(self._migration.cancel(job_id))
-
     def resume(self, rebuild: SideName | None) -> pb.MigrationStepResponse:
         if rebuild is not None:
             step = NextStep("resume", ("--rebuild", rebuild.value), stopped_only=True)
@@ -104,19 +103,17 @@ class RemoteTarget:
         hint = NextStep("release", stopped_only=True).sentence(None)
         raise CommandError("a running store is not given back", hint)
 
-    def wait(self, job_id: str) -> pb.MigrationStatus:
-        """Until the job ended; the status then."""
-        while True:
-            status = self.status()
-            job = job_of(status, job_id)
-            if job is None or job.state != pb.JOB_STATE_RUNNING:
-                return status
+    def wait(self, job_id: str) -> jobs_pb.Job:
+        """The job, once it has ended."""
+        while (job := self._jobs.get(job_id)).status == jobs_pb.JOB_STATUS_RUNNING:
             self._watch(*progress_of(job))
             try:
                 time.sleep(POLL_S)
             except KeyboardInterrupt:
+                cancel = command_at(self._server, "job cancel", name=job_id)
                 raise InterruptedCommandError(
                     f"interrupted; the {job.kind} continues in the service",
-                    "`kvcq migrate cancel` would end it",
-                    command=self.again("status", "--wait"),
+                    f"`{cancel}` would end it",
+                    command=command_at(self._server, "job watch", name=job_id),
                 ) from None
+        return job

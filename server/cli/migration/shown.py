@@ -46,25 +46,8 @@ def show_status(
         ("side", "dispatched up to", "bytes behind", "live", "failure"),
         [(s.name, s.dispatched_offset, s.behind_bytes, s.joined, s.failure) for s in status.sides],
     )
-    if status.jobs:
-        print_table(
-            "jobs",
-            ("job", "kind", "step", "state", "percent", "rows", "rows/s", "s left", "differences"),
-            [
-                (
-                    job.job_id,
-                    job.kind,
-                    job.step,
-                    plain(job)["state"],
-                    round(job.percent, 1),
-                    job.rows,
-                    round(job.rows_per_s),
-                    round(job.remaining_s) if job.HasField("remaining_s") else "-",
-                    job.differences,
-                )
-                for job in status.jobs
-            ],
-        )
+    if status.running_job_id:
+        _say(f"job {status.running_job_id} runs")
     if status.verify_broken_off:
         _say(
             f"the last verification broke off: {escape(status.verify_broken_off)}. A verification "

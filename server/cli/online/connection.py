@@ -241,7 +241,7 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
         case "UNKNOWN_USER":
             return command_at(server, "user list"), ""
         case "UNKNOWN_JOB":
-            return "", "`kvcq job list` and `kvcq migrate status` have the jobs there are"
+            return command_at(server, "job list"), ""
         case "ILLEGAL_STEP":
             command = metadata.get("nextCommand", "")
             return on_server(command, server) if command else "", metadata.get("hint", "")

@@ -1,4 +1,4 @@
-"""Long work under way, and what has ended: jobs of the server, and of a migration."""
+"""Long work under way, and what has ended."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from google.protobuf.descriptor import FieldDescriptor
 
 from kvcq_client.pb.v1 import jobs_pb2 as jobs_pb
-from kvcq_client.pb.v1 import migration_pb2 as pb
 from server.console.addresses import address
 from server.console.page import Page
-from server.console.pages.migration import state_name
 from server.console.visit import whole_of
 from server.texts import word_of
 from store.errors import InvalidArgumentError
@@ -60,13 +58,9 @@ def _kind_of(field: Any) -> str | None:  # noqa: ANN401 - there are two classes 
 
 async def _list(visit: Visit) -> web.StreamResponse:
     found = await visit.ask("ListJobs", jobs_pb.ListJobsRequest(), jobs_pb.ListJobsResponse)
-    status = await visit.ask(
-        "GetMigrationStatus", pb.GetMigrationStatusRequest(), pb.MigrationStatus
-    )
     return visit.html(
         "jobs.html",
         jobs=[(job, status_name(job.status)) for job in found.jobs[:_SHOWN]],
-        migration_jobs=[(job, state_name(job.state)) for job in reversed(status.jobs)],
         kinds=kinds(),
     )
 
@@ -114,15 +108,6 @@ async def _cancel(visit: Visit, form: Mapping[str, str]) -> str:
     return address("/job", id=job_id, notice="jobCancelled")
 
 
-async def _cancel_migration(visit: Visit, form: Mapping[str, str]) -> str:
-    await visit.ask(
-        "CancelMigration",
-        pb.CancelRequest(job_id=form.get("job", "")),
-        pb.MigrationStepResponse,
-    )
-    return address("/jobs", notice="jobCancelled")
-
-
 def status_name(status: jobs_pb.JobStatus) -> str:
     return word_of(jobs_pb.JobStatus, status).lower()
 
@@ -134,7 +119,6 @@ PAGE = Page(
     {
         "/jobs/start": _start,
         "/jobs/cancel": _cancel,
-        "/jobs/cancel-migration": _cancel_migration,
     },
     for_administrators=True,
 )

@@ -35,7 +35,6 @@ STEPS = {
     "cutover": _Step("Cutover", pb.CutoverRequest, ("VERIFIED",)),
     "rollback": _Step("Rollback", pb.RollbackRequest, PHASES[1:]),
     "finish": _Step("FinishMigration", pb.FinishRequest, ("ROCKSDB", "FINISHED")),
-    "cancel": _Step("CancelMigration", pb.CancelRequest, PHASES),
     "resume": _Step("ResumeMigration", pb.ResumeRequest, PHASES),
 }
 
@@ -55,7 +54,6 @@ async def _show(visit: Visit) -> web.StreamResponse:
             pb.ListDifferencesResponse,
         )
         differences = list(found.differences)
-    runs = any(job.state == pb.JOB_STATE_RUNNING for job in status.jobs)
     return visit.html(
         "migration.html",
         status=status,
@@ -63,9 +61,7 @@ async def _show(visit: Visit) -> web.StreamResponse:
         phases=PHASES,
         pending=phase_name(status.pending_phase),
         has_result=status.HasField("verified"),
-        jobs=[(job, state_name(job.state)) for job in reversed(status.jobs)],
-        runs=runs,
-        steps=_possible(phase, runs=runs, stopped=bool(status.stopped)),
+        steps=_possible(phase, stopped=bool(status.stopped)),
         differences=differences[:PAGE_ROWS],
         skip=skip,
         following=address("/migration", skip=skip + PAGE_ROWS)
@@ -74,12 +70,12 @@ async def _show(visit: Visit) -> web.StreamResponse:
     )
 
 
-def _possible(phase: str, *, runs: bool, stopped: bool) -> list[str]:
+def _possible(phase: str, *, stopped: bool) -> list[str]:
     """Steps that are offered; the server decides when one is taken."""
     return [
         name
         for name, step in STEPS.items()
-        if phase in step.phases and (name != "cancel" or runs) and (name != "resume" or stopped)
+        if phase in step.phases and (name != "resume" or stopped)
     ]
 
 
@@ -94,10 +90,6 @@ async def _take(visit: Visit, form: Mapping[str, str]) -> str:
 def phase_name(phase: pb.MigrationPhase) -> str:
     """Empty where there is none."""
     return word_of(pb.MigrationPhase, phase)
-
-
-def state_name(state: pb.JobState) -> str:
-    return word_of(pb.JobState, state).lower()
 
 
 PAGE = Page(

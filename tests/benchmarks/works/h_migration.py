@@ -85,7 +85,7 @@ def _(client: StoreClient, count: int) -> Timed:
         job = live(store).start()
         if not job.wait(_RUN_S):
             job.cancel()
-            assert job.wait(_RUN_S), job.status()
+            assert job.wait(_RUN_S), job.view()
         elif job.error is not None:
             raise job.error
         seconds = perf_counter() - began_s
@@ -96,7 +96,7 @@ def _(client: StoreClient, count: int) -> Timed:
     made = sorted_files(root, end, root / "sorted")
     plain = made / (perf_counter() - began_s)
     more = {_KEPT: (beside / half, ""), _ALONE: (plain, "units/s")}
-    return Timed(job.status().rows, seconds, more=more)
+    return Timed(job.view().numbers["rows"], seconds, more=more)
 
 
 def sorted_files(root: Path, end: int, output: Path) -> int:

@@ -71,7 +71,7 @@ def rows_of(store: MessageStore) -> dict[str, list[tuple[bytes, bytes]]]:
 def test_it_writes_the_rows_that_dispatch_writes(store: MessageStore, small: None) -> None:
     job = live(store).start()
     done(job)
-    assert job.status().rows > 0
+    assert job.view().numbers["rows"] > 0
     made = rows_of(store)
     done(live(store).rollback())
     bulk_backfill.LEAST_BYTES = 1 << 40  # restored with the fixture
@@ -127,7 +127,7 @@ def test_the_process_is_heard_above_descriptor_1023(store: MessageStore, small: 
         for descriptor in opened:
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert job.status().rows > 0
+    assert job.view().numbers["rows"] > 0
     assert differences(store) == []
 
 

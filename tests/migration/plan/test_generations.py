@@ -379,7 +379,7 @@ def test_the_process_of_a_backfill_admits_the_same(
     take_over(root)
     with open_migrator(root) as migrator:
         done(job := migrator.live.start())
-        assert job.status().rows > 0
+        assert job.view().numbers["rows"] > 0
         done(migrator.live.verify(ALL_KEYS))
         assert list(migrator.live.differences) == []
         assert migrator.live.state.phase is Phase.VERIFIED

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 def test_a_backfill_of_a_small_store_counts_its_rows(store: MessageStore) -> None:
     job = live(store).start()
     done(job)
-    assert job.status().rows == 600
+    assert job.view().numbers["rows"] == 600
 
 
 def test_a_cancelled_backfill_goes_on_where_it_was(
@@ -64,9 +64,9 @@ def test_a_cancelled_backfill_goes_on_where_it_was(
         patched.setattr(Pace, "after_batch", slow)
         job = live(store).start()
         assert reached.wait(WAIT_S)
-        live(store).cancel()
+        job.cancel()
         assert job.wait(WAIT_S)
-    assert job.status().state is JobState.CANCELLED
+    assert job.view().state is JobState.CANCELLED
     assert "cancelled" in live(store).state.stopped
     live(store).look()
     assert live(store).filling is job  # nobody goes on by himself
@@ -449,7 +449,7 @@ def test_a_disk_full_during_the_backfill_stops_it_and_resume_finishes_it(
     monkeypatch.setattr(KvConsumeQueueStore, "dispatch", full)
     job = live(store).start()
     assert job.wait(WAIT_S)
-    assert job.status().state is JobState.FAILED
+    assert job.view().state is JobState.FAILED
     assert "No space left" in live(store).state.stopped
     store.put(messages(600, 40))
     store.wait_visible()

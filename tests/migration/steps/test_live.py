@@ -53,7 +53,7 @@ def test_all_the_way_and_back_nothing_is_lost_or_repeated(store: MessageStore, r
     put = 600
     job = live(store).start()
     done(job)
-    assert job.status().percent == 100
+    assert job.view().percent == 100
     store.put(messages(put, 50))
     put += 50
     for phase in (Phase.VERIFIED, Phase.ROCKSDB, Phase.FINISHED):
@@ -144,16 +144,6 @@ def test_steps_that_are_done_may_be_repeated(store: MessageStore) -> None:
     advance(store, Phase.FINISHED)
     assert live(store).finish().phase is Phase.FINISHED
     assert check_messages(store, 600) == 600
-
-
-def test_cancelling_when_nothing_runs_says_so(store: MessageStore) -> None:
-    with pytest.raises(IllegalStepError, match="no job runs: there is nothing to cancel"):
-        live(store).cancel()
-    job = live(store).start()
-    done(job)
-    with pytest.raises(IllegalStepError, match=f"job {job.job_id} has ended"):
-        live(store).cancel(job.job_id)
-    assert live(store).state.stopped == ""
 
 
 def test_no_job_begins_once_the_migration_is_closed(store: MessageStore) -> None:

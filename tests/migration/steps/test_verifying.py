@@ -63,7 +63,7 @@ def test_a_verification_that_was_broken_off_is_told_until_one_ends(
         state = read_state(root)
         assert state is not None
         assert state.broken_off == BrokenOff("the process ended")  # what a kill would leave
-        live(store).cancel()
+        job.cancel()
         assert job.wait(WAIT_S)
     assert migrator(store).status().verify_broken_off == "verify was cancelled"
     assert live(store).state.phase is Phase.DOUBLE_WRITE
@@ -77,7 +77,7 @@ def test_a_step_that_ends_jobs_meets_a_verification_that_is_ending(
 ) -> None:
     advance(store, Phase.DOUBLE_WRITE if step == "rollback" else Phase.ROCKSDB)
     compared, cancelled = threading.Event(), threading.Event()
-    run, cancel = Verification.run, Job.cancel
+    run, cancel = Verification.run, Job.stop_soon
 
     def run_until_cancelled(self: Verification) -> Verified:
         found = run(self)
@@ -90,14 +90,14 @@ def test_a_step_that_ends_jobs_meets_a_verification_that_is_ending(
         cancelled.set()
 
     monkeypatch.setattr(Verification, "run", run_until_cancelled)
-    monkeypatch.setattr(Job, "cancel", cancel_and_tell)
+    monkeypatch.setattr(Job, "stop_soon", cancel_and_tell)
     job = live(store).verify(ALL_KEYS)
     assert compared.wait(WAIT_S)
     taking = threading.Thread(target=getattr(live(store), step), daemon=True)
     taking.start()
     taking.join(WAIT_S)
     assert not taking.is_alive()
-    assert job.status().state is JobState.CANCELLED
+    assert job.view().state is JobState.CANCELLED
     assert live(store).state.phase is (Phase.FILES if step == "rollback" else Phase.FINISHED)
     assert live(store).state.verified is None or step == "finish"
 
@@ -117,7 +117,7 @@ def test_a_verification_of_a_state_that_changed_meanwhile_says_nothing(
     before = live(store).state.verified
     job = live(store).verify(ALL_KEYS)
     assert job.wait(WAIT_S)
-    assert "the state changed meanwhile" in job.status().error
+    assert "the state changed meanwhile" in job.view().error
     assert live(store).state.phase is Phase.ROCKSDB
     assert live(store).state.verified == before
 
@@ -261,8 +261,8 @@ def test_a_verification_that_breaks_off_takes_the_last_one_back(
     monkeypatch.setattr(side.store, "units_between", damaged)
     job = live(store).verify()
     assert job.wait(WAIT_S)
-    assert job.status().state is JobState.FAILED
-    assert job.status().error.startswith(f"the {name.value} side cannot be read: queue ")
+    assert job.view().state is JobState.FAILED
+    assert job.view().error.startswith(f"the {name.value} side cannot be read: queue ")
     assert all(record.exc_info is None for record in caplog.records)
     with pytest.raises(IllegalStepError, match="verification"):
         live(store).cutover()

@@ -208,7 +208,6 @@ def test_each_step_on_a_stopped_store_names_a_command_that_is_taken(tmp_path: Pa
         assert document(run("migrate", step, root, "--json"))["phase"] == phase
     assert phase in run("migrate", "status", root).stdout
     document(run("migrate", "start", root, "--json"))
-    document(run("migrate", "cancel", root, "--json"))
     document(run("migrate", "resume", root, "--rebuild", "files", "--json"))
     finish = document(run("migrate", "finish", root, "--json"))
     assert finish["error"]["nextCommand"].endswith("--yes")
@@ -227,7 +226,7 @@ async def test_a_running_store_names_commands_that_reach_it_and_no_path_of_its_o
             ("migrate", "rollback"),
             ("migrate", "finish"),
             ("migrate", "cutover"),
-            ("migrate", "cancel", "7"),
+            ("job", "cancel", "7"),
             ("pull", "nothing"),
             ("topic", "delete", "nothing", "--yes"),
             ("topic", "delete", "nothing"),

@@ -24,7 +24,6 @@ CHANGES = {
     "/groups/delete": {"name": "g", "typed": "g"},
     "/jobs/start": {"kind": "compact"},
     "/jobs/cancel": {"job": "x"},
-    "/jobs/cancel-migration": {"job": "x"},
     "/migration/step": {"step": "start"},
 }
 

@@ -22,7 +22,7 @@ from tests.support.stores import open_small
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from server.jobs import JobView
+    from migration.jobs import JobView
     from store.message_store import MessageStore
 
 RATE = 1 << 30

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from migration.jobs import Job
     from server.jobs import Jobs
     from store.message_store import MessageStore
 
@@ -105,5 +106,5 @@ def test_a_cancelled_compaction_ends_between_two_pieces(store: MessageStore) -> 
         def pause(self, seconds: float) -> None: ...
 
     with pytest.raises(JobCancelledError):
-        work(Cancelled())
+        work(cast("Job", Cancelled()))
     assert Cancelled.shares == [500]  # the first family of two

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from migration.jobs import Job
     from store.message_store import MessageStore
 
 
@@ -106,7 +107,7 @@ def test_it_ends_when_it_is_cancelled_and_can_be_started_again(store: MessageSto
 
     running = Cancelled()
     with pytest.raises(JobCancelledError):
-        Rebuild(store).work(pb.RebuildJob(topic="T"))(running)
+        Rebuild(store).work(pb.RebuildJob(topic="T"))(cast("Job", running))
     assert running.reports == 1
     run(jobs_of(store), "rebuild", pb.RebuildJob(topic="T"))
     assert differences(store) == []

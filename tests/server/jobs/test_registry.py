@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from server.jobs import JobView
+    from migration.jobs import JobView
 
 
 def memory() -> MetadataStore:
@@ -87,7 +87,7 @@ def test_a_job_without_a_thread_is_none(monkeypatch: pytest.MonkeyPatch) -> None
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
-        patch.setattr("server.jobs.job.Job.start", refused)
+        patch.setattr("migration.jobs.Job.start", refused)
         with pytest.raises(RuntimeError, match="thread"):
             jobs.start("compact", None, {})
     assert jobs.views() == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from migration.jobs import Job
     from server.jobs import StoreJobs
     from store.message_store import MessageStore
 
@@ -108,7 +109,7 @@ def test_it_reads_no_faster_than_it_may(
     monkeypatch.setattr(scrub_module, "BURST_BYTES", 50_000)
     paused = Paused()
     made = store_jobs_of(store)
-    made._scrub.work(pb.ScrubJob(bytes_per_s=100_000))(paused)
+    made._scrub.work(pb.ScrubJob(bytes_per_s=100_000))(cast("Job", paused))
     pauses = paused.pauses
     assert len(pauses) > 1
     assert all(0.5 <= pause < 1.5 for pause in pauses)  # a burst, and the run that it ends in
@@ -138,7 +139,7 @@ def test_while_messages_come_in_it_takes_a_share_of_a_processor(
         share=share,
         cpu_s=lambda: next(worked_s) * 0.01,  # so much between two looks at it
     )
-    assert work.run(paused).numbers["records"] == MESSAGES
+    assert work.run(cast("Job", paused)).numbers["records"] == MESSAGES
     assert len(paused.pauses) > 1
     assert paused.pauses == pytest.approx([most] * len(paused.pauses), abs=1e-6)
 

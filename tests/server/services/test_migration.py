@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from kvcq_client.pb.v1 import kvcq_pb2, migration_pb2_grpc
+from kvcq_client.pb.v1 import jobs_pb2, jobs_pb2_grpc, kvcq_pb2, migration_pb2_grpc
 from kvcq_client.pb.v1 import migration_pb2 as pb
+from migration.fill.pace import Pace
 from migration.jobs import Job
 from migration.state.phase import Phase
 from migration.state.state import read_state
@@ -54,9 +55,7 @@ async def put(served: Any, count: int) -> None:  # noqa: ANN401 - Served
 async def end_of(stub: migration_pb2_grpc.MigrationServiceStub, job_id: str) -> pb.MigrationStatus:
     while True:
         status: pb.MigrationStatus = await stub.GetMigrationStatus(pb.GetMigrationStatusRequest())
-        job = next(job for job in status.jobs if job.job_id == job_id)
-        if job.state != pb.JOB_STATE_RUNNING:
-            assert job.state == pb.JOB_STATE_DONE, job.error
+        if status.running_job_id != job_id:
             return status
         await asyncio.sleep(0)
 
@@ -89,9 +88,6 @@ async def test_every_step_over_grpc(tmp_path: Path) -> None:
         back = await stub.Rollback(pb.RollbackRequest())
         if back.job_id:
             await end_of(stub, back.job_id)
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await stub.CancelMigration(pb.CancelRequest(job_id="none"))
-        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await stub.IngestFiles(
                 pb.IngestFilesRequest(files=[{"path": "x", "family": "default"}])
@@ -144,7 +140,6 @@ def test_the_command_line_on_a_stopped_store(tmp_path: Path) -> None:
     assert "ROCKSDB" in shown.stdout
     assert migrate("finish", root, "--yes").exit_code == 0
     assert answer(migrate("rollback", root, "--json"))["phase"] == "ROCKSDB"
-    assert migrate("cancel", "--server=127.0.0.1:1").exit_code == 3
 
 
 def test_differences_end_with_exit_code_1(tmp_path: Path) -> None:
@@ -223,7 +218,6 @@ def test_errors_are_one_json_object_on_standard_output(tmp_path: Path) -> None:
         (("status", tmp_path / "none", "--json"), "USAGE", "directory", 2),
         (("status", "--server", "nohost", "--json"), "USAGE", "server", 2),
         (("status", "--server", "127.0.0.1:1", "--json"), "CANNOT_CONNECT", None, 3),
-        (("cancel", root, "--json"), "ILLEGAL_STEP", None, 1),
         (("finish", root, "--json"), "ILLEGAL_STEP", None, 1),
         (("release", root, "--bad", "--json"), "USAGE", None, 2),
     ):
@@ -276,6 +270,57 @@ def test_a_plan_shows_the_same_findings_to_people_and_to_programs(tmp_path: Path
         assert finding["path"].rpartition("/")[2] in shown.stdout
 
 
+@pytest.mark.integration
+async def test_backfills_and_verifications_are_jobs_of_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One list, one cancel; what was cancelled goes on when somebody resumes. Remembered after a
+    restart."""
+    root = tmp_path / "store"
+    make_on_files(root)
+    held = threading.Event()
+
+    def hold(_pace: Pace, job: Job, _lag: int) -> None:
+        held.set()
+        job.pause(60)
+
+    async with serving(root, store=STORE) as served:
+        stub = migration_pb2_grpc.MigrationServiceStub(served.channel)
+        jobs = jobs_pb2_grpc.JobServiceStub(served.channel)
+        await put(served, 200)
+        with monkeypatch.context() as patched:
+            patched.setattr(Pace, "after_batch", hold)
+            patched.setattr("migration.fill.catch_up._REST_BYTES", 0)
+            started = await stub.StartMigration(pb.StartMigrationRequest())
+            assert await asyncio.to_thread(held.wait, 60)
+            status = await stub.GetMigrationStatus(pb.GetMigrationStatusRequest())
+            assert status.running_job_id == started.job_id
+            [job] = (await jobs.ListJobs(jobs_pb2.ListJobsRequest(kind="backfill"))).jobs
+            assert (job.job_id, job.status) == (started.job_id, jobs_pb2.JOB_STATUS_RUNNING)
+            await jobs.CancelJob(jobs_pb2.CancelJobRequest(job_id=started.job_id))
+            watched = jobs.WatchJob(jobs_pb2.WatchJobRequest(job_id=started.job_id))
+            job = [each async for each in watched][-1]
+        assert job.status == jobs_pb2.JOB_STATUS_CANCELLED
+        status = await stub.GetMigrationStatus(pb.GetMigrationStatusRequest())
+        assert "cancelled by an operator" in status.stopped
+        resumed = await stub.ResumeMigration(pb.ResumeRequest())
+        await end_of(stub, resumed.job_id)
+        verified = await stub.VerifyMigration(pb.VerifyMigrationRequest())
+        watched = jobs.WatchJob(jobs_pb2.WatchJobRequest(job_id=verified.job_id))
+        job = [each async for each in watched][-1]
+        assert (job.kind, job.status) == ("verify", jobs_pb2.JOB_STATUS_DONE)
+        assert job.summary.endswith(": 0 differences")
+        assert job.numbers["differences"] == 0
+    async with serving(root, store=STORE) as served:
+        jobs = jobs_pb2_grpc.JobServiceStub(served.channel)
+        found = (await jobs.ListJobs(jobs_pb2.ListJobsRequest())).jobs
+        assert [(each.kind, each.status) for each in found] == [
+            ("verify", jobs_pb2.JOB_STATUS_DONE),
+            ("backfill", jobs_pb2.JOB_STATUS_DONE),
+            ("backfill", jobs_pb2.JOB_STATUS_CANCELLED),
+        ]
+
+
 def test_the_status_says_what_is_read_from_where(tmp_path: Path) -> None:
     root = tmp_path / "store"
     make_on_files(root)
@@ -295,7 +340,7 @@ async def test_two_stops_end_a_server_whose_rollback_meets_a_verification_that_i
     root = tmp_path / "store"
     make_on_files(root)
     compared, cancelled = threading.Event(), threading.Event()
-    run, cancel = Verification.run, Job.cancel
+    run, cancel = Verification.run, Job.stop_soon
 
     def run_until_cancelled(self: Verification) -> Verified:
         found = run(self)
@@ -313,7 +358,7 @@ async def test_two_stops_end_a_server_whose_rollback_meets_a_verification_that_i
         started = await stub.StartMigration(pb.StartMigrationRequest())
         await end_of(stub, started.job_id)
         monkeypatch.setattr(Verification, "run", run_until_cancelled)
-        monkeypatch.setattr(Job, "cancel", cancel_and_tell)
+        monkeypatch.setattr(Job, "stop_soon", cancel_and_tell)
         await stub.VerifyMigration(pb.VerifyMigrationRequest())
         assert await asyncio.to_thread(compared.wait, 60)
         rolling_back = asyncio.ensure_future(stub.Rollback(pb.RollbackRequest()))

@@ -108,4 +108,3 @@ async def test_a_job_that_cannot_be_started(served: Served, admin: ConsoleClient
 async def test_an_unknown_job(admin: ConsoleClient) -> None:
     assert (await admin.get("/job?id=none")).status == 404
     assert (await admin.post("/jobs/cancel", {"job": "none"})).status == 404
-    assert (await admin.post("/jobs/cancel-migration", {"job": "none"})).status == 409

@@ -60,13 +60,12 @@ async def test_all_steps(tmp_path: Path) -> None:
 
         async def job_ends() -> None:
             status = await stub.GetMigrationStatus(pb.GetMigrationStatusRequest())
-            for job in status.jobs:
-                await end_of(stub, job.job_id)
+            if status.running_job_id:
+                await end_of(stub, status.running_job_id)
 
         await job_ends()
         page = await client.get("/migration")
         assert 'aria-current="step"><b>DOUBLE_WRITE' in page.html
-        assert "backfill done" in page.text
         assert "backfill done" in (await client.get("/jobs")).text
         await _take(client, "verify")
         await job_ends()
