@@ -11,7 +11,7 @@
 """
 
 # First: it has a say in how grpc is imported.
-from kvcq_client.transport import TLS, Credentials, ForkedError  # isort: split
+from kvcq_client.transport import TLS, Credentials, ForkedError, keep_freed_memory  # isort: split
 
 from kvcq_client.access import Access, AsyncAccess
 from kvcq_client.activity import Activity, GroupLag, TopicTraffic
@@ -123,5 +123,6 @@ __all__ = [
     "TopicTraffic",
     "UnauthenticatedError",
     "UnavailableError",
+    "keep_freed_memory",
     "split_records",
 ]

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
     from typing import Never
 
-    from kvcq_client.transport import Call, Connection
+    from kvcq_client.transport import Connection
 
 #: Queues of one request; the server takes no more.
 _QUEUES_A_CALL = 10_000
@@ -64,12 +64,11 @@ _checker = Checker()
 
 @checked(but=("put",))  # which looks at all of it itself
 class Calls:
-    """What a client can ask for. Awaits nothing but `call`, and runs wherever that does."""
+    """What a client can ask for, in the event loop of its connection."""
 
-    def __init__(self, connection: Connection, call: Call | None = None) -> None:
-        """Without a `call`, that of the connection, in its event loop."""
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._call = connection.call if call is None else call
+        self._call = connection.call
         self._messages = connection.messages
         self._topics = connection.topics
         self._groups = connection.groups

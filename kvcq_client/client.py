@@ -18,12 +18,10 @@ from kvcq_client.transport import (
     Blocking,
     Closing,
     Connection,
-    LoneCalls,
     LoopThread,
     begin_grpc,
     blocking,
     blocking_iterator,
-    finished,
 )
 from kvcq_client.users import Users
 
@@ -44,8 +42,9 @@ class Client(Blocking[Calls], Closing):
     `with Client("127.0.0.1:8081") as client:` — nothing is sent before the first call. Every call
     has a deadline, `timeout_s` unless it is given its own; until then a server that is not there,
     or not ready, is tried again. Thread: any. It works in a thread of its own, also where an
-    event loop runs already, as in a notebook. A process that is forked once a client was made
-    cannot use it, nor one of its own: every call raises ForkedError there.
+    event loop runs already, as in a notebook. Ctrl-C cancels the call under way, and is raised once
+    that has ended. A process that is forked once a client was made cannot use it, nor one of its
+    own: every call raises ForkedError there.
     """
 
     def __init__(
@@ -77,9 +76,9 @@ class Client(Blocking[Calls], Closing):
         except BaseException:
             self._thread.close()
             raise
-        self._lone = LoneCalls(self._connection, self._thread)
-        super().__init__(Calls(self._connection, self._lone.call), finished)
-        self._users = Users(self._connection, Calls(self._connection))
+        calls = Calls(self._connection)
+        super().__init__(calls, self._thread.run)
+        self._users = Users(self._connection, calls)
 
     @property
     def target(self) -> str:
@@ -170,7 +169,6 @@ class Client(Blocking[Calls], Closing):
             self._thread.run(self._users.close())
             self._closed = True
             self._thread.run(self._connection.close())
-        self._lone.close()
         self._thread.close()
 
     def _wait(self, call: Coroutine[Any, Any, R]) -> R:

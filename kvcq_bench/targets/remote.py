@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcq_bench.errors import BenchError, CheckFailedError, NotPossibleHereError
 from kvcq_bench.machine import Used, disk_bytes, used_by
-from kvcq_client import Client, NotPossibleError, Queue
+from kvcq_client import Client, NotPossibleError, Queue, keep_freed_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,6 +59,7 @@ class RemoteTarget:
         self, address: str, *, tls: TLS | None = None, credentials: Credentials | None = None
     ) -> None:
         self.name = f"server {address}"
+        keep_freed_memory()
         self._client = Client(address, timeout_s=_TIMEOUT_S, tls=tls, credentials=credentials)
         self.directory: Path | None = None
 
@@ -155,6 +156,7 @@ class OwnServer(RemoteTarget):
         started = perf_counter()
         self._process, self.address = self._start()
         seconds = perf_counter() - started
+        keep_freed_memory()
         self._client = Client(self.address, timeout_s=_TIMEOUT_S)
         return seconds
 

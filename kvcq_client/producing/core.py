@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from kvcq_client.errors import BufferFullError, ClosedError
 from kvcq_client.producing.accumulator import Accumulator
 from kvcq_client.producing.delivery import Delivery
-from kvcq_client.producing.nudge import Nudge
 from kvcq_client.transport import ForkedError, close_in_children, in_background
 
 if TYPE_CHECKING:
@@ -37,26 +37,27 @@ class ProducerCore:
         self.delivery = Delivery(connection, self.accumulator, config)
         self._loop = asyncio.get_running_loop()
         self._linger_s = config.linger_ms / 1000
-        # Asked for under the accumulator's lock.
-        self._wake = Nudge(self._loop, self.delivery.wake)
-        self._look = Nudge(self._loop, self._linger)
         self._timer: asyncio.TimerHandle | None = None  # set in the loop, read under that lock
         self._task = in_background(self.delivery.run(), "put-delivery")
         close_in_children(self)
 
     def after_fork(self, error: ForkedError) -> None:
         """See Forkable."""
-        self._wake.stop()
-        self._look.stop()
         self.accumulator.after_fork(error)
         self.delivery.after_fork(error)
 
     def _begun(self) -> None:
         if self._timer is None:
-            self._look.ask()
+            self._soon(self._linger)
 
     def _ready(self) -> None:
-        self._wake.ask()
+        self._soon(self.delivery.wake)
+
+    def _soon(self, callback: Callable[[], None]) -> None:
+        """In the loop; dropped once that is closed. For each batch: an interrupt between a wish and
+        a note that it was made would lose all later ones."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback)
 
     def _linger(self) -> None:
         """Let a batch go when its first message has waited long enough."""

@@ -8,7 +8,7 @@ import kvcq_client.transport.grpc_environment  # noqa: F401 - for what it does
 
 # isort: split
 
-from kvcq_client.transport.below_grpc import STREAM_OVER, cygrpc, send_and_receive, write_request
+from kvcq_client.transport.below_grpc import STREAM_OVER, write_request
 from kvcq_client.transport.blocking_calls import Blocking, blocking, blocking_iterator
 from kvcq_client.transport.closing import AsyncClosing, Closing
 from kvcq_client.transport.connection import (
@@ -22,7 +22,6 @@ from kvcq_client.transport.connection import (
 )
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
 from kvcq_client.transport.freed_memory import keep_freed_memory
-from kvcq_client.transport.lone_calls import LoneCalls
 from kvcq_client.transport.loop_thread import LoopThread, in_background
 from kvcq_client.transport.secured import (
     ACCESS_KEY_FORM,
@@ -54,7 +53,6 @@ __all__ = [
     "Connection",
     "Credentials",
     "ForkedError",
-    "LoneCalls",
     "LoopThread",
     "LoopWaits",
     "ThreadWaits",
@@ -63,7 +61,6 @@ __all__ = [
     "blocking",
     "blocking_iterator",
     "close_in_children",
-    "cygrpc",
     "finished",
     "from_batch_error",
     "from_rpc",
@@ -73,7 +70,6 @@ __all__ = [
     "may_pass",
     "paged",
     "run_at_once",
-    "send_and_receive",
     "signature_of",
     "stamps_of",
     "write_request",

@@ -1,22 +1,30 @@
-"""What lies below gRPC's public calls, for the releases that were measured. It is not promised to
-stay: others go without it."""
+"""Everything of gRPC that is not public, each use with its public twin.
+
+gRPC does not promise to keep any of it. It is used with the releases that were measured
+(`grpc_environment`); with others, and where `KVCQ_PUBLIC_GRPC` is set in the environment, the twins
+do the same work, more slowly. No other module of the client touches gRPC's private names.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from kvcq_client.transport.grpc_environment import IS_MEASURED
 
 if TYPE_CHECKING:
-    from google.protobuf.message import Message
+    from collections.abc import Callable
 
-#: The layer below; the stubs of grpc leave it out. None: it is of a release that was not measured.
+R = TypeVar("R", bound=Message)
+
+#: The layer below; the stubs of grpc leave it out. None: only public calls are used.
 cygrpc: Any = import_module("grpc._cython.cygrpc") if IS_MEASURED else None
 
+_EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
 
 #: What `write_request` raises when the stream is over.
 STREAM_OVER = (
@@ -26,46 +34,59 @@ STREAM_OVER = (
 )
 
 
-def is_plain(stream: object) -> bool:
-    """Whether a call of grpc.aio is gRPC's own. An interceptor, as those that trace, puts another
-    one before it, which has the public methods alone."""
+def _has_below(stream: object) -> bool:
+    """Whether the call is gRPC's own. An interceptor, as those that trace, puts another object
+    before it, which has the public methods only."""
     return cygrpc is not None and hasattr(stream, "_cython_call")
 
 
-def is_plain_channel(channel: object) -> bool:
-    """The same of a grpc.Channel."""
-    return cygrpc is not None and hasattr(getattr(channel, "_channel", None), "segregated_call")
-
-
 async def write_request(stream: Any, request: Message | bytes) -> None:  # noqa: ANN401 - any call of gRPC
-    """As `stream.write`, which gives the stream an end of its own making, INTERNAL, when a write
-    fails, and so hides why the server ended it: that this drains, say, or knows no such user. Who
-    reads hears that then.
+    """Write the request. Raises one of STREAM_OVER; the reader of the stream hears why it ended.
 
-    Raises one of STREAM_OVER.
+    The twin is `stream.write`. When a write fails it gives the stream an end of its own making,
+    INTERNAL, which hides why the server ended it: that it drains, or knows no such user.
     """
-    if not is_plain(stream):
+    if not _has_below(stream):
         await stream.write(request)
         return
-    if stream.done():  # else one that was cancelled would cancel who writes
+    if stream.done():  # otherwise one that was cancelled would cancel the writer
         raise asyncio.InvalidStateError("the stream has ended")
     await stream.wait_for_connection()
     data = request if isinstance(request, bytes) else request.SerializeToString()
-    await stream._cython_call.send_serialized_message(data)  # noqa: SLF001 - below, as it says
+    await stream._cython_call.send_serialized_message(data)  # noqa: SLF001 - see the module
 
 
-async def send_and_receive(call: object, data: bytes) -> bytes | None:
-    """The next message, once `data` is sent as well; None: there is none, or the other side is
-    gone. `call` is gRPC's own object of the call.
+async def exchange(stream: Any, request: Message, response: type[R]) -> R | None:  # noqa: ANN401 - as above
+    """Send the request and return the next response; None when the stream is over.
 
-    gRPC is handed both at once, and tells once. Not before the initial metadata were sent. Who is
-    cancelled meanwhile has sent it.
+    Only after the initial metadata have arrived, by one caller at a time. A caller that is
+    cancelled has sent the request. The twin is `stream.write` and `stream.read`; here gRPC is given
+    both at once and wakes the event loop once, for a quarter less of the client's processor time.
     """
-    received = cygrpc.ReceiveMessageOperation(0)
-    both = (cygrpc.SendMessageOperation(data, 0), received)
+    if not _has_below(stream):
+        try:
+            await stream.write(request)
+            received = await stream.read()
+        except STREAM_OVER:
+            return None
+        return None if received is _EOF else received
+    reading = cygrpc.ReceiveMessageOperation(0)
+    both = (cygrpc.SendMessageOperation(request.SerializeToString(), 0), reading)
     try:
-        await cygrpc.execute_batch(call, both, asyncio.get_running_loop())
+        await cygrpc.execute_batch(
+            stream._cython_call,  # noqa: SLF001 - see the module
+            *(both, asyncio.get_running_loop()),
+        )
     except cygrpc.ExecuteBatchError:
         return None
-    message: bytes | None = received.message()
-    return message
+    data: bytes | None = reading.message()
+    return None if data is None else response.FromString(data)
+
+
+def is_news_of_grpc(callback: Callable[..., object]) -> bool:
+    """Whether gRPC's own thread schedules the callback, to tell an event loop what has ended.
+
+    The twin is to take every callback for one of the program's; an event loop that is closed then
+    logs an error about calls that were given up.
+    """
+    return getattr(callback, "__name__", "") == "_handle_callback_wrapper"

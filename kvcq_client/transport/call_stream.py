@@ -18,7 +18,7 @@ import grpc
 
 from kvcq_client.errors import DeadlineError, KvcqError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.transport.below_grpc import STREAM_OVER, is_plain, write_request
+from kvcq_client.transport.below_grpc import STREAM_OVER, write_request
 from kvcq_client.transport.joined_puts import JOINED, is_of_one, join, split
 from kvcq_client.transport.loop_thread import in_background
 from kvcq_client.transport.own_stream import OwnStream
@@ -39,7 +39,7 @@ _MESSAGE_BYTES = 256 << 10
 #: work then. With 16 or 64 of them 64 callers that put were 0.8 and 0.7 times as fast.
 _EARLY = 32
 #: Calls one after the other before a stream of their own is opened: a script that asks a few things
-#: does without, and a thread has another one by then.
+#: does without.
 CALLS_BEFORE = 64
 #: How long the server has for the end of a stream that is closed.
 _CLOSING_S = 1.0
@@ -91,8 +91,6 @@ class CallStream:
         # Of the task: None before the server has said that it is there.
         self._stream: Any = None
         self._is_writing = False
-        #: The last answer came by itself. Otherwise whoever makes a call has company.
-        self.is_lone = True
         self._closing = False
         self._own: OwnStream | None = None
         self._alone = 0  # calls on this stream, one after the other
@@ -139,17 +137,10 @@ class CallStream:
     def _count(self) -> None:
         """Open a stream for callers of their own when it is worth it."""
         self._alone = 0 if self._calls else self._alone + 1
-        if self._alone >= CALLS_BEFORE and is_plain(self._stream) and not self._closing:
+        if self._alone >= CALLS_BEFORE and self._stream is not None and not self._closing:
             self._alone = 0
             if self._own is None or self._own.has_ended:
                 self._own = OwnStream(self._open_stream)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether it is open for nobody."""
-        if self._own is not None and not (self._own.is_free or self._own.has_ended):
-            return False
-        return self._task is not None and not self._calls and not self._given_up
 
     async def close(self) -> None:
         """End the stream; calls under way are cancelled. Repeatable.
@@ -260,9 +251,7 @@ class CallStream:
     async def _read(self, stream: Any) -> None:  # noqa: ANN401 - grpc has no name for it
         # Who iterates over a stream leaves a cycle of references behind.
         while (response := await stream.read()) is not _EOF:
-            results = response.results
-            self.is_lone = len(results) == 1 and results[0].id not in self._joined
-            for result in results:
+            for result in response.results:
                 told: bytes | KvcqError = result.response
                 if result.HasField("error"):
                     told = from_batch_error(result.error)

@@ -12,7 +12,6 @@ import logging
 import os
 import random
 import re
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -23,10 +22,9 @@ from kvcq_client.errors import ClosedError, DeadlineError, KvcqError, Unavailabl
 from kvcq_client.pb.v1 import access_pb2_grpc, jobs_pb2_grpc, kvcq_pb2_grpc, migration_pb2_grpc
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.call_stream import LARGEST_BYTES, CallStream
-from kvcq_client.transport.channel import Channel, open_thread_channel
+from kvcq_client.transport.channel import Channel
 from kvcq_client.transport.first_contact import FirstContact
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
-from kvcq_client.transport.freed_memory import keep_freed_memory
 from kvcq_client.transport.proxies import DIRECT, is_direct
 from kvcq_client.transport.secured import TLS, Credentials
 from kvcq_client.transport.statuses import from_rpc, may_pass
@@ -166,17 +164,13 @@ class Connection:
         if not isinstance(options, list | tuple):
             raise TypeError(f"options: a list of pairs is wanted, not {type(options).__name__}")
         begin_grpc()
-        keep_freed_memory()
         self.target = target
         self.timeout_s = number("timeout_s", timeout_s)
         direct = (DIRECT,) if is_direct(target, os.environ) else ()
         # Each name once: of two gRPC takes the first.
         chosen = {**dict(_OPTIONS), **dict(direct), **dict(options)}
-        channel = (target, [*chosen.items()], tls, credentials)
         # gRPC's stubs are made on what looks like a channel.
-        self._channel: Any = Channel(*channel)
-        #: Another one to the same server, for threads.
-        self.open_thread_channel = partial(open_thread_channel, *channel)
+        self._channel: Any = Channel(target, [*chosen.items()], tls, credentials)
         self.messages = kvcq_pb2_grpc.MessageServiceStub(self._channel)
         self.topics = kvcq_pb2_grpc.TopicServiceStub(self._channel)
         self.groups = kvcq_pb2_grpc.GroupServiceStub(self._channel)
@@ -198,9 +192,7 @@ class Connection:
             request_serializer=pb.SubscribeRequest.SerializeToString,
             response_deserializer=pb.SubscribeResponse.FromString,
         )
-        self._open_calls = kvcq_pb2_grpc.CallServiceStub(self._channel).Calls
-        self.calls = CallStream(self._open_calls)
-        self._closing: set[asyncio.Task[None]] = set()
+        self.calls = CallStream(kvcq_pb2_grpc.CallServiceStub(self._channel).Calls)
         # The methods whose calls share a stream, as long as they are small.
         self._sharing: dict[object, tuple[str, type[Message]]] = {
             self.messages.Put: ("Put", pb.PutResponse),
@@ -224,7 +216,7 @@ class Connection:
         """The response. Raises KvcqError; UnavailableError only when the time is up, or at once
         a HandshakeError."""
         end_s = monotonic() + self.limit_s(timeout_s)
-        shared = self.shared(method, request)
+        shared = self._shared(method, request)
         parked = may_be_parked(request)
         takes_turn = method is not self.messages.Pull  # may be parked, by the thousand
         backoff: Backoff | None = None  # most calls need none
@@ -332,7 +324,7 @@ class Connection:
                 f"{CALLS_UNDER_WAY} calls of this client are under way, and none ended in time"
             ) from None
 
-    def shared(self, method: object, request: Message | bytes) -> tuple[str, bytes, Any] | None:
+    def _shared(self, method: object, request: Message | bytes) -> tuple[str, bytes, Any] | None:
         """Name, request and kind of answer of what shares a stream; None: a call of its own."""
         sharing = self._sharing.get(method)
         if sharing is None or isinstance(request, bytes):
@@ -343,22 +335,6 @@ class Connection:
     def limit_s(self, timeout_s: float | None) -> float:
         """How long a call may take. Raises TypeError, ValueError."""
         return self.timeout_s if timeout_s is None else number("timeout_s", timeout_s)
-
-    def let_go(self) -> None:
-        """Of the channel, as soon as nothing is under way on it: see Channel. Repeatable."""
-        if self._closed:
-            return
-        if self.calls.is_idle:
-            closing = asyncio.create_task(self.calls.close())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
-            self.calls = CallStream(self._open_calls)
-        self._channel.let_go()
-
-    def take_up(self) -> None:
-        """The channel again. Repeatable."""
-        if not self._closed:
-            self._channel.channel()
 
     def check_open(self) -> None:
         """Raises ClosedError, and ForkedError in a child of the process that made it."""
@@ -378,6 +354,4 @@ class Connection:
             return
         self._first.close()
         await self.calls.close()
-        if self._closing:
-            await asyncio.wait(self._closing)
         await self._channel.close(None)

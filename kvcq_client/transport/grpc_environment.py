@@ -21,8 +21,10 @@ from importlib.metadata import version
 #: Releases of grpcio, by their first two numbers, that were measured and tested both ways.
 MEASURED = ("1.85",)
 
-#: Whether the installed release is one of them.
-IS_MEASURED = version("grpcio").rpartition(".")[0] in MEASURED
+#: Whether the installed release is one of them, and the user has not chosen public calls only.
+IS_MEASURED = (
+    version("grpcio").rpartition(".")[0] in MEASURED and "KVCQ_PUBLIC_GRPC" not in os.environ
+)
 
 ENVIRONMENT = {"GRPC_ENABLE_FORK_SUPPORT": "0"}
 if IS_MEASURED:

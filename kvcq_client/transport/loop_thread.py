@@ -7,11 +7,11 @@ import sys
 import threading
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kvcq_client.errors import ClosedError
+from kvcq_client.transport.below_grpc import is_news_of_grpc
 from kvcq_client.transport.forks import ForkedError, close_in_children
-from kvcq_client.transport.handed_work import HandedWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -34,7 +34,7 @@ class _GivesUpQuietly:
             of_loop: Any = super()
             handle: asyncio.Handle = of_loop.call_soon_threadsafe(callback, *args, context=context)
         except RuntimeError:
-            if getattr(callback, "__name__", "") != "_handle_callback_wrapper":
+            if not is_news_of_grpc(callback):
                 raise
             return None
         return handle
@@ -73,6 +73,68 @@ def _tell(
         loop.default_exception_handler(context)
 
 
+class _Call(Generic[R]):
+    """A coroutine that one thread hands to the loop of another, and waits for.
+
+    The thread waits for a bare lock. While it holds any other, as those of `threading` and of
+    futures, a signal's handler may run that makes a call of its own, and the loop would wait for
+    that lock before it came to the handler's call.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, R], loop: asyncio.AbstractEventLoop) -> None:
+        self._work = work
+        self._loop = loop
+        self._task: asyncio.Task[R] | None = None
+        self._ended = threading.Lock()
+        self._ended.acquire()
+
+    def wait(self) -> R:
+        """Its result, or what it raised. Ctrl-C cancels it, and gets through once it has ended; a
+        second one does not wait. Raises ClosedError when the loop ended before it began."""
+        try:
+            self._loop.call_soon_threadsafe(self._begin)
+            self._ended.acquire()
+        except BaseException:
+            if not self._loop.is_closed():
+                with suppress(RuntimeError):  # it is closed just now
+                    self._loop.call_soon_threadsafe(self._cancel)
+                    self._ended.acquire()
+            elif self._task is None:
+                self._work.close()
+                raise ClosedError("the client is closed") from None
+            raise
+        task, self._task = self._task, None
+        if task is None:
+            raise ClosedError("the client is closed")
+        if task.cancelled():
+            raise CancelledError
+        try:
+            return task.result()
+        finally:
+            del task  # the traceback of its exception has this frame: no cycle
+
+    def lose(self) -> None:
+        """The loop has ended, and may never have come to it."""
+        if self._task is None:
+            self._work.close()
+        if self._ended.locked():
+            self._ended.release()
+
+    def _begin(self) -> asyncio.Task[R]:
+        if self._task is None:
+            self._task = self._loop.create_task(self._work)
+            self._task.add_done_callback(self._end)
+        return self._task
+
+    def _cancel(self) -> None:
+        self._begin().cancel()
+
+    def _end(self, task: asyncio.Task[R]) -> None:
+        if not task.cancelled():
+            task.exception()  # the thread may have been interrupted: nobody else asks for it
+        self._ended.release()
+
+
 class LoopThread:
     """Runs coroutines for callers of other threads.
 
@@ -82,7 +144,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._forked: ForkedError | None = None
-        self._handed: set[HandedWork[Any]] = set()
+        self._calls: set[_Call[Any]] = set()
         self._is_ending = False
         self._is_stopped = False  # in the loop
         self.loop = new_event_loop()
@@ -91,7 +153,7 @@ class LoopThread:
         self._thread.start()
         close_in_children(self)
 
-    def run(self, work: Coroutine[Any, Any, R]) -> R:
+    def run(self, call: Coroutine[Any, Any, R]) -> R:
         """The coroutine's result. Ctrl-C cancels it, and gets through once it has ended, so that it
         goes on beside nothing that comes next; a second one does not wait. Not from the loop's own
         thread.
@@ -102,13 +164,13 @@ class LoopThread:
         try:
             self.check_caller()
         except BaseException:
-            work.close()
+            call.close()
             raise
         if self.has_ended:  # who tries again and again must not keep it from that
-            work.close()
+            call.close()
             raise ClosedError("the client is closed")
-        handed = HandedWork(work, self.loop)
-        self._handed.add(handed)  # first: the loop may end at any time
+        handed = _Call(call, self.loop)
+        self._calls.add(handed)  # first: the loop may end at any time
         try:
             return handed.wait()
         except CancelledError:
@@ -116,7 +178,7 @@ class LoopThread:
                 raise ClosedError("the client is closed") from None
             raise
         finally:
-            self._handed.discard(handed)
+            self._calls.discard(handed)
 
     def check_caller(self) -> None:
         """Raises ForkedError in a child of the process that made it, and RuntimeError in the
@@ -170,5 +232,5 @@ class LoopThread:
                 self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         finally:
             self.loop.close()
-            for handed in tuple(self._handed):
-                handed.lose()
+            for call in tuple(self._calls):
+                call.lose()

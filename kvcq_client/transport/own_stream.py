@@ -6,8 +6,7 @@ at once, and is told once: a quarter less of the client's processor time. Meanwh
 write, so it is a shortcut and never the only way: a caller who finds the stream taken, not open
 yet, or ended takes the one that is shared, and so does a call that may be parked.
 
-A caller who gives up leaves it taken until the answer is there. It is below gRPC's public calls,
-and used with the releases that were measured.
+A caller who gives up leaves it taken until the answer is there.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import grpc
 
 from kvcq_client.errors import DeadlineError, KvcqError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.transport.below_grpc import send_and_receive
+from kvcq_client.transport.below_grpc import exchange
 from kvcq_client.transport.statuses import from_batch_error, from_shared_stream
 from kvcq_client.transport.waiting import run_at_once
 
@@ -28,15 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def lone_request(call_id: int, method: str, request: bytes, timeout_s: float) -> bytes:
-    """An encoded CallsRequest with this one call."""
+def _request_of(method: str, request: bytes, timeout_s: float) -> pb.CallsRequest:
+    """With this one call."""
     message = pb.CallsRequest()
     call = message.calls.add()  # filled in place: one that is given to the message is copied
-    call.id = call_id
+    call.id = 1
     call.method = method
     call.request = request
     call.timeout_ms = int(timeout_s * 1000) + 1
-    return message.SerializeToString()
+    return message
 
 
 class OwnStream:
@@ -49,7 +48,7 @@ class OwnStream:
         self._is_taken = True  # until the server has said that it is there, and by a call
         self._timer: asyncio.TimerHandle | None = None
         # Of the last call: its answer, and when its time is up.
-        self._told: asyncio.Future[bytes] | None = None
+        self._told: asyncio.Future[pb.CallsResponse] | None = None
         self._end_s = 0.0
         self._opening = self._loop.create_task(self._open(), name="kvcq-own-stream")
 
@@ -75,32 +74,31 @@ class OwnStream:
         Raises what the server answered, DeadlineError when the time is up, and UnavailableError
         when the stream broke: the server may have seen the call.
         """
-        data = lone_request(1, method, request, timeout_s)
+        message = _request_of(method, request, timeout_s)
         self._is_taken = True
         self._told = told = self._loop.create_future()
         self._end_s = self._loop.time() + timeout_s
         if self._timer is None or self._timer.when() > self._end_s:
             self._watch()
-        run_at_once(self._ask(data, told), _ended)
+        run_at_once(self._ask(message, told), _ended)
         try:
-            message = await told
+            answer = await told
         except TimeoutError:
             raise DeadlineError(f"no answer within {timeout_s:g} s") from None
-        (result,) = pb.CallsResponse.FromString(message).results
+        (result,) = answer.results
         if result.HasField("error"):
             raise from_batch_error(result.error)
         response: bytes = result.response
         return response
 
-    async def _ask(self, data: bytes, told: asyncio.Future[bytes]) -> None:
+    async def _ask(self, message: pb.CallsRequest, told: asyncio.Future[pb.CallsResponse]) -> None:
         """To its end, also when the caller has given up: gRPC leaves behind what it waits for and
         is cancelled."""
-        below = self._stream._cython_call  # noqa: SLF001 - see above
-        message = await send_and_receive(below, data)
-        if message is not None:
+        answer = await exchange(self._stream, message, pb.CallsResponse)
+        if answer is not None:
             self._is_taken = False
             if not told.done():
-                told.set_result(message)
+                told.set_result(answer)
             return
         error = await self._why()
         if not told.done():

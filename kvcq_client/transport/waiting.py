@@ -75,7 +75,7 @@ class ThreadWaits:
     async def until(
         self, call_when: Callable[[Callable[[], None]], None], timeout_s: float | None
     ) -> bool:
-        # A bare lock: see HandedWork.
+        # A bare lock: see loop_thread.
         called = threading.Lock()
         called.acquire()
 

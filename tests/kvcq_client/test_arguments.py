@@ -146,12 +146,13 @@ def _arguments(
 async def _call(kind: type, name: str, parameter: str, value: object) -> Exception | None:
     """What came of it; None when the value was taken."""
     async with AsyncClient("127.0.0.1:1") as client:
-        target: Any = {
+        targets: dict[type, Any] = {
             Calls: client,
             AsyncJobs: client.jobs,
             AsyncMigration: client.migration,
             AsyncAccess: client.access,
-        }.get(kind)
+        }
+        target: Any = targets.get(kind)
         if kind is AsyncConsumer:
             target = await client.consumer({QUEUE: 0}, group="g")
         if kind is AsyncProducer:

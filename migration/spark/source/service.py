@@ -19,6 +19,7 @@ from kvcq_client import (
     OffsetOutOfRangeError,
     Queue,
     Start,
+    keep_freed_memory,
 )
 from migration.columnar import Names, RecordBlock, Strings
 from migration.spark.arrow import column_of, from_names
@@ -52,6 +53,7 @@ class Service(NamedTuple):
 
         Raises SourceOptionError for files that this machine does not have.
         """
+        keep_freed_memory()  # the process is Spark's worker, and reads as fast as it can
         credentials: Credentials | None = None
         if self.access_key is not None and self.secret_file is not None:
             credentials = Credentials(self.access_key, _secret_in(self.secret_file))

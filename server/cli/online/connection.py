@@ -21,6 +21,7 @@ from kvcq_client import (
     KvcqError,
     ResourceExhaustedError,
     UnavailableError,
+    keep_freed_memory,
 )
 from server.cli.online.security import credentials_of, given_options, security_options, tls_of
 from server.cli.terminal import (
@@ -78,6 +79,7 @@ def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def connect(server: str, timeout_s: float = TIMEOUT_S) -> Iterator[Client]:
     """A client for the length of a command. Raises CommandError for what the client raises."""
+    keep_freed_memory()
     try:
         with Client(
             server, timeout_s=timeout_s, tls=tls_of(), credentials=credentials_of()

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kvcq_client import TLS, AsyncClient, Client, Credentials, Message
+from kvcq_client import TLS, AsyncClient, Client, Credentials, Message, keep_freed_memory
 from server.version import VERSION
 from tests.benchmarks.processes import ServerProcess, free_port, wait_until
 from tests.benchmarks.system import OURS, System
@@ -75,6 +75,7 @@ class KvcqClient:
     """
 
     def __init__(self, address: str, *, durable: bool) -> None:
+        keep_freed_memory()
         self.address, *more = address.split()
         self._options: dict[str, Any] = {"timeout_s": 120.0}
         if more:

@@ -171,7 +171,9 @@ async def test_arguments_that_cannot_be_are_refused_and_change_nothing(
             await client.consumer({QUEUE: -1})
         with pytest.raises(ValueError, match=r"^count: -1 is below 0$"):
             await consumer.take(-1)
-        with pytest.raises(TypeError, match=r"^queues: a sequence of Queues is wanted, not Queue$"):
+        with pytest.raises(
+            TypeError, match=r"^queues: a sequence of names and Queues is wanted, not Queue$"
+        ):
             consumer.leave(QUEUE)  # type: ignore[arg-type]
         assert len(await consumer.take(10, 10)) == 10
         with pytest.raises(TypeError, match=r"^timeout_s: a number is wanted, not str$"):

@@ -13,7 +13,7 @@ from kvcq_client import AsyncClient, Message
 from kvcq_client.errors import ClosedError, DeadlineError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
-from kvcq_client.transport import call_stream
+from kvcq_client.transport import below_grpc, call_stream
 from kvcq_client.transport.call_stream import CallStream
 from server.edge.call_gate import CallKind
 from tests.support.until import until
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from server.edge import Context
     from tests.support.cut_line import CutLine
     from tests.support.serving import Served
+
+pytestmark = pytest.mark.usefixtures("both_ways")
 
 
 EOF = object()
@@ -310,4 +312,5 @@ async def test_what_the_server_said_is_told_when_a_write_found_the_stream_ended(
             for error in await asyncio.gather(*answers, return_exceptions=True):
                 told.add(str(error).removesuffix(f" ({call_stream.NOT_SENT})"))
     await server.stop(None)
-    assert told == {"it drains"}
+    # gRPC's own write gives some of the streams an end of its own making.
+    assert told == {"it drains"} if below_grpc.cygrpc is not None else "it drains" in told

@@ -24,7 +24,7 @@ from kvcq_client import Client, ForkedError, KvcqError, Message
 warnings.simplefilter("ignore")
 client = Client(sys.argv[1], timeout_s=20)
 client.create_topic("t", 1)
-while not any(stream.is_open() for stream in client._lone._idle):
+while client._connection.calls.own is None:
     client.pull("t", 0, 0)
 producer = client.producer(linger_ms=60_000)
 consumer = client.consumer("t")

@@ -10,12 +10,14 @@ import pytest
 from opentelemetry.instrumentation.grpc import GrpcAioInstrumentorClient, GrpcInstrumentorClient
 
 from kvcq_client import AsyncClient, Client, Message, Queue
-from kvcq_client.transport import call_stream, lone_calls
+from kvcq_client.transport import call_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.serving import Served
+
+pytestmark = pytest.mark.usefixtures("both_ways")
 
 QUEUE = Queue("T", 0)
 
@@ -23,7 +25,6 @@ QUEUE = Queue("T", 0)
 @pytest.fixture(autouse=True)
 def _intercepted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(call_stream, "CALLS_BEFORE", 3)
-    monkeypatch.setattr(lone_calls, "CALLS_BEFORE", 3)
     instrumentors = GrpcAioInstrumentorClient(), GrpcInstrumentorClient()
     for each in instrumentors:
         each.instrument()
@@ -37,7 +38,6 @@ async def test_asyncio(served: Served) -> None:
         await client.create_topic("T", 1)
         for number in range(12):
             assert (await client.put(Message("T", b"x", 0))).queue_offset == number
-        assert client._connection.calls._own is None
         async with client.producer() as producer, await client.consumer({QUEUE: 0}) as consumer:
             await (await producer.send("T", b"x", queue_id=0))
             assert len(await consumer.take(13)) == 13
@@ -49,7 +49,6 @@ async def test_blocking(served: Served) -> None:
             client.create_topic("T", 1)
             for number in range(12):
                 assert client.put(Message("T", b"x", 0)).queue_offset == number
-            assert client._lone._streams() == []
             with client.producer() as producer, client.consumer({QUEUE: 0}) as consumer:
                 producer.send("T", b"x", queue_id=0).result()
                 assert len(consumer.take(13)) == 13

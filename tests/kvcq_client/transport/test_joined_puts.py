@@ -48,6 +48,7 @@ OUTGOING = st.tuples(
     st.dictionaries(NAMES, NAMES, max_size=3),
     st.integers(0, 9),
     st.none() | st.integers(0, 2**62),
+    NAMES,
 )
 
 

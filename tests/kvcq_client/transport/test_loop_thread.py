@@ -15,8 +15,7 @@ import pytest
 
 from kvcq_client import ClosedError
 from kvcq_client.transport.below_grpc import cygrpc
-from kvcq_client.transport.handed_work import HandedWork
-from kvcq_client.transport.loop_thread import LoopThread
+from kvcq_client.transport.loop_thread import LoopThread, _Call
 
 if TYPE_CHECKING:
     from kvcq_client import AsyncClient
@@ -163,20 +162,21 @@ def test_work_for_a_loop_that_has_ended_is_refused() -> None:
 
 def test_work_that_a_loop_never_comes_to_is_told_so() -> None:
     thread = LoopThread()
-    handed: list[HandedWork[None]] = []
+    handed: list[_Call[None]] = []
 
     async def end() -> None:
         """Something is handed over by another thread once the loop ends."""
         thread.loop.stop()
-        work = HandedWork(asyncio.sleep(0), thread.loop)
-        thread._handed.add(work)
+        work = _Call(asyncio.sleep(0), thread.loop)
+        thread._calls.add(work)
         handed.append(work)
 
     thread.loop.call_soon_threadsafe(lambda: thread.loop.create_task(end()))
     thread._thread.join()
     with pytest.raises(ClosedError):
         thread.run(asyncio.sleep(0))
-    assert handed[0].is_done
+    with pytest.raises(ClosedError):
+        handed[0].wait()
 
 
 def test_threads_that_work_while_the_loop_ends_all_hear_of_it() -> None:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from tests.support.cut_line import CutLine
     from tests.support.serving import Served
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 
 def a_message(body: bytes = b"x") -> Message:
     return Message("T", body, 0)
@@ -76,15 +78,6 @@ async def test_it_is_opened_for_who_calls_often(served: Served) -> None:
         assert streams() == 2
         assert client._connection.calls.own is own
     await until(lambda: not streams())
-
-
-async def test_other_releases_of_grpc_share_one_stream(
-    served: Served, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(call_stream, "is_plain", lambda _: False)
-    for number in range(9):
-        assert (await client.put(a_message())).queue_offset == number
-    assert client._connection.calls._own is None
 
 
 async def test_what_the_server_refuses_leaves_it_open(served: Served, client: AsyncClient) -> None:

@@ -137,15 +137,15 @@ async def test_whoever_watches_a_job_is_asked_again(served: Served) -> None:
                 await anext(watching)
 
 
-async def test_the_stream_of_a_thread_is_its_users(served: Served) -> None:
+async def test_the_stream_of_a_blocking_caller_is_its_users(served: Served) -> None:
     def work() -> None:
         app = Credentials("app", secret_of("app"))
         with Client(served.target, credentials=app) as client:
-            while not any(stream.is_open() for stream in client._lone._idle):
+            while client._connection.calls.own is None:
                 client.put(Message("orders", b"x"))
             client.put(Message("orders", b"x"))
             with pytest.raises(PermissionDeniedError):
                 client.put(Message("payments", b"x"))
-            assert len(client._lone._idle) == 1, "a refusal is an answer"
+            assert client._connection.calls.own is not None, "a refusal is an answer"
 
     await asyncio.to_thread(work)

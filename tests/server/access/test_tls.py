@@ -67,7 +67,7 @@ async def test_messages_go_over_tls(tmp_path: Path, authority: Authority) -> Non
         assert sorted(bodies) == [b"one", b"two"]
 
 
-async def test_a_thread_has_a_stream_of_its_own_over_tls(
+async def test_a_blocking_caller_has_a_stream_of_its_own_over_tls(
     tmp_path: Path, authority: Authority
 ) -> None:
     own = authority.issue("client")
@@ -76,7 +76,7 @@ async def test_a_thread_has_a_stream_of_its_own_over_tls(
     def work(target: str) -> None:
         with Client(target, tls=tls) as client:
             client.create_topic("T", 1)
-            while not any(stream.is_open() for stream in client._lone._idle):
+            while client._connection.calls.own is None:
                 client.pull("T", 0, 0)
             assert client.put(Message("T", b"one")).queue_offset == 0
 
@@ -332,33 +332,3 @@ def test_a_client_says_what_is_wrong_with_its_files(authority: Authority, tmp_pa
         TLS(cert=cert)
     with pytest.raises(FileNotFoundError):
         Client("127.0.0.1:1", tls=TLS(ca=tmp_path / "none.pem"))
-
-
-async def test_a_channel_that_was_let_go_of_comes_back_whatever_its_files_are(
-    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(channels, "_loops", channels._Loops())  # whatever other tests left open
-    trusted = tmp_path / "trusted.pem"
-    trusted.write_bytes(authority.ca.read_bytes())
-    async with (
-        serving(tmp_path / "store", **settings_of(authority.issue())) as served,
-        AsyncClient(served.target, tls=TLS(ca=trusted), timeout_s=20) as client,
-    ):
-        await client.create_topic("T", 1)
-        channel = client._connection._channel
-        for act in (
-            lambda: None,
-            trusted.unlink,  # half-way through a change
-            lambda: trusted.write_bytes(authority.ca.read_bytes()),
-        ):
-            channel.let_go()
-            assert channel._channel is None
-            act()
-            channel._look_s = 0.0  # a second has passed
-            assert (await client.describe_topic("T")).queue_count == 1
-        trusted.write_bytes(authority.ca.read_bytes())
-        channel._look_s = 0.0
-        assert (await client.describe_topic("T")).queue_count == 1
-        assert channel._old
-        channel.let_go()
-        assert (channel._channel, *channel._old) == (None,), "of the former one as well"
