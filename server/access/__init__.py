@@ -5,7 +5,7 @@ Of the store it knows the metadata alone. `server.edge` asks it for each call, a
 
 from server.access.attempts import Attempts
 from server.access.audit import AUDIT, audit_act, audit_refusal
-from server.access.caller import EVERYONE, Caller, current_caller
+from server.access.caller import EVERYONE, Caller, asker, current_caller
 from server.access.gatekeeper import Gatekeeper
 from server.access.limits import NO_LIMITS, Limits, Usage
 from server.access.needs import NEEDS, Need, check_batch, is_laborious_batch, need_of
@@ -41,6 +41,7 @@ __all__ = [
     "Usage",
     "User",
     "Users",
+    "asker",
     "audit_act",
     "audit_refusal",
     "check_batch",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from server.access.rights import Kind, Role
 from server.errors import ForbiddenError, UnauthenticatedError
+from server.workers import CALLER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -160,6 +161,11 @@ _CURRENT: ContextVar[Caller] = ContextVar("kvcq_caller", default=EVERYONE)
 def current_caller() -> Caller:
     """Whose call this task answers. In worker threads it is nobody's: ask before."""
     return _CURRENT.get()
+
+
+def asker() -> str:
+    """Whom this task answers: the user, or the connection where nobody is asked."""
+    return current_caller().name or CALLER.get()
 
 
 def set_caller(caller: Caller) -> None:

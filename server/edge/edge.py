@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc
 
-from server.access import Gatekeeper, Need, current_caller, need_of
+from server.access import Gatekeeper, Need, asker, current_caller, need_of
 from server.edge.busy_poll import BusyPoll
 from server.edge.call_errors import ending, tell
 from server.edge.call_gate import CallGate, CallKind
@@ -181,8 +181,8 @@ class Edge:
                 if usage is not None:
                     usage.took(len(data))
                 if len(data) > SMALL_BYTES:
-                    memory.sends(len(data))
-                    self._at_end(context, partial(memory.sent, len(data)))
+                    memory.sends(len(data), who := asker())
+                    self._at_end(context, partial(memory.sent, len(data), who))
                 return data
             except Exception as error:  # noqa: BLE001 - the edge: everything becomes a status
                 refusal = self._tell(name, error, context)
@@ -240,11 +240,11 @@ class Edge:
                         if size <= SMALL_BYTES or not is_measured:
                             yield data
                             continue
-                        memory.sends(size)
+                        memory.sends(size, who := asker())
                         try:
                             yield data
                         finally:
-                            memory.sent(size)
+                            memory.sent(size, who)
                 return
             except Exception as error:  # noqa: BLE001 - the edge: everything becomes a status
                 refusal = self._tell(name, error, context)

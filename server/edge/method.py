@@ -6,7 +6,7 @@ import inspect
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from server.access import Need, audit_act, current_caller
+from server.access import Need, asker, audit_act, current_caller
 from server.edge.call_info import request_id_of
 from server.errors import AccessError
 from server.wire import INTERNAL_ROW, row_of
@@ -73,7 +73,7 @@ class Method:
 
     async def _handle(self, request: Message, context: Context, *, large: bool) -> bytes:
         if self._memory is not None:
-            await self._memory.room_to_send()
+            await self._memory.room_to_send(asker())
         size = {"large": large} if self._takes_size else {}
         return encoded(await self._handler(self._servicer(), request, context, **size))
 
@@ -94,7 +94,7 @@ class Method:
         """Whether nothing has to be done around it, nor waited for."""
         if self._target is not None or self.span is not None:
             return False
-        return self._memory is None or not self._memory.is_crowded
+        return self._memory is None or not self._memory.is_crowded(asker())
 
 
 def encoded(response: Message | bytes) -> bytes:

@@ -13,7 +13,8 @@ A connection may have FIRST_READS such requests read at a time to begin with, on
 turned out to be small, and only as many as fit a quarter of the limit when it sends large ones.
 
 What is sent is counted: a large response is built only while those that wait to be sent are below
-`sent_limit_bytes`.
+`sent_limit_bytes`. Above that, those who have little waiting go on: answers that one user does not
+read hold up no other.
 
 What the store holds for itself, such as RocksDB's caches, counts as well. A store that needs more
 than the limit has a quarter of it on top for its clients, and one large request at a time is served
@@ -59,6 +60,8 @@ LAST_FACTOR = 1.25
 UNREAD_BYTES = 128 << 10
 #: What one queue of a subscription takes, with a name of 30 characters.
 QUEUE_BYTES = 400
+#: One part in this many of what may wait to be sent is little.
+KEPT_SHARE = 16
 #: Responses that wait to be built. All of them may time out in one turn of the loop.
 SENDERS = 1024
 #: Requests of streams, in all, that wait until the client has read earlier answers.
@@ -130,6 +133,7 @@ class RequestMemory:
         self._decoded_bytes = 0  # of large requests, until they are handled
         self._decoders = _Turns()
         self._sent_bytes = 0
+        self._sent_by: dict[str, int] = {}
         self._senders = _Turns()
         #: Streams under way.
         self.streams = 0
@@ -143,11 +147,6 @@ class RequestMemory:
         self._timer: asyncio.TimerHandle | None = None
         self._is_slow = True  # that timer, or there is none
         self._closed = False
-
-    @property
-    def is_crowded(self) -> bool:
-        """Whether `room_to_send` would wait."""
-        return self._sent_bytes >= self._sent_limit_bytes
 
     def close(self) -> None:
         """No further look."""
@@ -258,9 +257,19 @@ class RequestMemory:
         self._limit_bytes = limit_bytes
         self._sent_limit_bytes = sent_limit_bytes
 
-    async def room_to_send(self) -> None:
-        """Wait until a large response may be built. Raises MemoryFullError."""
-        if self._sent_bytes < self._sent_limit_bytes:
+    def is_crowded(self, asker: str) -> bool:
+        """Whether `room_to_send` would wait. Whoever has little that waits to be sent, of what
+        others left of half as much again, is not held up by them."""
+        over = self._sent_bytes - self._sent_limit_bytes
+        if over < 0:
+            return False
+        is_quiet = self._sent_by.get(asker, 0) < self._sent_limit_bytes // KEPT_SHARE
+        return not (is_quiet and over < self._sent_limit_bytes // 2)
+
+    async def room_to_send(self, asker: str) -> None:
+        """Wait until a large response to that user, or connection, may be built. Raises
+        MemoryFullError."""
+        if not self.is_crowded(asker):
             return
         if len(self._senders) >= SENDERS:
             raise MemoryFullError("too many responses wait for slow readers")
@@ -271,15 +280,19 @@ class RequestMemory:
         except TimeoutError:
             raise MemoryFullError("too many responses wait for slow readers") from None
 
-    def sends(self, size: int) -> None:
+    def sends(self, size: int, asker: str) -> None:
         """A response of so many bytes waits to be sent."""
         self._sent_bytes += size
+        self._sent_by[asker] = self._sent_by.get(asker, 0) + size
         if size > LARGE_BYTES:
             self.was_used()
 
-    def sent(self, size: int) -> None:
+    def sent(self, size: int, asker: str) -> None:
         """It was sent, or its call ended."""
         self._sent_bytes -= size
+        left = self._sent_by.pop(asker, 0) - size
+        if left:
+            self._sent_by[asker] = left
         self._next_sender()
 
     def _next_sender(self) -> None:

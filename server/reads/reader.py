@@ -16,6 +16,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.access import asker
 from server.readers import LogPlace, Readers
 from server.reads.cold_reads import ColdReads
 from server.reads.read_turns import ReadTurns
@@ -107,7 +108,7 @@ class QueueReader:
     async def read(self, place: Place) -> Encoded:
         """The answer to one read. Raises what MessageStore.pull raises, and MemoryFullError."""
         await self.turns.next()
-        await self._memory.room_to_send()
+        await self._memory.room_to_send(asker())
         found = self.read_here(place)
         if found is not None:
             return found
@@ -162,13 +163,14 @@ class QueueReader:
 
         # Other readers see it from now on, and not when a thread has read it.
         expected_bytes = min(most_bytes, places[0].max_bytes + ENOUGH_BYTES)
-        self._memory.sends(expected_bytes)
+        who = asker()
+        self._memory.sends(expected_bytes, who)
         try:
             if self._is_cold(places[0]):
                 return await self._cold_reads.run(read, _bytes_of)
             return await self._threads.run(read, False)  # noqa: FBT003 - as `ColdReads` calls it
         finally:
-            self._memory.sent(expected_bytes)
+            self._memory.sent(expected_bytes, who)
 
     def _is_cold(self, place: Place) -> bool:
         """Whether it lies far behind the end of the log."""

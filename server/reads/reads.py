@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from server.access import current_caller
+from server.access import asker, current_caller
 from server.reads.group_readers import GroupReaders
 from server.reads.queue_growth import QueueGrowth
 from server.reads.reader import Place, QueueReader, Wanted
@@ -108,7 +108,7 @@ class Reads:
         """
         place, wait_ms = self._asked(request)
         current_caller().subscribes(request.topic)
-        may_read = self._reader.turns.is_free and not self._memory.is_crowded
+        may_read = self._reader.turns.is_free and not self._memory.is_crowded(asker())
         found = self._reader.read_here(place) if may_read else None
         if found is None or (wait_ms and not found.has_news):
             return None

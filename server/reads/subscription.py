@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.access import Kind, Role, current_caller
+from server.access import Kind, Role, asker, current_caller
 from server.edge import batch_error
 from server.errors import MemoryFullError
 from server.reads.reader import ENOUGH_BYTES, Place, Wanted
@@ -264,7 +264,7 @@ class Subscription:
         if self._may_read():
             await self._reader.turns.next()
             try:
-                await self._memory.room_to_send()
+                await self._memory.room_to_send(asker())
             except MemoryFullError:
                 return response  # `run` comes back
         stop_s = perf_counter() + FULL_S

@@ -100,6 +100,7 @@ class CallStream:
         self._peer = context.peer()
         caller = current_caller()
         self._user, self._usage = caller.name, caller.usage
+        self._asker = caller.name or self._peer
         self._under_way: dict[int, tuple[asyncio.Future[Any], Method]] = {}
         # Counted by `memory` too, which lets no more large ones be made than fit.
         self._results: list[Result] = []
@@ -174,13 +175,13 @@ class CallStream:
         if self._is_over:  # what could not be stopped has ended: nobody is there to be told
             return
         size = len(result.response) + RESULT_BYTES
-        self._memory.sends(size)
+        self._memory.sends(size, self._asker)
         self._unsent_bytes += size
         self._results.append(result)
 
     def _count_sent(self, results: Sequence[Result]) -> None:
         size = sum(len(result.response) + RESULT_BYTES for result in results)
-        self._memory.sent(size)
+        self._memory.sent(size, self._asker)
         self._unsent_bytes -= size
         if self._room is not None and self._has_room:
             if not self._room.done():
@@ -190,7 +191,8 @@ class CallStream:
     @property
     def _has_room(self) -> bool:
         """Whether a further call may be begun: what its answer takes is not known before."""
-        return self._unsent_bytes < (SMALL_BYTES if self._memory.is_crowded else UNSENT_BYTES)
+        is_crowded = self._memory.is_crowded(self._asker)
+        return self._unsent_bytes < (SMALL_BYTES if is_crowded else UNSENT_BYTES)
 
     async def _until_room(self) -> None:
         while not self._has_room:

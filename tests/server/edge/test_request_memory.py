@@ -11,7 +11,7 @@ import pytest
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.edge import request_memory as memory_module
 from server.edge.call_gate import CallKind
-from server.edge.request_memory import FIRST_READS, LARGE_BYTES, RequestMemory
+from server.edge.request_memory import FIRST_READS, KEPT_SHARE, LARGE_BYTES, RequestMemory
 from server.errors import MemoryFullError
 from tests.support.private_memory import PrivateMemory, private_mib
 from tests.support.server_process import ServerProcess
@@ -126,13 +126,28 @@ async def test_one_that_waits_too_long_is_refused(
 
 
 async def test_a_response_waits_while_too_much_waits_to_be_sent(process: Process) -> None:
-    process.memory.sends(9 * MIB)
-    waiting = asyncio.create_task(process.memory.room_to_send())
+    process.memory.sends(9 * MIB, "a")
+    waiting = asyncio.create_task(process.memory.room_to_send("a"))
     await asyncio.sleep(0)
-    assert process.memory.is_crowded
-    process.memory.sent(9 * MIB)
+    assert process.memory.is_crowded("a")
+    process.memory.sent(9 * MIB, "a")
     await waiting
-    await process.memory.room_to_send()
+    await process.memory.room_to_send("a")
+
+
+async def test_answers_that_one_user_does_not_read_hold_up_no_other(process: Process) -> None:
+    memory = process.memory
+    memory.sends(9 * MIB, "eve")
+    assert memory.is_crowded("eve")
+    await memory.room_to_send("ann")
+    memory.sends(8 * MIB // KEPT_SHARE, "ann")
+    assert memory.is_crowded("ann"), "no longer quiet"
+    memory.sends(3 * MIB, "eve")
+    assert memory.is_crowded("bob"), "what is kept for the quiet ones is taken as well"
+    memory.sent(12 * MIB, "eve")
+    memory.sent(8 * MIB // KEPT_SHARE, "ann")
+    assert not memory.is_crowded("eve")
+    assert memory._sent_by == {}
 
 
 async def test_requests_are_decoded_while_those_decoded_fit(process: Process) -> None:
@@ -153,15 +168,15 @@ async def test_a_turn_that_comes_when_its_call_ends_goes_to_the_next(
 ) -> None:
     memory = process.memory
     await memory.begin_decoding(60 * MIB)
-    memory.sends(9 * MIB)
+    memory.sends(9 * MIB, "a")
 
     async def wait() -> None:
-        await (memory.begin_decoding(60 * MIB) if kind == "decoded" else memory.room_to_send())
+        await (memory.begin_decoding(60 * MIB) if kind == "decoded" else memory.room_to_send("a"))
 
     ended, following = asyncio.create_task(wait()), asyncio.create_task(wait())
     await asyncio.sleep(0)
     memory.end_decoding(60 * MIB)
-    memory.sent(9 * MIB)
+    memory.sent(9 * MIB, "a")
     ended.cancel()
     await asyncio.wait([ended])
     assert ended.cancelled()
@@ -171,10 +186,10 @@ async def test_a_turn_that_comes_when_its_call_ends_goes_to_the_next(
 
 
 async def test_one_that_has_little_to_send_holds_up_nobody(process: Process) -> None:
-    process.memory.sends(9 * MIB)
-    waiting = [asyncio.create_task(process.memory.room_to_send()) for _ in range(3)]
+    process.memory.sends(9 * MIB, "a")
+    waiting = [asyncio.create_task(process.memory.room_to_send("a")) for _ in range(3)]
     await asyncio.sleep(0)
-    process.memory.sent(9 * MIB)
+    process.memory.sent(9 * MIB, "a")
     for done in (1, 2, 3):
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -234,12 +249,12 @@ async def test_slow_readers_hold_up_large_responses_and_no_small_ones(
         put = pb.PutRequest(message=pb.Message(topic="t", queue_id=0, body=bytes(3 << 20)))
         await served.messages.Put(put)
         pull = pb.PullRequest(topic="t", queue_id=0)
-        served.server._edge.memory.sends(2 << 20)
+        served.server._edge.memory.sends(2 << 20, "other")
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await served.messages.Pull(pull)
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         await served.messages.Put(put)
-        served.server._edge.memory.sent(2 << 20)
+        served.server._edge.memory.sent(2 << 20, "other")
         answer = await served.messages.Pull(pull)
         assert len(answer.messages) == 1
 

@@ -89,5 +89,5 @@ async def test_a_pull_that_needs_a_worker_or_room_is_left_to_a_task(
     reads = served.serving.reads
     assert reads.pull_now(pb.PullRequest(topic="orders", max_messages=1000)) is None
     assert reads.pull_now(pb.PullRequest(topic="orders")) is not None
-    monkeypatch.setattr(type(reads._memory), "is_crowded", True)
+    monkeypatch.setattr(reads._memory, "is_crowded", lambda _: True)
     assert reads.pull_now(pb.PullRequest(topic="orders")) is None
