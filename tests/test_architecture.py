@@ -356,7 +356,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "rich": ("server/cli/", "kvcq_client/"),
     "jinja2": ("server/console/writing.py",),
     "obstore": ("kvcq/backup/bucket.py",),
-    "matplotlib": ("migration/spark/jobs/report_page.py", "kvcq_bench/report/plots.py"),
+    "matplotlib": ("kvcq_bench/report/plots.py",),
 }
 #: What only an extra installs.
 EXTRA = {"pyspark", "pandas", "pyarrow", "matplotlib", "obstore"}

@@ -1,4 +1,4 @@
-"""kvcq spark: rebuild, verify, export and report on Spark, beside the broker.
+"""kvcq spark: rebuild, verify and export on Spark, beside the broker.
 
 Needs neither PySpark nor Java to be imported; each command asks for them when it runs.
 """
@@ -75,7 +75,7 @@ class Run:
 
 @click.group(cls=Sections)
 def spark() -> None:
-    """Large jobs on Spark: rebuild, verify, export, report.
+    """Large jobs on Spark: rebuild, verify, export.
 
     They run on this machine unless --master names a cluster. Its executors then need this package,
     and the store under the same path.
@@ -223,31 +223,6 @@ def export_command(
         result = export(session, chosen, output, overwrite=overwrite, progress=progress)
     told = f"{_amount(result.messages, result.topics)} in {result.seconds:.1f} s"
     run.show(result.as_json(), f"{told}\n{output}")
-
-
-@spark.command(name="report")
-@_store
-@click.argument("page", type=click.Path(dir_okay=False, path_type=Path))
-@_with_choice
-@_with_run
-def report_command(
-    run: Run,
-    store: Path,
-    page: Path,
-    **choice: Any,  # noqa: ANN401 - see _with_choice
-) -> None:
-    """Write figures and plots about the store in DIRECTORY to PAGE, one HTML file.
-
-    The store may be running.
-    """
-    with run.session() as (session, progress):
-        from migration.spark.jobs import choose, gather_report, render
-
-        chosen = choose(store, **_of_times(choice))
-        report = gather_report(session, chosen, progress=progress)
-        page.write_text(render(report), encoding="utf-8")
-    told = f"{_amount(report.messages, report.topic_count)}, {counted(report.holes, 'hole')}"
-    run.show(report.as_json() | {"page": str(page)}, f"{told}\n{page}")
 
 
 def _amount(messages: int, topics: int) -> str:

@@ -133,7 +133,7 @@ def choose(
     skip_damaged: bool = False,
     all_topics: bool = False,
 ) -> MessageChoice:
-    """Messages of a store, for `export` and `gather_report`. Times are inclusive; it may run.
+    """Messages of a store, for `export`. Times are inclusive; it may run.
 
     `all_topics`: also those of deleted topics. `skip_damaged`: pass over what is no record.
     """
