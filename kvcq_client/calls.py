@@ -46,6 +46,8 @@ from kvcq_client.values import (
     Retention,
     Start,
     Topic,
+    given_at,
+    position,
 )
 
 if TYPE_CHECKING:
@@ -175,7 +177,8 @@ class Calls:
     ) -> Pulled:
         """Messages of one queue from `offset` on; `wait_s`: how long to wait when there are none.
 
-        Raises OffsetOutOfRangeError, NotFoundError, DataLossError.
+        Raises OffsetOutOfRangeError, NotFoundError, DataLossError; RecreatedError when the offset
+        is that of an answer, and the topic was deleted and made again since.
         """
         limit_s = self._connection.timeout_s if timeout_s is None else timeout_s
         answer = await self._call(
@@ -189,14 +192,16 @@ class Calls:
                 tag_filter=tag_filter,
                 wait_ms=round(wait_s * 1000),
                 form=pb.RECORD_FORM_WHOLE,
+                given_at=given_at(offset),
             ),
             limit_s + wait_s,
         )
+        at = _given_at(answer)
         return Pulled(
             split_records(answer.records, answer.queue_offsets, queue=Queue(topic, queue_id)),
-            answer.next_offset,
-            answer.min_offset,
-            answer.max_offset,
+            position(answer.next_offset, at),
+            position(answer.min_offset, at),
+            position(answer.max_offset, at),
         )
 
     async def query(
@@ -276,7 +281,8 @@ class Calls:
                 self._messages.GetOffsets, pb.GetOffsetsRequest(queues=part), timeout_s
             )
             for one in answer.queues:
-                found[Queue(one.topic, one.queue_id)] = Bounds(one.min_offset, one.max_offset)
+                queue, at = Queue(one.topic, one.queue_id), _given_at(one)
+                found[queue] = Bounds(position(one.min_offset, at), position(one.max_offset, at))
         return found
 
     async def search_time(
@@ -448,7 +454,12 @@ class Calls:
                 pb.CommitOffsetsRequest(
                     group=group,
                     offsets=[
-                        pb.QueuePosition(topic=queue[0], queue_id=queue[1], offset=offset)
+                        pb.QueuePosition(
+                            topic=queue[0],
+                            queue_id=queue[1],
+                            offset=offset,
+                            given_at=given_at(offset),
+                        )
                         for queue, offset in items[begin : begin + _QUEUES_A_CALL]
                     ],
                     allow_back=allow_back,
@@ -568,12 +579,17 @@ def _topic(topic: pb.Topic) -> Topic:
     return Topic(topic.name, topic.queue_count, topic.created_time_ms, retention)
 
 
+def _given_at(one: pb.PullResponse | pb.QueueOffsets | pb.GroupOffset) -> int | None:
+    return one.given_at if one.HasField("given_at") else None
+
+
 def _group_offset(one: pb.GroupOffset) -> GroupOffset:
+    at = _given_at(one)
     return GroupOffset(
         one.topic,
         one.queue_id,
-        one.offset if one.HasField("offset") else None,
-        one.min_offset,
-        one.max_offset,
+        position(one.offset, at) if one.HasField("offset") else None,
+        position(one.min_offset, at),
+        position(one.max_offset, at),
         one.lag,
     )

@@ -9,6 +9,8 @@ that its ErrorInfo carries. What to do about it follows from the class:
 | NotFoundError          | no such topic, queue or message                                    |
 | AlreadyExistsError     | a topic of that name with other settings                           |
 | OffsetOutOfRangeError  | the offset is outside min..max; both are attributes                |
+| RecreatedError         | an OffsetOutOfRangeError: the topic or light queue was deleted and |
+|                        | made again since, and the offset is none of the new one            |
 | ResourceExhaustedError | the disk is full: puts are refused, reads go on                    |
 | NotPossibleError       | cannot succeed before something else is done                       |
 | NumberReusedError      | a NotPossibleError: other messages have that number; none stored   |
@@ -91,6 +93,13 @@ class OffsetOutOfRangeError(KvcqError):
     @property
     def max_offset(self) -> int:
         return int(self.metadata.get("maxOffset", "0"))
+
+
+class RecreatedError(OffsetOutOfRangeError):
+    """The topic, or light queue, was deleted and made again since the offset was given.
+
+    What was not read of the earlier one is gone; the new one has messages from `min_offset` on.
+    """
 
 
 class ResourceExhaustedError(KvcqError):

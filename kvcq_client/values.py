@@ -63,6 +63,35 @@ class Placed(NamedTuple):
     repeated: bool = False
 
 
+class Position(int):
+    """An offset in a queue that knows when the server gave it.
+
+    Sent back, it is refused with RecreatedError when its topic, or light queue, was deleted and
+    made again since: it is none of the new queue. What is computed from it is a plain int, which is
+    not checked.
+    """
+
+    given_at: int  # opaque: the server's
+
+    def __new__(cls, offset: int, given_at: int) -> Position:
+        made = super().__new__(cls, offset)
+        made.given_at = given_at
+        return made
+
+    def __getnewargs__(self) -> tuple[int, int]:  # type: ignore[override] # of pickle
+        return int(self), self.given_at
+
+
+def position(offset: int, given_at: int | None) -> int:
+    """The offset, with what the server said when it gave it."""
+    return offset if given_at is None else Position(offset, given_at)
+
+
+def given_at(offset: int) -> int | None:
+    """What a Position knows; None of a plain int."""
+    return getattr(offset, "given_at", None)
+
+
 class Bounds(NamedTuple):
     """Offsets of a queue: the first message that is kept, and the end (exclusive)."""
 

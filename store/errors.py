@@ -88,6 +88,19 @@ class OffsetBehindError(StoreError):
         self.committed_offset = committed_offset
 
 
+class RecreatedQueueError(OffsetOutOfRangeError):
+    """The queue was deleted and made again since the offset was given: it is none of this queue."""
+
+    def __init__(
+        self, topic: str, queue_id: int, queue_offset: int, min_offset: int, max_offset: int
+    ) -> None:
+        super().__init__(topic, queue_id, queue_offset, min_offset, max_offset)
+        self.args = (
+            f"{topic!r} was deleted and made again since offset {queue_offset} of queue {queue_id} "
+            f"was read: messages of the new queue begin at {min_offset}",
+        )
+
+
 class MessageNotFoundError(StoreError):
     """No message with that id: never stored, expired, or of a deleted topic."""
 

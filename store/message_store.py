@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from store.base import Lock
 from store.config import StoreConfig
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 #: No watermark reaches it: a callback that waits for it gets the failure.
 _NEVER = 1 << 63
+
+T = TypeVar("T")
 
 
 class MessageStore:
@@ -218,10 +220,12 @@ class MessageStore:
         max_messages: int,
         max_bytes: int,
         tag_filter: str | TagFilter | None,
+        given_at: int | None = None,
     ) -> PullPlan:
         """The first half of `pull`: what it is to read of the log. Reads no record.
 
-        Raises what `pull` raises, but for what is found in records.
+        `given_at`: that of the answer that `offset` is from, see `with_given_at`. Raises what
+        `pull` raises, but for what is found in records; and RecreatedQueueError.
         """
         if max_messages < 1:
             raise InvalidArgumentError("max_messages", f"{max_messages} is below 1")
@@ -231,7 +235,9 @@ class MessageStore:
         if isinstance(tag_filter, str):
             tag_filter = TagFilter.parse(tag_filter)
         try:
-            return self._reader.plan(topic, queue_id, offset, max_messages, max_bytes, tag_filter)
+            return self._reader.plan(
+                topic, queue_id, offset, max_messages, max_bytes, tag_filter, given_at
+            )
         except DamagedQueueError as error:
             self._repair_queue_of(error)
             raise
@@ -339,6 +345,15 @@ class MessageStore:
         except DamagedQueueError as error:
             self._repair_queue_of(error)
             raise
+
+    def with_given_at(self, topics: Sequence[str], read: Callable[[], T]) -> tuple[T, int]:
+        """What `read` returns, and `given_at`: the end of the log when its offsets were given.
+
+        `topics`: those of the queues it reads, light queues by their names. An offset above 0 that
+        was given at or below the place in the log where its topic begins is of an earlier topic of
+        the name. `read` is repeated when one was made meanwhile.
+        """
+        return self._reader.with_given_at(topics, read)
 
     def bounds_in_log(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:
         """The same with all that is in the log, also what its topic does not keep any more."""
@@ -490,19 +505,27 @@ class MessageStore:
         return self.queues.list_names(whole, after, limit)
 
     def commit_offsets(
-        self, group: str, offsets: Iterable[tuple[str, int, int]], *, allow_back: bool = False
+        self,
+        group: str,
+        offsets: Iterable[tuple[str, int, int]],
+        given_at: Iterable[int | None] = (),
+        *,
+        allow_back: bool = False,
     ) -> None:
         """Store (topic, queue id, next offset) for the group, durably. All or none.
 
+        `given_at`: of the answer that each of the first offsets is from, see `with_given_at`.
         Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError; OffsetOutOfRangeError
-        above the queue's max, and, unless `allow_back`, OffsetBehindError below what the group
-        committed before.
+        above the queue's max, RecreatedQueueError, and, unless `allow_back`, OffsetBehindError
+        below what the group committed before.
         """
         check_group(group)
         self._appends.check_open()
         wanted = list(offsets)
         # A topic deleted in between would leave its offsets to a later one of the same name.
         with self._topics.deletions.committing:
+            for place, at in zip(wanted, given_at, strict=False):
+                self._reader.check_given(*place, at)
             for topic, queue_id, offset in wanted:
                 low, high = self._reader.bounds(topic, queue_id)
                 if not 0 <= offset <= high:

@@ -21,10 +21,10 @@ class ConsumerConfig:
     `group` goes on behind what the group committed, from the earliest where it did not, and one
     without a group begins at the earliest. A group keeps offsets and shares no work: two consumers
     of one group both read every message. `tag_filter`: such as "created || paid".
-    `when_expired`: where to go on when messages expired before they were read; None raises
-    OffsetOutOfRangeError. `skip_damaged`: messages that cannot be read are left out, with a
-    warning in the log; otherwise DataLossError is raised. `buffer_bytes`: what the server may send
-    ahead of the reader.
+    `when_expired`: where to go on when messages expired before they were read, or their topic, or
+    light queue, was deleted and made again; None raises OffsetOutOfRangeError, or RecreatedError.
+    `skip_damaged`: messages that cannot be read are left out, with a warning in the log; otherwise
+    DataLossError is raised. `buffer_bytes`: what the server may send ahead of the reader.
     """
 
     group: str = ""  # whose offsets are read and committed; "" for none
@@ -32,8 +32,8 @@ class ConsumerConfig:
     tag_filter: str = ""  # such as "created || paid"; "" for all
     buffer_bytes: int = 32 << 20  # what the server may send ahead of the reader
     batch_messages: int = 512  # of one queue at a time
-    # Where to go on when messages expired before they were read. None: raise
-    # OffsetOutOfRangeError, so that the reader learns of it.
+    # Where to go on when messages expired, or were deleted with their topic, before they were read.
+    # None: raise OffsetOutOfRangeError, so that the reader learns of it.
     when_expired: Start | str | None = None
     skip_damaged: bool = False  # leave out messages that cannot be read
     verify: bool = True  # check each record against its CRC

@@ -17,7 +17,7 @@ from kvcq_client.errors import (
 )
 from kvcq_client.format import split_records
 from kvcq_client.transport import in_background
-from kvcq_client.values import LIGHT_PREFIX, Bounds, Queue, Start
+from kvcq_client.values import LIGHT_PREFIX, Bounds, Queue, Start, given_at, position
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Container, Iterator
@@ -249,7 +249,8 @@ class ConsumerCore:
         if self.index >= len(self.messages):
             return self._next_offset
         if self.index:
-            return self.messages[self.index - 1].queue_offset + 1
+            behind = self.messages[self.index - 1].queue_offset + 1
+            return position(behind, given_at(self._next_offset))
         assert self.queue is not None
         return self._positions[self.queue]
 

@@ -45,7 +45,7 @@ from kvcq_client.transport import (
     may_pass,
     write_request,
 )
-from kvcq_client.values import Queue, Start
+from kvcq_client.values import Queue, Start, given_at, position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -318,8 +318,12 @@ class Subscription:
         for begin in range(0, len(adds), _QUEUES_A_REQUEST):
             request = pb.SubscribeRequest()
             for queue in adds[begin : begin + _QUEUES_A_REQUEST]:
+                offset = self._offsets[queue]
                 request.add.add(
-                    topic=queue.topic, queue_id=queue.queue_id, offset=self._offsets[queue]
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    offset=offset,
+                    given_at=given_at(offset),
                 )
             requests.append(request)
         for begin in range(0, len(removes), _QUEUES_A_REQUEST):
@@ -378,7 +382,8 @@ class Subscription:
             batch = one.batch
             if self._refused:
                 self._refused.pop(queue, None)
-            next_offset = offsets[queue] = batch.next_offset
+            at = batch.given_at if batch.HasField("given_at") else None
+            next_offset = offsets[queue] = position(batch.next_offset, at)
             fetched.append(Fetched(queue, batch.records, list(batch.queue_offsets), next_offset))
         if fetched:
             self._put(fetched)

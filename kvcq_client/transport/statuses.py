@@ -20,6 +20,7 @@ from kvcq_client.errors import (
     OffsetBehindError,
     OffsetOutOfRangeError,
     PermissionDeniedError,
+    RecreatedError,
     ResourceExhaustedError,
     ServerError,
     UnauthenticatedError,
@@ -53,6 +54,7 @@ _BY_REASON: dict[str, type[KvcqError]] = {
     "NUMBER_REUSED": NumberReusedError,
     "NUMBER_PASSED": NumberPassedError,
     "OFFSET_BEHIND": OffsetBehindError,
+    "QUEUE_RECREATED": RecreatedError,
 }
 _NAME_BY_NUMBER: dict[int, str] = {code.value[0]: code.name for code in grpc.StatusCode}
 

@@ -65,7 +65,9 @@ class Serving:
         )
         self.services: dict[type, object] = {
             MessageService: MessageService(store, self.puts, self.reads, pools),
-            TopicService: TopicService(store, pools, self.puts.forget_topic),
+            TopicService: TopicService(
+                store, pools, self.puts.forget_topic, self.reads.topic_was_deleted
+            ),
             GroupService: GroupService(store, pools),
             AccessService: AccessService(users, pools),
             JobService: JobService(self.jobs.jobs, pools, stage),

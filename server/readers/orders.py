@@ -2,7 +2,7 @@
 
     to the reader     u32 length, Order, pickled: it is our own parent that writes it
     from the reader   READY, once; then for each order an Encoded: bool news, i64 next offset,
-                      i64 max offset, i32 messages, i64 cost, i64 length, bytes
+                      i64 max offset, i64 given at, i32 messages, i64 cost, i64 length, bytes
 
 An order that cannot be done whole is answered with -1 messages and no bytes. One order is under
 way at a time. Numbers are big-endian.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 READY = b"\1"
 _LENGTH = struct.Struct(">I")
-_HEAD = struct.Struct(">?qqiqq")
+_HEAD = struct.Struct(">?qqqiqq")
 _REFUSED = -1  # messages
 
 
@@ -70,7 +70,7 @@ def receive_order(link: socket.socket) -> Order:
 def send_answer(link: socket.socket, answer: Encoded | None) -> None:
     """None: refused. Raises OSError."""
     if answer is None:
-        link.sendall(_HEAD.pack(False, 0, 0, _REFUSED, 0, 0))  # noqa: FBT003 - a field
+        link.sendall(_HEAD.pack(False, 0, 0, 0, _REFUSED, 0, 0))  # noqa: FBT003 - a field
         return
     link.sendall(_HEAD.pack(*answer[:-1], len(answer.data)))
     link.sendall(answer.data)
@@ -78,10 +78,12 @@ def send_answer(link: socket.socket, answer: Encoded | None) -> None:
 
 def receive_answer(link: socket.socket) -> Encoded | None:
     """None: refused. Raises LinkEndedError, OSError."""
-    news, next_offset, max_offset, count, cost, size = _HEAD.unpack(_exactly(link, _HEAD.size))
+    news, next_offset, max_offset, given_at, count, cost, size = _HEAD.unpack(
+        _exactly(link, _HEAD.size)
+    )
     if count == _REFUSED:
         return None
-    return Encoded(news, next_offset, max_offset, count, cost, _exactly(link, size))
+    return Encoded(news, next_offset, max_offset, given_at, count, cost, _exactly(link, size))
 
 
 def is_ready(link: socket.socket) -> bool:

@@ -1,4 +1,4 @@
-"""The watchers of queues that grow: parked pulls and subscriptions.
+"""The watchers of queues that grow, or are deleted: parked pulls and subscriptions.
 
 The store's listener runs on a store thread, for every batch; it does next to nothing unless
 somebody watches. Watchers are level-triggered: woken, they read the queue again, so a wake-up
@@ -14,7 +14,7 @@ from store.consume_queue import queues_of
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from store.consume_queue import DispatchRequest
 
@@ -38,7 +38,7 @@ class QueueGrowth:
         self._closed = False
 
     def watch(self, key: QueueKey, watcher: Watcher) -> None:
-        """Call `watcher` in the loop after the queue has grown, until `unwatch`. Repeatable."""
+        """Call `watcher` in the loop after the queue has changed, until `unwatch`. Repeatable."""
         found = self._watchers.setdefault(key, watcher)
         if isinstance(found, set):
             found.add(watcher)
@@ -60,12 +60,15 @@ class QueueGrowth:
 
     def grew(self, requests: Sequence[DispatchRequest]) -> None:
         """The store's listener. Any thread; wakes the loop once for many batches."""
-        watched = self._watchers
-        if not watched:
-            return
+        if self._watchers:
+            self.changed(queues_of(requests))
+
+    def changed(self, keys: Iterable[QueueKey]) -> None:
+        """These queues grew, or were deleted. Any thread, as `grew`."""
         # Membership tests on a dict that the loop changes are atomic under the interpreter lock.
         # A watcher that comes after the test reads the queue itself.
-        hits = {key for key in queues_of(requests) if key in watched}
+        watched = self._watchers
+        hits = {key for key in keys if key in watched}
         if not hits:
             return
         with self._lock:

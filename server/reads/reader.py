@@ -68,6 +68,7 @@ class Place(NamedTuple):
     offset: int
     max_bytes: int
     wanted: Wanted
+    given_at: int | None = None  # that of the answer that `offset` is from
 
 
 class QueueReader:
@@ -193,7 +194,7 @@ class QueueReader:
 
     def _plan(self, place: Place) -> PullPlan | None:
         """None: a light queue that has no message yet, which its reader allows."""
-        (topic, queue_id), offset, max_bytes, wanted = place
+        (topic, queue_id), offset, max_bytes, wanted, given_at = place
         try:
             return self._store.plan_pull(
                 topic,
@@ -202,6 +203,7 @@ class QueueReader:
                 max_messages=wanted.max_messages,
                 max_bytes=max_bytes,
                 tag_filter=wanted.tag_filter,
+                given_at=given_at,
             )
         except UnknownTopicError:
             if wanted.may_begin and _may_begin(topic, queue_id, offset):

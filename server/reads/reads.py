@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from server.edge import RequestMemory
     from server.metrics import CallMetrics
     from server.readers import Readers
-    from server.reads.queue_growth import QueueKey
     from server.stage import Stage
     from server.wire import Encoded
     from store.message_store import MessageStore
@@ -66,6 +65,10 @@ class Reads:
         self._config = config
         self._reader.set_cold_read_share(config.cold_read_share)
 
+    def topic_was_deleted(self, name: str, queue_count: int) -> None:
+        """Whoever waits for these queues hears it now. Any thread; a light queue is one queue."""
+        self.growth.changed([(name, queue_id) for queue_id in range(queue_count)])
+
     def close(self) -> None:
         """No queue wakes anybody from here on; wait for the reads under way. Blocks."""
         self._stop_listening()
@@ -88,18 +91,19 @@ class Reads:
 
         Raises what MessageStore.pull raises, and MemoryFullError.
         """
-        place, wait_ms = self._asked(request)
+        asked, wait_ms = self._asked(request)
         caller = current_caller()
 
-        async def read() -> Encoded:
+        async def read(place: Place) -> Encoded:
             caller.subscribes(request.topic)  # again: it may have been parked for long
             return await self._reader.read(place)
 
-        found = await read()
+        found = await read(asked)
         wait_s = wait_seconds(wait_ms, remaining_s)
         if wait_s and not found.has_news:
-            found = await self._parked(read, place.key, wait_s, found)
-        return self._taken(place, found)
+            # From here on it is for this very queue, not for a later one of the name.
+            found = await self._parked(read, asked._replace(given_at=found.given_at), wait_s)
+        return self._taken(asked, found)
 
     def pull_now(self, request: pb.PullRequest) -> bytes | None:
         """The same without a turn of the loop, None when it takes one: for a thread, or to wait.
@@ -115,25 +119,26 @@ class Reads:
         return self._taken(place, found)
 
     async def _parked(
-        self, read: Callable[[], Awaitable[Encoded]], key: QueueKey, wait_s: float, found: Encoded
+        self, read: Callable[[Place], Awaitable[Encoded]], place: Place, wait_s: float
     ) -> Encoded:
-        """What `read` gives once it has news, or at the end of the wait. Draining ends it at once.
+        """What `read` gives once it has news, or at the end of the wait. Draining ends it at once,
+        and so does a deletion of the queue: `read` raises.
 
         Cancelled, it leaves nothing behind.
         """
         until_s = asyncio.get_running_loop().time() + wait_s
         queues = ReadyQueues(self.growth, self._stage)
-        queues.follow(key)
+        queues.follow(place.key)
         try:
             while True:
                 # Read after following: a message that came in between is not missed.
-                found = await read()
+                found = await read(place)
                 if found.has_news or self._stage.is_draining:
                     return found
                 if not await queues.until_any(until_s):
                     return found
         finally:
-            queues.leave(key)
+            queues.leave(place.key)
             queues.close()
 
     def _asked(self, request: pb.PullRequest) -> tuple[Place, int]:
@@ -157,7 +162,8 @@ class Reads:
             in_stream=False,
             may_begin=wait_ms > 0,
         )
-        return Place(key, offset, max_bytes, wanted), wait_ms
+        given_at = request.given_at if request.HasField("given_at") else None
+        return Place(key, offset, max_bytes, wanted, given_at), wait_ms
 
     def _taken(self, place: Place, found: Encoded) -> bytes:
         self._metrics.pulled(place.key[0], found.message_count, found.cost_bytes)

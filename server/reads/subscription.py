@@ -53,6 +53,7 @@ class _Position(NamedTuple):
     """Where the next read of a queue begins. Another object each time the queue is moved."""
 
     offset: int
+    given_at: int | None  # that of the answer that the offset is from
 
 
 class _Turn(NamedTuple):
@@ -151,7 +152,8 @@ class Subscription:
                 check_length(queue.topic, f"add[{index}].topic", LONGEST_NAME)
                 not_negative(f"add[{index}].queue_id", queue.queue_id)
                 not_negative(f"add[{index}].offset", queue.offset)
-                self._add((queue.topic, queue.queue_id), queue.offset)
+                given_at = queue.given_at if queue.HasField("given_at") else None
+                self._add((queue.topic, queue.queue_id), _Position(queue.offset, given_at))
             await self._rest(len(add))
         if self._in_group is not None and add:
             self._look_for_others(self._in_group, add)
@@ -215,13 +217,13 @@ class Subscription:
             if given and given != first:
                 raise InvalidArgumentError(field, "is set by the first request of the stream")
 
-    def _add(self, key: QueueKey, offset: int) -> None:
+    def _add(self, key: QueueKey, position: _Position) -> None:
         limit = self._config.max_stream_queues
         if key not in self._positions:
             if len(self._positions) >= limit:
                 raise InvalidArgumentError("add", f"more than {limit} queues in one stream")
             self._memory.follow_queue()
-        self._positions[key] = _Position(offset)
+        self._positions[key] = position
         self._queues.follow(key)
 
     def _remove(self, key: QueueKey) -> None:
@@ -252,7 +254,8 @@ class Subscription:
         """What to read. Raises PermissionDeniedError: a right may be taken away at any time."""
         self._caller.subscribes(turn.key[0])
         max_bytes = min(self._credit_bytes, TURN_BYTES)
-        return Place(turn.key, turn.position.offset, max_bytes, self._wanted)
+        offset, given_at = turn.position
+        return Place(turn.key, offset, max_bytes, self._wanted, given_at)
 
     def _give_back(self, turns: list[_Turn]) -> None:
         """These queues were not read, and may have been removed meanwhile."""
@@ -322,10 +325,13 @@ class Subscription:
     def _settle(self, turn: _Turn, found: Encoded, response: list[bytes]) -> int:
         """Move the queue on by what was read; returns the bytes of credit taken."""
         key = turn.key
-        if self._positions.get(key) is not turn.position or not found.has_news:
+        if self._positions.get(key) is not turn.position:
+            return 0
+        # Also where there was nothing: from here on it is this queue, no later one of the name.
+        self._positions[key] = _Position(found.next_offset, found.given_at)
+        if not found.has_news:
             return 0
         response.append(found.data)
-        self._positions[key] = _Position(found.next_offset)
         self._credit_bytes -= found.cost_bytes
         if found.next_offset < found.max_offset:
             self._queues.make_ready(key)

@@ -55,7 +55,12 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
                 )
                 for index, one in enumerate(request.offsets)
             ]
-            self._store.commit_offsets(request.group, offsets, allow_back=request.allow_back)
+            given_at = [
+                one.given_at if one.HasField("given_at") else None for one in request.offsets
+            ]
+            self._store.commit_offsets(
+                request.group, offsets, given_at, allow_back=request.allow_back
+            )
 
         await self._pools.commits.run(commit)
         return pb.CommitOffsetsResponse()
@@ -152,14 +157,18 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
         """An encoded FetchOffsetsResponse; a ResetOffsetsResponse has the same one field."""
 
         def offsets(some: Sequence[Queue]) -> pb.FetchOffsetsResponse:
-            bounds = self._store.bounds(some)  # first: it refuses names that no key can hold
-            committed = self._store.committed_offsets(group, some)
-            return pb.FetchOffsetsResponse(
-                offsets=[
+            def find() -> list[pb.GroupOffset]:
+                bounds = self._store.bounds(some)  # first: it refuses names that no key can hold
+                committed = self._store.committed_offsets(group, some)
+                return [
                     _offset_out(queue, offset, one)
                     for queue, offset, one in zip(some, committed, bounds, strict=True)
                 ]
-            )
+
+            found, given_at = self._store.with_given_at([topic for topic, _ in some], find)
+            for one in found:
+                one.given_at = given_at
+            return pb.FetchOffsetsResponse(offsets=found)
 
         if not queues:
             offsets(queues)  # a group's name is checked with no queues as well

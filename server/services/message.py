@@ -169,10 +169,12 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         queues = queues_of(request.queues)
 
         def get(queues: Sequence[tuple[str, int]]) -> pb.GetOffsetsResponse:
-            bounds = self._store.bounds(queues)
+            bounds, given_at = self._store.with_given_at(
+                [topic for topic, _ in queues], lambda: self._store.bounds(queues)
+            )
             return pb.GetOffsetsResponse(
                 queues=[
-                    bounds_out(topic, queue_id, one)
+                    bounds_out(topic, queue_id, one, given_at=given_at)
                     for (topic, queue_id), one in zip(queues, bounds, strict=True)
                 ]
             )

@@ -9,7 +9,8 @@ from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server.edge import MAX_TOPICS
 from server.texts import whole_number
 from server.wire import bounds_out, not_more, not_negative, page_size_of, topic_out
-from store.errors import InvalidArgumentError
+from store.errors import InvalidArgumentError, UnknownTopicError
+from store.light_queue import is_light
 from store.metadata import KEEP_ALL, Retention
 
 if TYPE_CHECKING:
@@ -26,12 +27,18 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
     """Topics and light queues by name."""
 
     def __init__(
-        self, store: MessageStore, pools: Pools, forget_topic: Callable[[str], None]
+        self,
+        store: MessageStore,
+        pools: Pools,
+        forget_topic: Callable[[str], None],
+        was_deleted: Callable[[str, int], None],
     ) -> None:
-        """`forget_topic` is called when a topic was created or deleted."""
+        """`forget_topic` is called when a topic was created or deleted, `was_deleted` then too,
+        with the number of its queues; on a worker."""
         self._store = store
         self._pools = pools
         self._forget_topic = forget_topic
+        self._was_deleted = was_deleted
 
     async def CreateTopics(self, request: pb.CreateTopicsRequest, context: Context) -> bytes:
         not_more("topics", request.topics, MAX_TOPICS, "topics")
@@ -87,14 +94,27 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
     async def DeleteTopic(
         self, request: pb.DeleteTopicRequest, context: Context
     ) -> pb.DeleteTopicResponse:
+        name = request.name
+
         def delete() -> None:
+            count = self._queue_count(name)
             try:
-                self._store.delete_topic(request.name)
+                self._store.delete_topic(name)
             finally:  # here, for one that is given up goes on
-                self._forget_topic(request.name)
+                self._forget_topic(name)
+                self._was_deleted(name, count)
 
         await self._pools.changes.run(delete)
         return pb.DeleteTopicResponse()
+
+    def _queue_count(self, name: str) -> int:
+        """0: it is gone, but for rows that a deletion before could not remove."""
+        if is_light(name):
+            return 1
+        try:
+            return self._store.describe_topic(name).queue_count
+        except UnknownTopicError:
+            return 0
 
     async def DescribeTopic(self, request: pb.DescribeTopicRequest, context: Context) -> bytes:
         size = page_size_of(request.page_size)

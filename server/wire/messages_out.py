@@ -101,7 +101,13 @@ def topic_out(topic: TopicConfig) -> pb.Topic:
 
 
 def bounds_out(
-    topic: str, queue_id: int, bounds: Bounds, *, log_min_offset: int = 0, superseded: int = 0
+    topic: str,
+    queue_id: int,
+    bounds: Bounds,
+    *,
+    log_min_offset: int = 0,
+    superseded: int = 0,
+    given_at: int | None = None,
 ) -> pb.QueueOffsets:
     return pb.QueueOffsets(
         topic=topic,
@@ -110,4 +116,5 @@ def bounds_out(
         max_offset=bounds.max_offset,
         log_min_offset=log_min_offset,
         superseded_messages=superseded,
+        given_at=given_at,
     )

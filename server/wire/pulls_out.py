@@ -28,6 +28,7 @@ class Encoded(NamedTuple):
     has_news: bool  # false: there was no new message, matching or not
     next_offset: int  # where the next read begins
     max_offset: int  # of the queue, exclusive
+    given_at: int | None  # of these offsets; None: the queue has not begun
     message_count: int
     cost_bytes: int  # of its records, or of its encoded messages
     data: bytes
@@ -47,6 +48,7 @@ def encode_pull(
         next_offset=pulled.next_offset,
         min_offset=pulled.min_offset,
         max_offset=pulled.max_offset,
+        given_at=pulled.given_at,
     )
     records: tuple[bytes, ...] = ()
     if form == pb.RECORD_FORM_WHOLE:
@@ -67,6 +69,7 @@ def encode_pull(
         pulled.status is not PullStatus.NO_NEW_MESSAGE,
         pulled.next_offset,
         pulled.max_offset,
+        pulled.given_at,
         len(pulled.records),
         cost_bytes,
         parts[0] if len(parts) == 1 else b"".join(parts),

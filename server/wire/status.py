@@ -75,6 +75,9 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         store_errors.OffsetOutOfRangeError: (
             "OFFSET_OUT_OF_RANGE topic queue_id queue_offset min_offset max_offset"
         ),
+        store_errors.RecreatedQueueError: (
+            "QUEUE_RECREATED topic queue_id queue_offset min_offset max_offset"
+        ),
     },
     _Code.UNAUTHENTICATED: {
         server_errors.UnauthenticatedError: "UNAUTHENTICATED",

@@ -28,6 +28,7 @@ class Pulled:
     next_offset: int  # where the next pull begins
     min_offset: int
     max_offset: int  # exclusive
+    given_at: int | None = None  # of these offsets; None: the queue has not begun
 
 
 class PullPlan(NamedTuple):
@@ -42,6 +43,7 @@ class PullPlan(NamedTuple):
     next_offset: int  # when all of the places are read
     min_offset: int
     max_offset: int  # exclusive
+    given_at: int  # of these offsets: see MessageStore.with_given_at
 
     @property
     def size_bytes(self) -> int:
@@ -78,4 +80,5 @@ class PullPlan(NamedTuple):
             status = PullStatus.FOUND
         else:
             status = PullStatus.NO_NEW_MESSAGE if at == self.offset else PullStatus.NO_MATCH
-        return Pulled(status, records, offsets, at, self.min_offset, self.max_offset)
+        low, high, given_at = self.min_offset, self.max_offset, self.given_at
+        return Pulled(status, records, offsets, at, low, high, given_at)

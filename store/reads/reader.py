@@ -10,7 +10,7 @@ import struct
 from bisect import bisect_right
 from contextlib import suppress
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from store.consume_queue import Boundary, Bounds, KeyHit
 from store.errors import (
@@ -21,6 +21,7 @@ from store.errors import (
     InvalidArgumentError,
     MessageNotFoundError,
     OffsetOutOfRangeError,
+    RecreatedQueueError,
     UnknownTopicError,
 )
 from store.format import (
@@ -34,7 +35,7 @@ from store.reads.pull_plan import PullPlan
 from store.reads.unit_search import first_where
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from store.consume_queue import ConsumeQueueStore, CqUnit
     from store.derive import Superseded
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from store.reads.tag_filter import TagFilter
     from store.reads.topic_retention import TopicRetention
     from store.topics import QueueRules, Topics
+
+T = TypeVar("T")
 
 #: A filtered pull looks at no more units than this (RocketMQ: maxFilterMessageSize / unit size is
 #: 800; a range read here costs a fraction of it).
@@ -203,8 +206,59 @@ class Reader:
         max_messages: int,
         max_bytes: int,
         tag_filter: TagFilter | None,
+        given_at: int | None,
     ) -> PullPlan:
         """Which records a pull from `offset` on gives. See MessageStore.plan_pull."""
+        begins_at = self._topics.begins_at
+        try:
+            while True:  # as in `with_given_at`
+                begins = begins_at(topic)
+                plan = self._plan(topic, queue_id, offset, max_messages, max_bytes, tag_filter)
+                if begins_at(topic) == begins:
+                    break
+        except (OffsetOutOfRangeError, DamagedQueueError):
+            self.check_given(topic, queue_id, offset, given_at)
+            raise
+        if given_at is not None:
+            self.check_given(topic, queue_id, offset, given_at)
+        return plan
+
+    def with_given_at(self, topics: Sequence[str], read: Callable[[], T]) -> tuple[T, int]:
+        """What `read` returns, and the `given_at` of offsets in it. See MessageStore.with_given_at.
+
+        It is taken behind the read, so that the records before these offsets are below it; none of
+        the topics was made again meanwhile, so that a later one of the name begins at or above it.
+        """
+        begins_at = self._topics.begins_at
+        begins = [begins_at(topic) for topic in topics]
+        while True:
+            found, given_at = read(), self._log.appended_offset
+            before, begins = begins, [begins_at(topic) for topic in topics]
+            if begins == before:
+                return found, given_at
+
+    def check_given(self, topic: str, queue_id: int, offset: int, given_at: int | None) -> None:
+        """Raises RecreatedQueueError where the offset is of an earlier queue of the name."""
+        if given_at is None or offset == 0:
+            return
+        begins = self._topics.begins_at(topic)
+        is_earlier = begins is not None and begins >= given_at
+        if not is_earlier and given_at <= self._log.start_offset:
+            # What was before the offset has left the log; what is there now is of another queue.
+            # The mark of a light queue's deletion leaves with the records that it is about.
+            is_earlier = self.bounds_in_log(topic, queue_id).min_offset < offset
+        if is_earlier:
+            raise RecreatedQueueError(topic, queue_id, offset, *self.bounds(topic, queue_id))
+
+    def _plan(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int,
+        max_bytes: int,
+        tag_filter: TagFilter | None,
+    ) -> PullPlan:
         (low, high), floor = self._bounds(topic, queue_id)
         if not low <= offset <= high:
             raise OffsetOutOfRangeError(topic, queue_id, offset, low, high)
@@ -244,7 +298,10 @@ class Reader:
                 at = behind
                 break  # the next pull tells why
             at = behind
-        return PullPlan(topic, queue_id, offset, places, offsets, tag_filter, at, low, high)
+        given_at = self._log.appended_offset  # all that was read of lies below
+        return PullPlan(
+            topic, queue_id, offset, places, offsets, tag_filter, at, low, high, given_at
+        )
 
     def _units(
         self, topic: str, queue_id: int, at: int, count: int, floor: int, *, first: bool

@@ -100,6 +100,16 @@ class Topics:
             raise UnknownQueueError(topic, queue_id, config.queue_count)
         return QueueRules(config.created_offset, config.retention)
 
+    def begins_at(self, name: str) -> int | None:
+        """Physical offset from which records are those of the topic, or light queue.
+
+        None: there is no such topic. Rises when one of the name is made again; a light queue's
+        falls to 0 once no earlier record is in the log.
+        """
+        if is_light(name):
+            return self.deletions.dead.get(name, 0)
+        return self._live.get(name)
+
     def _kept_in(self, light_queue: str) -> Retention:
         for beginning, retention in self._light_kept:
             if light_queue.startswith(beginning):

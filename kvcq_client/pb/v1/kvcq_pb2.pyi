@@ -274,7 +274,7 @@ class CallResult(_message.Message):
     def __init__(self, id: _Optional[int] = ..., response: _Optional[bytes] = ..., error: _Optional[_Union[BatchError, _Mapping]] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("topic", "queue_id", "offset", "max_messages", "max_bytes", "tag_filter", "wait_ms", "form")
+    __slots__ = ("topic", "queue_id", "offset", "max_messages", "max_bytes", "tag_filter", "wait_ms", "form", "given_at")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -283,6 +283,7 @@ class PullRequest(_message.Message):
     TAG_FILTER_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     FORM_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_AT_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     offset: int
@@ -291,10 +292,11 @@ class PullRequest(_message.Message):
     tag_filter: str
     wait_ms: int
     form: RecordForm
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., tag_filter: _Optional[str] = ..., wait_ms: _Optional[int] = ..., form: _Optional[_Union[RecordForm, str]] = ...) -> None: ...
+    given_at: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., tag_filter: _Optional[str] = ..., wait_ms: _Optional[int] = ..., form: _Optional[_Union[RecordForm, str]] = ..., given_at: _Optional[int] = ...) -> None: ...
 
 class PullResponse(_message.Message):
-    __slots__ = ("status", "messages", "records", "queue_offsets", "next_offset", "min_offset", "max_offset")
+    __slots__ = ("status", "messages", "records", "queue_offsets", "next_offset", "min_offset", "max_offset", "given_at")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
@@ -302,6 +304,7 @@ class PullResponse(_message.Message):
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_AT_FIELD_NUMBER: _ClassVar[int]
     status: PullStatus
     messages: _containers.RepeatedCompositeFieldContainer[StoredMessage]
     records: bytes
@@ -309,17 +312,20 @@ class PullResponse(_message.Message):
     next_offset: int
     min_offset: int
     max_offset: int
-    def __init__(self, status: _Optional[_Union[PullStatus, str]] = ..., messages: _Optional[_Iterable[_Union[StoredMessage, _Mapping]]] = ..., records: _Optional[bytes] = ..., queue_offsets: _Optional[_Iterable[int]] = ..., next_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ...) -> None: ...
+    given_at: int
+    def __init__(self, status: _Optional[_Union[PullStatus, str]] = ..., messages: _Optional[_Iterable[_Union[StoredMessage, _Mapping]]] = ..., records: _Optional[bytes] = ..., queue_offsets: _Optional[_Iterable[int]] = ..., next_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., given_at: _Optional[int] = ...) -> None: ...
 
 class QueuePosition(_message.Message):
-    __slots__ = ("topic", "queue_id", "offset")
+    __slots__ = ("topic", "queue_id", "offset", "given_at")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_AT_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     offset: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+    given_at: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., given_at: _Optional[int] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
     __slots__ = ("add", "remove", "credit_bytes", "tag_filter", "form", "max_messages", "group", "reader")
@@ -458,20 +464,22 @@ class GetOffsetsRequest(_message.Message):
     def __init__(self, queues: _Optional[_Iterable[_Union[Queue, _Mapping]]] = ...) -> None: ...
 
 class QueueOffsets(_message.Message):
-    __slots__ = ("topic", "queue_id", "min_offset", "max_offset", "log_min_offset", "superseded_messages")
+    __slots__ = ("topic", "queue_id", "min_offset", "max_offset", "log_min_offset", "superseded_messages", "given_at")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LOG_MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     SUPERSEDED_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_AT_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     min_offset: int
     max_offset: int
     log_min_offset: int
     superseded_messages: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., superseded_messages: _Optional[int] = ...) -> None: ...
+    given_at: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., superseded_messages: _Optional[int] = ..., given_at: _Optional[int] = ...) -> None: ...
 
 class GetOffsetsResponse(_message.Message):
     __slots__ = ("queues",)
@@ -636,20 +644,22 @@ class FetchOffsetsRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., queues: _Optional[_Iterable[_Union[Queue, _Mapping]]] = ...) -> None: ...
 
 class GroupOffset(_message.Message):
-    __slots__ = ("topic", "queue_id", "offset", "min_offset", "max_offset", "lag")
+    __slots__ = ("topic", "queue_id", "offset", "min_offset", "max_offset", "lag", "given_at")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LAG_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_AT_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     offset: int
     min_offset: int
     max_offset: int
     lag: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., lag: _Optional[int] = ...) -> None: ...
+    given_at: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., lag: _Optional[int] = ..., given_at: _Optional[int] = ...) -> None: ...
 
 class FetchOffsetsResponse(_message.Message):
     __slots__ = ("offsets",)

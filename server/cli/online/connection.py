@@ -231,7 +231,7 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
         case "TOPIC_EXISTS":
             hint = "use it as it is, choose another name, or delete it with its messages first"
             return command_at(server, "topic describe", name=topic), hint
-        case "UNKNOWN_QUEUE" | "OFFSET_OUT_OF_RANGE":
+        case "UNKNOWN_QUEUE" | "OFFSET_OUT_OF_RANGE" | "QUEUE_RECREATED":
             return command_at(server, "topic describe", name=topic), ""
         case "OFFSET_BEHIND":
             hint = "`kvcq group reset` moves the group back, or --from with a group that is read"

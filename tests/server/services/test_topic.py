@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from store.errors import StoreBusyError
 from tests.support.rpc_errors import error_info
 from tests.support.until import until
 
@@ -36,6 +37,32 @@ async def test_topics_are_created_and_described(served: Served) -> None:
         (1, 0, 0),
         (2, 0, 1),
     ]
+
+
+async def test_a_deletion_that_met_a_stall_is_finished_by_asking_again(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.base.busy._TRIES", 0)
+    await _create(served, "a")
+    queues, remove = served.store.queues, served.store.queues.delete_topic
+    met: list[str] = []
+
+    def stalling(name: str, sequence: int) -> None:
+        if not met:
+            met.append(name)
+            raise StoreBusyError("planted")
+        remove(name, sequence)
+
+    monkeypatch.setattr(queues, "delete_topic", stalling)
+    request = pb.DeleteTopicRequest(name="a")
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await served.topics.DeleteTopic(request)
+    assert error_info(refused.value).reason == "STORE_BUSY"
+    with pytest.raises(grpc.aio.AioRpcError) as gone:
+        await served.topics.DescribeTopic(pb.DescribeTopicRequest(name="a"))
+    assert error_info(gone.value).reason == "UNKNOWN_TOPIC"
+    await served.topics.DeleteTopic(request)
+    await _create(served, "a")
 
 
 async def test_queues_of_a_topic_come_in_pages(served: Served) -> None:

@@ -33,6 +33,7 @@ def pulls(draw: st.DrawFn) -> Pulled:
         draw(offsets),
         draw(offsets),
         draw(offsets),
+        draw(st.none() | offsets),
     )
 
 
@@ -41,6 +42,8 @@ def fill(response: pb.PullResponse, pulled: Pulled) -> pb.PullResponse:
     response.next_offset = pulled.next_offset
     response.min_offset = pulled.min_offset
     response.max_offset = pulled.max_offset
+    if pulled.given_at is not None:
+        response.given_at = pulled.given_at
     response.records = b"".join(pulled.records)
     response.queue_offsets.extend(pulled.queue_offsets)
     return response
@@ -54,7 +57,7 @@ def figures(found: Encoded) -> tuple[object, ...]:
 def figures_of(pulled: Pulled) -> tuple[object, ...]:
     has_news = pulled.status is not PullStatus.NO_NEW_MESSAGE
     count, size = len(pulled.records), sum(map(len, pulled.records))
-    return has_news, pulled.next_offset, pulled.max_offset, count, size
+    return has_news, pulled.next_offset, pulled.max_offset, pulled.given_at, count, size
 
 
 @given(pulls())
