@@ -13,11 +13,8 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import grpc
-
 from kvcq_client.format import length_delimited, varint
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.transport import run_at_once
 from server.access import current_caller
 from server.edge import (
     MAX_CALLS,
@@ -94,7 +91,6 @@ class CallStream:
         self._memory = memory
         self._metrics = metrics
         self._pace = Pace(busy_poll)
-        self._context = context
         self._metadata = context.invocation_metadata()
         self._request_id = request_id
         self._peer = context.peer()
@@ -110,7 +106,6 @@ class CallStream:
         # Of `run`, while it has nothing to do.
         self._sleep: asyncio.Future[None] | None = None
         self._is_reading = True
-        self._is_writing = False  # the reader answers by itself
         self._error: Exception | None = None
 
     async def run(
@@ -128,9 +123,7 @@ class CallStream:
         stop_listening = stage.on_change(stop_reading)
         try:
             while True:
-                if self._is_writing:
-                    await self._until_woken()
-                elif self._results:
+                if self._results:
                     results = self._some_results()
                     try:
                         yield results_out(results)
@@ -206,8 +199,6 @@ class CallStream:
                 self._pace.asked()
                 await self._begin_all(request, requests)
                 del request  # the next one may be long in coming
-                if not self._is_reading:
-                    return
                 await self._until_room()
         except Exception as error:  # noqa: BLE001 - the stream itself broke: `run` raises it
             self._error = error
@@ -230,10 +221,7 @@ class CallStream:
             )
         if len(calls) == 1 and not self._under_way:
             self._begin(calls[0], alone=True)
-            if self._results and self._sleep is not None and not self._is_writing:
-                if not self._answer_with_next(requests):
-                    self._write_alone()
-            else:
+            if not self._answer_with_next(requests):
                 self._wake()
             return
         begun_bytes = 0
@@ -252,33 +240,15 @@ class CallStream:
         """Have the only result sent as the next request is read, where that can be: nothing else
         is under way that could have to be sent before one comes."""
         results = self._results
-        if not isinstance(requests, Requests) or requests.call_below is None:
+        if not results or self._sleep is None or len(results[0].response) > SMALL_BYTES:
             return False
-        if len(results[0].response) > SMALL_BYTES:
+        if not isinstance(requests, Requests) or requests.call_below is None:
             return False
         requests.answer(results_out(results))
         self._pace.answered()
         self._count_sent(results)
         self._results = []
         return True
-
-    def _write_alone(self) -> None:
-        """Begin to send the only result without `run`, which sleeps, and without waiting for the
-        end of that: the next call may be here before it."""
-        results, self._results = self._results, []
-        self._is_writing = True
-        run_at_once(self._context.write(results_out(results)), partial(self._written, results))
-
-    def _written(self, results: Sequence[Result], error: BaseException | None) -> None:
-        self._is_writing = False
-        self._count_sent(results)
-        if error is not None:
-            self._is_reading = False
-            # Otherwise the client is gone, as the next read would have said.
-            if isinstance(error, Exception) and not isinstance(error, grpc.aio.InternalError):
-                self._error = error
-        if self._results or not self._is_reading:
-            self._wake()
 
     def _begin(self, call: pb.Call, *, alone: bool = False) -> None:
         """Calls that come together are worth a turn of the loop: puts become one append. One that

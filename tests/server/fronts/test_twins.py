@@ -14,10 +14,9 @@ from tests.server.puts import test_stream
 from tests.server.reads import test_subscription
 from tests.server.services import test_call_stream, test_message
 from tests.support import serving
+from tests.support.twins import twins_of
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from tests.support.serving import Served
 
 
@@ -31,17 +30,8 @@ async def test_they_are_behind_fronts(served: Served) -> None:
     assert values["server.fronts.running"] == 2
 
 
-def _twins_of(module: ModuleType) -> dict[str, object]:
-    name = module.__name__.rpartition(".")[2]
-    return {
-        key.replace("test", name, 1) if key.startswith("test_") else key: value
-        for key, value in vars(module).items()
-        if key.startswith("test_") or getattr(value, "_fixture_function", None) is not None
-    }
-
-
 for _module in (
     *(test_server, test_call_stream, test_edge, test_message),
     *(test_stream, test_subscription, test_tls, test_traces),
 ):
-    globals().update(_twins_of(_module))
+    globals().update(twins_of(_module))
