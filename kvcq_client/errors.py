@@ -1,31 +1,35 @@
-"""Every error of the client, as a small tree.
+"""Every error of the client, as a tree.
+
+    KvcqError
+     +- RetryableError            the same call may succeed a little later
+     |   +- UnavailableError      no server answers, or it starts or ends
+     |   +- BusyError             the server, or the user, is at its limits
+     |   +- DeadlineError         the caller's own time is up (also a TimeoutError)
+     |   |   +- DeliveryTimeoutError   of a producer's message
+     |   +- BufferFullError       the producer's buffer stayed full
+     +- HandshakeError            a server is there, and TLS is in the way
+     +- InvalidArgumentError      the request breaks a limit; `field` names it
+     +- NotFoundError             no such topic, queue or message
+     +- AlreadyExistsError        a topic of that name with other settings
+     +- OffsetOutOfRangeError     the offset is outside of min..max; both are attributes
+     |   +- RecreatedError        the topic or light queue was deleted and made again since
+     +- ResourceExhaustedError    the disk is full: puts are refused, reads go on; or a request
+     |                            is too large
+     +- NotPossibleError          cannot succeed before something else is done
+     |   +- NumberReusedError     other messages have that number; none stored
+     |   +- NumberPassedError     the number is used, its batch is gone; none stored
+     |   +- OffsetBehindError     the group is ahead of the offset; not committed
+     +- UnauthenticatedError      no credentials, wrong ones, or a clock that is off
+     +- PermissionDeniedError     the user has no right to that; the text says which is missing
+     +- DataLossError             bytes that do not verify; says where to read on
+     |   +- CorruptRecordError    a record that came over the wire
+     +- ServerError               a defect of the server
+     +- ClosedError               the client, producer or consumer is closed
+         +- ForkedError           the process was forked after a client was made
 
 What the server refused keeps the server's own words: the status code, the reason, and the values
-that its ErrorInfo carries. What to do about it follows from the class:
-
-| class                  | meaning                                                            |
-|------------------------|--------------------------------------------------------------------|
-| InvalidArgumentError   | the request breaks a limit; `metadata["field"]` names it           |
-| NotFoundError          | no such topic, queue or message                                    |
-| AlreadyExistsError     | a topic of that name with other settings                           |
-| OffsetOutOfRangeError  | the offset is outside min..max; both are attributes                |
-| RecreatedError         | an OffsetOutOfRangeError: the topic or light queue was deleted and |
-|                        | made again since, and the offset is none of the new one            |
-| ResourceExhaustedError | the disk is full: puts are refused, reads go on                    |
-| NotPossibleError       | cannot succeed before something else is done                       |
-| NumberReusedError      | a NotPossibleError: other messages have that number; none stored   |
-| NumberPassedError      | a NotPossibleError: the number is used, its batch is gone; as above |
-| OffsetBehindError      | a NotPossibleError: the group is ahead of the offset; not committed |
-| UnavailableError       | no server, or one that starts or ends; it was tried until the time |
-| HandshakeError         | an UnavailableError: a server is there, and TLS is in the way; the |
-|                        | text says what to change. Not tried again                          |
-| DeadlineError          | the caller's own time is up                                        |
-| UnauthenticatedError   | the server takes signed calls alone, and this one is not, or not   |
-|                        | by a user it knows, or too long ago                                |
-| PermissionDeniedError  | the user has no right to that; the text says which is missing      |
-| DataLossError          | what is on disk, or came over the wire, does not verify; it names  |
-|                        | the queue, and where to read on                                    |
-| ServerError            | a defect of the server                                             |
+that its ErrorInfo carries. The client itself retries until the time of the call is up, so a
+RetryableError says that it has tried.
 """
 
 from __future__ import annotations
@@ -36,6 +40,10 @@ from kvcq_client.values import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+#: Reasons of a server that may have stored the message all the same.
+_PERHAPS_DONE = ("FLUSH_DISK_TIMEOUT", "STORE_CLOSED")
 
 
 class KvcqError(Exception):
@@ -56,6 +64,20 @@ class KvcqError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.reason})" if self.reason else self.message
+
+
+class RetryableError(KvcqError):
+    """The same call may succeed a little later.
+
+    Before a put is sent again look at `may_be_done`: the message may be stored already, and then
+    stands there twice. A producer, and `put_numbered`, send again without that risk.
+    """
+
+    @property
+    def may_be_done(self) -> bool:
+        """Whether the server may have done it all the same. False: it has refused the call, or
+        the call was never sent."""
+        return not self.reason or self.reason in _PERHAPS_DONE
 
 
 class InvalidArgumentError(KvcqError):
@@ -103,7 +125,13 @@ class RecreatedError(OffsetOutOfRangeError):
 
 
 class ResourceExhaustedError(KvcqError):
-    """The server's disk is full, it is at its limits, or a message is too large."""
+    """The server's disk is full, or a request is too large."""
+
+    code = "RESOURCE_EXHAUSTED"
+
+
+class BusyError(RetryableError):
+    """The server, or the user, is at its limits of calls, memory or rate."""
 
     code = "RESOURCE_EXHAUSTED"
 
@@ -145,25 +173,26 @@ class NumberPassedError(NotPossibleError):
     """
 
 
-class UnavailableError(KvcqError):
+class UnavailableError(RetryableError):
     """No server answers, or it takes no calls now.
 
-    With the reason NOT_SENT nothing was done. Without a reason the connection broke while the call
-    was under way: whether the server did it is not known, and a message that is put once more may
-    be there twice. A producer numbers its batches, and sends them again by itself.
+    Without a reason the connection broke while the call was under way, and whether the server did
+    it is not known.
     """
 
     code = "UNAVAILABLE"
 
 
-class HandshakeError(UnavailableError):
-    """A server is there, and does not agree with the client about TLS.
+class HandshakeError(KvcqError):
+    """A server is there, and TLS keeps the client from it. The text says what to change.
 
     Of a client that has not reached it before, within a few seconds; others try until the time.
     """
 
+    code = "UNAVAILABLE"
 
-class DeadlineError(KvcqError, TimeoutError):
+
+class DeadlineError(RetryableError, TimeoutError):
     """The caller's time is up. Whether the server did it is not known."""
 
     code = "DEADLINE_EXCEEDED"
@@ -229,10 +258,15 @@ class ClosedError(KvcqError):
     code = "CANCELLED"
 
 
-class BufferFullError(KvcqError):
-    """The producer's buffer stayed full for the whole time that `send` may wait."""
+class BufferFullError(RetryableError):
+    """The producer's buffer stayed full for the whole time that `send` may wait. The message was
+    not taken."""
 
     code = "RESOURCE_EXHAUSTED"
+
+    @property
+    def may_be_done(self) -> bool:
+        return False
 
 
 class DeliveryTimeoutError(DeadlineError):

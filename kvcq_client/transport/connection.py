@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import grpc
 
 from kvcq_client.arguments import number, of_kind
-from kvcq_client.errors import ClosedError, DeadlineError, KvcqError, UnavailableError
+from kvcq_client.errors import (
+    ClosedError,
+    DeadlineError,
+    KvcqError,
+    RetryableError,
+    UnavailableError,
+)
 from kvcq_client.pb.v1 import access_pb2_grpc, jobs_pb2_grpc, kvcq_pb2_grpc, migration_pb2_grpc
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.call_stream import LARGEST_BYTES, CallStream
@@ -67,9 +73,6 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
 #: thousands of one connection, and refuses what is above.
 CALLS_UNDER_WAY = 1000
 
-#: Reasons of a server that may have stored the message all the same.
-_PERHAPS_DONE = ("FLUSH_DISK_TIMEOUT", "STORE_CLOSED")
-
 _HOST_AND_PORT = re.compile(r"[^\s/]+:(\d{1,5})")
 #: Such as unix:/run/kvcq.sock or dns:///name:8081. gRPC takes http: for part of a host's name.
 _WITH_SCHEME = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*:/\S+|unix(-abstract)?:\S+")
@@ -95,8 +98,7 @@ class Backoff:
 def check_may_go_again(error: KvcqError, *, may_repeat: bool) -> None:
     """Returns when a call that ended so may go out once more, and raises what its caller hears
     otherwise."""
-    # With a reason it was the server that refused: it has not done it, as a rule.
-    repeatable = may_repeat or (error.reason and error.reason not in _PERHAPS_DONE)
+    repeatable = may_repeat or not (isinstance(error, RetryableError) and error.may_be_done)
     if repeatable and may_pass(error):
         return
     if not repeatable and type(error) is UnavailableError and not error.reason:

@@ -9,6 +9,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from kvcq_client.errors import (
     AlreadyExistsError,
+    BusyError,
     DataLossError,
     DeadlineError,
     InvalidArgumentError,
@@ -55,21 +56,14 @@ _BY_REASON: dict[str, type[KvcqError]] = {
     "NUMBER_PASSED": NumberPassedError,
     "OFFSET_BEHIND": OffsetBehindError,
     "QUEUE_RECREATED": RecreatedError,
+    **dict.fromkeys(("TOO_MANY_CALLS", "REQUEST_LATE", "MEMORY_FULL", "USER_LIMIT"), BusyError),
 }
 _NAME_BY_NUMBER: dict[int, str] = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
 def may_pass(error: KvcqError) -> bool:
-    """Whether the same request may succeed a little later.
-
-    Every refusal of the server has a reason. Without one it was the transport, and gRPC calls
-    a connection that was lost INTERNAL, when it was lost in the middle of a write.
-    """
-    return (
-        isinstance(error, UnavailableError)
-        or (isinstance(error, ServerError) and not error.reason)
-        or error.reason in ("TOO_MANY_CALLS", "REQUEST_LATE", "MEMORY_FULL", "USER_LIMIT")
-    )
+    """Whether the client sends the same request again, a little later."""
+    return isinstance(error, UnavailableError | BusyError)
 
 
 def make_error(code: str, message: str, reason: str, metadata: Mapping[str, str]) -> KvcqError:
@@ -90,7 +84,12 @@ def from_rpc(error: grpc.aio.AioRpcError) -> KvcqError:
                 info = error_details_pb2.ErrorInfo()
                 if detail.Unpack(info):
                     reason, metadata = info.reason, dict(info.metadata)
-    return make_error(error.code().name, error.details() or error.code().name, reason, metadata)
+    message = error.details() or error.code().name
+    if error.code() is grpc.StatusCode.INTERNAL and not reason:
+        # Every refusal of the server has a reason. It was the transport: gRPC calls a connection
+        # INTERNAL that was lost in the middle of a write.
+        return UnavailableError(message)
+    return make_error(error.code().name, message, reason, metadata)
 
 
 def from_shared_stream(error: grpc.aio.AioRpcError) -> KvcqError:

@@ -88,7 +88,7 @@ def connect(server: str, timeout_s: float = TIMEOUT_S) -> Iterator[Client]:
                 # The client tries again for all of its time; a person wants to know soon.
                 client.ping(timeout_s=CONNECT_TIMEOUT_S)
             except (UnavailableError, DeadlineError) as error:
-                if error.reason or isinstance(error, HandshakeError):
+                if error.reason:
                     raise
                 # gRPC's words for a name that nobody knows.
                 why = ": its name has no address" if "errors resolving" in error.message else ""

@@ -9,7 +9,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from kvcq_client import Credentials, Message, ResourceExhaustedError
+from kvcq_client import BusyError, Credentials, Message
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.transport import call_stream, connection
@@ -47,7 +47,7 @@ async def test_limits_hold_one_user_back_and_no_other(
             await served.messages.Put(put, metadata=headers)
         assert error_info(refused.value).reason == "USER_LIMIT"
         monkeypatch.setattr(connection, "FIRST_WAIT_S", 60.0)  # it is told of the first refusal
-        with pytest.raises(ResourceExhaustedError, match="1 bytes per s"):
+        with pytest.raises(BusyError, match="1 bytes per s"):
             await app.put(Message("orders", b"x"), timeout_s=20.0)
 
 
