@@ -359,7 +359,7 @@ class Worker:
         position = pb.QueuePosition(topic=topic, queue_id=queue_id, offset=offset)
         session.call(
             session.stubs.groups.CommitOffsets,
-            pb.CommitOffsetsRequest(group=model.group, offsets=[position]),
+            pb.CommitOffsetsRequest(group=model.group, offsets=[position], allow_back=True),
         )
         model.committed[key] = {offset}
 
