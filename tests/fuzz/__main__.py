@@ -1,4 +1,5 @@
-"""`python -m tests.fuzz`: calls of every method against a server process, seed after seed."""
+"""`python -m tests.fuzz`: calls of every method against a server process, seed after seed; every
+other one has users."""
 
 from __future__ import annotations
 
@@ -8,12 +9,20 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 
-from tests.fuzz.calls import Fuzz
+from tests.fuzz.calls import CALLERS, Fuzz
+from tests.fuzz.requests import USERS
 from tests.support.private_memory import PrivateMemory
 from tests.support.server_process import ServerProcess
+from tests.support.users import add_users
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvcq_client import Credentials
 
 #: Calls of one seed: each has a store of its own.
 CALLS_A_SEED = 50_000
@@ -29,12 +38,16 @@ def main() -> None:
     statuses: Counter[tuple[str, str]] = Counter()
     for seed in range(settings.seed, settings.seed + -(-settings.calls // CALLS_A_SEED)):
         with tempfile.TemporaryDirectory() as directory:
-            flags = ("--set", "store.max_queue_count=64")
-            with ServerProcess(Path(directory), *flags) as server:
+            root, callers = Path(directory) / "store", CALLERS if seed % 2 == 0 else (None,)
+            flags = ["--set", "store.max_queue_count=64"]
+            if seed % 2 == 0:
+                add_users(root, USERS, segment_bytes=4 << 20)
+                flags.append("--access")
+            with ServerProcess(root, *flags) as server:
                 server.wait_for("ready")
                 memory = PrivateMemory(server.pid)
                 try:
-                    statuses += asyncio.run(_run(server.target, seed))
+                    statuses += asyncio.run(_run(server.target, seed, callers))
                 finally:
                     memory.close()
                 if memory.most_mib >= MOST_MIB:
@@ -44,9 +57,11 @@ def main() -> None:
         print(f"{method:24} {status:22} {calls:>10,}")  # noqa: T201
 
 
-async def _run(target: str, seed: int) -> Counter[tuple[str, str]]:
+async def _run(
+    target: str, seed: int, callers: Sequence[Credentials | None]
+) -> Counter[tuple[str, str]]:
     async with grpc.aio.insecure_channel(target) as channel:
-        fuzz = Fuzz(channel, seed)
+        fuzz = Fuzz(channel, seed, callers)
         await fuzz.prepare()
         await fuzz.run(CALLS_A_SEED)
         await fuzz.check_control()

@@ -1,4 +1,8 @@
-"""Calls a server at random, and judges each answer: a declared status, with its reason."""
+"""Calls a server at random, and judges each answer: a declared status, with its reason.
+
+A server with users is called by several, also one without rights and one that is none: what each
+may do decides how a call is answered, and no answer tells what its caller may not know.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,35 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from kvcq_client import Credentials
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from kvcq_client.transport.secured import Signer
 from server.wire.status import STATUS_BY_ERROR
-from tests.fuzz.requests import CONTROL_GROUP, CONTROL_TOPIC, METHODS, mutated, request_of
+from tests.fuzz.requests import (
+    CONTROL_GROUP,
+    CONTROL_TOPIC,
+    METHODS,
+    USERS,
+    mutated,
+    request_of,
+)
 from tests.support.rpc_errors import error_info
+from tests.support.users import ADMIN, secret_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from google.protobuf.descriptor import MethodDescriptor
 
+#: Of a server with users: an administrator first, who is as often the caller as all others; a user
+#: with a wrong secret, and nobody.
+CALLERS = (
+    *[ADMIN] * len(USERS),
+    *(Credentials(name, secret_of(name)) for name in USERS),
+    Credentials("writer", "a-wrong-secret-of-somebody"),
+    None,
+)
 #: Under way at a time.
 AT_A_TIME = 64
 #: What a request may wait for is answered before: a parked pull, a stream that has no end.
@@ -40,8 +64,13 @@ class UndeclaredError(AssertionError):
 class Fuzz:
     """One seed's calls; `statuses` counts the answers by method and status."""
 
-    def __init__(self, channel: grpc.aio.Channel, seed: int) -> None:
+    def __init__(
+        self, channel: grpc.aio.Channel, seed: int, callers: Sequence[Credentials | None] = (None,)
+    ) -> None:
+        """`callers`: who calls, at random; the first one does what prepares and checks."""
         self._channel = channel
+        self._callers = callers
+        self._signers = [None if one is None else Signer(one) for one in callers]
         self._seed = seed
         self._random = Random(seed)
         self._messages = kvcq_pb2_grpc.MessageServiceStub(channel)
@@ -55,10 +84,13 @@ class Fuzz:
             pb.Message(topic=CONTROL_TOPIC, queue_id=0, body=b"control %d" % number, keys=["c"])
             for number in range(100)
         ]
-        await self._messages.PutBatch(pb.PutBatchRequest(messages=messages))
+        await self._messages.PutBatch(
+            pb.PutBatchRequest(messages=messages), metadata=self._headers()
+        )
         position = pb.QueuePosition(topic=CONTROL_TOPIC, queue_id=0, offset=42)
         await self._groups.CommitOffsets(
-            pb.CommitOffsetsRequest(group=CONTROL_GROUP, offsets=[position])
+            pb.CommitOffsetsRequest(group=CONTROL_GROUP, offsets=[position]),
+            metadata=self._headers(),
         )
         self._control = await self._look()
 
@@ -81,18 +113,27 @@ class Fuzz:
 
     async def _look(self) -> list[object]:
         pulled = await self._messages.Pull(
-            pb.PullRequest(topic=CONTROL_TOPIC, queue_id=0, max_messages=1000), timeout=LONG_S
+            pb.PullRequest(topic=CONTROL_TOPIC, queue_id=0, max_messages=1000),
+            timeout=LONG_S,
+            metadata=self._headers(),
         )
         queried = await self._messages.Query(
-            pb.QueryRequest(topic=CONTROL_TOPIC, key="c", max_messages=1000), timeout=LONG_S
+            pb.QueryRequest(topic=CONTROL_TOPIC, key="c", max_messages=1000),
+            timeout=LONG_S,
+            metadata=self._headers(),
         )
         offsets = await self._groups.FetchOffsets(
             pb.FetchOffsetsRequest(
                 group=CONTROL_GROUP, queues=[pb.Queue(topic=CONTROL_TOPIC, queue_id=0)]
             ),
             timeout=LONG_S,
+            metadata=self._headers(),
         )
         return [pulled, queried, offsets]
+
+    def _headers(self, caller: int = 0) -> Any:  # noqa: ANN401 - as grpc takes them
+        signer = self._signers[caller]
+        return () if signer is None else signer.headers()
 
     def _request(self, method: MethodDescriptor) -> bytes:
         random = self._random
@@ -105,25 +146,32 @@ class Fuzz:
         requests = [self._request(method)]
         if method.client_streaming and self._random.random() < 0.3:
             requests += [self._request(method) for _ in range(3)]
+        caller = self._random.randrange(len(self._callers))
+        may_see_all = self._callers[caller] == self._callers[0]
+        given: Any = {"timeout": timeout_s, "metadata": self._headers(caller)}
         try:
             if not (method.client_streaming or method.server_streaming):
-                await self._channel.unary_unary(path, None, None)(requests[0], timeout=timeout_s)
+                response = await self._channel.unary_unary(path, None, None)(requests[0], **given)
+                self._look_at(method.name, response, may_see_all=may_see_all)
             elif len(requests) == 1:
                 # On the wire a stream of one request is the same.
                 one: Any = self._channel.unary_stream(path, None, None)
-                async for response in one(requests[0], timeout=timeout_s):
-                    self._look_at(method.name, response)
+                async for response in one(requests[0], **given):
+                    self._look_at(method.name, response, may_see_all=may_see_all)
             else:
                 many: Any = self._channel.stream_stream(path, None, None)
-                async for response in many(iter(requests), timeout=timeout_s):
-                    self._look_at(method.name, response)
+                async for response in many(iter(requests), **given):
+                    self._look_at(method.name, response, may_see_all=may_see_all)
         except grpc.aio.AioRpcError as error:
             self._judge(method.name, error, requests)
         else:
             self.statuses[method.name, "OK"] += 1
 
-    def _look_at(self, method: str, response: bytes) -> None:
-        """What calls that share a stream are answered with."""
+    def _look_at(self, method: str, response: bytes, *, may_see_all: bool) -> None:
+        """It tells nothing that the caller may not know; and what calls that share a stream are
+        answered with."""
+        if not may_see_all and CONTROL_TOPIC.encode() in response:
+            raise UndeclaredError(f"seed {self._seed}: {method} tells of a topic without a right")
         if method != "Calls":
             return
         for result in pb.CallsResponse.FromString(response).results:

@@ -36,8 +36,16 @@ METHODS: list[MethodDescriptor] = [
     for method in service.methods
 ]
 
+#: Of a server with users: their rights, on some of the names below. What it is asked for at random
+#: makes and removes others, and none of these.
+USERS = {
+    "writer": ["publish topic t*", "publish topic %LMQ%*"],
+    "reader": ["subscribe topic t*", "subscribe group g*"],
+    "owner": ["admin topic t0", "admin group g0"],
+    "nothing": [],
+}
 #: What nothing of the fuzz names.
-CONTROL_TOPIC, CONTROL_GROUP = "control", "keeper"
+CONTROL_TOPIC, CONTROL_GROUP = "held-apart", "held-keeper"
 
 _TOPICS = [f"t{number}" for number in range(8)]
 _LIGHT = ["%LMQ%a", "%LMQ%b/c", "%LMQ%", "%LMQ%$p$l", "%RETRY%g", "%DLQ%g", "CHECKPOINT_TOPIC"]

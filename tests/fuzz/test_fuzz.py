@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from server.process import private_bytes
-from tests.fuzz.calls import Fuzz
-from tests.fuzz.requests import METHODS
+from tests.fuzz.calls import CALLERS, Fuzz
+from tests.fuzz.requests import METHODS, USERS
 from tests.support.serving import serving
+from tests.support.users import add_users
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,5 +34,25 @@ async def test_calls_at_random_are_answered_as_declared(tmp_path: Path, seed: in
     assert private_bytes() - before < GROWTH_BYTES
     answered = {method for method, _ in fuzz.statuses}
     assert answered == {method.name for method in METHODS}
+    _check_taken(fuzz)
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+async def test_users_of_all_kinds_are_answered_as_declared_and_none_sees_more(
+    tmp_path: Path,
+) -> None:
+    add_users(tmp_path, USERS)
+    async with serving(tmp_path, access=True, store={"max_queue_count": 64}) as served:
+        fuzz = Fuzz(served.channel, 3, CALLERS)
+        await fuzz.prepare()
+        await fuzz.run(CALLS)
+        await fuzz.check_control()
+    refused = {status for _, status in fuzz.statuses}
+    assert {"UNAUTHENTICATED", "PERMISSION_DENIED"} <= refused
+    _check_taken(fuzz)
+
+
+def _check_taken(fuzz: Fuzz) -> None:
     taken = {method for method, status in fuzz.statuses if status == "OK"}
     assert len(taken) > len(METHODS) // 2, "most methods take some of it"

@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcq_client import AsyncClient, Credentials, Message, PermissionDeniedError, Queue
+from kvcq_client import (
+    AsyncClient,
+    Credentials,
+    InvalidArgumentError,
+    Message,
+    PermissionDeniedError,
+    Queue,
+)
 from kvcq_client.pb.v1 import access_pb2 as access
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.transport.secured import Signer
 from server.access import AUDIT, audit
 from server.process import LineLimit
-from tests.support.users import client_of, refusal, secret_of
+from tests.support.users import ADMIN, client_of, refusal, secret_of
 
 if TYPE_CHECKING:
     from tests.support.serving import Served
@@ -146,3 +153,25 @@ async def test_a_long_act_is_one_short_line(
     [line] = lines(caplog)
     assert line["target"][-1] == "and 480 more"
     assert len(json.dumps(line)) < 3000
+
+
+async def test_acts_that_fail_without_end_do_not_fill_the_disk_either(
+    served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bad names of topics, each another one: 2 MB of audit a second before. Acts that are done are
+    all there."""
+    now_s = 0.0
+    monkeypatch.setattr(audit, "_limit", LineLimit(audit.AT_ONCE, lambda: now_s))
+    monkeypatch.setattr(audit, "_same", LineLimit(1, lambda: now_s, audit.SAME_S))
+    caplog.set_level(logging.INFO, AUDIT)
+    async with client_of(served, "ops", ADMIN.secret) as ops:
+        for number in range(audit.AT_ONCE + 20):
+            with pytest.raises(InvalidArgumentError):
+                await ops.create_topics([f"bad name {number}"])
+        await ops.create_topics(["good"])
+        now_s = 1.0
+        with pytest.raises(InvalidArgumentError):
+            await ops.create_topics(["bad name again"])
+    found = lines(caplog)
+    assert [one["event"] for one in found] == ["failed"] * audit.AT_ONCE + ["done", "failed"]
+    assert found[-1]["leftOut"] == 20
