@@ -37,7 +37,7 @@ from server.access import (
 from server.app.listening import bind, rpc_options, rpc_server, tls_files
 from server.app.serving import Serving
 from server.app.write_watch import watch_writes
-from server.edge import Edge, request_limit
+from server.edge import CallKind, Edge, request_limit
 from server.errors import (
     HttpBindError,
     ServedElsewhereError,
@@ -482,7 +482,8 @@ def _fronts_of(
             f"/{service.full_name}/{method.name}",
             method.client_streaming,
             method.server_streaming,
-            limit.waits_to_be_read,
+            # A stream may be held back before its first request is taken.
+            limit.waits_to_be_read or limit.kind is CallKind.STREAM,
             limit.request_bytes,
         )
         for service in _SERVED.values()

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sized
 from contextlib import aclosing
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import grpc
 
+from server.errors import MemoryFullError
 from server.fronts import frames
 from server.fronts.frames import Ending
 from server.receiving import EOF
@@ -27,8 +29,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _OK = Ending(0, "", ())
-#: After a request that is not larger the front may read the next one before it is asked for.
+#: After a request that is not larger the front may read the next one before it is asked for, of a
+#: method that takes none above a megabyte.
 _SMALL_BYTES = 64 << 10
+_AHEAD_BYTES = 1 << 20
+#: Of one front, what was read before it was asked for, and waits. Each stream whose client sends
+#: and reads no answers may have one request here.
+UNREAD_BYTES = 64 << 20
 
 
 class FrontMethod(NamedTuple):
@@ -50,6 +57,12 @@ class CallDetails(NamedTuple):
     invocation_metadata: Metadata
 
 
+class _Unread:
+    """Requests of one front that came before they were asked for."""
+
+    size = 0
+
+
 class FrontContext:
     """Of grpc.aio.ServicerContext what is used of it. Owned by the event loop's thread."""
 
@@ -65,14 +78,21 @@ class FrontContext:
         "_peer",
         "_reader",
         "_request",
+        "_unread",
         "_unwritten",
         "_writer",
     )
 
     def __init__(
-        self, link: Link, number: int, opening: frames.Opening, method: FrontMethod
+        self,
+        link: Link,
+        number: int,
+        opening: frames.Opening,
+        method: FrontMethod,
+        unread: _Unread,
     ) -> None:
         self._link = link
+        self._unread = unread
         self._number = number
         self._peer = opening.peer
         self._deadline_s = opening.deadline_s
@@ -80,8 +100,8 @@ class FrontContext:
         self._callbacks: list[Callable[[object], None]] = []
         # The front was told that it may read one more request, and it has not come.
         self._may_read = not method.waits_to_be_read and opening.request is None
-        self._is_read_ahead = method.many_requests
-        self._request = opening.request
+        self._is_read_ahead = method.many_requests and method.most_bytes <= _AHEAD_BYTES
+        self._request: bytes | MemoryFullError | None = opening.request
         self._is_half_closed = False
         self._reader: asyncio.Future[None] | None = None
         self._unwritten = 0
@@ -106,7 +126,8 @@ class FrontContext:
         self._link.send(frames.HEADERS, self._number)
 
     async def read(self) -> object:
-        """The next request, bytes or a memoryview; EOF when there is none any more."""
+        """The next request, bytes or a memoryview; EOF when there is none any more. Raises
+        MemoryFullError when it came too early, and there was no room for it."""
         while self._request is None:
             if self._is_half_closed:
                 return EOF
@@ -117,6 +138,10 @@ class FrontContext:
             finally:
                 self._reader = None
         request, self._request = self._request, None
+        if isinstance(request, MemoryFullError):
+            raise request
+        if self._is_read_ahead:
+            self._unread.size -= len(request)
         if self._is_read_ahead and len(request) <= _SMALL_BYTES:
             self._let_read()
         return request
@@ -151,6 +176,11 @@ class FrontContext:
 
     def came(self, request: bytes) -> None:
         self._request = request
+        if self._is_read_ahead:
+            if self._reader is None and self._unread.size + len(request) > UNREAD_BYTES:
+                self._request = MemoryFullError("too many answers wait for slow readers")
+            else:
+                self._unread.size += len(request)
         self._may_read = False
         self._wake(self._reader)
 
@@ -167,6 +197,9 @@ class FrontContext:
         who waits to write is told that it was: a call that has no task ends by that."""
         self._unwritten = 0
         self._wake(self._writer)
+        request, self._request = self._request, None
+        if self._is_read_ahead and isinstance(request, Sized):
+            self._unread.size -= len(request)
         for callback in self._callbacks:
             callback(self)
         self._callbacks.clear()
@@ -226,6 +259,7 @@ class FrontCalls:
         self._link = link
         self._under_way: dict[int, tuple[FrontContext, asyncio.Task[None]]] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._unread = _Unread()
         #: Calls since the front was started.
         self.count = 0
 
@@ -259,7 +293,7 @@ class FrontCalls:
         self.count += 1
         opening = frames.unpack_opening(body)
         method = self._handlers.methods[opening.method]
-        context = FrontContext(self._link, number, opening, method)
+        context = FrontContext(self._link, number, opening, method, self._unread)
         task = asyncio.create_task(self._serve(context, opening.method, method))
         self._under_way[number] = context, task
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
 
-from server.fronts import FrontMethod, Fronts, fleet, frames
+from server.errors import MemoryFullError
+from server.fronts import FrontMethod, Fronts, calls, fleet, frames
 from server.fronts.frames import WINDOW_BYTES
 from tests.support.front_here import FrontHere
 from tests.support.until import until
@@ -288,3 +290,36 @@ async def test_requests_that_nobody_asks_for_are_not_read(fronted: Fronted) -> N
         assert await taken.get() is EOF
         assert await call.read() == b"end"
         assert await call.read() is EOF
+
+
+async def test_what_came_before_it_was_asked_for_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A request of each of a thousand streams that are held back is not kept without end."""
+    monkeypatch.setattr(calls, "UNREAD_BYTES", 100)
+    unread = calls._Unread()
+    told: list[int] = []
+    link: Any = SimpleNamespace(send=lambda kind, *_: told.append(kind))
+    opening = frames.Opening(0, frames.NEVER, "peer", b"", None)
+
+    def context_of(most_bytes: int) -> calls.FrontContext:
+        method = FrontMethod("/s/Stream", True, True, True, most_bytes)
+        return calls.FrontContext(link, 1, opening, method, unread)
+
+    small, large = [context_of(1000) for _ in range(3)], context_of(16 << 20)
+    for context in (*small, large):
+        reading = asyncio.create_task(context.read())
+        await asyncio.sleep(0)
+        context.came(b"asked for")
+        assert await reading == b"asked for"
+    assert told.count(frames.READ) == 4 + 3, "of what may be large none is read ahead"
+    for context in small:
+        context.came(bytes(60))
+    assert unread.size == 60
+    assert await small[0].read() == bytes(60)
+    for context in small[1:]:
+        with pytest.raises(MemoryFullError):
+            await context.read()
+    small[1].came(bytes(60))
+    small[1].is_over()
+    assert unread.size == 0
