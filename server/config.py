@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 #: gRPC copies a request in the event loop, twice: 8 ms for so much. (Its own default is 4 MiB, and
 #: one message may have a body of that size.)
 DEFAULT_MAX_RECEIVE_BYTES = 16 << 20
-_CALLS = (1, 1_000_000)
+#: Sorted files for IngestFiles, below the data directory: no other place is read.
+_INGEST = "ingest"
 
 
 class LogFormat(enum.Enum):
@@ -57,9 +58,6 @@ class ServerConfig:
         8081, "port to listen on; 0: any free one", bounds=(0, 65_535), rocketmq="listenPort"
     )
     data_dir: Path = setting(Path("data"), "directory of the store", rocketmq="storePathRootDir")
-    ingest_dir: Path = setting(
-        Path("ingest"), "sorted files for IngestFiles; below `data_dir` if relative"
-    )
 
     # TLS, from PEM files that may change while the server runs.
     tls_cert: Path | None = setting(
@@ -88,71 +86,20 @@ class ServerConfig:
     max_receive_bytes: int = setting(
         DEFAULT_MAX_RECEIVE_BYTES, "largest request", bounds=(1 << 16, (1 << 31) - 1)
     )
-    # Calls under way: of one connection, and of all. Pulls may be parked, streams last.
-    max_peer_calls: int = setting(
-        4096, "short calls under way of one connection", bounds=_CALLS, live=True
-    )
-    max_calls: int = setting(8192, "short calls under way in all", bounds=_CALLS, live=True)
-    max_peer_pulls: int = setting(
-        8192, "pulls under way of one connection", bounds=_CALLS, live=True
-    )
-    max_pulls: int = setting(12_288, "pulls under way in all", bounds=_CALLS, live=True)
-    max_peer_streams: int = setting(512, "streams of one connection", bounds=_CALLS, live=True)
-    max_streams: int = setting(2048, "streams in all", bounds=_CALLS, live=True)
     memory_limit_bytes: int = setting(
         512 << 20,
         "private memory above which large requests wait for each other, and slow ones are refused",
         bounds=(64 << 20, 1 << 50),
         live=True,
     )
-    sent_limit_bytes: int = setting(
-        128 << 20, "large responses that wait to be sent", bounds=(1 << 20, 1 << 50), live=True
-    )
-    max_wait_ms: int = setting(
-        60_000, "a long poll may ask for this much", bounds=(0, 86_400_000), live=True
-    )
-    max_pull_bytes: int = setting(
-        64 << 20,
-        "a pull may ask for this much; it gets 8 MiB at most",
-        bounds=(1, 1 << 30),
-        live=True,
-    )
-    drain_notice_s: float = setting(
-        0.2,
-        "new calls are refused for so long before the port is closed",
-        bounds=(0, 3600),
-        live=True,
-    )
     drain_grace_s: float = setting(
         10.0, "calls under way may take this long after SIGTERM", bounds=(0, 86_400), live=True
-    )
-    busy_poll_us: int = setting(
-        500,
-        "behind an answer to a caller that is this quick to call again, the server looks for the "
-        "next call for so long before it sleeps; 0: it sleeps at once",
-        bounds=(0, 10_000),
-        live=True,
     )
     workers: int = setting(
         1,
         "above 1: so many processes speak gRPC with clients, for the one that has the store; on "
         "Linux alone",
         bounds=(1, 256),
-    )
-    worker_threads: int = setting(
-        8, "threads for what may block: cold reads, queries, topics, groups", bounds=(1, 256)
-    )
-    cold_readers: int = setting(
-        1,
-        "processes that read far behind the end, begun when needed; 0: the server does it itself",
-        bounds=(0, 64),
-    )
-    cold_read_share: float = setting(
-        0.04,
-        "of one core of the server, for reads far behind the end while more than 1 MiB/s is put, "
-        "where all else leaves nothing of it; 1: no limit",
-        bounds=(0.01, 1),
-        live=True,
     )
     keep_latest_hours: float = setting(
         24.0,
@@ -165,36 +112,10 @@ class ServerConfig:
         "each record of the log, and its units, are verified once in so long; 0: never",
         bounds=(0, 87_600),
     )
-    scrub_bytes_per_s: int = setting(
-        32 << 20, "and no faster than this, of the log", bounds=(1, 1 << 40), live=True
-    )
     backup_to: tuple[str, ...] = setting(
         (),
         "directories, and URLs such as s3://bucket/prefix, that backups may be kept in; the first "
         "is the usual one",
-    )
-    backup_bytes_per_s: int = setting(
-        64 << 20, "what a backup reads of the store, at most", bounds=(1, 1 << 40), live=True
-    )
-    stream_window: int = setting(
-        64, "batches of one put stream that wait to be answered", bounds=(1, 65_536), live=True
-    )
-    max_stream_queues: int = setting(
-        1_000_000, "queues that one subscription may follow", bounds=(1, 100_000_000), live=True
-    )
-    max_stream_credit_bytes: int = setting(
-        1 << 30, "bytes that a subscription may ask for ahead", bounds=(1, 1 << 40), live=True
-    )
-
-    # Producers remembered, with their latest batches. What is forgotten is found in the log.
-    producer_limit: int = setting(4096, "producers that are remembered", bounds=(1, 100_000_000))
-    remembered_batches: int = setting(
-        16, "latest batches of each producer that are remembered", bounds=(1, 1_000_000)
-    )
-    remembered_messages: int = setting(
-        1_000_000,
-        "messages in all of them, about 90 bytes each",
-        bounds=(1, 1_000_000_000),
     )
 
     log_format: LogFormat = setting(LogFormat.TEXT, "lines of the log: for people, or JSON")
@@ -208,12 +129,6 @@ class ServerConfig:
     metrics_host: str = setting("127.0.0.1", "address of /metrics, /livez and /readyz")
     metrics_port: int | None = setting(
         None, "their port; 0: any free one; without one they are not served"
-    )
-    metrics_topics: int = setting(
-        50, "topics with series of their own, those with most traffic", bounds=(0, 10_000)
-    )
-    metrics_groups: int = setting(
-        100, "groups with series of their own, those that are farthest behind", bounds=(0, 10_000)
     )
     metrics_cluster: str = setting(
         "DefaultCluster",
@@ -288,7 +203,7 @@ class ServerConfig:
     @property
     def ingest_directory(self) -> Path:
         """The only directory that IngestFiles takes files from."""
-        return Path(self.data_dir, self.ingest_dir).absolute()
+        return Path(self.data_dir, _INGEST).absolute()
 
     def store_config(self, port: int) -> StoreConfig:
         """The store's settings for a server that listens on `port`."""

@@ -147,11 +147,10 @@ class Workers:
 class Pools:
     """Threads for what the services do, by what it is."""
 
-    def __init__(self, threads: int) -> None:
-        """`threads`: for the look-ups; the others have a part of that, or two."""
-        self.lookups = Workers(threads)
-        self.scans = Workers(max(1, threads // 4), "scan")  # long by nature: many queues or names
-        self.commits = Workers(max(1, threads // 2), "commit")
+    def __init__(self) -> None:
+        self.lookups = Workers(8)
+        self.scans = Workers(2, "scan")  # long by nature: many queues or names
+        self.commits = Workers(4, "commit")
         self.changes = Workers(2, "change")  # topics and groups; may wait for what was dispatched
         self.steps = Workers(2, "step")  # of a migration, and beginnings of jobs
 

@@ -47,7 +47,7 @@ def rpc_options(config: ServerConfig) -> tuple[tuple[str, int], ...]:
     """Of gRPC, for a server or its fronts; but for whether they share the port."""
     return (
         ("grpc.max_receive_message_length", config.max_receive_bytes),
-        ("grpc.max_send_message_length", -1),  # max_pull_bytes bounds what is sent
+        ("grpc.max_send_message_length", -1),  # PAGE_BYTES bounds what is sent
         # Above its own limits gRPC drops calls at random, as CANCELLED. So they all wait to be
         # let in, for a turn of the loop; then the edge takes them, or says why not.
         ("grpc.server.max_pending_requests", MAX_PENDING_CALLS),

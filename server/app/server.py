@@ -91,6 +91,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _Reflection: type = reflection.aio.ReflectionServicer  # type: ignore[attr-defined]
+#: New calls are refused for so long before the port is closed: clients that have just sent one
+#: learn that it was not done, and go elsewhere.
+DRAIN_NOTICE_S = 0.2
+#: Topics with metrics of their own, those with most traffic: more series than this help nobody.
+TOPICS_WITH_SERIES = 50
 #: Each service by the class that answers it.
 _SERVED = {
     MessageService: kvcq_pb2.DESCRIPTOR.services_by_name["MessageService"],
@@ -186,7 +191,7 @@ class Server:
         self._stage = Stage()
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._metrics = CallMetrics(self._config.metrics_topics)
+        self._metrics = CallMetrics(TOPICS_WITH_SERIES)
         if self._config.access:
             refuse_new_store(self._config.data_dir, self._config.key_file)
         self._gatekeeper = Gatekeeper(self._stage) if self._config.access else None
@@ -274,6 +279,8 @@ class Server:
             try:
                 read = await asyncio.to_thread(self._settings.read)
                 reloaded = self._settings.take(read)
+                for line in read.warnings():
+                    logger.warning(line)
             except (StoreError, OSError) as error:
                 refused = SettingsRefusedError(error, self._settings.look_command)
                 logger.error("%s; to see them: %s", refused, refused.next_command)
@@ -450,7 +457,7 @@ class Server:
         hurrying = asyncio.create_task(self._hurry.wait())
         # gRPC cancels calls that are on their way in when it stops, and clients do not repeat
         # those. So for a moment they are let in, and refused with UNAVAILABLE.
-        await asyncio.wait({hurrying}, timeout=self._config.drain_notice_s)
+        await asyncio.wait({hurrying}, timeout=DRAIN_NOTICE_S)
         if not hurrying.done():
             await until_quiet(lambda: self._edge.gate.came)
         finishing = asyncio.create_task(self._stop_rpc(self._config.drain_grace_s))

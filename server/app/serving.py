@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from server.metrics import CallMetrics
     from server.stage import Stage
 
+#: Groups with metrics of their own, those farthest behind: more series than this help nobody.
+GROUPS_WITH_SERIES = 100
+
 
 class Serving:
     """Made when the store is open, closed before it. Owned by the event loop's thread."""
@@ -48,19 +51,18 @@ class Serving:
         self._fronts = fronts
         self.store = store = opened.store
         self._gate, memory = edge.gate, edge.memory
-        self.puts = Puts(store, config, stage, metrics)
-        self.reads = Reads(store, config, memory, stage, metrics)
+        self.puts = Puts(store, stage, metrics)
+        self.reads = Reads(store, memory, stage, metrics)
         self._max_receive_bytes = config.max_receive_bytes
         self._backup_places = len(config.backup_to)
-        self._pools = pools = Pools(config.worker_threads)
-        self.activity = Activity(store, config.metrics_groups, SystemClock().now_ms)
-        self._backup = BackupKind(store, config.backup_to, config.backup_bytes_per_s)
+        self._pools = pools = Pools()
+        self.activity = Activity(store, GROUPS_WITH_SERIES, SystemClock().now_ms)
+        backup = BackupKind(store, config.backup_to)
         self.jobs = StoreJobs(
             store,
             scrub_period_hours=config.scrub_period_hours,
-            scrub_bytes_per_s=config.scrub_bytes_per_s,
             keep_latest_hours=config.keep_latest_hours,
-            others=[self._backup],
+            others=[backup],
             migration=None if opened.migration is None else opened.migration.job_list,
         )
         self.services: dict[type, object] = {
@@ -76,10 +78,6 @@ class Serving:
 
     def reconfigure(self, config: ServerConfig) -> None:
         """Take the settings that may change at run time."""
-        self.puts.reconfigure(config)
-        self.reads.reconfigure(config)
-        self.jobs.set_scrub_rate(config.scrub_bytes_per_s)
-        self._backup.bytes_per_s = config.backup_bytes_per_s
         self.store.reconfigure(config.store_config(config.port))
 
     async def levels(self) -> dict[str, float]:

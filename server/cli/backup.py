@@ -76,7 +76,7 @@ def backup() -> None:
     "--bytes-per-s",
     type=OFFSET,
     default=0,
-    help="Read at most; otherwise server.backup_bytes_per_s.",
+    help="Read at most this much a second; otherwise 64 MiB.",
 )
 @click.option("--link", is_flag=True, help="Hard links of what never changes, where that can be.")
 @click.option("--detach", is_flag=True, help="Do not wait for its end; `kvcq job watch` does.")

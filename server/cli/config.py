@@ -55,6 +55,8 @@ def config(sources: Sources, given: bool, as_json: bool) -> None:
     if click.get_current_context().invoked_subcommand is not None:
         return
     settings = read_settings(sources)
+    for line in settings.warnings():
+        say(line)
     try:
         settings = settings.with_recorded_segments()
     except (StoreError, OSError) as error:

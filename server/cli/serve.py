@@ -50,6 +50,8 @@ _UNUSABLE = frozenset(
 )
 
 
+logger = logging.getLogger(__name__)
+
 _STANDARD_OUTPUT, _STANDARD_ERROR = 1, 2
 
 
@@ -72,6 +74,8 @@ def serve(sources: Sources, as_json: bool) -> None:
     in_objects = settings.config.log_format is LogFormat.JSON
     errors = Outlet(_STANDARD_ERROR, dropped=lines_as_json if in_objects else in_words)
     _begin_log(settings.config, errors)
+    for line in settings.warnings():
+        logger.warning(line)
     prepare_to_open_stores()
     try:
         settings = settings.with_recorded_segments()

@@ -52,11 +52,6 @@ class CallGate:
         #: Calls that came, refused ones as well.
         self.came = 0
 
-    def set_places(self, places: Mapping[CallKind, Places]) -> None:
-        """Change the limits. Calls above them go on; new ones are refused meanwhile."""
-        for kind, limit in places.items():
-            self._counters[kind].set_places(limit)
-
     def enter(self, kind: CallKind, peer: str, user: str = "") -> None:
         """Acquire a place for a call of that connection and user; "" for no user.
 
@@ -103,9 +98,6 @@ class _Counter:
         self.in_all = 0
         self.by_peer: dict[str, int] = {}
         self.by_user: dict[str, int] = {}
-        self.set_places(places)
-
-    def set_places(self, places: Places) -> None:
         self.places = places
         self.open_to_all = places.in_all - places.in_all // KEPT_SHARE
 

@@ -25,7 +25,7 @@ from server.edge.call_gate import CallGate, CallKind
 from server.edge.call_info import CALL, CallInfo, request_id_of
 from server.edge.decoder import DECODED_IN_LOOP_BYTES, Decoder, Requests
 from server.edge.method import Method, encoded
-from server.edge.request_limits import call_places, request_limit
+from server.edge.request_limits import PLACES, request_limit
 from server.edge.request_memory import LARGE_BYTES, SMALL_BYTES, RequestMemory
 from server.errors import RequestLateError, TooManyCallsError, UndecodableRequestError
 from server.process import LineLimit, machine_of, private_bytes
@@ -76,11 +76,9 @@ class Edge:
         self._config = config
         self._gatekeeper = gatekeeper
         self._metrics = metrics
-        self.gate = CallGate(call_places(config))
-        self.busy_poll = BusyPoll(config.busy_poll_us / 1e6)
-        self.memory = RequestMemory(
-            config.memory_limit_bytes, config.sent_limit_bytes, private=private
-        )
+        self.gate = CallGate(PLACES)
+        self.busy_poll = BusyPoll()
+        self.memory = RequestMemory(config.memory_limit_bytes, private=private)
         self._refusals = LineLimit(1, every_s=REFUSALS_EVERY_S)
         #: Methods of one request and one response, by name, for calls that share a stream.
         self.methods: dict[str, Method] = {}
@@ -90,10 +88,8 @@ class Edge:
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decoder")
 
     def reconfigure(self, config: ServerConfig) -> None:
-        """Take the settings that may change at run time: places for calls, memory, polling."""
-        self.gate.set_places(call_places(config))
-        self.busy_poll.limit_s = config.busy_poll_us / 1e6
-        self.memory.set_limits(config.memory_limit_bytes, config.sent_limit_bytes)
+        """Take the settings that may change at run time."""
+        self.memory.set_limit(config.memory_limit_bytes)
 
     def close(self) -> None:
         """End the decoder's thread; no call is under way any more."""

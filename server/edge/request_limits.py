@@ -83,11 +83,12 @@ def request_limit(method: str, config: ServerConfig) -> RequestLimit:
     return limit
 
 
-def call_places(config: ServerConfig) -> dict[CallKind, Places]:
-    """Calls that may be under way, by kind."""
-    return {
-        CallKind.SHORT: Places(config.max_peer_calls, config.max_calls),
-        CallKind.PULL: Places(config.max_peer_pulls, config.max_pulls),
-        CallKind.STREAM: Places(config.max_peer_streams, config.max_streams),
-        CallKind.OPEN: OPEN_PLACES,
-    }
+#: Calls that may be under way, by kind: of one connection, and of all together. Each holds memory
+#: until it ends (a parked pull some KiB, a stream tens of KiB), so all of them together stay within
+#: a gigabyte.
+PLACES: dict[CallKind, Places] = {
+    CallKind.SHORT: Places(of_peer=4096, in_all=8192),
+    CallKind.PULL: Places(of_peer=8192, in_all=12_288),
+    CallKind.STREAM: Places(of_peer=512, in_all=2048),
+    CallKind.OPEN: OPEN_PLACES,
+}

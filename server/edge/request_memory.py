@@ -13,7 +13,7 @@ A connection may have FIRST_READS such requests read at a time to begin with, on
 turned out to be small, and only as many as fit a quarter of the limit when it sends large ones.
 
 What is sent is counted: a large response is built only while those that wait to be sent are below
-`sent_limit_bytes`. Above that, those who have little waiting go on: answers that one user does not
+`SENT_LIMIT_BYTES`. Above that, those who have little waiting go on: answers that one user does not
 read hold up no other.
 
 What the store holds for itself, such as RocksDB's caches, counts as well. A store that needs more
@@ -109,13 +109,18 @@ class _Turns:
                 return
 
 
+#: Large responses that wait to be sent, in bytes. A client that does not read its responses holds
+#: no more than this.
+SENT_LIMIT_BYTES = 128 << 20
+
+
 class RequestMemory:
     """Owned by the event loop's thread."""
 
     def __init__(
         self,
         limit_bytes: int,
-        sent_limit_bytes: int,
+        sent_limit_bytes: int = SENT_LIMIT_BYTES,
         *,
         private: Callable[[], int] = private_bytes,
         trim: Callable[[], None] = give_back,
@@ -252,10 +257,9 @@ class RequestMemory:
 
     # --- responses -------------------------------------------------------------------------
 
-    def set_limits(self, limit_bytes: int, sent_limit_bytes: int) -> None:
-        """From now on these. Those who wait are let in at the next look, if they may be."""
+    def set_limit(self, limit_bytes: int) -> None:
+        """From now on this one. Waiting calls are let in at the next look, if they may be."""
         self._limit_bytes = limit_bytes
-        self._sent_limit_bytes = sent_limit_bytes
 
     def is_crowded(self, asker: str) -> bool:
         """Whether `room_to_send` would wait. Whoever has little that waits to be sent, of what

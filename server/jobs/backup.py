@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from store.message_store import MessageStore
 
 MOST_BYTES_PER_S = 1 << 40
+#: Where nobody asks for a rate: half of what a slow disk reads.
+BYTES_PER_S = 64 << 20
 
 
 class BackupKind:
@@ -33,17 +35,18 @@ class BackupKind:
     name = "backup"
     unit = "bytes"
 
-    def __init__(self, store: MessageStore, places: Sequence[str], bytes_per_s: int) -> None:
+    def __init__(
+        self, store: MessageStore, places: Sequence[str], bytes_per_s: int = BYTES_PER_S
+    ) -> None:
         """`places`: directories and URLs that backups may go to."""
         self._store = store
         self._places = tuple(places)
-        #: May be set: the next backup goes by it.
-        self.bytes_per_s = bytes_per_s
+        self._bytes_per_s = bytes_per_s
 
     def work(self, wanted: pb.BackupJob) -> Work:
         """Raises InvalidArgumentError, BackupRefusedError."""
         url = allowed_target(wanted.target, self._places)
-        rate = wanted.bytes_per_s or self.bytes_per_s
+        rate = wanted.bytes_per_s or self._bytes_per_s
         if not 0 < rate <= MOST_BYTES_PER_S:
             raise InvalidArgumentError("bytes_per_s", f"{rate} is not from 1 to {MOST_BYTES_PER_S}")
         link = wanted.link

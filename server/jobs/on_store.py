@@ -10,7 +10,7 @@ from server.jobs.keep_latest import KeepLatest
 from server.jobs.latest_schedule import LatestSchedule
 from server.jobs.rebuild import Rebuild
 from server.jobs.registry import Jobs
-from server.jobs.scrub import ScrubKind
+from server.jobs.scrub import BYTES_PER_S, ScrubKind
 from server.jobs.scrub_schedule import ScrubSchedule
 from store.base import SystemClock
 
@@ -31,8 +31,8 @@ class StoreJobs:
         store: MessageStore,
         *,
         scrub_period_hours: float,
-        scrub_bytes_per_s: int,
         keep_latest_hours: float,
+        scrub_bytes_per_s: int = BYTES_PER_S,
         others: Sequence[Kind] = (),
         migration: JobList | None = None,
         clock: Clock | None = None,
@@ -60,17 +60,13 @@ class StoreJobs:
             period_s=scrub_period_hours * 3600,
             bytes_per_s=scrub_bytes_per_s,
         )
-        self.latest = LatestSchedule(self.jobs, latest, clock, period_s=keep_latest_hours * 3600)
         self._scrub = scrub
+        self.latest = LatestSchedule(self.jobs, latest, clock, period_s=keep_latest_hours * 3600)
 
     def start(self) -> None:
         """What is due begins by itself from now on."""
         self.scrubbing.start()
         self.latest.start()
-
-    def set_scrub_rate(self, bytes_per_s: int) -> None:
-        """From now on no pass begins, or goes on, with more."""
-        self._scrub.bytes_per_s = self.scrubbing.bytes_per_s = bytes_per_s
 
     def statistics(self) -> dict[str, float]:
         """Numbers for operators, by name."""

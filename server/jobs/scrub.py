@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 #: Read at a time: a millisecond or two of work, then a pause that keeps the rate.
 BURST_BYTES = 256 << 10
 MOST_BYTES_PER_S = 1 << 40
+#: Where nobody asks for a rate: a third of what a slow disk reads.
+BYTES_PER_S = 32 << 20
 #: Of one processor, while messages come in.
 SHARE = 0.02
 
@@ -107,16 +109,15 @@ class ScrubKind:
     name = "scrub"
     unit = "bytes"
 
-    def __init__(self, store: MessageStore, bytes_per_s: int) -> None:
+    def __init__(self, store: MessageStore, bytes_per_s: int = BYTES_PER_S) -> None:
         """`bytes_per_s`: where a request names no rate."""
         self._store = store
-        #: May be set: the next job goes by it.
-        self.bytes_per_s = bytes_per_s
+        self._bytes_per_s = bytes_per_s
         self.numbers = ScrubNumbers()
 
     def work(self, wanted: pb.ScrubJob) -> Work:
         """Raises InvalidArgumentError."""
-        rate = wanted.bytes_per_s or self.bytes_per_s
+        rate = wanted.bytes_per_s or self._bytes_per_s
         share = 1.0 if wanted.bytes_per_s else SHARE
         if not 0 < rate <= MOST_BYTES_PER_S:
             raise InvalidArgumentError("bytes_per_s", f"{rate} is not from 1 to {MOST_BYTES_PER_S}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from migration.errors import JobCancelledError
 from server.errors import JobRunningError
 from server.jobs.looks import Looks
-from server.jobs.scrub import ScrubWork
+from server.jobs.scrub import BYTES_PER_S, ScrubWork
 from store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class ScrubSchedule(Looks):
         clock: Clock,
         *,
         period_s: float,
-        bytes_per_s: int,
+        bytes_per_s: int = BYTES_PER_S,
     ) -> None:
         """`period_s`: of 0 there is no scrubbing. `bytes_per_s`: a pass reads no faster."""
         super().__init__("scrub-schedule", period_s)
@@ -74,8 +74,7 @@ class ScrubSchedule(Looks):
         self._jobs = jobs
         self._kind = kind
         self._clock = clock
-        #: May be set by any thread.
-        self.bytes_per_s = bytes_per_s
+        self._bytes_per_s = bytes_per_s
         # Owned by the thread, and by the job while one runs.
         self._state = self._read()
         self._not_before_s = 0.0
@@ -159,7 +158,7 @@ class ScrubSchedule(Looks):
         assert state is not None
         due_ms = state.began_ms + self._period_s * 1000 * _SHARE
         left_s = max(1.0, (due_ms - self._clock.now_ms()) / 1000)
-        return min(self.bytes_per_s, max(LEAST_BYTES_PER_S, left / left_s))
+        return min(self._bytes_per_s, max(LEAST_BYTES_PER_S, left / left_s))
 
     # --- what is kept ----------------------------------------------------------------------
 

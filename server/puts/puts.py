@@ -33,7 +33,6 @@ from store.format import pack_host
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from server.config import ServerConfig
     from server.edge import Requests
     from server.metrics import CallMetrics
     from server.puts.coalescer import PutResult
@@ -43,22 +42,29 @@ if TYPE_CHECKING:
 
 #: Large puts that are taken apart and stored at once.
 BULK_THREADS = 2
+#: Look-ups of producers that are not remembered: one row each, which may have to come from disk.
+PRODUCER_THREADS = 2
+#: Batches of one put stream that wait for their answers: eight times what a producer keeps in
+#: flight, and a bound on what one stream may hold.
+STREAM_WINDOW = 64
+#: Producers that are remembered, with their latest batches; a message of these takes about 90
+#: bytes. What is forgotten is found in the log.
+REMEMBERED_PRODUCERS = 4096
+REMEMBERED_BATCHES = 16
+REMEMBERED_MESSAGES = 1_000_000
 
 
 class Puts:
     """The way of messages into the store. Appends of few messages run in the loop: they cost
     microseconds. Owned by the event loop's thread."""
 
-    def __init__(
-        self, store: MessageStore, config: ServerConfig, stage: Stage, metrics: CallMetrics
-    ) -> None:
+    def __init__(self, store: MessageStore, stage: Stage, metrics: CallMetrics) -> None:
         loop = asyncio.get_running_loop()
         self._stage = stage
         self._metrics = metrics
-        self._config = config
         self._at_append = store.acknowledges_at_append
         self._store_host = pack_host(store.config.store_host)  # as message ids begin
-        self._producers = Workers(max(1, config.worker_threads // 4), "producer")
+        self._producers = Workers(PRODUCER_THREADS, "producer")
         self._bulk = Workers(BULK_THREADS)
         self._appender = Appender(store, self._bulk)
         self._chooser = QueueChooser(store)
@@ -71,14 +77,10 @@ class Puts:
             store,
             self._appender,
             self._producers,
-            config.producer_limit,
-            config.remembered_batches,
-            config.remembered_messages,
+            REMEMBERED_PRODUCERS,
+            REMEMBERED_BATCHES,
+            REMEMBERED_MESSAGES,
         )
-
-    def reconfigure(self, config: ServerConfig) -> None:
-        """Take the settings that may change; a stream keeps the window it began with."""
-        self._config = config
 
     def close(self) -> None:
         """Wait for the appends under way. Blocks."""
@@ -168,7 +170,7 @@ class Puts:
             self._stage,
             self._metrics,
             call_id,
-            self._config.stream_window,
+            STREAM_WINDOW,
         ).run(requests)
 
     async def _append(self, request: pb.PutBatchRequest, born_host: Host, *, large: bool) -> Answer:

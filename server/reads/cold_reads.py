@@ -53,8 +53,7 @@ class ColdReads:
         `process_cpu_s`, `cpu_s`: processor time of all threads, and of the worker that calls it.
         """
         self._workers = workers
-        #: May be set; the next read goes by it.
-        self.share = share
+        self._share = share
         self._appended = appended
         self._now_s = now_s
         self._process_cpu_s = process_cpu_s
@@ -83,7 +82,7 @@ class ColdReads:
         cpu_s += bytes_of(result) * _SENDING_S
         self._charged_s += cpu_s
         if self._puts_come():
-            rest_s = cpu_s * (1 / max(self.share, min(self._left) - _MARGIN) - 1)
+            rest_s = cpu_s * (1 / max(self._share, min(self._left) - _MARGIN) - 1)
             self._free_s = max(self._free_s, self._now_s()) + rest_s
         return result
 

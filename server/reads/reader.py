@@ -32,7 +32,6 @@ from store.store_dir import StoreDir
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from server.config import ServerConfig
     from server.edge import RequestMemory
     from server.reads.queue_growth import QueueKey
     from store.message_store import MessageStore
@@ -47,6 +46,13 @@ INLINE_DECODED_MESSAGES = 256
 INLINE_PROPERTIES_BYTES = 48 << 10
 #: A visit to a thread reads no further queue once it has this much: an answer is full then.
 ENOUGH_BYTES = 1 << 19
+#: Reads that may block: two cores are kept busy, and a slow disk has some requests to sort.
+READ_THREADS = 4
+#: Processes that read far behind the end of the log, started when needed.
+COLD_PROCESSES = 1
+#: Of one core of the server, for reads far behind the end while more than 1 MiB/s is put. It is
+#: what such reads get if nothing else is left; a producer keeps 0.9 of its rate beside them.
+COLD_SHARE = 0.04
 #: What a light queue has before its first message.
 _NOTHING_YET = Pulled(PullStatus.NO_NEW_MESSAGE, Records(), [], 0, 0, 0)
 
@@ -74,31 +80,26 @@ class Place(NamedTuple):
 class QueueReader:
     """Reads queues of the store. Owned by the event loop's thread."""
 
-    def __init__(self, store: MessageStore, config: ServerConfig, memory: RequestMemory) -> None:
+    def __init__(self, store: MessageStore, memory: RequestMemory) -> None:
         self._store = store
         self._memory = memory
         #: Whoever reads in the loop waits for one first.
         self.turns = ReadTurns(asyncio.get_running_loop())
-        threads = max(1, config.worker_threads // 2)
-        self._threads = Workers(threads, "read")
+        self._threads = Workers(READ_THREADS, "read")
         commitlog = StoreDir(store.config.root).commitlog
         self.processes = Readers(
-            config.cold_readers, LogPlace(str(commitlog), store.config.segment_bytes)
+            COLD_PROCESSES, LogPlace(str(commitlog), store.config.segment_bytes)
         )
         # Their own: they wait for the processes, and for the disk.
-        self._cold_threads = Workers(max(threads, config.cold_readers), "cold")
+        self._cold_threads = Workers(READ_THREADS, "cold")
         self._cold_reads = ColdReads(
-            self._cold_threads, config.cold_read_share, lambda: store.log.appended_offset
+            self._cold_threads, COLD_SHARE, lambda: store.log.appended_offset
         )
 
     @property
     def waiting(self) -> int:
         """Reads that have no thread yet."""
         return self._threads.waiting + self._cold_threads.waiting
-
-    def set_cold_read_share(self, share: float) -> None:
-        """Of one core, above 0 to 1."""
-        self._cold_reads.share = share
 
     def close(self) -> None:
         """Wait for the reads under way. Blocks."""

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
-    from server.config import ServerConfig
     from server.edge import RequestMemory
     from server.metrics import CallMetrics
     from server.readers import Readers
@@ -38,6 +37,10 @@ if TYPE_CHECKING:
 #: A parked pull answers this much before its caller's deadline: an answer that says where the
 #: queue ends is worth more than DEADLINE_EXCEEDED.
 DEADLINE_MARGIN_S = 0.05
+#: A longer poll would outlive what proxies and balancers keep open.
+MAX_WAIT_MS = 60_000
+#: What a pull may ask for; it gets PAGE_BYTES at most.
+MAX_PULL_BYTES = 64 << 20
 
 
 class Reads:
@@ -46,24 +49,17 @@ class Reads:
     def __init__(
         self,
         store: MessageStore,
-        config: ServerConfig,
         memory: RequestMemory,
         stage: Stage,
         metrics: CallMetrics,
     ) -> None:
-        self._config = config
         self._memory = memory
         self._stage = stage
         self._metrics = metrics
-        self._reader = QueueReader(store, config, memory)
+        self._reader = QueueReader(store, memory)
         self._groups = GroupReaders()
         self.growth = QueueGrowth(asyncio.get_running_loop())
         self._stop_listening = store.on_dispatch(self.growth.grew)
-
-    def reconfigure(self, config: ServerConfig) -> None:
-        """Take the settings that may change; a subscription keeps those it began with."""
-        self._config = config
-        self._reader.set_cold_read_share(config.cold_read_share)
 
     def topic_was_deleted(self, name: str, queue_count: int) -> None:
         """Whoever waits for these queues hears it now. Any thread; a light queue is one queue."""
@@ -143,18 +139,15 @@ class Reads:
 
     def _asked(self, request: pb.PullRequest) -> tuple[Place, int]:
         """Where to read, and how long to wait there, in ms. Raises InvalidArgumentError."""
-        config = self._config
         offset = not_negative("offset", request.offset)
         key = (request.topic, not_negative("queue_id", request.queue_id))
         form = form_of(request.form)
         max_messages = bounded(
             "max_messages", request.max_messages, DEFAULT_PULL_MESSAGES, MAX_PULL_MESSAGES
         )
-        max_bytes = bounded(
-            "max_bytes", request.max_bytes, DEFAULT_PULL_BYTES, config.max_pull_bytes
-        )
+        max_bytes = bounded("max_bytes", request.max_bytes, DEFAULT_PULL_BYTES, MAX_PULL_BYTES)
         max_bytes = min(max_bytes, PAGE_BYTES)
-        wait_ms = in_range("wait_ms", request.wait_ms, 0, config.max_wait_ms)
+        wait_ms = in_range("wait_ms", request.wait_ms, 0, MAX_WAIT_MS)
         wanted = Wanted(
             max_messages,
             TagFilter.parse(request.tag_filter),
@@ -180,7 +173,6 @@ class Reads:
         return Subscription(
             self._reader,
             self.growth,
-            self._config,
             self._memory,
             self._stage,
             self._metrics,

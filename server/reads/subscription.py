@@ -27,7 +27,6 @@ from store.reads import TagFilter
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
-    from server.config import ServerConfig
     from server.edge import RequestMemory
     from server.metrics import CallMetrics
     from server.reads.group_readers import GroupReader, GroupReaders
@@ -47,6 +46,10 @@ FULL_S = 0.005
 QUEUES_A_TURN = 1000
 #: Turns of one visit to a thread: the way there and back costs more than to read a short queue.
 THREAD_TURNS = 64
+#: Of one stream; one queue takes about 500 bytes.
+MAX_QUEUES = 1_000_000
+#: What a stream may ask for ahead of what it has read.
+MAX_CREDIT_BYTES = 1 << 30
 
 
 class _Position(NamedTuple):
@@ -70,7 +73,6 @@ class Subscription:
         self,
         reader: QueueReader,
         growth: QueueGrowth,
-        config: ServerConfig,
         memory: RequestMemory,
         stage: Stage,
         metrics: CallMetrics,
@@ -83,7 +85,6 @@ class Subscription:
         self._in_group: GroupReader | None = None
         self._notice = b""  # an encoded response, to be sent by itself
         self._reader = reader
-        self._config = config
         self._memory = memory
         self._stage = stage
         self._metrics = metrics
@@ -161,9 +162,8 @@ class Subscription:
             for queue in remove[begin : begin + QUEUES_A_TURN]:
                 self._remove((queue.topic, queue.queue_id))
             await self._rest(len(remove))
-        limit = self._config.max_stream_credit_bytes
-        in_range("credit_bytes", request.credit_bytes, 0, limit)
-        self._credit_bytes = min(self._credit_bytes + request.credit_bytes, limit)
+        in_range("credit_bytes", request.credit_bytes, 0, MAX_CREDIT_BYTES)
+        self._credit_bytes = min(self._credit_bytes + request.credit_bytes, MAX_CREDIT_BYTES)
 
     async def _rest(self, count: int) -> None:
         if count > QUEUES_A_TURN:
@@ -218,10 +218,9 @@ class Subscription:
                 raise InvalidArgumentError(field, "is set by the first request of the stream")
 
     def _add(self, key: QueueKey, position: _Position) -> None:
-        limit = self._config.max_stream_queues
         if key not in self._positions:
-            if len(self._positions) >= limit:
-                raise InvalidArgumentError("add", f"more than {limit} queues in one stream")
+            if len(self._positions) >= MAX_QUEUES:
+                raise InvalidArgumentError("add", f"more than {MAX_QUEUES} queues in one stream")
             self._memory.follow_queue()
         self._positions[key] = position
         self._queues.follow(key)

@@ -22,6 +22,27 @@ _NOT_SET = {ServerConfig: "store", StoreConfig: "root"}
 _PREFIX, _DOT = "KVCQ_", "__"
 
 
+#: Settings of 0.1 that are constants now. A file, variable or flag that names one is warned about,
+#: and the server starts.
+RETIRED: frozenset[str] = frozenset(
+    {
+        f"{table}.{key}"
+        for table, keys in {
+            "server": (
+                "ingest_dir max_peer_calls max_calls max_peer_pulls max_pulls max_peer_streams "
+                "max_streams sent_limit_bytes max_wait_ms max_pull_bytes drain_notice_s "
+                "busy_poll_us worker_threads cold_readers cold_read_share scrub_bytes_per_s "
+                "backup_bytes_per_s stream_window max_stream_queues max_stream_credit_bytes "
+                "producer_limit remembered_batches remembered_messages metrics_topics "
+                "metrics_groups"
+            ),
+            "store": "",
+        }.items()
+        for key in keys.split()
+    }
+)
+
+
 class Known(NamedTuple):
     """One setting."""
 
@@ -53,9 +74,7 @@ def _all_known() -> dict[str, Known]:
 
 
 KNOWN: dict[str, Known] = _all_known()
-_BY_VARIABLE = {
-    f"{_PREFIX}{known.table}{_DOT}{known.key}".upper(): name for name, known in KNOWN.items()
-}
+_BY_VARIABLE = {f"{_PREFIX}{name.replace('.', _DOT)}".upper(): name for name in (*KNOWN, *RETIRED)}
 _VARIABLES = {name: variable for variable, name in _BY_VARIABLE.items()}
 
 
@@ -71,6 +90,11 @@ def known_setting(name: str) -> Known:
     if found is None:
         raise UnknownSettingError(name, _nearest(name.rpartition(".")[2]))
     return found
+
+
+def is_retired(name: str) -> bool:
+    """Whether the name, with or without its table, is of a setting that is a constant now."""
+    return name in RETIRED or f"server.{name}" in RETIRED
 
 
 def name_of_variable(variable: str) -> str | None:

@@ -94,7 +94,7 @@ class RunningSettings:
         self._waiting = tuple(one for one in changes if one not in taken)
         stays = {one.name for one in self._waiting}
         origins = {name: (self._settings if name in stays else read).origin(name) for name in KNOWN}
-        self._settings = Settings(config, origins)
+        self._settings = Settings(config, origins, read.retired)
         if taken:
             for listener in self._listeners:
                 listener(config)

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from server.config import ServerConfig, in_table
 from server.errors import UnknownSettingError
 from server.settings.conversion import converted
-from server.settings.names import KNOWN, TABLES, known_setting, name_of_variable, variable_of
+from server.settings.names import (
+    KNOWN,
+    TABLES,
+    is_retired,
+    known_setting,
+    name_of_variable,
+    variable_of,
+)
 from store.errors import InvalidArgumentError
 from store.store_dir import inspect
 
@@ -43,6 +50,8 @@ class Settings:
     config: ServerConfig
     #: Of each setting that was given a value; the others have their default.
     origins: Mapping[str, Origin]
+    #: Names that were settings once, and where they stand: they have no effect.
+    retired: tuple[tuple[str, Origin], ...] = ()
 
     @classmethod
     def of(cls, config: ServerConfig) -> Settings:
@@ -53,6 +62,13 @@ class Settings:
 
     def origin(self, name: str) -> Origin:
         return self.origins.get(name, _DEFAULT)
+
+    def warnings(self) -> list[str]:
+        """A line for each name that has no effect."""
+        return [
+            f"{name} is no longer a setting, and has no effect; remove it from {origin}"
+            for name, origin in self.retired
+        ]
 
     def values(self) -> dict[str, object]:
         """Every setting, in the order of their declarations."""
@@ -77,6 +93,7 @@ class Settings:
         return Settings(
             dataclasses.replace(config, store=store),
             {**self.origins, "store.segment_bytes": Origin("store", str(config.data_dir))},
+            self.retired,
         )
 
 
@@ -95,7 +112,11 @@ class Sources:
         """Blocks. Raises InvalidArgumentError naming the setting, and where it came from."""
         values: dict[str, object] = {}
         origins: dict[str, Origin] = {}
+        retired: list[tuple[str, Origin]] = []
         for name, value, origin in self._given():
+            if is_retired(name):
+                retired.append((name, origin))
+                continue
             try:
                 known = known_setting(name)
                 values[known.name] = converted(known, value)
@@ -111,7 +132,7 @@ class Sources:
             config.store_config(config.port)  # checks the store's
         except InvalidArgumentError as error:
             raise _told(error, origins.get(error.field, _DEFAULT)) from error
-        return Settings(config, origins)
+        return Settings(config, origins, tuple(retired))
 
     def _given(self) -> Iterator[tuple[str, object, Origin]]:
         """Name, value and origin of each, those that win last."""

@@ -1,8 +1,9 @@
 """Starts servers by fork, from a process that has imported all they need: 20 ms instead of 700.
 
-Runs as `python -m tests.campaign.launcher FD`, where FD is a Unix socket. A request is a JSON list,
-the file that moves the server's clock and its command line, with two descriptors: standard output
-and standard error of the server. The answers are its process id, and when it has ended, its exit
+Runs as `python -m tests.campaign.launcher FD`, where FD is a Unix socket. A request is a JSON list:
+the file that moves the server's clock, constants of the program by their whole names with other
+values, and the server's command line; with it come two descriptors, standard output and standard
+error of the server. The answers are its process id, and when it has ended, its exit
 status as `os.waitpid` has it.
 
 In two of three servers threads change places far more often than in others, as they would on a
@@ -42,8 +43,11 @@ def serve_requests(control: socket.socket) -> None:
             # Of a file before, of a pipe now: the one at hand would seek.
             sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", closefd=False)
             sys.setswitchinterval(_SWITCHES_S[os.getpid() % len(_SWITCHES_S)])
-            skew, *arguments = json.loads(data)
+            skew, constants, *arguments = json.loads(data)
             install(Path(skew))
+            for name, value in constants.items():
+                module, _, constant = name.rpartition(".")
+                setattr(import_module(module), constant, json.loads(value))
             main(arguments, prog_name="kvcq")
             os._exit(0)  # click has ended the process before
         for descriptor in descriptors:

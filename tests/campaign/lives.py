@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).parents[2]
 _WORKERS = 2
 _RESERVED = "store.reserved_hours"
+#: Before the whole name of a constant of the program that is to have another value.
+CONSTANT = "constant "
 #: How far the clock is ahead, s: right, wrong by minutes, by hours, by a year.
 _SKEWS_S = (0, 0, 120, 7200, 365 * 86_400)
 #: A server that has no more to say by then hangs.
@@ -52,7 +54,7 @@ class Launcher:
         )
         other.close()
 
-    def start(self, arguments: Sequence[str], stdout: int, stderr: int) -> int:
+    def start(self, arguments: Sequence[object], stdout: int, stderr: int) -> int:
         """Returns the process id."""
         socket.send_fds(self._control, [json.dumps(arguments).encode()], [stdout, stderr])
         return int.from_bytes(self._control.recv(8), "big")
@@ -86,9 +88,14 @@ class Server:
         self._log = log
         reading, writing = os.pipe()
         self._events = os.fdopen(reading, encoding="utf-8")
-        arguments = [str(skew), "serve", "--json", "--port", "0", "--data", str(root)]
+        arguments: list[object] = ["serve", "--json", "--port", "0", "--data", str(root)]
+        constants = {}
         for name, value in settings.items():
-            arguments += ["--set", f"{name}={value}"]
+            if name.startswith(CONSTANT):
+                constants[name.removeprefix(CONSTANT)] = value
+            else:
+                arguments += ["--set", f"{name}={value}"]
+        arguments = [str(skew), constants, *arguments]
         with log.open("ab") as errors:
             self.pid = launcher.start(arguments, writing, errors.fileno())
         os.close(writing)
@@ -143,9 +150,9 @@ def settings_of(chance: random.Random, *, flush: str) -> dict[str, str]:
         "store.kv_flush_interval_s": str(chance.choice((0.2, 2, 30))),
         "store.hot_queue_limit": str(chance.choice((16, 10_000))),
         "store.flush_interval_ms": str(chance.choice((20, 500))),
-        "server.remembered_batches": str(chance.choice((1, 16))),
-        "server.producer_limit": str(chance.choice((1, 4096))),
-        "server.drain_notice_s": "0.01",
+        f"{CONSTANT}server.puts.puts.REMEMBERED_BATCHES": str(chance.choice((1, 16))),
+        f"{CONSTANT}server.puts.puts.REMEMBERED_PRODUCERS": str(chance.choice((1, 4096))),
+        f"{CONSTANT}server.app.server.DRAIN_NOTICE_S": "0.01",
         # Also where nothing expires: a clock that jumps must drop nothing.
         "store.delete_when_hours": ",".join(map(str, range(24))),
         "store.clean_interval_s": "0.2",

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from server.access import users_of_stopped_store
+from server.app.server import DRAIN_NOTICE_S
 from server.config import ServerConfig
 from server.http import monitoring_app
 from server.stage import Stage
@@ -27,7 +28,7 @@ from tests.packaging.environment import Environment
 ROOT = Path(__file__).parents[2]
 CONTAINER = ROOT / "deploy" / "container"
 CONTAINERFILE = CONTAINER / "Containerfile"
-NEEDED_S = ServerConfig().drain_notice_s + ServerConfig().drain_grace_s
+NEEDED_S = DRAIN_NOTICE_S + ServerConfig().drain_grace_s
 
 
 def _instructions() -> dict[str, list[str]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from server.app.server import DRAIN_NOTICE_S
 from server.config import ServerConfig
 from tests.deploy.declared import given_to_serve, settings_of
 
@@ -74,5 +75,5 @@ def test_its_settings_are_known_and_its_store_lies_where_it_may_write() -> None:
 
 def test_it_waits_for_the_server_to_end_in_order() -> None:
     unit = _unit()
-    needed_s = ServerConfig().drain_notice_s + ServerConfig().drain_grace_s
+    needed_s = DRAIN_NOTICE_S + ServerConfig().drain_grace_s
     assert int(unit["TimeoutStopSec"][0]) >= 3 * needed_s

@@ -33,7 +33,7 @@ def _free_port() -> int:
 def _command(root: Path, port: int) -> list[str]:
     return [
         *(sys.executable, "-m", "server", "serve", "--port", str(port), "--data", str(root)),
-        *("--set", "store.segment_bytes=4194304", "--set", "server.drain_notice_s=0.05"),
+        *("--set", "store.segment_bytes=4194304"),
     ]
 
 

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import pty
-import re
 import signal
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.config import LogLevel
-from server.edge import CallKind
 from server.errors import SettingsRefusedError
 from server.settings import KNOWN, Sources, toml_value
 from store.config import FlushMode
@@ -26,7 +24,6 @@ from tests.support.child_process import child_process
 from tests.support.rpc_errors import error_info
 from tests.support.server_process import ROOT, TIMEOUT_S
 from tests.support.serving import serving
-from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +54,7 @@ def file(tmp_path: Path) -> File:
 
 
 def _sources(file: File, tmp_path: Path) -> Sources:
-    flags = {"port": 0, "drain_notice_s": 0.01, "drain_grace_s": 5.0, "data_dir": tmp_path / "s"}
+    flags = {"port": 0, "drain_grace_s": 5.0, "data_dir": tmp_path / "s"}
     return Sources(file.path, flags)
 
 
@@ -81,24 +78,6 @@ async def test_puts_go_by_what_was_taken(tmp_path: Path, file: File) -> None:
         await _put(served, "B")
         described = await served.topics.DescribeTopic(pb.DescribeTopicRequest(name="B"))
         assert described.topic.queue_count == 7
-
-
-async def test_reads_and_places_go_by_what_was_taken(tmp_path: Path, file: File) -> None:
-    async with serving(tmp_path / "s", sources=_sources(file, tmp_path)) as served:
-        await _put(served, "A")
-        file.write(server="max_wait_ms = 5\nmax_peer_pulls = 1")
-        await served.server.reload()
-        request = pb.PullRequest(topic="A", queue_id=0, wait_ms=1000)
-        with pytest.raises(grpc.aio.AioRpcError, match="from 0 to 5"):
-            await served.messages.Pull(request)
-        file.write(server="max_peer_pulls = 1")
-        await served.server.reload()
-        parked = served.messages.Pull(pb.PullRequest(topic="A", queue_id=3, wait_ms=60_000))
-        await until(lambda: served.serving.reads.growth.watched_queues)
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await served.messages.Pull(request)
-        assert error_info(refused.value).reason == "TOO_MANY_CALLS"
-        parked.cancel()
 
 
 async def test_each_part_of_the_store_has_what_was_taken(tmp_path: Path, file: File) -> None:
@@ -142,33 +121,14 @@ _OTHERS: dict[str, Any] = {
 def _held_by(served: Served, name: str) -> object:
     """The value that what it is for goes by."""
     table, key = name.split(".")
-    server, serving_ = served.server, served.serving
+    server = served.server
     if table == "store":
         return getattr(served.store.config, key)
-    places = re.fullmatch(r"max(_peer)?_(calls|pulls|streams)", key)
-    if places:
-        held = server._edge.gate._counters[CallKind(places[2])].places
-        return held.of_peer if places[1] else held.in_all
     match key:
         case "memory_limit_bytes":
             return server._edge.memory._limit_bytes
-        case "sent_limit_bytes":
-            return server._edge.memory._sent_limit_bytes
-        case "busy_poll_us":
-            return round(server._edge.busy_poll.limit_s * 1e6)
-        case "max_wait_ms" | "max_pull_bytes" | "max_stream_queues" | "max_stream_credit_bytes":
-            return getattr(serving_.reads._config, key)
-        case "drain_notice_s" | "drain_grace_s":
-            return getattr(server._config, key)
-        case "cold_read_share":
-            return serving_.reads._reader._cold_reads.share
-        case "stream_window":
-            return serving_.puts._config.stream_window
-        case "scrub_bytes_per_s":
-            jobs = serving_.jobs
-            return min(jobs.scrubbing.bytes_per_s, jobs._scrub.bytes_per_s)
-        case "backup_bytes_per_s":
-            return serving_._backup.bytes_per_s
+        case "drain_grace_s":
+            return server._config.drain_grace_s
         case "log_level":  # `kvcq serve` goes by it, and not the server
             return server._config.log_level
     raise AssertionError(f"who goes by {name}?")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Headers = list[tuple[str, str]]
 
-#: Streams of one connection: `server.max_peer_streams`.
+#: Streams of one connection: see PLACES of server/edge.
 _STREAMS = 500
 TOPIC = "t"
 

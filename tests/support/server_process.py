@@ -29,7 +29,7 @@ class ServerProcess:
             [
                 *(sys.executable, "-m", module, "serve", "--json"),
                 *("--port", str(port), "--data", str(data_dir)),
-                *("--set", "store.segment_bytes=4194304", "--set", "server.drain_notice_s=0.05"),
+                *("--set", "store.segment_bytes=4194304"),
                 *flags,
             ],
             stdin=subprocess.DEVNULL,

@@ -116,7 +116,7 @@ async def serving(
     """A server until the end of the block. It is drained then, its store closed and looked over,
     unless it is one that the test damages on purpose.
     """
-    values = {"port": 0, "drain_notice_s": 0.01, "drain_grace_s": 5.0, **DEFAULTS, **settings}
+    values = {"port": 0, "drain_grace_s": 5.0, **DEFAULTS, **settings}
     config = ServerConfig(data_dir=directory, store={**SMALL_STORE, **(store or {})}, **values)
     listener = EventListener()
     running_settings = RunningSettings(Settings.of(config), sources)

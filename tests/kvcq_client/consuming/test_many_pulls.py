@@ -5,19 +5,28 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kvcq_client import AsyncClient, Queue
+from server.edge import CallKind
+from server.edge.call_gate import Places
+from server.edge.request_limits import PLACES
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
+
+@pytest.fixture(autouse=True)
+def four_pulls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One connection may have four pulls under way."""
+    monkeypatch.setitem(PLACES, CallKind.PULL, Places(4, 12_288))
 
 
 async def test_refused_pulls_are_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serving(tmp_path, max_peer_pulls=4) as served, AsyncClient(served.target) as client:
+    async with serving(tmp_path) as served, AsyncClient(served.target) as client:
         await client.create_topic("t", 1)
         pulls = [asyncio.create_task(client.pull("t", 0, 0, wait_s=1)) for _ in range(12)]
         await client.put("t", b"x")
@@ -31,7 +40,7 @@ async def test_refused_pulls_are_told_once(
 async def test_one_consumer_follows_many_light_queues(tmp_path: Path) -> None:
     names = [f"%LMQ%device-{number}" for number in range(3000)]
     async with (
-        serving(tmp_path, max_peer_pulls=4) as served,
+        serving(tmp_path) as served,
         AsyncClient(served.target) as client,
         await client.consumer(names) as consumer,
     ):

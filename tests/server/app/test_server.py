@@ -15,6 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from migration.opening import open_any
+from server.app import server as server_module
 from server.app.server import SERVICES
 from server.errors import ServerBindError
 from store.errors import StoreFailedError, StoreFormatError
@@ -125,8 +126,11 @@ async def test_an_address_of_another_machine_is_told_apart(tmp_path: Path) -> No
     assert refused.value.reason.errno == errno.EADDRNOTAVAIL
 
 
-async def test_calls_under_way_are_finished_before_the_store_closes(tmp_path: Path) -> None:
-    async with serving(tmp_path, drain_notice_s=0.5) as served:
+async def test_calls_under_way_are_finished_before_the_store_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "DRAIN_NOTICE_S", 0.5)
+    async with serving(tmp_path) as served:
         puts = [
             asyncio.ensure_future(
                 served.messages.Put(

@@ -33,7 +33,7 @@ def test_each_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
     file.write_text("[store]\nreserved_hours = 1\n")
     found = answer(
         *("--config", str(file), "--port", "9000", "--set", "store.flush_mode=sync", "--json"),
-        KVCQ_SERVER__MAX_CALLS="9",
+        KVCQ_SERVER__MEMORY_LIMIT_BYTES="99999999",
     )
     assert [one["name"] for one in found] == list(KNOWN)
     by_name = {one["name"]: one for one in found}
@@ -47,7 +47,7 @@ def test_each_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
         "rocketmqName": "listenPort",
     }
     assert by_name["store.reserved_hours"]["where"] == str(file)
-    assert by_name["server.max_calls"]["value"] == 9
+    assert by_name["server.memory_limit_bytes"]["value"] == 99_999_999
     assert by_name["store.flush_mode"]["value"] == "sync"
     assert by_name["server.host"]["where"] is None
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.config import ServerConfig
 from server.console.calls import Calls
 from server.console.viewers import Viewer
 from server.edge import CallKind
+from server.edge.request_limits import PLACES
 from server.errors import TooManyCallsError
 from store.errors import UnknownTopicError
 
@@ -43,7 +43,7 @@ async def test_a_refusal_is_raised_and_its_place_given_back(served: Served) -> N
 
 async def test_a_viewer_has_no_more_places_than_a_connection(served: Served) -> None:
     gate, calls = served.server._edge.gate, _calls(served)
-    for _ in range(ServerConfig().max_peer_calls):
+    for _ in range(PLACES[CallKind.SHORT].of_peer):
         gate.enter(CallKind.SHORT, "console:ann")
     with pytest.raises(TooManyCallsError):
         await calls.ask(ANN, "ListTopics", pb.ListTopicsRequest(), pb.ListTopicsResponse)

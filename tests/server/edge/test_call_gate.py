@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from kvcq_client import AsyncClient, Message
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.edge.call_gate import QUIET_CALLS, CallGate, CallKind, Places
+from server.edge.request_limits import PLACES
 from server.errors import TooManyCallsError
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
@@ -97,9 +98,12 @@ async def test_a_burst_of_a_raw_client_is_never_cancelled(served: Served) -> Non
     assert [one for one in answers if isinstance(one, BaseException)] == []
 
 
-async def test_calls_above_the_limit_are_refused_with_a_reason(tmp_path: Path) -> None:
+async def test_calls_above_the_limit_are_refused_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PLACES, CallKind.PULL, Places(10, 12_288))
     async with (
-        serving(tmp_path, max_peer_pulls=10) as served,
+        serving(tmp_path) as served,
         grpc.aio.insecure_channel(served.target, options=(("grpc.channel_id", 2),)) as other,
     ):
         await served.messages.Put(

@@ -11,8 +11,9 @@ import pytest
 from kvcq_client import Message, Queue
 from server.edge import CallKind
 from server.edge import readings as readings_module
+from server.edge.call_gate import Places
 from server.edge.readings import LATE_S, SLOW_S, Readings
-from server.edge.request_limits import OPEN_PLACES
+from server.edge.request_limits import OPEN_PLACES, PLACES
 from server.errors import MemoryFullError, RequestLateError
 from tests.support.attacks import begun_and_never_sent, close
 from tests.support.until import until
@@ -121,9 +122,10 @@ async def test_health_calls_that_are_begun_and_never_sent_shut_nobody_out(
     """More of them than there are places of any kind; a probe gets through as well, and the log
     says what goes on in a few lines."""
     monkeypatch.setitem(readings_module.LATE_S, OPEN, 0.5)
-    settings = {"max_calls": 1000, "max_streams": 512, "workers": workers}
+    monkeypatch.setitem(PLACES, CallKind.SHORT, Places(4096, 1000))
+    monkeypatch.setitem(PLACES, CallKind.STREAM, Places(512, 512))
     async with AsyncExitStack() as stack:
-        served = await stack.enter_async_context(guarded(tmp_path / "store", {}, **settings))
+        served = await stack.enter_async_context(guarded(tmp_path / "store", {}, workers=workers))
         path = f"/grpc.health.v1.Health/{method}"
         gate = served.server._edge.gate
         attack = await begun_and_never_sent(served.target, path, [], 1500, 25)

@@ -245,7 +245,8 @@ async def test_slow_readers_hold_up_large_responses_and_no_small_ones(
 ) -> None:
     monkeypatch.setattr(memory_module, "WAIT_S", 0.1)
     small = {"segment_bytes": 16 << 20}
-    async with serving(tmp_path, store=small, sent_limit_bytes=1 << 20) as served:
+    async with serving(tmp_path, store=small) as served:
+        monkeypatch.setattr(served.server._edge.memory, "_sent_limit_bytes", 1 << 20)
         put = pb.PutRequest(message=pb.Message(topic="t", queue_id=0, body=bytes(3 << 20)))
         await served.messages.Put(put)
         pull = pb.PullRequest(topic="t", queue_id=0)

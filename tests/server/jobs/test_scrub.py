@@ -279,7 +279,7 @@ def test_a_pass_is_spread_over_most_of_its_period(
     assert rate(10**12) == pytest.approx(10**12 / (0.45 * period_s))
     assert rate(0) == 1  # a small log is not spread thinner
     clock.advance(period_s)
-    assert rate(1 << 60) == made.scrubbing.bytes_per_s
+    assert rate(1 << 60) == made.scrubbing._bytes_per_s
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"other": 1}'])

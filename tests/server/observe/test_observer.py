@@ -12,6 +12,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.app import server as server_module
+from server.app import serving as serving_module
 from server.metrics import activity
 from server.observe import observer
 from store.config import FlushMode
@@ -119,8 +121,11 @@ async def test_a_light_queue_has_no_series_of_its_own(tmp_path: Path) -> None:
         assert "%LMQ%7" not in samples.text
 
 
-async def test_only_so_many_topics_have_series(tmp_path: Path) -> None:
-    async with serving(tmp_path, metrics_port=0, metrics_topics=3) as served:
+async def test_only_so_many_topics_have_series(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "TOPICS_WITH_SERIES", 3)
+    async with serving(tmp_path, metrics_port=0) as served:
         for number in range(10):
             await served.messages.PutBatch(_batch(f"t{number}", 1))
         samples = await scrape(served)
@@ -208,10 +213,13 @@ async def test_faults_are_there_before_the_first_one(
         assert samples.get("kvcq_jobs_total", kind="compact", state="failed") == 0
 
 
-async def test_a_scrape_does_not_hold_the_loop(tmp_path: Path) -> None:
+async def test_a_scrape_does_not_hold_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With as many names as have series, and many more that have none."""
-    settings = {"metrics_port": 0, "metrics_topics": 500, "metrics_groups": 500}
-    async with watched_server(tmp_path / "store", **settings) as server:
+    monkeypatch.setattr(server_module, "TOPICS_WITH_SERIES", 500)
+    monkeypatch.setattr(serving_module, "GROUPS_WITH_SERIES", 500)
+    async with watched_server(tmp_path / "store", metrics_port=0) as server:
         store = server.served.store
         names = [f"topic-{number}" for number in range(1000)]
         store.create_topics([(name, 1) for name in names])

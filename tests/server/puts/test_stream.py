@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.puts import puts as puts_module
 from server.puts import stream as put_stream
 from store.config import FlushMode
 from store.errors import StoreBusyError
@@ -39,9 +40,10 @@ async def _answers(
 
 @pytest.mark.parametrize("flush_mode", list(FlushMode))
 async def test_answers_come_in_the_order_of_the_batches(
-    tmp_path: Path, flush_mode: FlushMode
+    tmp_path: Path, flush_mode: FlushMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with serving(tmp_path, store={"flush_mode": flush_mode}, stream_window=4) as served:
+    monkeypatch.setattr(puts_module, "STREAM_WINDOW", 4)
+    async with serving(tmp_path, store={"flush_mode": flush_mode}) as served:
         answers = await _answers(served, [_request(n, b"a", b"b") for n in range(50)])
     assert [answer.request_id for answer in answers] == list(range(50))
     offsets = [offset for answer in answers for offset in answer.batch.queue_offsets]
@@ -86,7 +88,8 @@ async def test_a_client_that_goes_away_leaves_nothing_behind(served: Served) -> 
 async def test_a_batch_does_not_overtake_a_refused_one_when_its_producer_was_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with serving(tmp_path, producer_limit=1) as served:
+    monkeypatch.setattr(puts_module, "REMEMBERED_PRODUCERS", 1)
+    async with serving(tmp_path) as served:
 
         def numbered(sequence: int, producer_id: str = "p") -> pb.PutStreamRequest:
             request = _request(sequence, b"%d" % sequence)

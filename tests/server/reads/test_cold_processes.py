@@ -10,6 +10,7 @@ import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.reads import cold_reads
+from server.reads import reader as reader_module
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
 
@@ -59,19 +60,21 @@ async def _until_served_aside(served: Served) -> None:
 
 
 async def test_pulls_and_streams_far_behind_are_answered_by_a_process_as_by_the_server(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = [
         (form, tags)
         for form in (pb.RECORD_FORM_WHOLE, pb.RECORD_FORM_DECODED)
         for tags in ("", "a")
     ]
-    async with serving(tmp_path / "s", store=COLD, cold_readers=0) as served:
+    monkeypatch.setattr(reader_module, "COLD_PROCESSES", 0)
+    async with serving(tmp_path / "s", store=COLD) as served:
         await _put(served)
         plain = [await _pull(served, *each) for each in wanted]
         for _ in range(5):
             await _pull(served)
         assert (await served.serving.levels())["server.cold_reads"] == 0
+    monkeypatch.setattr(reader_module, "COLD_PROCESSES", 1)
     async with serving(tmp_path / "s", store=COLD) as served:
         processes = served.serving.reads.processes
         await _until_served_aside(served)

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 def _sources(path: Path, text: str) -> Sources:
     path.write_text(text)
-    flags = {"port": 0, "drain_notice_s": 0.01, "drain_grace_s": 5.0, "data_dir": path.parent / "s"}
+    flags = {"port": 0, "drain_grace_s": 5.0, "data_dir": path.parent / "s"}
     return Sources(path, flags, environment={"KVCQ_STORE__SEGMENT_BYTES": "1048576"})
 
 
-_TEXT = "[server]\nmax_calls = 10\n[store]\ndefault_queue_count = 4\n"
+_TEXT = "[server]\nmemory_limit_bytes = 100000000\n[store]\ndefault_queue_count = 4\n"
 
 
 async def test_settings_are_told_with_their_origin_and_taken_by_call(tmp_path: Path) -> None:
@@ -33,11 +33,12 @@ async def test_settings_are_told_with_their_origin_and_taken_by_call(tmp_path: P
         reloaded = await client.reload_settings()
         # What the test's configuration was made with stands for a start with the same sources.
         assert [one.name for one in reloaded.waiting] == []
-        assert [one.name for one in reloaded.taken] == ["server.max_calls"]
+        assert [one.name for one in reloaded.taken] == ["server.memory_limit_bytes"]
         found = {one.name: one for one in await client.settings()}
         assert list(found) == list(KNOWN)
-        calls = found["server.max_calls"]
-        assert calls[:7] == ("server.max_calls", 10, 8192, "file", str(path), True, "")
+        limit = found["server.memory_limit_bytes"]
+        name, values = "server.memory_limit_bytes", (100_000_000, 512 << 20)
+        assert limit[:7] == (name, *values, "file", str(path), True, "")
         assert found["store.segment_bytes"].where == "KVCQ_STORE__SEGMENT_BYTES"
         assert found["store.segment_bytes"].rocketmq == "mappedFileSizeCommitLog"
         assert found["server.data_dir"].origin == "flag"

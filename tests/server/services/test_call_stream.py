@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
-from server.edge.call_gate import CallKind
+from server.edge.call_gate import CallKind, Places
 from server.edge.decoder import Decoder, Requests
 from server.edge.request_fields import MAX_CALLS
+from server.edge.request_limits import PLACES
 from server.errors import ServerDrainingError
 from server.puts.coalescer import PutCoalescer
 from server.reads import read_turns
@@ -438,8 +439,11 @@ async def test_what_was_taken_is_answered_before_a_stream_that_makes_no_sense_en
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_calls_on_streams_take_the_places_of_calls(tmp_path: Path) -> None:
-    async with serving(tmp_path / "store", max_peer_pulls=2) as served:
+async def test_calls_on_streams_take_the_places_of_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PLACES, CallKind.PULL, Places(2, 12_288))
+    async with serving(tmp_path / "store") as served:
         await served.messages.Put(put(b"there is a queue"))
         async with streaming(served) as stream:
             await stream.send(*((at, "Pull", pull(1, wait_ms=20_000)) for at in range(3)))

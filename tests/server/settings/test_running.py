@@ -32,19 +32,22 @@ class File:
 
 @pytest.fixture
 def file(tmp_path: Path) -> File:
-    text = "[server]\nport = 1\nmax_calls = 5\n[store]\nreserved_hours = 9\n"
+    text = "[server]\nport = 1\nmemory_limit_bytes = 500000000\n[store]\nreserved_hours = 9\n"
     return File(tmp_path / "kvcq.toml", text)
 
 
 def test_what_may_change_is_taken_and_the_rest_waits(file: File) -> None:
-    file.write("[server]\nport = 2\nmax_calls = 6\n[store]\ncrc_item = false\n")
+    file.write("[server]\nport = 2\nmemory_limit_bytes = 600000000\n[store]\ncrc_item = false\n")
     taken, waiting = file.running.take(file.running.read())
-    assert taken == (("server.max_calls", 5, 6), ("store.reserved_hours", 9.0, 72.0))
+    assert taken == (
+        ("server.memory_limit_bytes", 500_000_000, 600_000_000),
+        ("store.reserved_hours", 9.0, 72.0),
+    )
     names = [one.name for one in waiting]
     assert names == ["server.port", "store.crc_item", "store.store_host"]
     assert file.running.waiting == waiting
     config = file.running.config
-    assert (config.port, config.max_calls) == (1, 6)
+    assert (config.port, config.memory_limit_bytes) == (1, 600_000_000)
     assert config.store_config(1).reserved_hours == 72.0
     assert config.store_config(1).crc_item is True
     assert file.told == [config]
@@ -59,15 +62,17 @@ def test_the_same_again_changes_nothing_and_tells_nobody(file: File) -> None:
 
 
 def test_what_goes_back_before_the_restart_waits_no_longer(file: File) -> None:
-    file.write("[server]\nport = 2\nmax_calls = 5\n[store]\nreserved_hours = 9\n")
+    file.write("[server]\nport = 2\nmemory_limit_bytes = 500000000\n[store]\nreserved_hours = 9\n")
     file.running.take(file.running.read())
     assert file.running.waiting
-    file.write("[server]\nport = 1\nmax_calls = 5\n[store]\nreserved_hours = 9\n")
+    file.write("[server]\nport = 1\nmemory_limit_bytes = 500000000\n[store]\nreserved_hours = 9\n")
     file.running.take(file.running.read())
     assert file.running.waiting == ()
 
 
-@pytest.mark.parametrize("text", ["[server", "[server]\nprot = 1\n", "[server]\nmax_calls = 0\n"])
+@pytest.mark.parametrize(
+    "text", ["[server", "[server]\nprot = 1\n", "[server]\nmemory_limit_bytes = 0\n"]
+)
 def test_a_wrong_file_is_refused_whole(file: File, text: str) -> None:
     before = file.running.settings
     file.write(text)

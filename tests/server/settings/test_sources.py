@@ -9,6 +9,7 @@ import pytest
 from kvcq.opening import open_store
 from server.config import ServerConfig
 from server.settings import KNOWN, Origin, Settings, Sources, plain_value, toml_value, variable_of
+from server.settings.names import RETIRED
 from store.config import FlushMode
 from store.errors import InvalidArgumentError
 
@@ -30,7 +31,7 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
         "[store]\ncrc_item = false\n",
     )
     config = load_config(path, {"server.port": "9001", "store.flush_mode": "sync"})
-    assert (config.port, config.host, config.worker_threads) == (9001, "0.0.0.0", 8)
+    assert (config.port, config.host, config.workers) == (9001, "0.0.0.0", 1)
     store = config.store_config(9001)
     assert store.flush_mode is FlushMode.SYNC
     assert store.crc_item is False
@@ -163,7 +164,8 @@ def test_the_segment_size_of_a_store_is_taken_unless_one_is_given(tmp_path: Path
 
 
 def test_the_environment_wins_over_the_file_and_flags_over_both(tmp_path: Path) -> None:
-    path = _file(tmp_path, "[server]\nport = 1\nmax_calls = 11\n[store]\nreserved_hours = 1\n")
+    server, store = "port = 1\nmemory_limit_bytes = 110000000\n", "reserved_hours = 1\n"
+    path = _file(tmp_path, f"[server]\n{server}[store]\n{store}")
     settings = Sources(
         path,
         {"server.port": 3, "store.crc_item": "false"},
@@ -171,11 +173,13 @@ def test_the_environment_wins_over_the_file_and_flags_over_both(tmp_path: Path) 
         {"KVCQ_SERVER__PORT": "2", "KVCQ_STORE__RESERVED_HOURS": "2", "HOME": "/", "PATH": ""},
     ).read()
     config = settings.config
-    assert (config.port, config.max_calls, config.store["reserved_hours"]) == (3, 11, 2.0)
+    assert (config.port, config.memory_limit_bytes, config.store["reserved_hours"]) == (
+        *(3, 110_000_000, 2.0),
+    )
     told = {name: str(settings.origin(name)) for name in settings.origins}
     assert told == {
         "server.port": "--port",
-        "server.max_calls": str(path),
+        "server.memory_limit_bytes": str(path),
         "store.reserved_hours": "KVCQ_STORE__RESERVED_HOURS",
         "store.crc_item": "--set store.crc_item",
     }
@@ -252,3 +256,23 @@ def test_metrics_are_served_where_they_have_a_port() -> None:
     assert not load_config(None, {}).store_config(1).rocksdb_statistics
     off = load_config(None, {"metrics_port": "0", "store.rocksdb_statistics": "false"})
     assert not off.store_config(1).rocksdb_statistics
+
+
+@pytest.mark.parametrize("name", sorted(RETIRED))
+def test_a_setting_that_became_a_constant_is_told_and_has_no_effect(
+    name: str, tmp_path: Path
+) -> None:
+    table, _, key = name.partition(".")
+    path = _file(tmp_path, f"[{table}]\n{key} = 1\n")
+    for sources, where in (
+        (Sources(path), str(path)),
+        (Sources(environment={variable_of(name): "1"}), variable_of(name)),
+        (Sources(flags={name: "no such value"}), f"--set {name}"),
+    ):
+        settings = sources.read()
+        assert settings.values() == Sources().read().values()
+        assert settings.warnings() == [
+            f"{name} is no longer a setting, and has no effect; remove it from {where}"
+        ]
+        assert settings.with_recorded_segments().warnings() == settings.warnings()
+    assert name not in KNOWN
