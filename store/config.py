@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from store.bounds import check_settings
 from store.errors import InvalidArgumentError
 from store.light_queue import MOST_LIMITS, limits_of
-from store.setting import bounds_of, setting
+from store.setting import bounds_of, fixed, setting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,28 +75,11 @@ class StoreConfig:
         live=True,
         rocketmq="flushIntervalCommitLog",
     )
-    flush_least_pages: int = setting(
-        4,
-        "a flush is left out while fewer pages of 4 KiB wait",
-        bounds=(0, 1 << 20),
-        live=True,
-        rocketmq="flushCommitLogLeastPages",
-    )
-    flush_thorough_interval_ms: int = setting(
-        10_000,
-        "how often everything is flushed, however little it is",
-        bounds=(0, _DAY_MS),
-        live=True,
-        rocketmq="flushCommitLogThoroughInterval",
-    )
     sync_flush_timeout_s: float = setting(
         5.0,
         "how long a put waits for disk, dispatch or a segment before it is refused",
         bounds=(0.001, 3600),
         rocketmq="syncFlushTimeout",
-    )
-    group_commit_gather_ms: float = setting(
-        2.0, "how far apart puts may come that share an fsync", bounds=(0, 100), live=True
     )
 
     # Retention.
@@ -141,26 +124,12 @@ class StoreConfig:
         live=True,
         rocketmq="diskSpaceWarningLevelRatio",
     )
-    delete_batch_max: int = setting(
-        10,
-        "segments that one run of retention removes at most on a disk above `disk_clean_ratio`, or "
-        "when it was asked for; otherwise two",
-        bounds=(1, 1_000_000),
-        live=True,
-        rocketmq="deleteFileBatchMax",
-    )
     reclaim_unexpired: bool | None = setting(
         None,
         "whether messages that have not expired are deleted when the disk fills; off: puts are "
         "refused; not set: as the broker had it that the store was taken over from, otherwise off",
         live=True,
         rocketmq="cleanFileForciblyEnable",
-    )
-    clean_interval_s: float = setting(
-        10.0,
-        "how often disk and expiry are looked at",
-        bounds=(0.01, 365 * _DAY_S),
-        rocketmq="cleanResourceInterval",
     )
 
     # Topics.
@@ -177,59 +146,35 @@ class StoreConfig:
         live=True,
         rocketmq="defaultTopicQueueNums",
     )
-    max_queue_count: int = setting(
-        65_536, "queues that one topic may have", bounds=(1, 65_536), live=True
-    )
-    max_light_queues: int = setting(
-        4096, "light queues that one message may stand in", bounds=(0, 32_767), live=True
-    )
-
-    # Consume queue. 128 Ki hot queues are about 30 MB; nothing is kept per idle queue, but for
-    # offsets of light queues that were written to, in a table that does not grow beyond its bound.
-    hot_queue_limit: int = setting(
-        131_072, "queues of topics whose next offset is kept in memory", bounds=(16, 100_000_000)
-    )
-    light_offset_bytes: int = setting(
-        512 << 20,
-        "memory for next offsets of light queues, in bytes, at most; one takes 20 to 80",
-        bounds=(0, 1 << 40),
-    )
-    max_dispatch_lag_bytes: int = setting(
-        256 << 20,
-        "puts wait, then are refused, while dispatch is farther behind the log than this",
-        bounds=(1 << 16, 1 << 62),
-        live=True,
-    )
-    kv_flush_interval_s: float = setting(
-        30.0,
-        "how often RocksDB is flushed; a replay after a crash is bounded by it",
-        bounds=(0.001, 365 * _DAY_S),
-        live=True,
-    )
-    kv_flush_bytes: int = setting(
-        512 << 20,
-        "RocksDB is flushed when so many bytes of log wait for it, at the latest",
-        bounds=(1, 1 << 62),
-        live=True,
-    )
-    expiry_margin_s: int = setting(
-        600, "expired units stay in RocksDB for about so long", bounds=(2, 365 * _DAY_S)
-    )
-    rocksdb_statistics: bool = setting(
-        False, "RocksDB counts reads, writes and cache hits; on where `server.metrics_port` is set"
-    )
-
-    hot_read_bytes: int = setting(
-        1 << 30,
-        "farther than this behind the end records are read with pread, off the hot pages",
-        bounds=(0, 1 << 62),
-    )
 
     skip_damaged_records: bool = setting(
         False,
         "on: a damaged record that a replay meets is left out of the queues, as a hole that "
         "readers are told of; off: such a store is not opened",
     )
+
+    # What follows is not set by an operator.
+
+    # How often disk and expiry are checked, as RocketMQ has it.
+    clean_interval_s: float = fixed(10.0, bounds=(0.01, 365 * _DAY_S))
+    # One request lists all queues of a topic, so their number bounds its size.
+    max_queue_count: int = fixed(65_536, bounds=(1, 65_536))
+    # Queues of topics whose next offset is in memory: 30 MB. Others are looked up in RocksDB.
+    hot_queue_limit: int = fixed(131_072, bounds=(16, 100_000_000))
+    # Memory for next offsets of light queues, 20 to 80 bytes each. Others are looked up.
+    light_offset_bytes: int = fixed(512 << 20, bounds=(0, 1 << 40))
+    # Puts wait, and are refused in the end, while dispatch is farther behind the log than this: a
+    # second or two of work. Without it a slow disk would let the replay after a crash grow.
+    max_dispatch_lag_bytes: int = fixed(256 << 20, bounds=(1 << 16, 1 << 62))
+    # RocksDB is flushed after this time or this much log, which bounds the replay after a crash.
+    kv_flush_interval_s: float = fixed(30.0, bounds=(0.001, 365 * _DAY_S))
+    kv_flush_bytes: int = fixed(512 << 20, bounds=(1, 1 << 62))
+    # Expired units stay in RocksDB for about this long.
+    expiry_margin_s: int = fixed(600, bounds=(2, 365 * _DAY_S))
+    # Records farther behind the end are read with pread, and leave hot pages in memory.
+    hot_read_bytes: int = fixed(1 << 30, bounds=(0, 1 << 62))
+    # RocksDB counts reads, writes and cache hits: where somebody asks for metrics.
+    rocksdb_statistics: bool = False
 
     def __post_init__(self) -> None:
         def check(name: str, ok: bool, rule: str) -> None:  # noqa: FBT001

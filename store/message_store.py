@@ -657,7 +657,7 @@ class MessageStore:
     def expire(self) -> int:
         """Segments whose messages have expired go now, whatever the hour; returns how many went.
 
-        At most `delete_batch_max`: 0 says that no more can go. Raises as RetentionService.run_once.
+        At most `retention.MANY`: 0 says that no more can go. Raises as RetentionService.run_once.
         """
         self._appends.check_open()
         return self._services.retention.run_once(now=True)

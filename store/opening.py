@@ -24,6 +24,7 @@ from store.errors import FlushError
 from store.format import Checkpoint, read_noted
 from store.jobs import Jobs
 from store.log import (
+    GATHER_S,
     Acknowledgement,
     BatchEncoder,
     CommitLog,
@@ -238,7 +239,7 @@ def start(
     flush_service = (
         IntervalFlushService(log, flushed, config, clock)
         if acknowledged.at_append
-        else GroupCommitService(log, flushed, config.group_commit_gather_ms / 1000)
+        else GroupCommitService(log, flushed, GATHER_S)
     )
     _follow_flush(flushed, reput)
     guard = DiskGuard(directory.root, config)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ABOUT = "kvcq.about"
+_BOUNDS = "kvcq.bounds"
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,14 @@ def setting(
     return field(default=default, metadata={_ABOUT: About(meaning, bounds, live, rocketmq)})
 
 
+def fixed(default: T, *, bounds: Bounds) -> T:
+    """The default of a field that no operator sets: it bounds memory, or time after a crash.
+
+    Only a program that opens the store itself may choose another value, such as a test.
+    """
+    return field(default=default, metadata={_BOUNDS: bounds})
+
+
 def about(settings: Any) -> dict[str, About]:  # noqa: ANN401 - a dataclass, or an instance
     """By field name, in the order of the class: each field that `setting` declares."""
     return {
@@ -55,9 +64,9 @@ def about(settings: Any) -> dict[str, About]:  # noqa: ANN401 - a dataclass, or 
 
 def bounds_of(settings: Any) -> dict[str, Bounds]:  # noqa: ANN401 - a dataclass, or an instance
     """The bounds of those that have some of their own."""
-    return {
-        name: known.bounds for name, known in about(settings).items() if known.bounds is not None
-    }
+    own = {name: known.bounds for name, known in about(settings).items() if known.bounds}
+    fields = dataclasses.fields(settings)
+    return own | {one.name: one.metadata[_BOUNDS] for one in fields if _BOUNDS in one.metadata}
 
 
 def live_names(settings: Any) -> frozenset[str]:  # noqa: ANN401 - a dataclass, or an instance

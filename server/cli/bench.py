@@ -115,6 +115,7 @@ def list_scenarios(as_json: bool) -> None:
 @click.option(
     "--rounds",
     type=click.IntRange(1, 100),
+    metavar="N",
     default=1,
     show_default=True,
     help="Run each this many times, each time on a new directory.",

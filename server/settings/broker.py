@@ -96,7 +96,6 @@ def _ratio(text: str) -> float:
 _CONVERSIONS: dict[str, Callable[[str], object]] = {
     "flushDiskType": _FLUSH_MODES.__getitem__,
     "syncFlushTimeout": _seconds,
-    "cleanResourceInterval": _seconds,
     "diskMaxUsedSpaceRatio": _ratio,
     "diskSpaceCleanForciblyRatio": _ratio,
     "diskSpaceWarningLevelRatio": _ratio,

@@ -13,9 +13,8 @@ from server.errors import UnknownSettingError
 from store.config import StoreConfig
 from store.setting import About, about
 
-#: The tables of the file, and the fields that no file sets: they have another way.
+#: The tables of the file. Fields that `setting` does not declare are not set by a file.
 TABLES: dict[str, type] = {"server": ServerConfig, "store": StoreConfig}
-_NOT_SET = {ServerConfig: "store", StoreConfig: "root"}
 
 #: Two underscores stand for the dot. What Kubernetes sets for a service, such as
 #: KVCQ_SERVICE_HOST and KVCQ_PORT, and what the other commands read, such as KVCQ_SERVER, have one.
@@ -36,7 +35,12 @@ RETIRED: frozenset[str] = frozenset(
                 "producer_limit remembered_batches remembered_messages metrics_topics "
                 "metrics_groups"
             ),
-            "store": "",
+            "store": (
+                "flush_least_pages flush_thorough_interval_ms group_commit_gather_ms "
+                "delete_batch_max clean_interval_s max_queue_count max_light_queues "
+                "hot_queue_limit light_offset_bytes max_dispatch_lag_bytes kv_flush_interval_s "
+                "kv_flush_bytes expiry_margin_s rocksdb_statistics hot_read_bytes"
+            ),
         }.items()
         for key in keys.split()
     }
@@ -67,7 +71,7 @@ def _all_known() -> dict[str, Known]:
         kinds = typing.get_type_hints(owner, localns={"Path": Path})
         known = about(owner)
         for one in dataclasses.fields(owner):
-            if one.name != _NOT_SET[owner]:
+            if one.name in known:
                 name = f"{table}.{one.name}"
                 found[name] = Known(name, kinds[one.name], one.default, known[one.name])
     return found

@@ -42,6 +42,7 @@ from store.format.layout import (
 )
 from store.format.limits import (
     LONGEST_NAME,
+    MAX_LIGHT_QUEUES,
     check_group,
     check_length,
     check_light_queue,
@@ -131,6 +132,7 @@ __all__ = [
     "MAGIC_V1",
     "MAGIC_V2",
     "MAX_DISTANCE",
+    "MAX_LIGHT_QUEUES",
     "MAX_MESSAGES",
     "MAX_PROPERTIES_BYTES",
     "MIN_RECORD_BYTES",

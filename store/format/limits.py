@@ -12,7 +12,7 @@
 | properties      | 32,767 bytes, with keys, tag, CRC item, and light queues: each takes its     |
 |                 | name and 12 bytes, whatever its offset                                      |
 | keys            | 4,096 of one message: each is a row of the key index                        |
-| light queues    | StoreConfig.max_light_queues in one message                                 |
+| light queues    | 4,096 in one message                                                        |
 
 Counts and lengths come first: nothing is copied, hashed or searched before it is known to be short.
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Of one message.
 MAX_KEYS = 4096
+#: Each is a row of a unit, and a next offset in memory.
+MAX_LIGHT_QUEUES = 4096
 LONGEST_NAME = 255
 
 _ALPHABET = re.compile(r"[%|a-zA-Z0-9_-]+")

@@ -9,7 +9,7 @@ from store.log.acknowledgement import Acknowledgement
 from store.log.batch_encoder import BatchEncoder
 from store.log.commit_log import CommitLog, LogAppend
 from store.log.disk import DiskGuard
-from store.log.flush import FlushService, GroupCommitService, IntervalFlushService
+from store.log.flush import GATHER_S, FlushService, GroupCommitService, IntervalFlushService
 from store.log.holds import LogHold
 from store.log.log_bytes import PreadWindow, look_at, pread
 from store.log.log_walk import Blank, Damage, End, Poison, Run, walk
@@ -35,6 +35,7 @@ from store.log.store_times import (
 from store.log.watermark import Watermark
 
 __all__ = [
+    "GATHER_S",
     "Acknowledgement",
     "BatchEncoder",
     "Blank",

@@ -33,6 +33,12 @@ SLOW_S = 0.002
 #: Where the last round had at least half as many bytes, puts alone are not enough: who sends large
 #: batches, several of them under way, pays more for the fsyncs than for the wait.
 ENOUGH_BYTES = 1 << 19
+#: How far apart puts may come that share an fsync, seconds.
+GATHER_S = 0.002
+#: Of an interval flush, as RocketMQ has them: fewer pages of 4 KiB wait for the next round, and all
+#: are flushed after this many seconds, however few they are.
+LEAST_PAGES = 4
+THOROUGH_S = 10.0
 #: Of a flush, seconds: from a disk with a cache of its own to one that stands still.
 _BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -196,10 +202,7 @@ class GroupCommitService(FlushService):
 
     def __init__(self, log: Flushable, flushed: Watermark, gather_s: float = 0.0) -> None:
         super().__init__("group-commit", log, flushed)
-        self._gather_s = gather_s  # replaced by `reconfigure`; read once a round
-
-    def reconfigure(self, config: StoreConfig) -> None:
-        self._gather_s = config.group_commit_gather_ms / 1000
+        self._gather_s = gather_s
 
     def _wait_for_round(self) -> bool:
         with self._lock:
@@ -235,9 +238,8 @@ class GroupCommitService(FlushService):
 class IntervalFlushService(FlushService):
     """Makes appended bytes durable some time later: an acknowledged put may be lost until then.
 
-    Each `flush_interval_ms` it flushes if `flush_least_pages` pages wait, and every
-    `flush_thorough_interval_ms`, or when asked for a flush, if anything waits. (RocketMQ: 500 ms,
-    4 pages, 10 s.)
+    Each `flush_interval_ms` it flushes if `LEAST_PAGES` pages wait, and every `THOROUGH_S`, or when
+    asked for a flush, if anything waits.
     Thread: "interval-flush". Locks and failure: as FlushService says.
     """
 
@@ -273,11 +275,9 @@ class IntervalFlushService(FlushService):
             self._changed.notify_all()
 
     def _least_pages(self) -> int:
-        config = self._config
         now_s = self._clock.monotonic_s()
-        thorough_s = config.flush_thorough_interval_ms / 1000
-        due = self._thorough_s is None or now_s - self._thorough_s >= thorough_s
+        due = self._thorough_s is None or now_s - self._thorough_s >= THOROUGH_S
         if due or self._requested > self.flushed.value:
             self._thorough_s = now_s
             return 0
-        return config.flush_least_pages
+        return LEAST_PAGES

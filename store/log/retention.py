@@ -44,6 +44,8 @@ class Droppable(Protocol):
 
 #: Segments that one run drops at most while the disk has room.
 FEW = 2
+#: On a disk above `disk_clean_ratio`, or when it was asked for. RocketMQ's deleteFileBatchMax.
+MANY = 10
 
 S = TypeVar("S", bound=Droppable)
 
@@ -189,7 +191,7 @@ class RetentionService:
                 reserved_ms=round(config.reserved_hours * 3_600_000),
                 level=level,
                 time_up=now or self._hour(now_ms) in config.delete_when_hours,
-                batch_max=config.delete_batch_max if many else min(FEW, config.delete_batch_max),
+                batch_max=MANY if many else FEW,
                 safe_end=self._safe(),
                 reclaim_unexpired=bool(config.reclaim_unexpired),
             )

@@ -16,7 +16,7 @@ from store.errors import (
     StoreError,
     StoreFailedError,
 )
-from store.format import MAX_MESSAGES, prepare_all
+from store.format import MAX_LIGHT_QUEUES, MAX_MESSAGES, prepare_all
 from store.message import Appended
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class AppendPath:
         prepared = prepare_all(
             messages,
             config.max_body_bytes,
-            config.max_light_queues,
+            MAX_LIGHT_QUEUES,
             is_batch=mark is not None or (len(messages) > 1 and not separate),
             mark=mark,
         )

@@ -19,6 +19,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from tests.support.constants import set_constants
 from tests.support.skewed_clock import install
 
 _REQUEST_BYTES = 1 << 16
@@ -45,9 +46,7 @@ def serve_requests(control: socket.socket) -> None:
             sys.setswitchinterval(_SWITCHES_S[os.getpid() % len(_SWITCHES_S)])
             skew, constants, *arguments = json.loads(data)
             install(Path(skew))
-            for name, value in constants.items():
-                module, _, constant = name.rpartition(".")
-                setattr(import_module(module), constant, json.loads(value))
+            set_constants({name: json.loads(value) for name, value in constants.items()})
             main(arguments, prog_name="kvcq")
             os._exit(0)  # click has ended the process before
         for descriptor in descriptors:

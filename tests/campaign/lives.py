@@ -34,6 +34,7 @@ _WORKERS = 2
 _RESERVED = "store.reserved_hours"
 #: Before the whole name of a constant of the program that is to have another value.
 CONSTANT = "constant "
+_OF_STORE = f"{CONSTANT}store.config.StoreConfig."
 #: How far the clock is ahead, s: right, wrong by minutes, by hours, by a year.
 _SKEWS_S = (0, 0, 120, 7200, 365 * 86_400)
 #: A server that has no more to say by then hangs.
@@ -146,21 +147,21 @@ def settings_of(chance: random.Random, *, flush: str) -> dict[str, str]:
         "store.flush_mode": flush,
         "store.segment_bytes": str(chance.choice((64, 256, 1024)) << 10),
         "store.default_queue_count": "2",
-        "store.kv_flush_bytes": str(chance.choice((32, 256, 1 << 14)) << 10),
-        "store.kv_flush_interval_s": str(chance.choice((0.2, 2, 30))),
-        "store.hot_queue_limit": str(chance.choice((16, 10_000))),
+        f"{_OF_STORE}kv_flush_bytes": str(chance.choice((32, 256, 1 << 14)) << 10),
+        f"{_OF_STORE}kv_flush_interval_s": str(chance.choice((0.2, 2, 30))),
+        f"{_OF_STORE}hot_queue_limit": str(chance.choice((16, 10_000))),
         "store.flush_interval_ms": str(chance.choice((20, 500))),
         f"{CONSTANT}server.puts.puts.REMEMBERED_BATCHES": str(chance.choice((1, 16))),
         f"{CONSTANT}server.puts.puts.REMEMBERED_PRODUCERS": str(chance.choice((1, 4096))),
         f"{CONSTANT}server.app.server.DRAIN_NOTICE_S": "0.01",
         # Also where nothing expires: a clock that jumps must drop nothing.
         "store.delete_when_hours": ",".join(map(str, range(24))),
-        "store.clean_interval_s": "0.2",
+        f"{_OF_STORE}clean_interval_s": "0.2",
     }
     if chance.random() < 0.4:
         settings |= {
             _RESERVED: str(chance.choice((0.0003, 0.001))),
-            "store.expiry_margin_s": "60",
+            f"{_OF_STORE}expiry_margin_s": "60",
         }
     return settings
 

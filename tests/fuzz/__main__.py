@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import os
 import sys
 import tempfile
 from collections import Counter
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 CALLS_A_SEED = 50_000
 MOST_MIB = 1024
 
+#: A server in which a topic has few queues.
+MODULE = "tests.support.other_constants"
+
 
 def main() -> None:
     """Ends with an error at the first answer that is not declared."""
@@ -35,15 +40,17 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
     settings = parser.parse_args()
+    few_queues = {"store.config.StoreConfig.max_queue_count": 64}
+    os.environ["KVCQ_TEST_CONSTANTS"] = json.dumps(few_queues)
     statuses: Counter[tuple[str, str]] = Counter()
     for seed in range(settings.seed, settings.seed + -(-settings.calls // CALLS_A_SEED)):
         with tempfile.TemporaryDirectory() as directory:
             root, callers = Path(directory) / "store", CALLERS if seed % 2 == 0 else (None,)
-            flags = ["--set", "store.max_queue_count=64"]
+            flags = []
             if seed % 2 == 0:
                 add_users(root, USERS, segment_bytes=4 << 20)
                 flags.append("--access")
-            with ServerProcess(root, *flags) as server:
+            with ServerProcess(root, *flags, module=MODULE) as server:
                 server.wait_for("ready")
                 memory = PrivateMemory(server.pid)
                 try:

@@ -30,7 +30,6 @@ def serving(root: Path) -> Iterator[tuple[ServerProcess, Client]]:
     flags = {
         "store.reserved_hours": "72",
         "store.delete_when_hours": ",".join(map(str, range(24))),
-        "store.clean_interval_s": "0.05",
         "server.metrics_port": "0",
     }
     with ServerProcess(

@@ -18,8 +18,6 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.config import LogLevel
 from server.errors import SettingsRefusedError
 from server.settings import KNOWN, Sources, toml_value
-from store.config import FlushMode
-from store.log import GroupCommitService
 from tests.support.child_process import child_process
 from tests.support.rpc_errors import error_info
 from tests.support.server_process import ROOT, TIMEOUT_S
@@ -112,8 +110,6 @@ _OTHERS: dict[str, Any] = {
     "store.delete_when_hours": (5, 6),
     "store.auto_create_topics": False,
     "store.reclaim_unexpired": True,
-    "store.max_queue_count": 65_535,
-    "store.group_commit_gather_ms": 3.0,
     "server.log_level": LogLevel.WARNING,
 }
 
@@ -158,19 +154,6 @@ async def test_each_setting_that_may_change_is_gone_by_when_it_did(
         taken, _ = await served.server.reload()
         assert {one.name for one in taken} == set(wanted)
         assert {name: _held_by(served, name) for name in wanted} == wanted
-
-
-async def test_a_flush_that_answers_many_gathers_as_long_as_it_is_told(
-    tmp_path: Path, file: File
-) -> None:
-    sources = _sources(file, tmp_path)
-    store = {"flush_mode": FlushMode.SYNC}
-    async with serving(tmp_path / "s", store=store, sources=sources) as served:
-        file.write(store='flush_mode = "sync"\ngroup_commit_gather_ms = 7.0')
-        await served.server.reload()
-        flush = served.store._services.flush
-        assert isinstance(flush, GroupCommitService)
-        assert flush._gather_s == 0.007
 
 
 async def test_a_reload_before_the_store_is_open_reaches_it(tmp_path: Path, file: File) -> None:

@@ -234,8 +234,9 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
         case "UNKNOWN_QUEUE" | "OFFSET_OUT_OF_RANGE" | "QUEUE_RECREATED":
             return command_at(server, "topic describe", name=topic), ""
         case "OFFSET_BEHIND":
-            hint = "`kvcq group reset` moves the group back, or --from with a group that is read"
-            return command_at(server, "group describe", name=metadata.get("group", "")), hint
+            group = metadata.get("group", "")
+            look = command_at(server, "group describe" if group else "group list", name=group)
+            return look, "to move the group back on purpose, reset it with: kvcq group reset"
         case "JOB_RUNNING":
             job_id = metadata.get("jobId", "")
             watch = command_at(server, "job watch" if job_id else "job list", name=job_id)

@@ -67,7 +67,7 @@ def test_each_setting_with_a_counterpart_is_taken_in_our_unit(tmp_path: Path) ->
     assert store.store_host == ("10.1.2.3", 10921)
     assert (store.segment_bytes, store.max_body_bytes) == (4 << 20, 65536)
     assert store.flush_mode is FlushMode.SYNC
-    assert (store.sync_flush_timeout_s, store.clean_interval_s) == (2.5, 20)
+    assert store.sync_flush_timeout_s == 2.5
     assert (store.reserved_hours, store.delete_when_hours) == (48, (4, 16))
     ratios = (store.disk_clean_ratio, store.disk_clean_forcibly_ratio, store.disk_full_ratio)
     assert ratios == (0.7, 0.8, 0.95)
@@ -76,7 +76,13 @@ def test_each_setting_with_a_counterpart_is_taken_in_our_unit(tmp_path: Path) ->
 
 def test_what_has_no_counterpart_is_listed_and_stands_in_the_file(tmp_path: Path) -> None:
     imported = import_broker_conf(_conf(tmp_path, _ALL))
-    assert imported.without_counterpart == {"namesrvAddr": "10.1.2.4:9876"}
+    assert imported.without_counterpart == {
+        "flushCommitLogLeastPages": "8",
+        "flushCommitLogThoroughInterval": "5000",
+        "deleteFileBatchMax": "5",
+        "cleanResourceInterval": "20000",
+        "namesrvAddr": "10.1.2.4:9876",
+    }
     assert "\n# namesrvAddr = 10.1.2.4:9876\n" in imported.toml()
     assert set(tomllib.loads(imported.toml())) == {"server", "store"}
 

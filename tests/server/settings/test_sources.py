@@ -254,8 +254,6 @@ def test_metrics_are_served_where_they_have_a_port() -> None:
     assert with_port.metrics_port == 9464
     assert with_port.store_config(1).rocksdb_statistics
     assert not load_config(None, {}).store_config(1).rocksdb_statistics
-    off = load_config(None, {"metrics_port": "0", "store.rocksdb_statistics": "false"})
-    assert not off.store_config(1).rocksdb_statistics
 
 
 @pytest.mark.parametrize("name", sorted(RETIRED))
