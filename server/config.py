@@ -51,36 +51,36 @@ class ServerConfig:
 
     host: str = setting(
         "127.0.0.1",
-        "address to listen on, or a name that stands for one",
+        "address to listen on, or a host name",
         rocketmq="bindAddress",
     )
     port: int = setting(
-        8081, "port to listen on; 0: any free one", bounds=(0, 65_535), rocketmq="listenPort"
+        8081, "port to listen on; 0: any free port", bounds=(0, 65_535), rocketmq="listenPort"
     )
     data_dir: Path = setting(Path("data"), "directory of the store", rocketmq="storePathRootDir")
 
     # TLS, from PEM files that may change while the server runs.
     tls_cert: Path | None = setting(
-        None, "PEM: the certificate, and what signed it; the file may change while the server runs"
+        None, "PEM: the certificate and its chain; the file is read again when it changes"
     )
-    tls_key: Path | None = setting(None, "PEM: its private key; the same")
+    tls_key: Path | None = setting(None, "PEM: its private key; read again when it changes")
     tls_ca: Path | None = setting(
-        None, "PEM: clients must show a certificate that this CA signed; the same"
+        None, "PEM: clients must show a certificate of this CA; read again when it changes"
     )
     # AdminService, MigrationService, JobService and AccessService on an address of their own.
-    admin_host: str | None = setting(None, "address of administration; none: that of `host`")
+    admin_host: str | None = setting(None, "address for administration; not set: that of `host`")
     admin_port: int | None = setting(
-        None, "its port; 0: any free one; without one it is served with the rest"
+        None, "port for administration; 0: any free port; not set: the port of the API"
     )
-    access: bool = setting(False, "every call needs a user, and the right to it")
+    access: bool = setting(False, "only accept calls from users who have the required permissions")
     key_file: Path | None = setting(
-        None, "key of the users' secrets, made if absent; none: data_dir and .key, beside it"
+        None, "key that seals the users' secrets, created if absent; not set: data_dir plus .key"
     )
     audit_file: Path | None = setting(
-        None, "JSON lines: refused callers, and acts of administrators; none: in the log"
+        None, "JSON lines about refused callers and acts of administrators; not set: in the log"
     )
     insecure_listen: bool = setting(
-        False, "allow a `host` that others reach, without TLS or without `access`"
+        False, "allow a `host` that other machines reach without TLS or without `access`"
     )
 
     max_receive_bytes: int = setting(
@@ -97,29 +97,29 @@ class ServerConfig:
     )
     workers: int = setting(
         1,
-        "above 1: so many processes speak gRPC with clients, for the one that has the store; on "
-        "Linux alone",
+        "gRPC front-end processes; with 1 the store process serves gRPC itself; above 1 only on "
+        "Linux",
         bounds=(1, 256),
     )
     keep_latest_hours: float = setting(
         24.0,
-        "once in so long, topics that keep the latest message of each key are looked through; "
-        "0: never",
+        "how often superseded messages are looked for in topics that keep the latest message "
+        "of each key; 0: never",
         bounds=(0, 87_600),
     )
     scrub_period_hours: float = setting(
         168.0,
-        "each record of the log, and its units, are verified once in so long; 0: never",
+        "how often each record of the log and its units are verified; 0: never",
         bounds=(0, 87_600),
     )
     backup_to: tuple[str, ...] = setting(
         (),
-        "directories, and URLs such as s3://bucket/prefix, that backups may be kept in; the first "
-        "is the usual one",
+        "directories and URLs such as s3://bucket/prefix that backups may be kept in; the first "
+        "is the default",
     )
 
-    log_format: LogFormat = setting(LogFormat.TEXT, "lines of the log: for people, or JSON")
-    log_level: LogLevel = setting(LogLevel.INFO, "what is logged, and all above it", live=True)
+    log_format: LogFormat = setting(LogFormat.TEXT, "format of log lines: text or JSON")
+    log_level: LogLevel = setting(LogLevel.INFO, "lowest level that is logged", live=True)
 
     tracing: bool = setting(
         False, "spans of calls by OpenTelemetry, which `kvcq[tracing]` installs"
@@ -128,25 +128,27 @@ class ServerConfig:
     # What machines ask over HTTP; with the certificate and the users of the API.
     metrics_host: str = setting("127.0.0.1", "address of /metrics, /livez and /readyz")
     metrics_port: int | None = setting(
-        None, "their port; 0: any free one; without one they are not served"
+        None, "their port; 0: any free port; not set: they are not served"
     )
     metrics_cluster: str = setting(
         "DefaultCluster",
-        "label of metrics that RocketMQ has too",
+        "cluster label of metrics that RocketMQ has too",
         rocketmq="brokerClusterName",
     )
-    metrics_node: str = setting("", "the same; empty: the name of the host", rocketmq="brokerName")
+    metrics_node: str = setting(
+        "", "node label of the same metrics; empty: the host name", rocketmq="brokerName"
+    )
 
     # Pages for people, over HTTP; with the certificate and the users of the API.
     console_host: str = setting("127.0.0.1", "address of the console")
     console_port: int | None = setting(
-        None, "its port; 0: any free one; without one it is not served"
+        None, "its port; 0: any free port; not set: it is not served"
     )
     console_names: tuple[str, ...] = setting(
-        (), "names that browsers reach the console by; addresses and localhost need none"
+        (), "host names that browsers use for the console; addresses and localhost need none"
     )
     console_admin: bool = setting(
-        False, "without `access`: whoever reaches the console may change things there"
+        False, "without `access`: everyone who reaches the console may change things"
     )
 
     store: dict[str, Any] = field(default_factory=dict)  # StoreConfig fields but root

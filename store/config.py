@@ -50,15 +50,17 @@ class StoreConfig:
         rocketmq="enabledAppendPropCRC",
     )
     warm_up: bool = setting(
-        False, "touch every page of a new segment before it is used", rocketmq="warmMapedFileEnable"
+        False,
+        "touch every page of a new segment before it is used",
+        rocketmq="warmMapedFileEnable",
     )
     preallocate: bool = setting(
         True,
-        "prepare the next segments ahead: two, more of small ones; off: each when it is needed",
+        "allocate the next two segments ahead, or more small ones; off: each when it is needed",
     )
     store_host: tuple[str, int] = setting(
         ("127.0.0.1", 8081),
-        "address and port that go into records and message ids; those of the server if not set",
+        "address and port in records and message ids; not set: those of the server",
         rocketmq="brokerIP1",
     )
 
@@ -70,14 +72,14 @@ class StoreConfig:
     )
     flush_interval_ms: int = setting(
         500,
-        "how often what was appended is flushed; `async` only",
+        "how often appended messages are flushed; only with `async`",
         bounds=(1, _DAY_MS),
         live=True,
         rocketmq="flushIntervalCommitLog",
     )
     sync_flush_timeout_s: float = setting(
         5.0,
-        "how long a put waits for disk, dispatch or a segment before it is refused",
+        "how long a put waits for the disk, for dispatch or for a segment before it is refused",
         bounds=(0.001, 3600),
         rocketmq="syncFlushTimeout",
     )
@@ -85,15 +87,15 @@ class StoreConfig:
     # Retention.
     reserved_hours: float = setting(
         72.0,
-        "messages are kept for so long",
+        "how long messages are kept",
         bounds=(1e-6, 876_000),  # a century
         live=True,
         rocketmq="fileReservedTime",
     )
     light_hours: tuple[str, ...] = setting(
         (),
-        "for how long messages are seen in light queues, by the beginning of their names: "
-        "`device-=24`, hours; the longest beginning counts",
+        "how long messages are visible in light queues, by prefix of their names: `device-=24`, "
+        "hours; the longest prefix counts",
         live=True,
     )
     delete_when_hours: tuple[int, ...] = setting(
@@ -104,30 +106,30 @@ class StoreConfig:
     )
     disk_clean_ratio: float = setting(
         0.75,
-        "above this share of the disk expired segments are removed at any hour",
+        "above this share of the disk, expired segments are removed at any hour",
         bounds=(0.001, 1),
         live=True,
         rocketmq="diskMaxUsedSpaceRatio",
     )
     disk_clean_forcibly_ratio: float = setting(
         0.85,
-        "above this share segments that have not expired go too, with `reclaim_unexpired`; at it, "
-        "refused puts are taken again",
+        "above this share, unexpired segments are removed too if `reclaim_unexpired` is on; at or "
+        "below it, refused puts are accepted again",
         bounds=(0.001, 1),
         live=True,
         rocketmq="diskSpaceCleanForciblyRatio",
     )
     disk_full_ratio: float = setting(
         0.90,
-        "above this share of the disk puts are refused",
+        "above this share of the disk, puts are refused",
         bounds=(0.001, 1),
         live=True,
         rocketmq="diskSpaceWarningLevelRatio",
     )
     reclaim_unexpired: bool | None = setting(
         None,
-        "whether messages that have not expired are deleted when the disk fills; off: puts are "
-        "refused; not set: as the broker had it that the store was taken over from, otherwise off",
+        "delete unexpired messages when the disk fills; off: refuse puts; not set: as in the "
+        "broker's settings if the store was taken over from one, otherwise off",
         live=True,
         rocketmq="cleanFileForciblyEnable",
     )
@@ -135,13 +137,13 @@ class StoreConfig:
     # Topics.
     auto_create_topics: bool = setting(
         True,
-        "whether the first message to a topic makes it",
+        "create a topic when its first message is put",
         live=True,
         rocketmq="autoCreateTopicEnable",
     )
     default_queue_count: int = setting(
         8,
-        "queues of a topic that is made without a number of its own",
+        "queues of a topic that is created without a number",
         bounds=(1, 65_536),
         live=True,
         rocketmq="defaultTopicQueueNums",
@@ -149,8 +151,8 @@ class StoreConfig:
 
     skip_damaged_records: bool = setting(
         False,
-        "on: a damaged record that a replay meets is left out of the queues, as a hole that "
-        "readers are told of; off: such a store is not opened",
+        "on: a replay leaves a damaged record out of the queues, and readers are told about the "
+        "gap; off: a store with such a record does not open",
     )
 
     # What follows is not set by an operator.

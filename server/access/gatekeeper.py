@@ -58,7 +58,7 @@ class Gatekeeper:
         if signed is None:
             set_caller(EVERYONE)
             raise UnauthenticatedError(
-                "this server takes signed calls alone: Client(…, credentials=Credentials(KEY, "
+                "this server only accepts signed calls: Client(…, credentials=Credentials(KEY, "
                 "SECRET)); on the command line --access-key and --secret-file, or KVCQ_ACCESS_KEY "
                 "and KVCQ_SECRET_FILE"
             )

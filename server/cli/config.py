@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from kvcq_client import ServerSetting, SettingChange
     from server.settings import Settings, Sources
 
-given_option = click.option("--given", is_flag=True, help="Those alone that are not the default.")
+given_option = click.option(
+    "--given", is_flag=True, help="Only show settings that differ from the default."
+)
 
 
 class _Shown(NamedTuple):

@@ -35,7 +35,10 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
     @click.option(
-        "--port", type=int, metavar="N", help="Port to listen on; 0: any free one.  [default: 8081]"
+        "--port",
+        type=int,
+        metavar="N",
+        help="Port to listen on; 0: any free port.  [default: 8081]",
     )
     @click.option(
         "--data",
@@ -48,35 +51,37 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--flush",
         "flush_mode",
         type=click.Choice(["async", "sync"]),
-        help="Acknowledge puts when appended, or when on disk.  [default: async]",
+        help="Acknowledge puts when they are appended, or when they are on disk.  [default: async]",
     )
     @click.option(
         "--tls-cert",
         type=click.Path(),
         metavar="FILE",
-        help="PEM: the certificate, and what signed it.",
+        help="PEM: the certificate and its chain.",
     )
     @click.option("--tls-key", type=click.Path(), metavar="FILE", help="PEM: its private key.")
     @click.option(
         "--tls-ca",
         type=click.Path(),
         metavar="FILE",
-        help="PEM: clients must have certificates of this CA.",
+        help="PEM: clients must show a certificate of this CA.",
     )
     @click.option(
-        "--access/--no-access", default=None, help="Take calls of users with rights alone."
+        "--access/--no-access",
+        default=None,
+        help="Only accept calls from users who have the required permissions.",
     )
     @click.option(
         "--insecure-listen",
         is_flag=True,
         default=None,
-        help="Allow a --host that others reach, without TLS or without --access.",
+        help="Allow a --host that other machines reach without TLS or without --access.",
     )
     @click.option(
         "--workers",
         type=int,
         metavar="N",
-        help="Processes that speak gRPC, beside the one with the store; 1: that one does.  "
+        help="Number of gRPC front-end processes; with 1 the store process serves gRPC itself.  "
         "[default: 1]",
     )
     @click.option(

@@ -59,8 +59,15 @@ _WAIT_S = 1.0
 
 @click.command()
 @click.argument("topic", type=text)
-@click.option("--group", type=text, default="", help="Begin where GROUP is, and commit for it.")
-@click.option("--follow", "-f", is_flag=True, help="Wait for more at the end, until Ctrl-C.")
+@click.option(
+    "--group",
+    type=text,
+    default="",
+    help="Start at the committed offsets of GROUP, and commit for it.",
+)
+@click.option(
+    "--follow", "-f", is_flag=True, help="Wait for new messages at the end, until Ctrl-C."
+)
 @click.option(
     "--from",
     "where",
@@ -72,7 +79,7 @@ _WAIT_S = 1.0
 )
 @click.option("--limit", type=COUNT, help="End after N messages.")
 @skip_damaged_option
-@click.option("--raw", is_flag=True, help="Print the bodies alone, a line each.")
+@click.option("--raw", is_flag=True, help="Print only the bodies, one per line.")
 @server_options
 def consume(
     topic: str,

@@ -52,7 +52,7 @@ def list_groups(server: str, as_json: bool) -> None:
 
 @group.command()
 @click.argument("name", metavar="GROUP", type=text)
-@click.option("--topic", type=text, help="This topic alone.")
+@click.option("--topic", type=text, help="Only this topic.")
 @server_options
 def describe(name: str, topic: str | None, server: str, as_json: bool) -> None:
     """Show what GROUP committed in each queue, and how many messages are before it."""
@@ -81,7 +81,7 @@ def describe(name: str, topic: str | None, server: str, as_json: bool) -> None:
     help=f"earliest, latest, a queue offset, or the first message since a time. {TIMES}",
 )
 @click.option(
-    "--queue", "queue_ids", type=QUEUE, multiple=True, help="This queue alone; may be repeated."
+    "--queue", "queue_ids", type=QUEUE, multiple=True, help="Only this queue; may be repeated."
 )
 @server_options
 def reset(

@@ -86,7 +86,7 @@ def scrub(bytes_per_s: int, log_only: bool, wait: bool, server: str, as_json: bo
 
 @start.command()
 @click.argument("topic", type=text)
-@click.option("--queue", "queue_id", type=QUEUE, help="This queue alone.")
+@click.option("--queue", "queue_id", type=QUEUE, help="Only this queue.")
 @_starting
 def rebuild(topic: str, queue_id: int | None, wait: bool, server: str, as_json: bool) -> None:
     """Write the units of TOPIC, or of a light queue, again from the log. Removes none."""

@@ -41,13 +41,13 @@ REBUILD_LOOKS = 60
 REBUILD_LOOK_S = 0.5
 
 skip_damaged_option = click.option(
-    "--skip-damaged", is_flag=True, help="Leave out messages that cannot be read, and say which."
+    "--skip-damaged", is_flag=True, help="Skip messages that cannot be read, and report each."
 )
 
 
 @click.command()
 @click.argument("topic", type=text)
-@click.option("--queue", type=QUEUE, help="This queue alone.")
+@click.option("--queue", type=QUEUE, help="Only this queue.")
 @click.option("--offset", type=OFFSET, help="First message; otherwise the oldest.")
 @click.option(
     "--limit", type=Whole(1, 10_000), default=32, show_default=True, help="Messages at most."
@@ -64,7 +64,7 @@ skip_damaged_option = click.option(
     help="Wait up to 60 seconds when there is no message. Needs --queue.",
 )
 @skip_damaged_option
-@click.option("--raw", is_flag=True, help="Print the bodies alone, a line each.")
+@click.option("--raw", is_flag=True, help="Print only the bodies, one per line.")
 @server_options
 def pull(
     topic: str,
@@ -226,7 +226,7 @@ def query(
 
 @click.command()
 @click.argument("message_id", type=text)
-@click.option("--raw", is_flag=True, help="Print the body alone.")
+@click.option("--raw", is_flag=True, help="Print only the body.")
 @server_options
 def get(message_id: str, raw: bool, server: str, as_json: bool) -> None:
     """Show one message by the MESSAGE_ID that put returned."""

@@ -163,9 +163,11 @@ def describe(name: str, server: str, as_json: bool) -> None:
 
 
 @topic.command("list")
-@click.option("--prefix", type=text, default="", help="Names that begin with this.")
+@click.option("--prefix", type=text, default="", help="Only names with this prefix.")
 @click.option("--light-queues", is_flag=True, help="Light queues instead of topics.")
-@click.option("--limit", type=COUNT, default=PAGE, show_default=True, help="Names at most.")
+@click.option(
+    "--limit", type=COUNT, default=PAGE, show_default=True, help="Maximum number of names."
+)
 @server_options
 def list_topics(prefix: str, light_queues: bool, limit: int, server: str, as_json: bool) -> None:
     """List topics by name."""

@@ -82,7 +82,7 @@ async def test_wrong_credentials_are_refused_and_the_rest_goes_on(served: Served
     async with client_of(served, "app") as app:
         await app.statistics()
         async with AsyncClient(served.target, timeout_s=5) as nobody:
-            assert "signed calls alone" in await refusal(nobody)
+            assert "only accepts signed calls" in await refusal(nobody)
             await nobody.ping()
         told = set()
         for name, secret in (("app", "wrong-secret"), ("unknown", "any-secret"), ("APP", None)):
