@@ -37,8 +37,12 @@ class TopicExistsError(StoreError):
 
     def __init__(self, topic: str, queue_count: int, other: str = "") -> None:
         """`other`: what is not the same, where it is not the count."""
-        what = f"{other}, and keeps that" if other else f"{queue_count} queues, and keeps them"
-        super().__init__(f"topic {topic!r} exists with {what}")
+        what = (
+            f"exists with {other}; update changes it, create does not"
+            if other
+            else f"already has {queue_count} queues; the number cannot be changed"
+        )
+        super().__init__(f"topic {topic!r} {what}")
         self.topic = topic
         self.queue_count = queue_count
 

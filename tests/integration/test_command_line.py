@@ -330,7 +330,7 @@ def test_a_topic_that_exists_with_other_queues_says_what_to_do(target: str) -> N
     assert _run(target, "topic", "create", "fixed", "--queues", "3").exit_code == 0
     result = _run(target, "topic", "create", "fixed", "--queues", "4")
     assert result.exit_code == 1
-    assert "topic 'fixed' exists with 3 queues, and keeps them" in result.stderr
+    assert "topic 'fixed' already has 3 queues; the number cannot be changed" in result.stderr
     assert "kvcq topic describe fixed" in result.stderr
     assert "choose another name, or delete it" in result.stderr
 
