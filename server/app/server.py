@@ -495,7 +495,7 @@ def _fronts_of(
         )
         for service in _SERVED.values()
         for method in service.methods
-        for limit in [request_limit(method.name, config)]
+        for limit in [request_limit(method, config)]
     ]
     interceptor = None if tracing is None else tracing.interceptor()
     return Fronts(config.workers, rpc_options(config), methods, tls, interceptor)

@@ -35,9 +35,13 @@ class Calls:
         metrics: CallMetrics,
         let_in: Callable[[Viewer], None],
     ) -> None:
-        """`methods`: by name; may grow. `let_in`: of Viewers."""
+        """`methods`: by path; pages name those of kvcq.v1. `let_in`: of Viewers."""
         self._let_in = let_in
-        self._methods = methods
+        self._methods = {
+            path.rpartition("/")[2]: method
+            for path, method in methods.items()
+            if path.startswith("kvcq.v1.")
+        }
         self._gate = gate
         self._metrics = metrics
 

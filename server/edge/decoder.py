@@ -11,6 +11,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from server.edge.call_gate import CallKind
 from server.edge.request_fields import check_counts, plan_of
+from server.edge.request_limits import shown_name
 from server.edge.request_memory import LARGE_BYTES
 from server.errors import UndecodableRequestError
 from server.receiving import EOF, call_below, receive, send_and_receive
@@ -48,7 +49,7 @@ class Decoder:
         memory: RequestMemory,
         largest: int,
     ) -> None:
-        self.method = method.name
+        self.method = shown_name(method)
         self.kind = limit.kind
         self.may_be_large = limit.waits_to_be_read
         self._limit = limit.request_bytes

@@ -25,7 +25,7 @@ from server.edge.call_gate import CallGate, CallKind
 from server.edge.call_info import CALL, CallInfo, request_id_of
 from server.edge.decoder import DECODED_IN_LOOP_BYTES, Decoder, Requests
 from server.edge.method import Method, encoded
-from server.edge.request_limits import PLACES, request_limit
+from server.edge.request_limits import PLACES, path_of, request_limit, shown_name
 from server.edge.request_memory import LARGE_BYTES, SMALL_BYTES, RequestMemory
 from server.errors import RequestLateError, TooManyCallsError, UndecodableRequestError
 from server.process import LineLimit, machine_of, private_bytes
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from server.edge.call_info import Context
     from server.metrics import CallMetrics
     from server.wire import Refusal
+
+    Refuse = Callable[[Refusal], bytes]
 
 logger = logging.getLogger(__name__)
 
@@ -80,10 +82,11 @@ class Edge:
         self.busy_poll = BusyPoll()
         self.memory = RequestMemory(config.memory_limit_bytes, private=private)
         self._refusals = LineLimit(1, every_s=REFUSALS_EVERY_S)
-        #: Methods of one request and one response, by name, for calls that share a stream.
+        #: Methods of one request and one response, by path.
         self.methods: dict[str, Method] = {}
-        #: Those of them that may be named on a stream of calls.
+        #: Those of them that may be named on a stream of calls, by their names alone.
         self.shared: dict[str, Method] = {}
+        self._sharing: dict[str, str] = {}  # their services
         # One at a time: however many large requests there are, one is taken apart.
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decoder")
 
@@ -104,6 +107,7 @@ class Edge:
         servicer: Callable[[], object],
         *,
         shares_stream: bool = True,
+        refuse: Refuse | None = None,
     ) -> None:
         """Serve the methods of the service by those of the same names, of the class `kind`.
 
@@ -113,45 +117,53 @@ class Edge:
         one; of a stream, `Requests.is_large` tells. A method `Put` may have a twin `Put_now`, no
         coroutine: see Method.answer_now. Those that do not share a stream cannot be named on one:
         it would be a way around the address they are served on.
+
+        `refuse` makes an answer of a refusal, for clients that read it from one: the call ends OK
+        with it, a stream behind it. Without it a refusal is the status of the call. Raises
+        ValueError when two services that share a stream have a method of one name.
         """
         handlers = {}
         for method in service.methods:
             if method.server_streaming:
                 handlers[method.name] = grpc.stream_stream_rpc_method_handler(
-                    self._stream(method, getattr(kind, method.name), servicer)
+                    self._stream(method, getattr(kind, method.name), servicer, refuse)
                 )
             else:
                 handlers[method.name] = grpc.stream_unary_rpc_method_handler(
-                    self._unary(method, kind, servicer)
+                    self._unary(method, kind, servicer, refuse)
                 )
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(service.full_name, handlers),)
         )
-        if shares_stream:
-            self.shared.update(
-                (name, self.methods[name]) for name in handlers if name in self.methods
-            )
+        for method in service.methods if shares_stream else ():
+            served = self.methods.get(path_of(method))
+            if served is None:
+                continue  # of many requests, or responses
+            if self._sharing.setdefault(method.name, service.full_name) != service.full_name:
+                raise ValueError(f"{method.name} is a method of two services that share a stream")
+            self.shared[method.name] = served
 
     def _unary(
         self,
         method: MethodDescriptor,
         kind: type,
         servicer: Callable[[], object],
+        refuse: Refuse | None,
     ) -> Callable[[object, Context], Awaitable[bytes]]:
         """A handler of one request and one response, in bytes."""
-        name, metrics, memory = method.name, self._metrics, self.memory
+        name, metrics, memory = shown_name(method), self._metrics, self.memory
         decoder = self._decoder_of(method)
-        answers_large = request_limit(name, self._config).answers_large
+        answers_large = request_limit(method, self._config).answers_large
         need = self._need_of(method)
         served = Method(
             decoder,
-            getattr(kind, name),
-            getattr(kind, f"{name}_now", None),
+            getattr(kind, method.name),
+            getattr(kind, f"{method.name}_now", None),
             servicer,
             memory if answers_large else None,
             need,
         )
-        self.methods[name] = served
+        self.methods[path_of(method)] = served
 
         async def call(requests: object, context: Context) -> bytes:
             started = perf_counter()
@@ -189,6 +201,8 @@ class Edge:
                 if may_be_large:
                     memory.end_large(peer, size)
                 metrics.ended(name, perf_counter() - started)
+            if refuse is not None:
+                return refuse(refusal)
             end = ending(refusal, context)
             del context
             await end
@@ -201,9 +215,10 @@ class Edge:
         method: MethodDescriptor,
         handler: Callable[[object, Any, Context], AsyncGenerator[Message | bytes, None]],
         servicer: Callable[[], object],
+        refuse: Refuse | None,
     ) -> Callable[[object, Context], AsyncIterator[bytes]]:
         """A handler of many responses, to one request or many, in bytes."""
-        name, metrics, memory = method.name, self._metrics, self.memory
+        name, metrics, memory = shown_name(method), self._metrics, self.memory
         decoder = self._decoder_of(method)
         need = self._need_of(method)
         is_measured = name != _CALLS
@@ -251,6 +266,9 @@ class Edge:
                 memory.streams -= 1
                 metrics.stream_ended(name)
                 metrics.ended(name, perf_counter() - started)
+            if refuse is not None:
+                yield refuse(refusal)
+                return
             end = ending(refusal, context)
             del context
             await end
@@ -258,7 +276,7 @@ class Edge:
         return call
 
     def _decoder_of(self, method: MethodDescriptor) -> Decoder:
-        limit = request_limit(method.name, self._config)
+        limit = request_limit(method, self._config)
         return Decoder(method, limit, self._decoder, self.memory, self._config.max_receive_bytes)
 
     def _at_end(self, context: Context, act: Callable[[], None]) -> None:
@@ -275,7 +293,7 @@ class Edge:
         The place is given back when the response has been sent.
         """
         peer = context.peer()
-        call = CallInfo(method.name, context)
+        call = CallInfo(shown_name(method), context)
         CALL.set(call)
         CALLER.set(peer)
         user, usage = "", None

@@ -13,6 +13,8 @@ from store.config import StoreConfig
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from google.protobuf.descriptor import MethodDescriptor
+
     from server.config import ServerConfig
 
 #: A request that only names things: the longest are a key, a tag filter, or a cursor.
@@ -44,37 +46,87 @@ class RequestLimit(NamedTuple):
     waits_to_be_read: bool = False
 
 
-#: By what there is to say of them, the methods; those of health and reflection too.
-_METHODS = {
-    RequestLimit(_MESSAGE): "Put",
-    RequestLimit(_MESSAGES, waits_to_be_read=True): "PutBatch",
-    RequestLimit(_MESSAGES, CallKind.STREAM): "PutStream Subscribe",
-    RequestLimit(_NAMES, CallKind.PULL): "Pull",
-    RequestLimit(_CALLS, CallKind.STREAM): "Calls",
-    RequestLimit(_NAMES, answers_large=True): (
-        "Query GetBatch DescribeTopic ListTopics ResetOffsets ListGroupOffsets ListGroups "
-        "GetActivity PlanMigration ListDifferences ListJobs ListUsers GetUser WhoAmI"
-    ),
-    RequestLimit(_NAMES): (
-        "Get GetProducer SearchTime DeleteTopic UpdateTopic DeleteGroup GetStatistics GetSettings "
-        "ReloadSettings GetMigrationStatus VerifyMigration Cutover Rollback FinishMigration "
-        "StartMigration ResumeMigration StartJob GetJob CancelJob CreateUser "
-        "DeleteUser RotateSecret SetLimits"
-    ),
-    RequestLimit(_ROWS, answers_large=True): "GetOffsets FetchOffsets Grant Revoke",
-    RequestLimit(_MANY, answers_large=True, waits_to_be_read=True): "Echo CreateTopics",
-    RequestLimit(_ROWS): "CommitOffsets IngestFiles",
-    RequestLimit(_NAMES, CallKind.STREAM): "WatchJob ServerReflectionInfo",
-    RequestLimit(_NAMES, CallKind.OPEN): "Check List Watch",
+#: By service of kvcq.v1 and by what there is to say of them, its methods.
+_OURS = {
+    "MessageService": {
+        RequestLimit(_MESSAGE): "Put",
+        RequestLimit(_MESSAGES, waits_to_be_read=True): "PutBatch",
+        RequestLimit(_MESSAGES, CallKind.STREAM): "PutStream Subscribe",
+        RequestLimit(_NAMES, CallKind.PULL): "Pull",
+        RequestLimit(_NAMES, answers_large=True): "Query GetBatch",
+        RequestLimit(_NAMES): "Get GetProducer SearchTime",
+        RequestLimit(_ROWS, answers_large=True): "GetOffsets",
+        RequestLimit(_MANY, answers_large=True, waits_to_be_read=True): "Echo",
+    },
+    "CallService": {RequestLimit(_CALLS, CallKind.STREAM): "Calls"},
+    "TopicService": {
+        RequestLimit(_MANY, answers_large=True, waits_to_be_read=True): "CreateTopics",
+        RequestLimit(_NAMES): "DeleteTopic UpdateTopic",
+        RequestLimit(_NAMES, answers_large=True): "DescribeTopic ListTopics",
+    },
+    "GroupService": {
+        RequestLimit(_ROWS): "CommitOffsets",
+        RequestLimit(_ROWS, answers_large=True): "FetchOffsets",
+        RequestLimit(_NAMES, answers_large=True): "ResetOffsets ListGroupOffsets ListGroups",
+        RequestLimit(_NAMES): "DeleteGroup",
+    },
+    "AdminService": {
+        RequestLimit(_NAMES): "GetStatistics GetSettings ReloadSettings",
+        RequestLimit(_NAMES, answers_large=True): "GetActivity",
+    },
+    "MigrationService": {
+        RequestLimit(_NAMES, answers_large=True): "PlanMigration ListDifferences",
+        RequestLimit(_NAMES): (
+            "StartMigration GetMigrationStatus VerifyMigration Cutover Rollback FinishMigration "
+            "ResumeMigration"
+        ),
+        RequestLimit(_ROWS): "IngestFiles",
+    },
+    "JobService": {
+        RequestLimit(_NAMES): "StartJob GetJob CancelJob",
+        RequestLimit(_NAMES, answers_large=True): "ListJobs",
+        RequestLimit(_NAMES, CallKind.STREAM): "WatchJob",
+    },
+    "AccessService": {
+        RequestLimit(_NAMES): "CreateUser DeleteUser RotateSecret SetLimits",
+        RequestLimit(_NAMES, answers_large=True): "ListUsers GetUser WhoAmI",
+        RequestLimit(_ROWS, answers_large=True): "Grant Revoke",
+    },
 }
+#: By the path of the method: those of two services may have one name.
 _LIMITS: Mapping[str, RequestLimit] = {
-    method: limit for limit, methods in _METHODS.items() for method in methods.split()
+    f"kvcq.v1.{service}/{name}": limit
+    for service, rows in _OURS.items()
+    for limit, names in rows.items()
+    for name in names.split()
+} | {
+    "grpc.health.v1.Health/Check": RequestLimit(_NAMES, CallKind.OPEN),
+    "grpc.health.v1.Health/List": RequestLimit(_NAMES, CallKind.OPEN),
+    "grpc.health.v1.Health/Watch": RequestLimit(_NAMES, CallKind.OPEN),
+    "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": RequestLimit(
+        _NAMES, CallKind.STREAM
+    ),
 }
 
 
-def request_limit(method: str, config: ServerConfig) -> RequestLimit:
+#: Methods of these packages have names that are all different.
+_NAMED_SHORT = ("kvcq.v1.", "grpc.")
+
+
+def path_of(method: MethodDescriptor) -> str:
+    """Service and method, such as `kvcq.v1.MessageService/Put`: what tells methods apart."""
+    return f"{method.containing_service.full_name}/{method.name}"
+
+
+def shown_name(method: MethodDescriptor) -> str:
+    """As logs, metrics and the audit have it: `Put`; with its service where that is not ours."""
+    path = path_of(method)
+    return method.name if path.startswith(_NAMED_SHORT) else path
+
+
+def request_limit(method: MethodDescriptor, config: ServerConfig) -> RequestLimit:
     """The row of the method. Raises KeyError for one that has none."""
-    limit = _LIMITS[method]
+    limit = _LIMITS[path_of(method)]
     if limit.request_bytes == _MESSAGES:
         return limit._replace(request_bytes=config.max_receive_bytes)
     if limit.request_bytes == _MESSAGE:

@@ -15,7 +15,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.config import ServerConfig
 from server.edge.decoder import Decoder
 from server.edge.request_fields import COUNT_LIMITS, plan_of
-from server.edge.request_limits import _METHODS, request_limit
+from server.edge.request_limits import _LIMITS, path_of, request_limit, shown_name
 from tests.fuzz.requests import METHODS
 from tests.support.rpc_errors import error_info
 
@@ -47,10 +47,11 @@ async def _refusal(
 
 
 def test_every_method_has_its_limits_and_no_other_has() -> None:
-    # Each stands in one row.
-    assert sorted(NAMES) == sorted(" ".join(_METHODS.values()).split())
+    assert {path_of(method) for method in METHODS} == set(_LIMITS)
+    names = [shown_name(method) for method in METHODS]
+    assert sorted(names) == sorted({method.name for method in METHODS}), "they are told apart"
     config = ServerConfig()
-    largest = max(request_limit(name, config).request_bytes for name in NAMES)
+    largest = max(request_limit(method, config).request_bytes for method in METHODS)
     assert largest == config.max_receive_bytes
 
 
@@ -99,7 +100,7 @@ async def test_undecodable_requests_are_logged_once_a_second(
 
 async def test_a_request_above_its_methods_limit_is_refused(served: Served) -> None:
     for method in METHODS:
-        limit = request_limit(method.name, ServerConfig()).request_bytes
+        limit = request_limit(method, ServerConfig()).request_bytes
         if limit > 4 << 20:
             continue
         # One unknown field: any type of request would decode it.
