@@ -130,9 +130,12 @@ def recover_log(
         segments,
         start,
         progress,
-        may_be_torn=is_newest and not clean,
+        may_be_torn=is_newest,
         skip_damaged=skip_damaged,
     )
+    if clean and is_newest and not _ends_there(segments, found.end_offset, flushed_offset):
+        # Only now: to search what was made ready for later appends takes seconds.
+        found = scan(segments, start, progress, may_be_torn=False, skip_damaged=skip_damaged)
     if not clean:
         found = _without_open_batch(segments, start, found)
         if not flushed_offset:
@@ -160,6 +163,13 @@ def recover_log(
                 was_there,
             )
     return found
+
+
+def _ends_there(segments: SegmentSet, end: int, flushed_offset: int) -> bool:
+    """Whether a log that was closed in order ends there, as its last checkpoint says, and nothing
+    was written behind it."""
+    last = segments.find(end)
+    return end == flushed_offset and (last is None or last.is_zero_from(end - last.start_offset))
 
 
 def holds_record(segment: Segment, look: Look = mapped) -> bool:
