@@ -227,7 +227,7 @@ class Segment:
         self.appended = self.size
 
     def is_zero_from(self, position: int) -> bool:
-        """Whether nothing but zeros is from `position` on; an unused tail of 1 GiB takes no time."""
+        """Whether only zeros follow from `position` on. An unused tail of 1 GiB takes no time."""
         with self._in_use() as descriptor:
             # As in `zero_from`.
             os.posix_fadvise(descriptor, position, 0, os.POSIX_FADV_DONTNEED)
