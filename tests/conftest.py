@@ -34,7 +34,7 @@ if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 << 30:
 
 # What a developer's shell is set up for, such as another server, a proxy or colours, is not what is
 # tested. The names left are those by which tests themselves are told something.
-_KEPT = {"KVCQ_SCREENSHOTS", "KVCQ_GOLDEN", "KVCQ_GOLDEN_BROKER"}
+_KEPT = {"KVCQ_SCREENSHOTS", "KVCQ_GOLDEN", "KVCQ_GOLDEN_BROKER", "KVCQ_PUBLIC_GRPC"}
 for _name in [*os.environ]:
     if (_name.startswith("KVCQ_") and _name not in _KEPT) or _name in ("FORCE_COLOR", "COLUMNS"):
         del os.environ[_name]
