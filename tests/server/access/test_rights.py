@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import timeit
 
 import pytest
@@ -62,7 +63,8 @@ def test_a_thousand_prefixes_hold_the_loop_no_longer_than_one() -> None:
     def check() -> None:
         assert rights.first_refused(Kind.TOPIC, Role.PUBLISH, names) is None
 
-    assert min(timeit.repeat(check, number=1, repeat=5)) < 0.02
+    # Of the thread: the machine may have other work.
+    assert min(timeit.repeat(check, timer=time.thread_time, number=1, repeat=5)) < 0.02
 
 
 def test_who_may_do_everything_may() -> None:

@@ -35,7 +35,7 @@ def test_details_are_the_products_own(level: LogLevel, tmp_path: Path) -> None:
 
 
 async def test_each_door_has_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for package in ("store", "server"):
+    for package in ("store", "server", "migration"):
         caplog.set_level(logging.DEBUG, package)
     async with serving(tmp_path / "store") as served:
         await served.messages.Put(pb.PutRequest(message=pb.Message(topic="T", body=b"x")))
