@@ -89,7 +89,7 @@ async def test_a_batch_whose_caller_gave_up_is_remembered(served: Served, count:
 async def test_a_message_in_many_light_queues_is_in_all_when_it_is_answered(
     served: Served,
 ) -> None:
-    names = [f"%LMQ%{number}" for number in range(2500)]
+    names = [f"%LMQ%{number}" for number in range(1500)]
     ids = []
     for offset in range(2):
         request = pb.PutRequest(message=_message(light_queues=names))
