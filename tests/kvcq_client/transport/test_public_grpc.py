@@ -84,6 +84,7 @@ async def test_calls_that_are_given_up_leave_no_memory_behind(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_the_clients_tests_pass_with_public_calls_only() -> None:
     """All but those of the private calls themselves, which run both ways or say what they are."""
     done = subprocess.run(
