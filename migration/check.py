@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kvcq.inspect import CheckResult, Finding, Kind, look_over, open_database
+from kvcq.inspect import CheckResult, Finding, Kind, database_alone, look_over, open_database
 from migration.files import FileSide, RecordLookup
 from migration.formats import QUEUE_DIRECTORY
 from migration.sides import file_options
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
+    from kvcq.engine.rocks import RocksEngine
     from kvcq.inspect import OpenedStore, Side
     from migration.state import MigrationState
     from store.base import Progress
@@ -32,7 +33,7 @@ def examine_store(root: Path, progress: Progress = no_progress) -> CheckResult:
     return look_over(root, progress, _sides)
 
 
-def _sides(opened: OpenedStore, stack: ExitStack) -> list[Side]:
+def _sides(opened: OpenedStore, engine: RocksEngine | None, stack: ExitStack) -> list[Side]:
     add = opened.findings.add
     try:
         state = read_state(opened.directory.root)
@@ -40,8 +41,7 @@ def _sides(opened: OpenedStore, stack: ExitStack) -> list[Side]:
         add(Kind.IDENTITY, STATE_FILE, "a state that can be read", error.reason)
         state = None
     if state is None:
-        database = open_database(opened, stack)
-        return [] if database is None else [database]
+        return database_alone(opened, engine, stack)
     routes = Routes(state.phase, state.routing)
     # A side that nothing is read from may be behind: it is being filled.
     on_the_way = state.pending is not None or bool(state.stopped)
@@ -49,10 +49,10 @@ def _sides(opened: OpenedStore, stack: ExitStack) -> list[Side]:
     if state.needs_files:
         files = _open_files(opened, stack, state, routes, may_lag=on_the_way)
         sides += [] if files is None else [files]
-    if state.needs_rocksdb or opened.directory.kvcq.exists():
+    if engine is not None and state.needs_rocksdb:
         may_lag = on_the_way or not routes.required(SideName.ROCKSDB)
         split = partial(routes.split, side=SideName.ROCKSDB)
-        database = open_database(opened, stack, split, may_lag=may_lag)
+        database = open_database(opened, engine, split, may_lag=may_lag)
         sides += [] if database is None else [database]
     return sides
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq.inspect.rows import pending_prefixes, without
 from kvcq.inspect.sums import RowSums, hashes_of
 from kvcq.tables import BOUNDS, DISPATCHED_KEY, INDEX, UNITS, build_batch
 
@@ -27,17 +26,14 @@ class ExpectedRows:
         self,
         engine: KvEngine,
         admission: Admission,
-        pending: frozenset[str],
         split: Split | None = None,
     ) -> None:
         """Raises EngineFailedError.
 
-        `pending`: topics whose deletion the next opening finishes. `split`: what of the admitted
-        goes to the database; None when all does.
+        `split`: what of the admitted goes to the database; None when all does.
         """
         self._split = split
         self._admission = admission
-        self._pending = pending_prefixes(pending)
         self.sums = {UNITS: RowSums(), INDEX: RowSums()}
         self.counts = {UNITS: 0, INDEX: 0}
         row = engine.get(BOUNDS, DISPATCHED_KEY)
@@ -60,4 +56,4 @@ class ExpectedRows:
         if self._split is not None:
             admitted = self._split(admitted)
         puts = build_batch(admitted, 0).puts
-        return {family: without(self._pending, puts[family]) for family in (UNITS, INDEX)}
+        return {family: [*puts[family]] for family in (UNITS, INDEX)}

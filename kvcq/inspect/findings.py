@@ -19,10 +19,12 @@ class Kind(enum.Enum):
     SHORT_LOG = "log ends before its durable end"
     FALLING_TIME = "store time falls"
     TORN_TAIL = "torn tail"  # information: expected after a crash, cut on opening
-    METADATA = "metadata unreadable"
+    SNAPSHOT = "damaged snapshot"
+    OLD_SNAPSHOT = "snapshot of another log"  # information: removed on opening
+    STATE = "wrong row of state"
+    OLD_FORMAT = "store of an older format"  # information: upgraded on opening
     # Any side.
     UNDISPATCHED = "records not dispatched yet"  # information: replayed on opening
-    PENDING_DELETION = "deletion to be finished"  # information: done on opening
     AHEAD_OF_LOG = "rows ahead of the log"
     MISSING_UNIT = "missing unit"
     WRONG_UNIT = "wrong unit"
@@ -64,7 +66,7 @@ class Remedy(enum.Enum):
     NEXT_START = "be set right by the next start"
     RESTORE = "have to be brought back from a copy"
     TOLERATE = "do no harm but to searches by time"
-    REBUILD_TOPICS = "find the topics again in log and queues"
+    REBUILD_STATE = "make topics, groups and offsets again from a snapshot and the log"
     REBUILD_DATABASE = "rebuild queues, bounds and index rows in RocksDB from the log"
     REBUILD_FILES = "rebuild queue files and index files from the log"
     REBUILD_QUEUE = "rebuild queue from the log"
@@ -83,9 +85,11 @@ _REMEDIES = {
     Kind.SHORT_LOG: Remedy.RESTORE,
     Kind.FALLING_TIME: Remedy.TOLERATE,
     Kind.TORN_TAIL: Remedy.NEXT_START,
-    Kind.METADATA: Remedy.REBUILD_TOPICS,
+    Kind.SNAPSHOT: Remedy.NEXT_START,
+    Kind.OLD_SNAPSHOT: Remedy.NEXT_START,
+    Kind.STATE: Remedy.REBUILD_STATE,
+    Kind.OLD_FORMAT: Remedy.NEXT_START,
     Kind.UNDISPATCHED: Remedy.NEXT_START,
-    Kind.PENDING_DELETION: Remedy.NEXT_START,
     Kind.NO_DATABASE: Remedy.NEXT_START,
     Kind.FILES_UNREAD: Remedy.NEXT_START,
 }
@@ -98,7 +102,8 @@ _INFORMATION = frozenset(
         Kind.NO_DATABASE,
         Kind.FILES_UNREAD,
         Kind.UNDISPATCHED,
-        Kind.PENDING_DELETION,
+        Kind.OLD_SNAPSHOT,
+        Kind.OLD_FORMAT,
     }
 )
 

@@ -47,7 +47,7 @@ class StoreJobs:
             latest,
             *others,
         ]
-        self.jobs = Jobs(kinds, store.metadata, clock)
+        self.jobs = Jobs(kinds, store.notes, clock)
         self.scrubbing = ScrubSchedule(
             store,
             self.jobs,

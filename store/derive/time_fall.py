@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store.consume_queue import DispatchRequest
-    from store.metadata import Metadata
+    from store.notes import Notes
 
-_STATE = "store_time_fall"
+_NOTE = "store_time_fall"
 _FORM = struct.Struct(">qq")
 
 
@@ -54,12 +54,12 @@ class TimeFallFinder:
         self._newest_ms = newest_ms
 
 
-def write_time_fall(metadata: Metadata, fall: TimeFall) -> None:
+def write_time_fall(notes: Notes, fall: TimeFall) -> None:
     """Durable on return."""
-    metadata.put_state(_STATE, _FORM.pack(*fall))
+    notes.put(_NOTE, _FORM.pack(*fall))
 
 
-def read_time_fall(metadata: Metadata) -> TimeFall:
+def read_time_fall(notes: Notes) -> TimeFall:
     """What was written, or that times never fall."""
-    value = metadata.get_state(_STATE)
+    value = notes.get(_NOTE)
     return TimeFall() if value is None else TimeFall(*_FORM.unpack(value))

@@ -1,15 +1,16 @@
-"""From where in the log on each topic lives, as the metadata says; what was asked is remembered."""
+"""From where in the log on each topic lives, as the state says; what was asked is remembered."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from store.base import Lock
+from store.state import STATE_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from store.metadata import Metadata
+    from store.state import Tables
 
 _CACHE_LIMIT = 65_536
 
@@ -17,9 +18,9 @@ _CACHE_LIMIT = 65_536
 class LiveTopics:
     """Thread: any. Memory: bounded."""
 
-    def __init__(self, metadata: Metadata) -> None:
+    def __init__(self, tables: Tables) -> None:
         # Constant after construction.
-        self._metadata = metadata
+        self._tables = tables
         self._changing = Lock()
         # Read freely; changed under _changing.
         self._starts: dict[str, int | None] = {}
@@ -27,12 +28,14 @@ class LiveTopics:
 
     def get(self, name: str, /) -> int | None:
         """Physical offset from which the topic's records live; None: there is no such topic."""
+        if name == STATE_TOPIC:
+            return 0
         try:
             return self._starts[name]
         except KeyError:
             pass
         changes = self._changes
-        found = self._metadata.topics([name])[0]
+        found = self._tables.topic(name)
         start = None if found is None else found.created_offset
         with self._changing:
             # Not when a topic was made or deleted meanwhile: what was read may be old.
@@ -48,9 +51,3 @@ class LiveTopics:
             self._changes += 1
             for name in self._starts.keys() & names:
                 del self._starts[name]
-
-    def exist(self, names: Iterable[str]) -> None:
-        """They were seen: whoever made them may have been interrupted before saying so."""
-        starts = self._starts
-        if wrong := [name for name in names if starts.get(name, 0) is None]:
-            self.changed(wrong)

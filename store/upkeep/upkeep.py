@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
     from store.consume_queue import ConsumeQueueStore
     from store.derive import QueueRepair
-    from store.metadata import Metadata
+    from store.notes import Notes
     from store.puts import AppendPath
+    from store.state import Snapshots, StateStore
     from store.store_dir import StoreDir
     from store.upkeep.checkpoints import Checkpoints
 
-#: A named value: up to which store time units are to be written again, i64; 0: none are.
+#: A note: up to which store time units are to be written again, i64; 0: none are.
 REFILL = "refill_until_ms"
 
 logger = logging.getLogger(__name__)
@@ -35,9 +36,11 @@ class Upkeep:
         directory: StoreDir,
         appends: AppendPath,
         queues: ConsumeQueueStore,
-        metadata: Metadata,
+        state: StateStore,
+        notes: Notes,
         repair: QueueRepair,
         checkpoints: Checkpoints,
+        snapshots: Snapshots,
     ) -> None:
         # Constant after construction.
         self.checkpoints = checkpoints
@@ -45,13 +48,15 @@ class Upkeep:
         self._appends = appends
         self._log = appends.log
         self._queues = queues
-        self._metadata = metadata
+        self._state = state
+        self._notes = notes
         self._repair = repair
+        self._snapshots = snapshots
         # Guarded by checkpoints.lock.
         self._lost: StoreFailedError | None = None  # the directory, or a part of it
         # Units stored up to then are to be written again; 0: none are.
-        self._refill_until_ms = int.from_bytes(metadata.get_state(REFILL) or b"", "big")
-        self._noted_ms = self._refill_until_ms  # in the metadata
+        self._refill_until_ms = int.from_bytes(notes.get(REFILL) or b"", "big")
+        self._noted_ms = self._refill_until_ms
         # Set by retention, cleared by the job.
         self._compaction_due = False
 
@@ -70,17 +75,16 @@ class Upkeep:
             # When one of these fails again and again, the others are done all the same.
             with ExitStack() as stack:
                 stack.callback(self._maintain_queues)
-                stack.callback(self._metadata.maintain)
                 stack.callback(self.checkpoints.write)
                 self.checkpoints.flush_if_due()
 
     def _maintain_queues(self) -> None:
-        # Noted in the metadata: after a crash nothing else would tell of it.
+        # Noted: after a crash nothing else would tell of it.
         if 0 < self._refill_until_ms <= self._repair.take_refilled_ms():
             self._refill_until_ms = 0
         self._refill_until_ms = max(self._refill_until_ms, self._queues.maintain())
         if self._noted_ms != self._refill_until_ms:
-            self._metadata.put_state(REFILL, self._refill_until_ms.to_bytes(8, "big"))
+            self._notes.put(REFILL, self._refill_until_ms.to_bytes(8, "big"))
             self._noted_ms = self._refill_until_ms
         if self._refill_until_ms:
             self._repair.refill(self._refill_until_ms)
@@ -131,7 +135,7 @@ class Upkeep:
         with ExitStack() as stack:
             stack.callback(self._directory.close)
             stack.callback(self._log.close)
-            stack.callback(self._metadata.close)
+            stack.callback(self._state.close)
             # As by Ctrl-C on the way; closed once more, nothing happens.
             stack.push(self._close_queues_after)
             stop_services()
@@ -141,6 +145,10 @@ class Upkeep:
                 dispatched = self._appends.dispatched.value
                 flushed = self._appends.flushed.value == appended
                 try:
+                    if flushed and dispatched == appended and self._lost is None:
+                        self._snapshots.stop()
+                    self._state.advance(dispatched)
+                    self._state.flush()
                     self._queues.close()
                     if self._lost is not None:
                         return
@@ -148,7 +156,6 @@ class Upkeep:
                     if flushed:
                         self.checkpoints.write_both()
                     if flushed and dispatched == appended:
-                        self._metadata.close()
                         self._directory.mark_clean()
                 except LACKS as error:
                     logger.warning("closed, and the next start recovers: %s", str(error))
