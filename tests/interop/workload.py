@@ -19,12 +19,15 @@ QUEUES = 4
 
 
 def batches(seed: int, count: int) -> Iterator[list[Message]]:
-    """About `count` messages, in puts of one to twelve."""
+    """About `count` messages, in puts of one to twelve; of a transaction, each in its own."""
     chance = random.Random(seed)  # reproducible, not secret
     made = 0
     while made < count:
         size = 1 if chance.random() < 0.5 else chance.randrange(2, 13)
-        yield [_message(chance, made + i) for i in range(size)]
+        messages = [_message(chance, made + i) for i in range(size)]
+        yield from ([each] for each in messages if each.sys_flag)
+        if plain := [each for each in messages if not each.sys_flag]:
+            yield plain
         made += size
 
 
