@@ -231,9 +231,10 @@ class Segment:
         with self._in_use() as descriptor:
             # As in `zero_from`.
             os.posix_fadvise(descriptor, position, 0, os.POSIX_FADV_DONTNEED)
-            return all(
-                _are_zero(descriptor, start, end)
+            return not any(
+                True
                 for start, end in _data_ranges(descriptor, position, self.size)
+                for _ in _not_zero(descriptor, start, end)
             )
 
     def zero_from(self, position: int) -> int | None:
@@ -487,12 +488,13 @@ def _data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, i
         start = hole
 
 
-def _are_zero(descriptor: int, start: int, end: int) -> bool:
-    return all(
-        os.pread(descriptor, size, position) == _ZEROS[:size]
-        for position in range(start, end, _CHUNK_BYTES)
-        for size in [min(_CHUNK_BYTES, end - position)]
-    )
+def _not_zero(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int, bytes]]:
+    """Position, size and bytes of each piece of start..end that is not all zeros, rising."""
+    for position in range(start, end, _CHUNK_BYTES):
+        size = min(_CHUNK_BYTES, end - position)
+        data = os.pread(descriptor, size, position)
+        if data != _ZEROS[:size]:
+            yield position, size, data
 
 
 def _zero(descriptor: int, start: int, end: int, changed: list[int]) -> None:
@@ -500,10 +502,6 @@ def _zero(descriptor: int, start: int, end: int, changed: list[int]) -> None:
 
     `changed` gets the positions of what was written.
     """
-    for position in range(start, end, _CHUNK_BYTES):
-        size = min(_CHUNK_BYTES, end - position)
-        zeros = _ZEROS[:size]
-        data = os.pread(descriptor, size, position)
-        if data != zeros:
-            changed.append(position + len(data) - len(data.lstrip(b"\0")))
-            _write_all(descriptor, zeros, position)
+    for position, size, data in _not_zero(descriptor, start, end):
+        changed.append(position + len(data) - len(data.lstrip(b"\0")))
+        _write_all(descriptor, _ZEROS[:size], position)
