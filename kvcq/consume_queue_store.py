@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from kvcq.engine import KvBatch, pages
+from kvcq.engine import LAST_KEY, KvBatch, pages
 from kvcq.errors import CorruptValueError
 from kvcq.tables import (
     BOUNDS,
@@ -84,9 +84,13 @@ class KvConsumeQueueStore:
     Durability: `flush`, or a full memtable. Memory: bounded caches, nothing per idle queue.
     """
 
-    def __init__(self, engine: KvEngine, expiry: Expiry | None = None) -> None:
+    def __init__(
+        self, engine: KvEngine, expiry: Expiry | None = None, *, owns_engine: bool = True
+    ) -> None:
+        """`owns_engine`: it is closed with the queues; otherwise it is flushed then."""
         # Constant after construction.
         self._engine = engine
+        self._owns_engine = owns_engine
         self._expiry = expiry
         self._min_offsets = MinOffsets(engine)
         self._writing = Lock()
@@ -295,10 +299,24 @@ class KvConsumeQueueStore:
 
     # --- removal ---------------------------------------------------------------------------
 
-    def delete_topic(self, topic: str, sequence: int) -> None:
-        batch = KvBatch(puts={BOUNDS: [(DELETIONS_KEY, pack_i64(sequence))]})
+    def clear(self) -> None:
+        """Remove all rows of queues and index, and the dispatch point. Repeatable; a crash leaves
+        some of them, below the point that is there. Durable on return."""
+        with self._writing:
+            # The point last: what is left behind it would be taken for rows of this log.
+            for family in (UNITS, INDEX, BOUNDS):
+                self._engine.write(KvBatch(delete_ranges=[(family, b"", LAST_KEY)]))
+            self._dispatched_offset = 0
+            self._min_offsets.clear()
+        self._engine.flush()
+
+    def delete_topic(self, topic: str, physical_offset: int) -> None:
+        """See ConsumeQueueStore."""
+        if self._dispatched_offset > physical_offset:
+            return
         start, end = topic_range(topic)
         queue_ids = self.queue_ids(topic)
+        batch = KvBatch()
         with self._writing:  # so that no row is added between the look and the removal
             for family in (UNITS, BOUNDS, INDEX):
                 remove_range(self._engine, batch, family, start, end)
@@ -308,10 +326,6 @@ class KvConsumeQueueStore:
     def restore_last_units(self, units: Sequence[LastUnit]) -> None:
         with self._writing:
             restore_last_units(self._engine, units)
-
-    @property
-    def applied_deletions(self) -> int:
-        return self._read_number(DELETIONS_KEY)
 
     def truncate(self, log_end: int) -> None:
         """Cut every row made from a record at or above `log_end`; durable on return."""
@@ -359,11 +373,9 @@ class KvConsumeQueueStore:
 
     # --- durability and end of life --------------------------------------------------------
 
-    def flush(self) -> int:
+    def flush(self) -> None:
         """See ConsumeQueueStore."""
-        sequence = self.applied_deletions
         self._engine.flush()
-        return sequence
 
     def back_up(self) -> Path:
         """A copy of the database at one dispatch point: see KvEngine."""
@@ -373,7 +385,10 @@ class KvConsumeQueueStore:
         return self._engine.statistics()
 
     def close(self) -> None:
-        self._engine.close()
+        if self._owns_engine:
+            self._engine.close()
+        else:
+            self._engine.flush()
 
     def _read_number(self, key: bytes) -> int:
         row = self._engine.get(BOUNDS, key)

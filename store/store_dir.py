@@ -5,10 +5,11 @@
       store.json    what this store is, with a checksum; made once
       abort         pid of the process that has it open; left behind by a crash
       checkpoint    see format/checkpoint.py, and beside it checkpoint.previous
-      ends          see derive/ends_reserve.py
       commitlog/    segments
-      kvcq/         RocksDB: units, bounds, key index
-      meta/         RocksDB: topics, groups, committed offsets
+      kvcq/         RocksDB: units, bounds, key index, state
+      notes/        small values: see notes.py
+      snapshots/    see kvcq/snapshots/
+      meta/         RocksDB: topics, groups, committed offsets of a store of format 1
       migration.json           the state of a migration, while there is one
       consumequeue/ index/     files of RocketMQ's kind, during a migration
 
@@ -26,7 +27,7 @@ import json
 import os
 import struct
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from store.base import (
@@ -38,6 +39,7 @@ from store.base import (
     write_file,
 )
 from store.errors import StoreFormatError, StoreLockedError
+from store.notes import Notes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from store.base import Clock
 
 #: Version of everything below the root. A store that says more is not opened.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 #: The state of a migration. A store that has one is opened by what it says.
 MIGRATION_FILE = "migration.json"
 _PRODUCT = "kvcq"
@@ -137,8 +139,8 @@ class StoreDir:
         self.checkpoint = root / "checkpoint"
         self.previous_checkpoint = root / "checkpoint.previous"
         self.abort = root / "abort"
-        self.ends = root / "ends"
         self.migration = root / MIGRATION_FILE
+        self.notes = Notes(root / "notes")
         self._lock_key: tuple[int, int] | None = None
         self._lock_descriptor: int | None = None
         self._root_key: tuple[int, int] | None = None  # set with the lock
@@ -171,6 +173,18 @@ class StoreDir:
         return directory
 
     @property
+    def format_version(self) -> int:
+        """What store.json says."""
+        return _read_identity(self.root / _IDENTITY).format_version
+
+    def raise_version(self) -> None:
+        """The store has the format of this program, durably. Repeatable."""
+        identity = _read_identity(self.root / _IDENTITY)
+        if identity.format_version != FORMAT_VERSION:
+            raised = replace(identity, format_version=FORMAT_VERSION)
+            _write_identity(self.root / _IDENTITY, raised)
+
+    @property
     def was_closed_cleanly(self) -> bool:
         """Whether the last process that had it open closed it. Ask before `mark_open`."""
         return not self.abort.exists()
@@ -194,7 +208,7 @@ class StoreDir:
         descriptor = self._lock_descriptor
         if descriptor is not None and os.fstat(descriptor).st_nlink == 0:
             return self.root / _LOCK
-        current = self.meta / "CURRENT"
+        current = self.kvcq / "CURRENT"
         return None if current.exists() else current
 
     def close(self) -> None:

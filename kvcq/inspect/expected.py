@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq.inspect.rows import pending_prefixes, without
 from kvcq.inspect.sums import RowSums, hashes_of
 from kvcq.tables import BOUNDS, DISPATCHED_KEY, INDEX, UNITS, build_batch
 
@@ -25,14 +24,9 @@ class ExpectedRows:
         self,
         engine: KvEngine,
         admission: Admission,
-        pending: frozenset[str],
     ) -> None:
-        """Raises EngineFailedError.
-
-        `pending`: topics whose deletion the next opening finishes.
-        """
+        """Raises EngineFailedError."""
         self._admission = admission
-        self._pending = pending_prefixes(pending)
         self.sums = {UNITS: RowSums(), INDEX: RowSums()}
         self.counts = {UNITS: 0, INDEX: 0}
         row = engine.get(BOUNDS, DISPATCHED_KEY)
@@ -53,4 +47,4 @@ class ExpectedRows:
             requests = [each for each in requests if each.physical_offset < self.checkpoint]
         admitted: Sequence[DispatchRequest] = self._admission.admit_all(requests)
         puts = build_batch(admitted, 0).puts
-        return {family: without(self._pending, puts[family]) for family in (UNITS, INDEX)}
+        return {family: [*puts[family]] for family in (UNITS, INDEX)}

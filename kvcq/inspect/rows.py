@@ -10,12 +10,11 @@ from kvcq.engine import pages
 from kvcq.errors import CorruptValueError
 from kvcq.inspect.findings import Kind
 from kvcq.inspect.lookup import Lookup
-from kvcq.tables import topic_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kvcq.engine import AnyRows, KvEngine, Pair
+    from kvcq.engine import KvEngine, Pair
     from kvcq.inspect.findings import Findings
     from kvcq.inspect.log import LogCheck
     from store.base import Progress
@@ -39,36 +38,23 @@ class Rows(Lookup):
         log: LogCheck,
         checkpoint: int,
         admission: Admission,
-        pending: frozenset[str],
         findings: Findings,
         progress: Progress,
     ) -> None:
-        """`pending`: topics whose deletion the next opening finishes."""
         super().__init__(segments, log, checkpoint)
         self.engine = engine
         self.admission = admission
         self.tell = partial(findings.add, side=ROCKSDB)
         self._progress = progress
-        self._pending = pending_prefixes(pending)
 
     def pages(self, family: str, what: str, expected: int) -> Iterator[list[Pair]]:
-        """All rows, rising, but those of topics that are being deleted."""
+        """All rows, rising."""
         seen = 0
         for page in pages(self.engine, family, rows=_PAGE_ROWS):
-            yield without(self._pending, page)
+            yield [*page]
             seen += len(page)
             self._progress(what, min(1.0, seen / max(1, seen, expected)))
         self._progress(what, 1.0)
 
     def bad_row(self, family: str, key: bytes, value: bytes) -> None:
         self.tell(Kind.BAD_ROW, family, "a row of this layout", f"{key.hex()} = {value.hex()}")
-
-
-def pending_prefixes(topics: frozenset[str]) -> tuple[bytes, ...]:
-    """What the rows of topics that are being deleted begin with."""
-    return tuple(topic_prefix(topic) for topic in sorted(topics))
-
-
-def without(prefixes: tuple[bytes, ...], rows: AnyRows) -> list[Pair]:
-    """The rows that begin with none of them."""
-    return [row for row in rows if not row[0].startswith(prefixes)] if prefixes else [*rows]

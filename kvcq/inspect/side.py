@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from kvcq.inspect.log import LogCheck
     from store.base import Progress
     from store.log import SegmentSet
-    from store.metadata import DeleteMark
     from store.store_dir import StoreDir
     from store.topics import Admission
 
@@ -27,7 +26,6 @@ class OpenedStore(NamedTuple):
     directory: StoreDir
     segments: SegmentSet
     admission: Admission
-    marks: tuple[DeleteMark, ...]  # deletions that may have to be finished
     was_closed: bool  # in order
     findings: Findings
     progress: Progress

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.base import Lock
+from store.derive.endings import DeadOrEnded, endings
 from store.errors import StoreBusyError, StoreError
 from store.format import FastParser
 from store.log import Damage, PreadWindow, Run, walk
+from store.topics import Admission
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from store.consume_queue import ConsumeQueueStore, DispatchRequest
+    from store.derive.state_applier import StateApplier
     from store.log import CommitLog, StoreTimes
+    from store.state import Changes
     from store.topics import Topics
 
 logger = logging.getLogger(__name__)
@@ -53,27 +59,30 @@ class QueueRepair:
         topics: Topics,
         begins_at: Callable[[str, int, int], None],
         times: StoreTimes,
+        paused: Callable[[], AbstractContextManager[object]],
+        applier: StateApplier,
     ) -> None:
         """`begins_at` is called with a queue and the queue offset of its first record in the log,
-        when that was found in a log without damage."""
+        when that was found in a log without damage. `paused`: nothing is dispatched meanwhile."""
         # Constant after construction.
         self._log = log
         self._queues = queues
         self._topics = topics
         self._begins_at = begins_at
         self._times = times
+        self._paused = paused
+        self._applier = applier
         self._lock = Lock()
         # Guarded by _lock.
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
-        self._parser = FastParser()  # under _rewriting
+        self._parser = FastParser()  # while dispatch is paused
         # Units that a repair of their queue did not change.
         self._failed: set[tuple[str, int, int]] = set()
         self.done = 0  # repairs that ran to their end
         # Of the refills: set by its thread.
         self._refilled_ms = 0
         self._refill_not_before_s = 0.0
-        self._rewriting = topics.deletions.rewriting
 
     def start(self, topic: str, queue_id: int, offset: int = 0) -> None:
         """Begin, unless a repair is running: whoever reads the queue next starts the next one.
@@ -174,17 +183,18 @@ class QueueRepair:
         count = 0
         firsts: dict[int, int] = {}
         damaged: list[int] = []
-        while at < end and not self._stopping.is_set():
-            with self._rewriting:
-                found, at = self._collect(look, at, end, damaged)
-                requests = [each for each in found if _concerns(each, topic, queue_id)]
-                self._queues.rewrite(requests)
-            for each in requests:
-                if each.in_queue:
-                    its_queue = each.queue_id if each.topic == topic else 0
-                    firsts.setdefault(its_queue, _offset_in(each, topic))
-            count += len(requests)
-            progress(start, at, end)
+        with self._admitting() as admission:
+            while at < end and not self._stopping.is_set():
+                with self._paused():
+                    found, at = self._collect(look, at, end, damaged, admission)
+                    requests = [each for each in found if _concerns(each, topic, queue_id)]
+                    self._queues.rewrite(requests)
+                for each in requests:
+                    if each.in_queue:
+                        its_queue = each.queue_id if each.topic == topic else 0
+                        firsts.setdefault(its_queue, _offset_in(each, topic))
+                count += len(requests)
+                progress(start, at, end)
         if not damaged and at >= end:
             for its_queue, first in firsts.items():
                 if first:
@@ -199,20 +209,26 @@ class QueueRepair:
         look = PreadWindow()
         count = 0
         try:
-            while at < end:
-                if self._stopping.wait(_PAUSE_S):
-                    return
-                try:
-                    with self._rewriting:
-                        found, behind = self._collect(look, at, end, [])
-                        requests = [each for each in found if each.store_time_ms <= store_time_ms]
-                        self._queues.rewrite(requests)
-                except StoreBusyError:
-                    continue
-                if found and self._times.oldest_from(at, found[0].store_time_ms) > store_time_ms:
-                    break  # from here on all is younger
-                at = behind
-                count += len(requests)
+            with self._admitting() as admission:
+                while at < end:
+                    if self._stopping.wait(_PAUSE_S):
+                        return
+                    try:
+                        with self._paused():
+                            found, behind = self._collect(look, at, end, [], admission)
+                            requests = [
+                                each for each in found if each.store_time_ms <= store_time_ms
+                            ]
+                            self._queues.rewrite(requests)
+                    except StoreBusyError:
+                        continue
+                    if (
+                        found
+                        and self._times.oldest_from(at, found[0].store_time_ms) > store_time_ms
+                    ):
+                        break  # from here on all is younger
+                    at = behind
+                    count += len(requests)
         except Exception:
             logger.exception("units stored up to %d could not all be rebuilt", store_time_ms)
             self._refill_not_before_s = monotonic() + _AGAIN_S
@@ -223,8 +239,25 @@ class QueueRepair:
 
     # --- from the log ----------------------------------------------------------------------
 
+    @contextmanager
+    def _admitting(self) -> Iterator[Admission]:
+        """What of a record still lives, also of light queues that ended since, or end meanwhile."""
+        topics, dead = self._topics.admission
+        ended: dict[str, int] = {}
+
+        def note(changes: Changes, physical_offset: int) -> None:
+            ended.update(dict.fromkeys(changes.ended, physical_offset))
+
+        remove = self._applier.add_listener(note)
+        try:
+            for name, at in endings(self._log, self._queues).items():
+                ended[name] = max(at, ended.get(name, 0))
+            yield Admission(topics, DeadOrEnded(dead, ended))
+        finally:
+            remove()
+
     def _collect(
-        self, look: PreadWindow, at: int, end: int, damaged: list[int]
+        self, look: PreadWindow, at: int, end: int, damaged: list[int], admission: Admission
     ) -> tuple[Sequence[DispatchRequest], int]:
         """What is to be dispatched from `at` on, a batch at most, and where to go on.
 
@@ -236,7 +269,7 @@ class QueueRepair:
             at = step.next_offset
             match step:
                 case Run():
-                    return self._topics.admission.admit_all(step.requests), at
+                    return admission.admit_all(step.requests), at
                 case Damage():
                     logger.error(
                         "left out of the repair: damaged record at physical offset %d (%s); the "

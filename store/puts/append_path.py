@@ -16,21 +16,26 @@ from store.errors import (
     StoreError,
     StoreFailedError,
 )
-from store.format import MAX_LIGHT_QUEUES, MAX_MESSAGES, prepare_all
-from store.message import Appended
+from store.format import MAX_LIGHT_QUEUES, MAX_MESSAGES, PLAIN, prepare_all
+from store.message import Appended, Message
+from store.state import STATE_TOPIC, TopicEnded, pack_entries
+from store.topics import TopicsNeededError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from store.base import Counted
     from store.config import StoreConfig
-    from store.derive import ReputService
+    from store.derive import ReputService, StateApplier
     from store.format import BatchMark, Prepared
     from store.log import Acknowledgement, CommitLog, DiskGuard, FlushService, LogAppend
-    from store.message import Message
+    from store.state import Entry, StateView
+    from store.topics import Topics
 
 #: How long closing waits for the last flush, and deletion for dispatch.
 DRAIN_TIMEOUT_S = 60.0
+#: Making more takes longer than the caller, who must not wait, has.
+_FEW_TOPICS = 64
 
 
 class AppendPath:
@@ -48,9 +53,15 @@ class AppendPath:
         reput: ReputService,
         flush_service: FlushService,
         guard: DiskGuard,
+        topics: Topics,
+        view: StateView,
+        applier: StateApplier,
     ) -> None:
         # Constant after construction.
         self.log = log
+        self._topics = topics
+        self._view = view
+        self._applier = applier
         self.acknowledged = acknowledged
         self.flushed = acknowledged.flushed
         self.dispatched = acknowledged.dispatched
@@ -118,9 +129,20 @@ class AppendPath:
         """Under the append lock."""
         self._check_writable()
         try:
-            done = self.log.append(
-                messages, prepared, offer, separate=separate, wait=wait, mark=mark
-            )
+            try:
+                done = self.log.append(
+                    messages, prepared, offer, separate=separate, wait=wait, mark=mark
+                )
+            except TopicsNeededError as needed:
+                if not wait and len(needed.names) > _FEW_TOPICS:
+                    raise AppendWouldWaitError(f"{len(needed.names)} topics are made") from None
+                self._append_state(self._topics.automatic(needed.names), offer)
+                try:
+                    done = self.log.append(
+                        messages, prepared, offer, separate=separate, wait=wait, mark=mark
+                    )
+                finally:
+                    self._topics.forget_fresh()
             if not self.acknowledged.at_append:
                 self._flush_service.request(done.end_offset, len(messages))
         except InvalidArgumentError as error:
@@ -132,6 +154,85 @@ class AppendPath:
                 self._flush_service.request(self.log.appended_offset, 0)
             raise
         return done
+
+    def _append_state(self, entries: Sequence[Entry], offer: Callable[[LogAppend], None]) -> None:
+        """Under the append lock: records with these entries are at the log's end."""
+        for taken, body in pack_entries(entries):
+            before = self.log.appended_offset
+            begins: list[int] = []
+
+            def publish(
+                done: LogAppend, taken: Sequence[Entry] = taken, begins: list[int] = begins
+            ) -> None:
+                begins.append(done.requests[0].physical_offset)
+                self._decided(taken, begins[0], done.end_offset)
+                offer(done)
+
+            self._topics.deciding(taken, before)
+            try:
+                self.log.append([Message(STATE_TOPIC, body)], [PLAIN], publish)
+            except BaseException:
+                end = self.log.appended_offset
+                if end > before and not begins:  # an interrupt came before it was published
+                    segment = self.log.segments.find(end - 1)
+                    assert segment is not None, "the record is in one"
+                    self._decided(taken, max(before, segment.start_offset), end)
+                raise
+            finally:
+                self._topics.decided()
+                self.log.hot_queues.forget([(STATE_TOPIC, 0)])
+
+    def _decided(self, entries: Sequence[Entry], physical_offset: int, end_offset: int) -> None:
+        """The record of the state that begins there is in the log."""
+        self._topics.state_appended()
+        for entry in entries:
+            if isinstance(entry, TopicEnded):
+                self.log.hot_queues.forget(self._topics.hot_keys(entry.topic))
+        self._view.append(entries, physical_offset, end_offset)
+        self._applier.appended(physical_offset, entries)
+
+    def decide(self, decide: Callable[[], Sequence[Entry]]) -> int:
+        """What `decide` says is appended; returns the physical offset behind it.
+
+        It is called under the append lock: nothing is appended between the look and the record.
+        Raises what it raises, and what an append raises.
+        """
+        while True:
+            try:
+                with self.held():
+                    entries = decide()
+                    if entries:
+                        self._append_state(entries, self._reput.offer)
+                    end = self.log.appended_offset
+                    if entries and not self.acknowledged.at_append:
+                        self._flush_service.request(end, 1)
+                    return end
+            except SegmentNotReadyError as error:
+                timeout_s = self._config.sync_flush_timeout_s
+                if not self.log.wait_for_segment(error.start_offset, timeout_s):
+                    raise
+
+    def append_entries(self, entries: Sequence[Entry]) -> None:
+        """What the entries say is in the state on return, as durable as a put."""
+        self.wait_acknowledged(self.decide(lambda: entries))
+
+    def wait_acknowledged(self, end: int) -> None:
+        """What was appended below `end` is as durable as a put, and visible.
+
+        Raises FlushTimeoutError, and the error if it never will be.
+        """
+        timeout_s = self._config.sync_flush_timeout_s
+        if not self.dispatched.wait_for(end, timeout_s):
+            raise FlushTimeoutError(end, timeout_s)
+
+    def wait_durable(self, end: int) -> None:
+        """What was appended below `end` is flushed and visible, in ASYNC mode as well. Raises as
+        `wait_acknowledged` does."""
+        timeout_s = self._config.sync_flush_timeout_s
+        self._flush_service.request(end)
+        if not self.flushed.wait_for(end, timeout_s):
+            raise FlushTimeoutError(end, timeout_s)
+        self.wait_acknowledged(end)
 
     def dispatch_appended(self) -> None:
         self._reput.follow()

@@ -83,7 +83,7 @@ class Profile:
         return tuple(family.name for family in self.families)
 
 
-#: The derived database: units, bounds and checkpoint, key index.
+#: The derived database: units, bounds and dispatch point, key index, state.
 DERIVED = Profile(
     families=(
         # Units: written once, rising within each queue, read in runs. A key differs from its
@@ -105,6 +105,17 @@ DERIVED = Profile(
         # Message keys: random inserts, never overwritten, read by short range. Range reads do not
         # ask the filter; 10 bits serve the point reads of checks.
         FamilyProfile(name="index", bloom_bits=10),
+        # State: topics, groups, offsets: small rows, read one by one.
+        FamilyProfile(
+            name="state",
+            memtable_bytes=8 * MIB,
+            block_bytes=4 * KIB,
+            bloom_bits=16,
+            point_reads=True,
+            zstd_bottommost=False,
+            file_bytes=16 * MIB,
+            base_bytes=32 * MIB,
+        ),
     ),
     wal=False,
     filtered=("default", "index"),

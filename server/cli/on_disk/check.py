@@ -220,12 +220,13 @@ def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, st
     if Kind.FALLING_TIME in kinds:
         hint = "store times that fall do not harm messages: a search by time may be inexact there"
         advice.append((hint, None))
-    if Kind.METADATA in kinds:
+    if Kind.STATE in kinds:
         hint = (
-            "bring meta/ back from a copy of the directory if there is one: committed offsets are "
-            "nowhere else. Without one, the command finds the topics again in log and queues"
+            "topics, groups or offsets differ from what the log says: set the database aside, and "
+            "the next start makes another one from a snapshot and the log"
         )
-        advice.append((hint, shlex.join(["kvcq", "repair", str(directory), "--metadata"])))
+        aside = shlex.join(["mv", str(directory / "kvcq"), str(directory / "kvcq.aside")])
+        advice.append((hint, aside))
     if Kind.IDENTITY in kinds:
         places = sorted({each.place for each in findings if each.kind is Kind.IDENTITY})
         advice.append((f"bring {' and '.join(places)} back from a backup of the directory", None))
@@ -237,9 +238,8 @@ def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, st
         advice.append((hint, None))
     if Kind.DEAD_ROW in kinds:
         hint = (
-            "kvcq/ has rows of topics that meta/ does not know. Unless they were deleted, meta/ is "
-            "not the newest one: bring that back before anything else, since queues are rebuilt "
-            "for the topics in meta/ alone"
+            "kvcq/ has rows of topics that do not exist: the command rebuilds the queues of those "
+            "that do"
         )
         advice.append((hint, None))
     if derived:

@@ -10,7 +10,7 @@ import click
 
 from kvcq.opening import open_store
 from migration.errors import IllegalStepError
-from migration.repair import repair_metadata, set_queues_aside
+from migration.repair import repair_state, set_queues_aside
 from server.cli.on_disk.store_errors import unusable
 from server.cli.terminal import Bars, CommandError, counted, json_option, print_json, say
 from server.process import prepare_to_open_stores
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--metadata", "what", flag_value="metadata", help="Rebuild the topics of a lost meta/."
+    "--state", "what", flag_value="state", help="Rebuild topics and groups from the log only."
 )
-@click.option("--queues", "what", flag_value="queues", help="Rebuild kvcq/, all of it.")
+@click.option("--queues", "what", flag_value="queues", help="Rebuild all queues and indexes.")
 @click.option(
     "--skip-damaged",
     is_flag=True,
@@ -34,25 +34,29 @@ if TYPE_CHECKING:
 )
 @json_option
 def repair(directory: Path, what: str | None, skip_damaged: bool, as_json: bool) -> None:
-    """Rebuild topics or queues of the stopped store in DIRECTORY from its log.
+    """Rebuild queues or state of the stopped store in DIRECTORY from its log.
 
-    What was there is kept under another name. Committed offsets are not in the log: --metadata
-    works only when meta/ is missing or cannot be opened, and without kvcq/ topics that had been
-    deleted come back with their messages.
+    What was there is kept under another name. --state is for a store that has lost both kvcq/ and
+    its snapshots: topics, groups and offsets come back as far as the log still tells of them.
     """
     if what is None:
-        raise click.UsageError("say what to rebuild: --metadata or --queues")
+        raise click.UsageError("say what to rebuild: --queues or --state")
     if skip_damaged and what != "queues":
         raise click.UsageError("--skip-damaged needs --queues")
     prepare_to_open_stores()
     left_out = 0
     try:
         with Bars() as bars:
-            if what == "metadata":
-                topics = repair_metadata(directory, bars.show)
+            if what == "state":
+                made = repair_state(directory, bars.show)
                 result: dict[str, object] = {"repaired": None, "topics": None}
-                if topics is not None:
-                    result = {"repaired": "metadata", "topics": len(topics)}
+                if made is not None:
+                    result = {
+                        "repaired": "state",
+                        "topics": made.topics,
+                        "groups": made.groups,
+                        "logStart": made.log_start,
+                    }
             else:
                 result, left_out = _repair_queues(directory, bars.show, skip_damaged=skip_damaged)
     except StoreError as error:
@@ -60,11 +64,11 @@ def repair(directory: Path, what: str | None, skip_damaged: bool, as_json: bool)
     if as_json:
         print_json(result)
     elif result["repaired"] is None:
-        say("meta/ is sound: there is nothing to repair")
-    elif what == "metadata":
+        say("There is a database or a snapshot: the next start makes all of it. Nothing changed.")
+    elif what == "state":
         say(
-            f"meta/ has {result['topics']} topics again, those of log and queues. Committed "
-            "offsets, groups, and topics that never had a message are not in it.",
+            f"The log tells of {result['topics']} topics and {result['groups']} groups. What was "
+            f"said below its first byte, {result['logStart']:,}, is lost.",
         )
     else:
         say(

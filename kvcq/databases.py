@@ -1,0 +1,195 @@
+"""The one database of a plain store, and which state of it a log may be opened with.
+
+The database must not be ahead of the log, after a power loss say, nor behind the log's beginning,
+nor behind a snapshot: then files of it were lost. Otherwise it is set aside, and made of the newest
+snapshot that is of this log; without one, of nothing, if the log is there from its first byte.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.engine.rocks import DERIVED, ExpiryFilter, RocksEngine, damage_mark
+from kvcq.errors import EngineDamagedError, EngineFailedError, EngineUnavailableError
+from kvcq.snapshots import (
+    DIRECTORY,
+    Snapshots,
+    drop_unfit,
+    place_copy,
+    place_empty,
+    place_sealed,
+    remove_unfinished,
+    snapshots_in,
+)
+from kvcq.state_store import KvStateStore
+from kvcq.upgrade import finish, raise_version, take_over
+from store.base import move_aside
+from store.errors import StoreError, StoreFormatError
+from store.state import Tables
+from store.store_dir import FORMAT_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kvcq.engine.rocks import Profile
+    from kvcq.snapshots import Snapshot
+    from store.base import Clock
+    from store.config import StoreConfig
+    from store.log import SegmentSet
+    from store.store_dir import StoreDir
+
+logger = logging.getLogger(__name__)
+
+
+class PlainDatabases:
+    """Queues and state in `kvcq/`. See store/opening.py."""
+
+    def __init__(self, config: StoreConfig, clock: Clock, directory: StoreDir) -> None:
+        """Opens the database; one that is damaged is moved aside. Raises EngineUnavailableError."""
+        # Constant after construction.
+        self._config = config
+        self._clock = clock
+        self._directory = directory
+        self._path = directory.kvcq
+        # Whether files of it were found damaged: copies may share them.
+        self._was_damaged = False
+        self._is_old = directory.format_version < FORMAT_VERSION
+        remove_unfinished(self._path)
+        self._open()
+
+    def _open(self) -> None:
+        profile = replace(DERIVED, statistics=self._config.rocksdb_statistics)
+        try:
+            self._take(open_derived(self._path, profile, self._damaged))
+        except EngineDamagedError:  # met by the first read, which left a mark
+            self._take(open_derived(self._path, profile, self._damaged))
+
+    def _damaged(self) -> None:
+        self._was_damaged = True
+
+    def _take(self, engine: RocksEngine) -> None:
+        self._engine = engine
+        try:
+            expiry = ExpiryFilter(engine, self._clock, self._config.expiry_margin_s)
+            self.queues = KvConsumeQueueStore(engine, expiry)
+            self.state = KvStateStore(engine)
+        except BaseException:
+            with suppress(StoreError):
+                engine.close()
+            raise
+
+    @property
+    def reach(self) -> int:
+        return max(self.queues.dispatched_offset, self.state.point)
+
+    def settle(self, segments: SegmentSet) -> None:
+        """See Databases."""
+        if self._is_old:
+            self._settle_old(segments)
+            return
+        snapshots = drop_unfit(self._directory.root, segments)
+        start, end = segments.first_offset, segments.end_offset
+        newest = snapshots[-1].point if snapshots else 0
+        if self.reach > end:
+            why, words = "ahead", f"ahead of the log, which ends at {end}"
+        elif self.reach < newest:
+            why, words = "behind", f"behind the snapshot at {newest}: files of it were lost"
+        elif self.state.point < start:
+            why, words = "behind", f"behind the log's beginning at {start}"
+        else:
+            return
+        logger.warning("%s reaches to %d, %s: it is made again", self._path, self.reach, words)
+        is_empty = self.reach == 0
+        self.close()
+        if is_empty:  # made by this opening in place of one that was lost or moved aside
+            shutil.rmtree(self._path)
+        self._place(snapshots, start, why)
+        self._open()
+        if self.state.point < start:
+            raise self._without_snapshot(start)
+
+    def _settle_old(self, segments: SegmentSet) -> None:
+        """Of a store of format 1: see upgrade.py."""
+        for snapshot in snapshots_in(self._directory.root / DIRECTORY):
+            snapshot.remove()  # of a try that was cut short
+        if self.queues.dispatched_offset > segments.end_offset:
+            self.close()
+            place_empty(self._path, "ahead")
+            self._open()
+        take_over(self._directory, self._engine, self.queues, segments)
+        self.state.advance(segments.end_offset)
+
+    def replayed(self, segments: SegmentSet) -> None:
+        """See Databases."""
+        if self._is_old:
+            finish(self._directory, Tables(self.state), self.queues, self._engine)
+            self.state.flush()
+            raise_version(self._directory, self.snapshots(segments, lambda: None))
+            self._is_old = False
+
+    def _place(self, snapshots: list[Snapshot], start: int, why: str) -> None:
+        for snapshot in reversed(snapshots):
+            places = [place_copy, place_sealed]
+            if self._was_damaged:
+                places.reverse()  # the copy may share the damaged file
+            for place in places:
+                try:
+                    place(snapshot, self._path, why)
+                except (StoreFormatError, EngineFailedError, OSError) as error:
+                    logger.error("the snapshot at %d cannot be used: %s", snapshot.point, error)
+                    continue
+                logger.warning("%s is made of the snapshot at %d", self._path, snapshot.point)
+                return
+        if start > 0:
+            raise self._without_snapshot(start)
+        place_empty(self._path, why)
+
+    def _without_snapshot(self, start: int) -> StoreFormatError:
+        root = self._directory.root
+        return StoreFormatError(
+            self._path,
+            f"cannot be used, the log begins at {start}, and there is no snapshot: topics, groups "
+            f"and offsets of before are not in the log. Bring `{self._path.name}/` or `snapshots/` "
+            f"back from a copy of the directory; or run `kvcq repair {root} --state`, which makes "
+            "what the log has of topics and groups",
+        )
+
+    def snapshots(self, segments: SegmentSet, flush_log: Callable[[], None]) -> Snapshots:
+        """See Databases."""
+        return Snapshots(self._directory.root, segments, self.queues.back_up, flush_log)
+
+    def close(self) -> None:
+        self.state.close()
+        self.queues.close()
+
+
+def open_derived(
+    path: Path, profile: Profile = DERIVED, damaged: Callable[[], None] = lambda: None
+) -> RocksEngine:
+    """The derived database; a damaged one is moved aside, and an empty one made.
+
+    Damage that a reader met counts as well: it left a mark. `damaged` is called then. Raises
+    EngineUnavailableError when something else keeps it from being opened.
+    """
+    mark = damage_mark(path)
+    if mark.exists():
+        if path.exists():
+            aside = move_aside(path, "damaged")
+            logger.error("%s was found damaged: moved to %s and made again", path, aside.name)
+        damaged()
+        mark.unlink()
+    try:
+        return RocksEngine.open(path, profile)
+    except EngineUnavailableError:
+        raise  # on a full disk, say: it knows more than the log does when segments were dropped
+    except EngineFailedError as error:
+        aside = move_aside(path, "damaged")
+        damaged()
+        logger.error("%s is moved to %s and made again: %s", path, aside.name, error)
+        return RocksEngine.open(path, profile)

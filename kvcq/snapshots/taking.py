@@ -1,0 +1,155 @@
+"""Snapshots of a running store: taken, sealed, and removed when newer ones serve."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from kvcq.engine.rocks import DERIVED, RocksEngine
+from kvcq.errors import EngineFullError
+from kvcq.snapshots.sealing import seal
+from kvcq.snapshots.snapshot import DIRECTORY, Mark, Snapshot, snapshots_in
+from kvcq.tables import BOUNDS, DISPATCHED_KEY, unpack_i64
+from store.base import Lock
+from store.errors import DiskFullError, StoreFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from store.log import SegmentSet
+
+logger = logging.getLogger(__name__)
+
+#: A replay from the copy is no longer than this much of the log: about half a minute.
+EVERY_BYTES = 2 << 30
+#: At a clean stop a replay of less than this is left to the next start: about a second.
+AT_STOP_BYTES = 64 << 20
+_KEPT = 2
+
+
+class Snapshots:
+    """Thread: any; one thing is done at a time. Locks: `_working`, taken before the engine's."""
+
+    def __init__(
+        self,
+        root: Path,
+        segments: SegmentSet,
+        back_up: Callable[[], Path],
+        flush_log: Callable[[], None],
+    ) -> None:
+        """`back_up` makes a copy of the database at one dispatch point; `flush_log` makes all that
+        was appended before durable."""
+        # Constant after construction.
+        self._directory = root / DIRECTORY
+        self._segments = segments
+        self._back_up = back_up
+        self._flush_log = flush_log
+        self._working = Lock()
+        # Guarded by _working; replaced whole, read freely.
+        self.kept = tuple(snapshots_in(self._directory))
+
+    @property
+    def newest_point(self) -> int:
+        """Physical offset; of none the log's first byte: there the state is empty."""
+        return self.kept[-1].point if self.kept else 0
+
+    def look(self) -> None:
+        """Take one if the log has grown enough; called every second. Seals what is not sealed."""
+        with self._working:
+            if self._segments.end_offset - self.newest_point >= EVERY_BYTES:
+                self._take()
+            for snapshot in self.kept:
+                self._seal(snapshot)
+            self._thin_out()
+
+    def cover(self, end: int) -> None:
+        """The log below `end` may be dropped: a snapshot that is sealed lies at or above it.
+
+        Everything below `end` is dispatched. Raises DiskFullError when there is no room for one
+        even after the older ones are gone, and what taking it raises.
+        """
+        with self._working:
+            if not any(each.point >= end and self._is_whole(each) for each in self.kept):
+                try:
+                    self._seal(self._take())
+                except (DiskFullError, EngineFullError):
+                    while len(self.kept) > 1:
+                        self._remove(self.kept[0])
+                    self._seal(self._take())
+            for snapshot in self.kept:
+                if snapshot.point < end:  # of no use once the log begins behind it
+                    self._remove(snapshot)
+
+    def stop(self) -> None:
+        """At a clean stop, everything flushed and dispatched: the next replay is short."""
+        with self._working:
+            if self._segments.end_offset - self.newest_point >= AT_STOP_BYTES:
+                self._take()
+
+    def take(self) -> Snapshot:
+        """A sealed snapshot of now."""
+        with self._working:
+            snapshot = self._take()
+            self._seal(snapshot)
+            return snapshot
+
+    def _take(self) -> Snapshot:
+        copy = self._back_up()
+        try:
+            with closing(RocksEngine.open_read_only(copy, DERIVED)) as engine:
+                row = engine.get(BOUNDS, DISPATCHED_KEY)
+            point = 0 if row is None else unpack_i64(row)
+            # What is in a snapshot is durable in the log before the snapshot has its name.
+            self._flush_log()
+            for snapshot in self.kept:
+                if snapshot.point == point:
+                    return snapshot
+            snapshot = Snapshot.write(self._directory, Mark.of(self._segments, point), copy)
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
+        self.kept = (*self.kept, snapshot)
+        return snapshot
+
+    def _seal(self, snapshot: Snapshot) -> None:
+        if not snapshot.is_sealed:
+            seal(snapshot)
+            snapshot.verified_files()
+
+    def _is_whole(self, snapshot: Snapshot) -> bool:
+        try:
+            return bool(snapshot.is_sealed and snapshot.verified_files() is not None)
+        except (StoreFormatError, OSError) as error:
+            logger.error("a snapshot cannot be used: %s", error)
+            return False
+
+    def _thin_out(self) -> None:
+        """Older ones go once as many as are kept are sealed."""
+        for snapshot in self.kept[:-_KEPT]:
+            if all(each.is_sealed for each in self.kept[-_KEPT:]):
+                self._remove(snapshot)
+
+    def _remove(self, snapshot: Snapshot) -> None:
+        self.kept = tuple(each for each in self.kept if each is not snapshot)
+        snapshot.remove()
+
+
+def drop_unfit(root: Path, segments: SegmentSet) -> list[Snapshot]:
+    """On opening, before anything is appended: those that are not of this log are removed, durably.
+
+    Returns the others, by point.
+    """
+    from store.base import fsync_directory
+
+    directory = root / DIRECTORY
+    fitting = []
+    for snapshot in snapshots_in(directory):
+        if snapshot.mark.fits(segments):
+            fitting.append(snapshot)
+        else:
+            logger.warning("the snapshot at %d is not of this log: it is removed", snapshot.point)
+            snapshot.remove()
+            fsync_directory(directory)
+    return fitting

@@ -1,0 +1,98 @@
+"""State records in dispatch: their entries are in the rows before what lies behind them is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from store.consume_queue import PlainRequests
+from store.format import unpack_record
+from store.state import STATE_TOPIC, TopicEnded, changes_of, unpack_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from store.consume_queue import ConsumeQueueStore, DispatchRequest
+    from store.log import CommitLog
+    from store.state import Changes, Entry, StateStore
+
+    #: Takes what a state record changed, and its physical offset.
+    Listener = Callable[[Changes, int], None]
+
+#: Entries of records that were appended just now, which need not be read back.
+_MOST_RECENT = 256
+
+
+class StateApplier:
+    """Thread: that of dispatch, in log order; `appended` under the append lock."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        state: StateStore,
+        queues: ConsumeQueueStore,
+    ) -> None:
+        # Constant after construction.
+        self._log = log
+        self._state = state
+        self._queues = queues
+        # Replaced whole.
+        self._listeners: tuple[Listener, ...] = ()
+        # Physical offset of a record to its entries.
+        self._recent: dict[int, Sequence[Entry]] = {}
+
+    def appended(self, physical_offset: int, entries: Sequence[Entry]) -> None:
+        """The record there has these entries: dispatch need not read it."""
+        if len(self._recent) < _MOST_RECENT:
+            self._recent[physical_offset] = entries
+
+    def add_listener(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with what a record changed and where it begins, once it is in the rows,
+        and what ended is gone from the queues. On the dispatching thread: be short. Returns how to
+        end that."""
+        self._listeners = (*self._listeners, listener)
+
+        def remove() -> None:
+            self._listeners = tuple(each for each in self._listeners if each is not listener)
+
+        return remove
+
+    def pieces(
+        self, requests: Sequence[DispatchRequest], end_offset: int
+    ) -> Iterator[tuple[Sequence[DispatchRequest], int]]:
+        """The requests and where they end, divided before each state record; what such a record
+        says is in the rows when the piece that begins with it comes.
+
+        Raises StoreBusyError, CorruptRecordError, CorruptStateError.
+        """
+        if not isinstance(requests, PlainRequests):
+            first = 0
+            for at, request in enumerate(requests):
+                if request.topic != STATE_TOPIC:
+                    continue
+                if at > first:
+                    yield requests[first:at], request.physical_offset
+                    first = at
+                self._apply(request)
+            if first:
+                requests = requests[first:]
+        yield requests, end_offset
+
+    def _apply(self, request: DispatchRequest) -> None:
+        at = request.physical_offset
+        entries = self._recent.get(at)
+        if entries is None:
+            record = self._log.read(at, request.record_size)
+            entries = unpack_entries(unpack_record(record, verify=False).body)
+        end = at + request.record_size
+        changes: Changes | None = None
+        if end > self._state.point:
+            changes = changes_of(entries, at, self._state)
+            self._state.apply(changes, end)
+        # The queues may be behind the state: what ended ends there as well.
+        for entry in entries:
+            if isinstance(entry, TopicEnded):
+                self._queues.delete_topic(entry.topic, at)
+        self._recent.pop(at, None)
+        if changes is not None:
+            for listener in self._listeners:
+                listener(changes, at)
