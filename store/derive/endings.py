@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from store.consume_queue import ConsumeQueueStore
     from store.log import CommitLog
     from store.state import Entry
-    from store.topics.admission import DeadBelow
+    from store.topics import DeadBelow
 
 _UNITS_A_READ = 256
 

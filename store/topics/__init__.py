@@ -4,12 +4,13 @@ It uses the state, and the protocols of `store.consume_queue`. It knows nothing 
 derived.
 """
 
-from store.topics.admission import Admission, starts_of
+from store.topics.admission import Admission, DeadBelow, starts_of
 from store.topics.live_topics import LiveTopics
 from store.topics.table import QueueRules, Topics, TopicsNeededError
 
 __all__ = [
     "Admission",
+    "DeadBelow",
     "LiveTopics",
     "QueueRules",
     "Topics",

@@ -141,9 +141,8 @@ def test_a_snapshot_of_another_history_is_removed(tmp_path: Path) -> None:
     shutil.rmtree(image / "kvcq")
     with open_small(image, clock) as store:
         assert store.bounds([("T", 0)])[0].max_offset == 2
-        assert store.pull("T", 0, 1).records[0].endswith(b"") and not snapshots_in(
-            image / DIRECTORY
-        )
+        assert len(store.pull("T", 0, 1).records) == 1
+        assert not snapshots_in(image / DIRECTORY)
 
 
 def test_without_database_and_snapshots_a_log_that_was_dropped_is_refused(tmp_path: Path) -> None:
@@ -152,7 +151,7 @@ def test_without_database_and_snapshots_a_log_that_was_dropped_is_refused(tmp_pa
         fill(store, clock)
     shutil.rmtree(root / "kvcq")
     shutil.rmtree(root / DIRECTORY)
-    with pytest.raises(StoreFormatError, match="kvcq repair .* --state"):
+    with pytest.raises(StoreFormatError, match=r"kvcq repair .* --state"):
         open_small(root, clock, reserved_hours=1.0)
 
 
