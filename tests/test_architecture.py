@@ -374,8 +374,8 @@ OWNERS: dict[str, tuple[str, ...]] = {
 #: What only an extra installs.
 EXTRA = {"pyspark", "pandas", "pyarrow", "matplotlib", "obstore"}
 #: Sources that the `kvcq` service is read through may use the client, and nothing else of it. What
-#: looks a stopped store over reads its log, a backup copies it, a snapshot is of one, and the way in
-#: puts the store together.
+#: looks a stopped store over reads its log, a backup copies it, a snapshot is of one, and the way
+#: in puts the store together.
 ALSO = {
     ("migration/spark/", "kvcq_client"),
     ("kvcq/inspect/", "store"),
