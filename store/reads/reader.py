@@ -257,8 +257,9 @@ class Reader:
         begins = self._topics.begins_at(topic)
         if begins is not None:
             return begins >= given_at
-        if given_at > self._topics.ends.get(topic).below:
-            return False
+        is_earlier = self._topics.ends.is_earlier(topic, given_at)
+        if is_earlier is not None:
+            return is_earlier
         low, high = self.bounds_in_log(topic, queue_id)
         if low >= min(offset, high):
             return False

@@ -32,6 +32,13 @@ class Ends:
         """Its latest end; one that may be later than that, when none was seen."""
         return self._ends.get(name, self._others)
 
+    def is_earlier(self, name: str, given_at: int) -> bool | None:
+        """Whether what the log's end at `given_at` had of the name ended since; None: not known."""
+        end = self._ends.get(name)
+        if end is not None:
+            return end.is_dispatched and end.below >= given_at
+        return False if given_at > self._others.below else None
+
     def decided(self, names: Iterable[str], log_end: int) -> None:
         """They end with the record that is appended next."""
         with self._changing:
