@@ -18,7 +18,7 @@ from store.errors import (
 )
 from store.format.record import unpack_record
 from store.message import Message, PullStatus
-from tests.support.rebuild import differences
+from tests.support.rebuild import differences, live_engine
 from tests.support.stores import SEGMENT_BYTES, bodies, open_small
 from tests.support.tree import copy_open
 
