@@ -135,7 +135,7 @@ class PlainDatabases:
 
     def _place(self, snapshots: list[Snapshot], start: int, why: str) -> None:
         for snapshot in reversed(snapshots):
-            places = [place_copy, place_sealed]
+            places = [place_copy, place_sealed] if snapshot.copy.exists() else [place_sealed]
             if self._was_damaged:
                 places.reverse()  # the copy may share the damaged file
             for place in places:
@@ -162,7 +162,9 @@ class PlainDatabases:
 
     def snapshots(self, segments: SegmentSet, flush_log: Callable[[], None]) -> Snapshots:
         """See Databases."""
-        return Snapshots(self._directory.root, segments, self.queues.back_up, flush_log)
+        return Snapshots(
+            self._directory.root, segments, self.queues.back_up, flush_log, self._clock
+        )
 
     def close(self) -> None:
         self.state.close()

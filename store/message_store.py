@@ -738,6 +738,7 @@ class MessageStore:
             "store.retention_read_errors": retention.read_errors,
             **self._clock_statistics(),
             "store.queue_repairs": self._repair.done,
+            **{f"store.{name}": value for name, value in self.snapshots.statistics().items()},
             **{f"kvcq.{name}": value for name, value in self.queues.statistics().items()},
         }
 

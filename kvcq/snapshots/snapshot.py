@@ -53,13 +53,14 @@ class Mark:
     point: int  # physical offset, a record's end
     tail_bytes: int  # of the log, before the point
     tail_crc: int  # CRC-32C of them
+    taken_ms: int = 0  # ms since 1970
     form: int = _FORM
 
     @classmethod
-    def of(cls, segments: SegmentSet, point: int) -> Mark:
+    def of(cls, segments: SegmentSet, point: int, now_ms: int) -> Mark:
         """Of the log as it is up to `point`."""
         tail = _tail(segments, point, _TAIL_BYTES)
-        return cls(point, len(tail), crc32c(tail))
+        return cls(point, len(tail), crc32c(tail), now_ms)
 
     def fits(self, segments: SegmentSet) -> bool:
         """Whether the log has these bytes there."""
@@ -96,6 +97,8 @@ class Snapshot:
         self.path = path
         self.mark = mark
         self._notes = Notes(path)
+        # Of its sealed files; a snapshot is sealed once.
+        self._sealed: dict[str, SealedFile] | None = None
 
     @classmethod
     def write(cls, directory: Path, mark: Mark, copy: Path) -> Snapshot:
@@ -134,14 +137,21 @@ class Snapshot:
 
     @property
     def is_sealed(self) -> bool:
-        return self._notes.get(_SEALED) is not None
+        return self._sealed is not None or self._notes.get(_SEALED) is not None
+
+    @property
+    def sealed_bytes(self) -> int:
+        """Size of its sealed files; 0 before it is sealed."""
+        return sum(file.size for file in self.sealed_files().values()) if self.is_sealed else 0
 
     def sealed_files(self) -> dict[str, SealedFile]:
         """By name. Raises StoreFormatError when the snapshot is not sealed, or that is damaged."""
-        data = self._notes.get(_SEALED)
-        if data is None:
-            raise StoreFormatError(self.path, "is not sealed")
-        return {name: SealedFile(*file) for name, file in json.loads(data).items()}
+        if self._sealed is None:
+            data = self._notes.get(_SEALED)
+            if data is None:
+                raise StoreFormatError(self.path, "is not sealed")
+            self._sealed = {name: SealedFile(*file) for name, file in json.loads(data).items()}
+        return self._sealed
 
     def seal(self, files: dict[str, int]) -> None:
         """The files, by name with their numbers of rows, are complete. Durable on return."""
@@ -160,6 +170,10 @@ class Snapshot:
                 raise StoreFormatError(path, "is not the file that was sealed")
             found[name] = path
         return found
+
+    def remove_copy(self) -> None:
+        """The sealed files alone are kept. Repeatable."""
+        shutil.rmtree(self.copy, ignore_errors=True)
 
     def remove(self) -> None:
         """Repeatable. What a crash leaves of it is no snapshot."""

@@ -116,7 +116,9 @@ def _snapshot_of(directory: StoreDir, segments: SegmentSet) -> Snapshot:
         queues = KvConsumeQueueStore(engine, owns_engine=False)
         if max(queues.dispatched_offset, KvStateStore(engine).point) > segments.end_offset:
             raise StoreFormatError(directory.kvcq, "is ahead of the log")
-        return Snapshots(directory.root, segments, queues.back_up, lambda: None).take()
+        return Snapshots(
+            directory.root, segments, queues.back_up, lambda: None, SystemClock()
+        ).take()
 
 
 def _find_damage(commitlog: Path, segment_bytes: int, progress: Progress) -> list[Damage]:

@@ -65,3 +65,7 @@ class Snapshots(Protocol):
     def stop(self) -> None:
         """At a clean stop, while the database is still open."""
         ...
+
+    def statistics(self) -> dict[str, float]:
+        """Numbers for operators, by name."""
+        ...

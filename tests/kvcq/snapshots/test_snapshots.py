@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -168,3 +169,27 @@ def test_a_log_from_its_first_byte_needs_no_snapshot(tmp_path: Path) -> None:
     with open_small(root, clock) as store:
         assert answers(store) == expected
     assert_whole(root)
+
+
+def test_sealed_snapshots_are_spread_over_the_log_and_few_have_copies(tmp_path: Path) -> None:
+    clock, root = FakeClock(), tmp_path / "store"
+    points: list[int] = []
+    with open_small(root, clock) as store:
+        for _ in range(20):
+            store.put([Message("T", b"x" * 1000)])
+            store.snapshots.take()
+            clock.advance(60)
+            points.append(store.log.appended_offset)
+        store.snapshots.look()
+        kept = snapshots_in(root / DIRECTORY)
+        numbers = store.snapshots.statistics()
+    found = [each.point for each in kept]
+    assert len(found) == 8
+    assert found[0] == points[0]
+    assert found[-2:] == points[-2:]
+    gaps = [behind - before for before, behind in itertools.pairwise(found)]
+    assert max(gaps) <= 4 * (points[-1] - points[0]) // 19  # of 3 on average
+    assert [each.copy.exists() for each in kept] == [False] * 6 + [True] * 2
+    assert all(each.verified_files() for each in kept)
+    assert numbers["snapshots.newest_age_s"] == 60
+    assert numbers["snapshots.replay_bytes"] == 0
