@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from store.derive import SLICE_ROWS
 from store.errors import (
@@ -38,6 +38,14 @@ DRAIN_TIMEOUT_S = 60.0
 _FEW_TOPICS = 64
 
 
+class _Deciding(NamedTuple):
+    """A record of the state on its way into the log."""
+
+    entries: Sequence[Entry]
+    log_end: int  # before it
+    number: int  # its offset in its queue
+
+
 class AppendPath:
     """The log, the dispatch of what it takes, and the service that flushes it.
 
@@ -70,6 +78,8 @@ class AppendPath:
         self._guard = guard
         # Replaced as a whole.
         self._config = config
+        # Guarded by the append lock: the record of the state that is appended.
+        self._deciding: _Deciding | None = None
         # Guarded by the append lock; read freely.
         self.closed = False
 
@@ -127,6 +137,8 @@ class AppendPath:
         mark: BatchMark | None,
     ) -> LogAppend:
         """Under the append lock."""
+        if self._deciding is not None:
+            self._settle()
         self._check_writable()
         try:
             try:
@@ -137,59 +149,63 @@ class AppendPath:
                 if not wait and len(needed.names) > _FEW_TOPICS:
                     raise AppendWouldWaitError(f"{len(needed.names)} topics are made") from None
                 self._append_state(self._topics.automatic(needed.names), offer)
-                try:
-                    done = self.log.append(
-                        messages, prepared, offer, separate=separate, wait=wait, mark=mark
-                    )
-                finally:
-                    self._topics.forget_fresh()
+                self._topics.made(needed.names, self.log.appended_offset)
+                done = self.log.append(
+                    messages, prepared, offer, separate=separate, wait=wait, mark=mark
+                )
             if not self.acknowledged.at_append:
                 self._flush_service.request(done.end_offset, len(messages))
         except InvalidArgumentError as error:
             raise _placed_in_batch(error, messages) from None
         except BaseException:
-            # Ctrl-C, say: if all of it is in the log, it becomes visible all the same.
-            self._reput.wake()
-            if not self.acknowledged.at_append:
-                self._flush_service.request(self.log.appended_offset, 0)
+            self._see_to_appended()
             raise
         return done
+
+    def _see_to_appended(self) -> None:
+        """An append was ended, by Ctrl-C say: what is in the log becomes visible all the same."""
+        self._reput.wake()
+        if not self.acknowledged.at_append:
+            self._flush_service.request(self.log.appended_offset, 0)
 
     def _append_state(self, entries: Sequence[Entry], offer: Callable[[LogAppend], None]) -> None:
         """Under the append lock: records with these entries are at the log's end."""
         for taken, body in pack_entries(entries):
-            before = self.log.appended_offset
-            begins: list[int] = []
+            end = self.log.appended_offset
+            # Noted first: an interrupt may come anywhere, and the next one here does the rest.
+            self._deciding = _Deciding(taken, end, self._topics.next_state())
+            self._topics.deciding(taken, end)
 
-            def publish(
-                done: LogAppend, taken: Sequence[Entry] = taken, begins: list[int] = begins
-            ) -> None:
-                begins.append(done.requests[0].physical_offset)
-                self._decided(taken, begins[0], done.end_offset)
+            def publish(done: LogAppend) -> None:
+                self._settle_state()
                 offer(done)
 
-            self._topics.deciding(taken, before)
             try:
                 self.log.append([Message(STATE_TOPIC, body)], [PLAIN], publish)
-            except BaseException:
-                end = self.log.appended_offset
-                if end > before and not begins:  # an interrupt came before it was published
-                    segment = self.log.segments.find(end - 1)
-                    assert segment is not None, "the record is in one"
-                    self._decided(taken, max(before, segment.start_offset), end)
-                raise
             finally:
-                self._topics.decided()
-                self.log.hot_queues.forget([(STATE_TOPIC, 0)])
+                self._settle()
 
-    def _decided(self, entries: Sequence[Entry], physical_offset: int, end_offset: int) -> None:
-        """The record of the state that begins there is in the log."""
-        self._topics.state_appended()
-        for entry in entries:
-            if isinstance(entry, TopicEnded):
-                self.log.hot_queues.forget(self._topics.hot_keys(entry.topic))
-        self._view.append(entries, physical_offset, end_offset)
-        self._applier.appended(physical_offset, entries)
+    def _settle_state(self) -> None:
+        """Under the append lock, nothing half appended: what the record that was decided says is
+        in the view, if it is in the log. Repeatable, and it may be ended on its way itself."""
+        deciding = self._deciding
+        if deciding is None:
+            return
+        entries, log_end, number = deciding
+        end = self.log.appended_offset
+        if end > log_end:
+            segment = self.log.segments.find(end - 1)
+            assert segment is not None, "the record is in one"
+            at = max(log_end, segment.start_offset)
+            self._topics.state_appended(number)
+            for entry in entries:
+                if isinstance(entry, TopicEnded):
+                    self.log.hot_queues.forget(self._topics.hot_keys(entry.topic))
+            self._view.append(entries, at, end)
+            self._applier.appended(at, entries)
+        self._topics.decided()
+        self.log.hot_queues.forget([(STATE_TOPIC, 0)])
+        self._deciding = None
 
     def decide(self, decide: Callable[[], Sequence[Entry]]) -> int:
         """What `decide` says is appended; returns the physical offset behind it.
@@ -201,8 +217,12 @@ class AppendPath:
             try:
                 with self.held():
                     entries = decide()
-                    if entries:
-                        self._append_state(entries, self._reput.offer)
+                    try:
+                        if entries:
+                            self._append_state(entries, self._reput.offer)
+                    except BaseException:
+                        self._see_to_appended()
+                        raise
                     end = self.log.appended_offset
                     if entries and not self.acknowledged.at_append:
                         self._flush_service.request(end, 1)
@@ -265,7 +285,7 @@ class AppendPath:
     def held(self) -> Iterator[None]:
         """The append lock; nothing is half appended. Raises what `append` raises beforehand."""
         with self.log.lock:
-            self.log.settle()
+            self._settle()
             self._check_writable()
             yield
 
@@ -289,8 +309,14 @@ class AppendPath:
     def close(self) -> None:
         """From here on no append begins."""
         with self.log.lock:
-            self.log.settle()
+            self._settle()
             self.closed = True
+
+    def _settle(self) -> None:
+        """Under the append lock: what an interrupt left half done is undone, or done."""
+        self.log.settle()
+        if self._deciding is not None:
+            self._settle_state()
 
     def check_open(self) -> None:
         if self.closed:

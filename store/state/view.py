@@ -24,7 +24,7 @@ class _Appended(NamedTuple):
 
     end_offset: int  # of the record
     keys: Collection[bytes]
-    range_count: int
+    ranges: Sequence[tuple[bytes, bytes]]
     ended: Collection[str]
 
 
@@ -45,23 +45,37 @@ class StateView:
         self._written_at: dict[bytes, int] = {}
         self._ended_at: dict[str, int] = {}
         self._appended: deque[_Appended] = deque()
+        # What is being taken: the end of its record, and what that changes.
+        self._begun: tuple[int, Changes] | None = None
 
     def append(self, entries: Sequence[Entry], physical_offset: int, end_offset: int) -> None:
-        """The record at `physical_offset` was appended, with these entries."""
+        """The record at `physical_offset` was appended, with these entries.
+
+        When an interrupt ends it, the same call may be made again, before one for another record.
+        """
         self._forget_dispatched()
-        changes = changes_of(entries, physical_offset, self._pending)
+        if not self._appended or self._appended[-1].end_offset < end_offset:
+            changes = changes_of(entries, physical_offset, self._pending)
+            self._begun = (end_offset, changes)
+            self._take(end_offset, changes)
+
+    def _take(self, end_offset: int, changes: Changes) -> None:
+        """Repeatable, and before anything else once it has begun."""
         pending = self._pending
         for start, end in changes.ranges:
             for key in pending.written:
                 if start <= key < end:
                     pending.written[key] = None
-        pending.ranges += changes.ranges
         pending.written.update(changes.written)
         self._written_at.update(dict.fromkeys(changes.written, end_offset))
         self._ended_at.update(dict.fromkeys(changes.ended, end_offset))
-        self._appended.append(
-            _Appended(end_offset, changes.written.keys(), len(changes.ranges), changes.ended)
-        )
+        if not self._appended or self._appended[-1].end_offset < end_offset:
+            self._appended.append(
+                _Appended(end_offset, changes.written.keys(), changes.ranges, changes.ended)
+            )
+        if changes.ranges:
+            pending.ranges = self._ranges()
+        self._begun = None
 
     def has_ended(self, name: str) -> bool:
         """Whether a deletion of the topic or light queue is not dispatched yet: the queues still
@@ -70,17 +84,26 @@ class StateView:
         return name in self._ended_at
 
     def _forget_dispatched(self) -> None:
+        """Repeatable: an interrupt may end it."""
+        if self._begun is not None:
+            self._take(*self._begun)
         dispatched, pending = self._dispatched(), self._pending
         while self._appended and self._appended[0].end_offset <= dispatched:
-            done = self._appended.popleft()
+            done = self._appended[0]
             for key in done.keys:
-                if self._written_at[key] == done.end_offset:
-                    del self._written_at[key], pending.written[key]
+                if self._written_at.get(key) == done.end_offset:
+                    pending.written.pop(key, None)
+                    del self._written_at[key]
             for name in done.ended:
-                if self._ended_at[name] == done.end_offset:
+                if self._ended_at.get(name) == done.end_offset:
                     del self._ended_at[name]
-            del pending.ranges[: done.range_count]
+            self._appended.popleft()
+        if pending.ranges:
+            pending.ranges = self._ranges()
         assert self._appended or not (pending.written or pending.ranges or self._ended_at)
+
+    def _ranges(self) -> list[tuple[bytes, bytes]]:
+        return [each for appended in self._appended for each in appended.ranges]
 
     # --- as rows ---------------------------------------------------------------------------
 

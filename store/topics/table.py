@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from store.state import Changes, Entry, Rows, StateView
 
 _NONE: Mapping[str, Retention] = MappingProxyType({})
+_NO_NAMES: frozenset[str] = frozenset()
 #: It is not made by a record: the first record of it says what others are.
 _STATE = TopicConfig(STATE_TOPIC, 1, 0, 0)
 
@@ -82,8 +83,10 @@ class Topics:
         self.admission = Admission(self._live, self._dead)
         #: Where names ended, seen by this process.
         self.ends = Ends(log_end)
-        # Guarded by the append lock: topics of the append under way that were made for it.
+        # Guarded by the append lock: topics that were made for the messages that come next, and the
+        # log's end then.
         self._fresh: frozenset[str] = frozenset()
+        self._fresh_end = -1
         # Guarded by the append lock: whether a record of the state is appended, and the next one's
         # offset in its queue, which is never hot: so an append by anybody else is refused here.
         self._takes_state = False
@@ -166,22 +169,28 @@ class Topics:
 
     # --- for the appender, under the append lock -------------------------------------------
 
+    def next_state(self) -> int:
+        """The offset in its queue of the next record of the state."""
+        if self._next_state < 0:
+            self._next_state = self._queues.next_offsets([(STATE_TOPIC, 0)])[0]
+        return self._next_state
+
     def deciding(self, entries: Sequence[Entry], log_end: int) -> None:
         """A record of the state with these entries is appended next."""
         self._takes_state = True
         if ended := [entry.topic for entry in entries if isinstance(entry, TopicEnded)]:
             self.ends.decided(ended, log_end)
 
-    def state_appended(self) -> None:
-        """It is in the log."""
-        self._next_state += 1
+    def state_appended(self, number: int) -> None:
+        """The one with that offset in its queue is in the log. Repeatable."""
+        self._next_state = number + 1
 
     def decided(self) -> None:
         """It is in the log, or nothing of it is."""
         self._takes_state = False
 
     def load(
-        self, queues: Sequence[tuple[str, int]], light: Sequence[str], _log_end: int
+        self, queues: Sequence[tuple[str, int]], light: Sequence[str], log_end: int
     ) -> list[int]:
         """The next offsets of these queues, then those of these light queues.
 
@@ -190,9 +199,7 @@ class Topics:
         """
         if self._takes_state:
             assert list(queues) == [(STATE_TOPIC, 0)], "a record of the state alone"
-            if self._next_state < 0:
-                self._next_state = self._queues.next_offsets(queues)[0]
-            return [self._next_state]
+            return [self.next_state()]
         # In the order of their rows: they are looked up, and made, in half the time.
         names = sorted({topic for topic, _ in queues})
         counts: dict[str, int] = {}
@@ -217,7 +224,7 @@ class Topics:
             raise TopicsNeededError(missing)
         places = [*queues, *((name, 0) for name in light)]
         # The queues still have rows of what has ended and is not dispatched.
-        is_new = self._fresh.__contains__
+        is_new = (self._fresh if log_end == self._fresh_end else _NO_NAMES).__contains__
         known = [not is_new(name) and not self.view.has_ended(name) for name, _ in places]
         if all(known):
             return self._queues.next_offsets(places)
@@ -227,13 +234,12 @@ class Topics:
 
     def automatic(self, names: Sequence[str]) -> list[TopicMade]:
         """What makes these topics, which messages name that come next."""
-        self._fresh = frozenset(names)
         now_ms, count = self._clock.now_ms(), self._config.default_queue_count
         return [TopicMade(name, count, now_ms, KEEP_ALL) for name in names]
 
-    def forget_fresh(self) -> None:
-        """Their messages are appended."""
-        self._fresh = frozenset()
+    def made(self, names: Sequence[str], log_end: int) -> None:
+        """They are; no record of them is below that end of the log."""
+        self._fresh, self._fresh_end = frozenset(names), log_end
 
     def create(
         self,
