@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 from store.consume_queue import PlainRequests
 from store.format import unpack_record
-from store.state import STATE_TOPIC, TopicEnded, changes_of, unpack_entries
+from store.state import STATE_TOPIC, changes_of, unpack_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from store.consume_queue import ConsumeQueueStore, DispatchRequest
     from store.log import CommitLog
-    from store.state import Changes, Entry, StateStore
+    from store.state import Changes, StateStore
 
     #: Takes what a state record changed, and its physical offset.
     Listener = Callable[[Changes, int], None]
 
-#: Entries of records that were appended just now, which need not be read back.
+#: Of records that were appended just now, which need not be read back.
 _MOST_RECENT = 256
 
 
@@ -37,13 +37,14 @@ class StateApplier:
         self._queues = queues
         # Replaced whole.
         self._listeners: tuple[Listener, ...] = ()
-        # Physical offset of a record to its entries.
-        self._recent: dict[int, Sequence[Entry]] = {}
+        # Physical offset of a record to what it changes.
+        self._recent: dict[int, Changes] = {}
 
-    def appended(self, physical_offset: int, entries: Sequence[Entry]) -> None:
-        """The record there has these entries: dispatch need not read it."""
+    def appended(self, physical_offset: int, changes: Changes) -> None:
+        """The record there changes that, where all before it is in the rows: dispatch need not read
+        it."""
         if len(self._recent) < _MOST_RECENT:
-            self._recent[physical_offset] = entries
+            self._recent[physical_offset] = changes
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with what a record changed and where it begins, once it is in the rows,
@@ -79,20 +80,19 @@ class StateApplier:
 
     def _apply(self, request: DispatchRequest) -> None:
         at = request.physical_offset
-        entries = self._recent.get(at)
-        if entries is None:
+        changes = self._recent.get(at)
+        if changes is None:
             record = self._log.read(at, request.record_size)
             entries = unpack_entries(unpack_record(record, verify=False).body)
-        end = at + request.record_size
-        changes: Changes | None = None
-        if end > self._state.point:
             changes = changes_of(entries, at, self._state)
+        end = at + request.record_size
+        # A step that could not be done is done again: until then these are remembered.
+        self._recent[at] = changes
+        if end > self._state.point:
             self._state.apply(changes, end)
         # The queues may be behind the state: what ended ends there as well.
-        for entry in entries:
-            if isinstance(entry, TopicEnded):
-                self._queues.delete_topic(entry.topic, at)
-        self._recent.pop(at, None)
-        if changes is not None:
-            for listener in self._listeners:
-                listener(changes, at)
+        for name in changes.ended:
+            self._queues.delete_topic(name, at)
+        for listener in self._listeners:
+            listener(changes, at)
+        del self._recent[at]

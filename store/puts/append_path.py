@@ -201,8 +201,7 @@ class AppendPath:
             for entry in entries:
                 if isinstance(entry, TopicEnded):
                     self.log.hot_queues.forget(self._topics.hot_keys(entry.topic))
-            self._view.append(entries, at, end)
-            self._applier.appended(at, entries)
+            self._applier.appended(at, self._view.append(entries, at, end))
         self._topics.decided()
         self.log.hot_queues.forget([(STATE_TOPIC, 0)])
         self._deciding = None

@@ -6,6 +6,7 @@ of a snapshot and the records behind it give the same rows again. Uses format an
 
 from store.state.changes import Changes, changes_of
 from store.state.entries import (
+    MOST_MADE,
     STATE_TOPIC,
     Committed,
     CorruptStateError,
@@ -15,7 +16,7 @@ from store.state.entries import (
     LatestLooked,
     TopicEnded,
     TopicKeeps,
-    TopicMade,
+    TopicsMade,
     pack_entries,
     unpack_entries,
 )
@@ -37,6 +38,7 @@ from store.state.tables import Tables
 from store.state.view import StateView
 
 __all__ = [
+    "MOST_MADE",
     "STATE_TOPIC",
     "Changes",
     "Committed",
@@ -53,7 +55,7 @@ __all__ = [
     "Tables",
     "TopicEnded",
     "TopicKeeps",
-    "TopicMade",
+    "TopicsMade",
     "changes_of",
     "dead_key",
     "kept_key",

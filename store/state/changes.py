@@ -17,7 +17,7 @@ from store.state.entries import (
     LatestLooked,
     TopicEnded,
     TopicKeeps,
-    TopicMade,
+    TopicsMade,
 )
 from store.state.rows import (
     bits_key,
@@ -124,9 +124,9 @@ def changes_of(entries: Iterable[Entry], physical_offset: int, rows: Rows) -> Ch
 
 def _apply(entry: Entry, at: int, changes: Changes) -> None:
     match entry:
-        case TopicMade(topic, queue_count, created_ms, retention):
-            config = TopicConfig(topic, queue_count, created_ms, at, retention)
-            changes.put(topic_key(topic), pack_topic(config))
+        case TopicsMade(topics, queue_count, created_ms, retention):
+            row = pack_topic(TopicConfig("", queue_count, created_ms, at, retention))
+            changes.written.update(dict.fromkeys(map(topic_key, topics), row))
         case TopicKeeps(topic, retention):
             found = Tables(changes).topic(topic)
             assert found is not None, f"a retention for {topic!r}, which was not made"

@@ -5,13 +5,15 @@ The body of such a record, big-endian:
 | size | type | field      | meaning                                                     |
 |-----:|------|------------|-------------------------------------------------------------|
 |    1 | u8   | form       | 1                                                           |
-|    2 | u16  | name_count | names of topics, light queues and groups, each once         |
-|      |      | names      | u16 length, UTF-8 text, for each                            |
+|    4 | u32  | names_size | bytes of names                                              |
+|      |      | names      | of topics, light queues and groups, each once, UTF-8, with  |
+|      |      |            | Ctrl1 (0x01) between them                                   |
 |      |      | entries    | up to the end of the body: u8 kind, then its fields         |
 
 | kind | entry         | fields                                                          |
 |-----:|---------------|-----------------------------------------------------------------|
-|    1 | TopicMade     | u16 topic, i32 queue count, i64 created ms, retention           |
+|    1 | TopicsMade    | i32 queue count, i64 created ms, retention, u16 count; for each |
+|      |               | u16 topic                                                       |
 |    2 | TopicKeeps    | u16 topic, retention                                            |
 |    3 | TopicEnded    | u16 topic or light queue                                        |
 |    4 | GroupMade     | u16 group, u16 length, settings as bytes                        |
@@ -34,7 +36,7 @@ from store.errors import InvalidArgumentError, StoreError
 from store.metadata import Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 #: Where these records stand: queue 0 of this topic.
 STATE_TOPIC = "rmq_sys_kvcq_state"
@@ -42,13 +44,16 @@ STATE_TOPIC = "rmq_sys_kvcq_state"
 MOST_BYTES = 256 << 10
 #: ... or has as many deletions as this: each looks its rows up, in a turn of dispatch.
 MOST_ENDED = 64
+#: An entry makes no more topics than this.
+MOST_MADE = 1000
 _FORM = 1
 _MOST_NAMES = 0xFFFF
 
-_HEAD = struct.Struct(">BH")
-_U16 = struct.Struct(">H")
+_SEPARATOR = "\x01"
+
+_HEAD = struct.Struct(">BI")
 _KIND_NAME = struct.Struct(">BH")
-_TOPIC_MADE = struct.Struct(">BHiqqqq?")
+_TOPICS_MADE = struct.Struct(">Biqqqq?H")
 _TOPIC_KEEPS = struct.Struct(">BHqqq?")
 _GROUP_MADE = struct.Struct(">BHH")
 _COMMITTED = struct.Struct(">BHHiq")
@@ -60,10 +65,10 @@ class CorruptStateError(StoreError):
     """The body of a state record that no program of ours wrote, or a newer one did."""
 
 
-class TopicMade(NamedTuple):
-    """A topic begins, with no messages: whatever lies before in the log is not its own."""
+class TopicsMade(NamedTuple):
+    """Topics begin, with no messages: whatever lies before in the log is not their own."""
 
-    topic: str
+    topics: Sequence[str]  # all different, MOST_MADE of them at most
     queue_count: int
     created_ms: int  # ms since 1970
     retention: Retention
@@ -118,7 +123,7 @@ class LatestLooked(NamedTuple):
     bits: Mapping[int, bytes]  # rows by number: a bit for each of 8192 queue offsets
 
 
-Entry = TopicMade | TopicKeeps | TopicEnded | GroupMade | GroupEnded | Committed | LatestLooked
+Entry = TopicsMade | TopicKeeps | TopicEnded | GroupMade | GroupEnded | Committed | LatestLooked
 
 
 def pack_entries(entries: Iterable[Entry]) -> Iterator[tuple[list[Entry], bytes]]:
@@ -149,14 +154,20 @@ class _Body:
     @property
     def is_full(self) -> bool:
         size = len(self._data) + self._names_bytes
-        return size >= MOST_BYTES or len(self._names) > _MOST_NAMES - 2 or self._ended >= MOST_ENDED
+        return (
+            size >= MOST_BYTES
+            or len(self._names) > _MOST_NAMES - MOST_MADE
+            or self._ended >= MOST_ENDED
+        )
 
     def add(self, entry: Entry) -> None:
         self.entries.append(entry)
         data = self._data
         match entry:
-            case TopicMade(topic, queue_count, created_ms, kept):
-                data += _TOPIC_MADE.pack(1, self._place(topic), queue_count, created_ms, *kept)
+            case TopicsMade(topics, queue_count, created_ms, kept):
+                assert len(topics) <= MOST_MADE, f"{len(topics)} topics in an entry"
+                data += _TOPICS_MADE.pack(1, queue_count, created_ms, *kept, len(topics))
+                data += struct.pack(f">{len(topics)}H", *map(self._place, topics))
             case TopicKeeps(topic, kept):
                 data += _TOPIC_KEEPS.pack(2, self._place(topic), *kept)
             case TopicEnded(topic):
@@ -176,20 +187,18 @@ class _Body:
                     data += _LATEST_ROW.pack(number, len(row)) + row
 
     def _place(self, name: str) -> int:
-        place = self._names.setdefault(name, len(self._names))
-        if place == len(self._names) - 1:
-            size = len(name.encode())
-            if size > 0xFFFF:
-                raise InvalidArgumentError("name", f"{size} bytes, more than 65535")
-            self._names_bytes += 2 + size
+        names = self._names
+        place = names.get(name)
+        if place is None:
+            if _SEPARATOR in name:
+                raise InvalidArgumentError("name", f"{name!r} has the character Ctrl1")
+            names[name] = place = len(names)
+            self._names_bytes += 2 * len(name)  # about
         return place
 
     def finish(self) -> bytes:
-        parts = [_HEAD.pack(_FORM, len(self._names))]
-        for name in self._names:
-            data = name.encode()
-            parts += (_U16.pack(len(data)), data)
-        return b"".join([*parts, self._data])
+        names = _SEPARATOR.join(self._names).encode()
+        return b"".join([_HEAD.pack(_FORM, len(names)), names, self._data])
 
 
 def unpack_entries(body: bytes) -> list[Entry]:
@@ -198,18 +207,13 @@ def unpack_entries(body: bytes) -> list[Entry]:
     Raises CorruptStateError; it says so when a newer program wrote the record.
     """
     try:
-        form, name_count = _HEAD.unpack_from(body)
+        form, size = _HEAD.unpack_from(body)
         if form != _FORM:
             raise CorruptStateError(
                 f"a state record of form {form}, this program knows form {_FORM}: use a newer one"
             )
-        at = _HEAD.size
-        names: list[str] = []
-        for _ in range(name_count):
-            (size,) = _U16.unpack_from(body, at)
-            at += 2
-            names.append(_piece(body, at, size).decode())
-            at += size
+        at = _HEAD.size + size
+        names = _piece(body, _HEAD.size, size).decode().split(_SEPARATOR)
         entries: list[Entry] = []
         while at < len(body):
             read = _READERS.get(body[at])
@@ -232,9 +236,11 @@ def _piece(body: bytes, at: int, size: int) -> bytes:
     return piece
 
 
-def _topic_made(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, place, count, created_ms, *kept = _TOPIC_MADE.unpack_from(body, at)
-    return TopicMade(names[place], count, created_ms, Retention(*kept)), at + _TOPIC_MADE.size
+def _topics_made(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+    _, queue_count, created_ms, *kept, count = _TOPICS_MADE.unpack_from(body, at)
+    at += _TOPICS_MADE.size
+    topics = [names[place] for place in struct.unpack_from(f">{count}H", body, at)]
+    return TopicsMade(topics, queue_count, created_ms, Retention(*kept)), at + 2 * count
 
 
 def _topic_keeps(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
@@ -276,7 +282,7 @@ def _latest_looked(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
 
 
 _READERS: dict[int, Callable[[bytes, int, list[str]], tuple[Entry, int]]] = {
-    1: _topic_made,
+    1: _topics_made,
     2: _topic_keeps,
     3: _topic_ended,
     4: _group_made,

@@ -13,7 +13,7 @@ from store.state.changes import Changes, changes_of
 from store.state.tables import Tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
     from store.state.entries import Entry
     from store.state.rows import Pair, Rows
@@ -23,9 +23,7 @@ class _Appended(NamedTuple):
     """What one record changed."""
 
     end_offset: int  # of the record
-    keys: Collection[bytes]
-    ranges: Sequence[tuple[bytes, bytes]]
-    ended: Collection[str]
+    changes: Changes
 
 
 class StateView:
@@ -45,22 +43,24 @@ class StateView:
         self._written_at: dict[bytes, int] = {}
         self._ended_at: dict[str, int] = {}
         self._appended: deque[_Appended] = deque()
-        # What is being taken: the end of its record, and what that changes.
-        self._begun: tuple[int, Changes] | None = None
+        # What is being taken.
+        self._begun: _Appended | None = None
 
-    def append(self, entries: Sequence[Entry], physical_offset: int, end_offset: int) -> None:
-        """The record at `physical_offset` was appended, with these entries.
+    def append(self, entries: Sequence[Entry], physical_offset: int, end_offset: int) -> Changes:
+        """The record at `physical_offset` was appended, with these entries; what they change.
 
         When an interrupt ends it, the same call may be made again, before one for another record.
         """
         self._forget_dispatched()
         if not self._appended or self._appended[-1].end_offset < end_offset:
             changes = changes_of(entries, physical_offset, self._pending)
-            self._begun = (end_offset, changes)
-            self._take(end_offset, changes)
+            self._begun = _Appended(end_offset, changes)
+            self._take(self._begun)
+        return self._appended[-1].changes
 
-    def _take(self, end_offset: int, changes: Changes) -> None:
+    def _take(self, appended: _Appended) -> None:
         """Repeatable, and before anything else once it has begun."""
+        end_offset, changes = appended
         pending = self._pending
         for start, end in changes.ranges:
             for key in pending.written:
@@ -70,9 +70,7 @@ class StateView:
         self._written_at.update(dict.fromkeys(changes.written, end_offset))
         self._ended_at.update(dict.fromkeys(changes.ended, end_offset))
         if not self._appended or self._appended[-1].end_offset < end_offset:
-            self._appended.append(
-                _Appended(end_offset, changes.written.keys(), changes.ranges, changes.ended)
-            )
+            self._appended.append(appended)
         if changes.ranges:
             pending.ranges = self._ranges()
         self._begun = None
@@ -86,15 +84,15 @@ class StateView:
     def _forget_dispatched(self) -> None:
         """Repeatable: an interrupt may end it."""
         if self._begun is not None:
-            self._take(*self._begun)
+            self._take(self._begun)
         dispatched, pending = self._dispatched(), self._pending
         while self._appended and self._appended[0].end_offset <= dispatched:
             done = self._appended[0]
-            for key in done.keys:
+            for key in done.changes.written:
                 if self._written_at.get(key) == done.end_offset:
                     pending.written.pop(key, None)
                     del self._written_at[key]
-            for name in done.ended:
+            for name in done.changes.ended:
                 if self._ended_at.get(name) == done.end_offset:
                     del self._ended_at[name]
             self._appended.popleft()
@@ -103,7 +101,7 @@ class StateView:
         assert self._appended or not (pending.written or pending.ranges or self._ended_at)
 
     def _ranges(self) -> list[tuple[bytes, bytes]]:
-        return [each for appended in self._appended for each in appended.ranges]
+        return [each for one in self._appended for each in one.changes.ranges]
 
     # --- as rows ---------------------------------------------------------------------------
 

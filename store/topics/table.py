@@ -20,7 +20,7 @@ from store.errors import (
 from store.format import check_may_write, check_queue_count, check_topic, check_topics
 from store.light_queue import is_light, limits_of
 from store.metadata import KEEP_ALL, Retention, TopicConfig
-from store.state import STATE_TOPIC, Tables, TopicEnded, TopicKeeps, TopicMade
+from store.state import MOST_MADE, STATE_TOPIC, Tables, TopicEnded, TopicKeeps, TopicsMade
 from store.topics.admission import Admission
 from store.topics.dead_names import DeadNames
 from store.topics.ends import Ends
@@ -202,6 +202,10 @@ class Topics:
             return [self.next_state()]
         # In the order of their rows: they are looked up, and made, in half the time.
         names = sorted({topic for topic, _ in queues})
+        if self._fresh and self._fresh.issuperset(names):  # looked up before they were made
+            self._check_queues(queues, {})
+            of_light = self._queues.next_offsets([(name, 0) for name in light]) if light else []
+            return [0] * len(queues) + of_light
         counts: dict[str, int] = {}
         missing: list[str] = []
         for name in names:  # also of those that exist: their queues are never hot
@@ -215,11 +219,7 @@ class Topics:
             check_topics(missing)
             if not self._config.auto_create_topics:
                 raise UnknownTopicError(missing[0])
-        default = self._config.default_queue_count
-        for topic, queue_id in queues:
-            count = counts.get(topic, default)
-            if not 0 <= queue_id < count:
-                raise UnknownQueueError(topic, queue_id, count)
+        self._check_queues(queues, counts)
         if missing:
             raise TopicsNeededError(missing)
         places = [*queues, *((name, 0) for name in light)]
@@ -232,10 +232,18 @@ class Topics:
         found_offsets = iter(self._queues.next_offsets(asked) if asked else ())
         return [next(found_offsets) if is_known else 0 for is_known in known]
 
-    def automatic(self, names: Sequence[str]) -> list[TopicMade]:
+    def _check_queues(self, queues: Sequence[tuple[str, int]], counts: Mapping[str, int]) -> None:
+        """`counts`: of topics that exist; others are made. Raises UnknownQueueError."""
+        default = self._config.default_queue_count
+        for topic, queue_id in queues:
+            count = counts.get(topic, default)
+            if not 0 <= queue_id < count:
+                raise UnknownQueueError(topic, queue_id, count)
+
+    def automatic(self, names: Sequence[str]) -> list[TopicsMade]:
         """What makes these topics, which messages name that come next."""
         now_ms, count = self._clock.now_ms(), self._config.default_queue_count
-        return [TopicMade(name, count, now_ms, KEEP_ALL) for name in names]
+        return _made(names, count, now_ms, KEEP_ALL)
 
     def made(self, names: Sequence[str], log_end: int) -> None:
         """They are; no record of them is below that end of the log."""
@@ -245,7 +253,7 @@ class Topics:
         self,
         wanted: Sequence[tuple[str, int]],
         retentions: Mapping[str, Retention] = _NONE,
-    ) -> list[TopicMade]:
+    ) -> list[TopicsMade]:
         """What makes those of the topics that do not exist.
 
         `retentions`: of those that keep less than the log has, by name.
@@ -263,16 +271,20 @@ class Topics:
                 raise InvalidArgumentError(f"topics[{index}].name", f"{name!r} is given twice")
         names = list(counts)
         now_ms = self._clock.now_ms()
-        made: list[TopicMade] = []
+        missing: dict[tuple[int, Retention], list[str]] = {}
         for name, existing in zip(names, self.view.tables.topics(names), strict=True):
             retention = retentions.get(name)
             if existing is None:
-                made.append(TopicMade(name, counts[name], now_ms, retention or KEEP_ALL))
+                missing.setdefault((counts[name], retention or KEEP_ALL), []).append(name)
             elif existing.queue_count != counts[name]:
                 raise TopicExistsError(name, existing.queue_count)
             elif retention not in (None, existing.retention):
                 raise TopicExistsError(name, existing.queue_count, "another retention")
-        return made
+        return [
+            made
+            for (count, retention), names in missing.items()
+            for made in _made(names, count, now_ms, retention)
+        ]
 
     def keep(self, name: str, change: Callable[[Retention], Retention]) -> list[TopicKeeps]:
         """What makes the topic keep what `change` makes of what it kept; nothing if that is the
@@ -298,3 +310,12 @@ class Topics:
         """What the topic, or light queue, has among the hot queues, before its end is in `view`."""
         found = None if is_light(name) else self.view.tables.topic(name)
         return [name] if found is None else [(name, at) for at in range(found.queue_count)]
+
+
+def _made(
+    names: Sequence[str], queue_count: int, now_ms: int, retention: Retention
+) -> list[TopicsMade]:
+    return [
+        TopicsMade(names[first : first + MOST_MADE], queue_count, now_ms, retention)
+        for first in range(0, len(names), MOST_MADE)
+    ]

@@ -14,7 +14,7 @@ from store.state import (
     LatestLooked,
     TopicEnded,
     TopicKeeps,
-    TopicMade,
+    TopicsMade,
 )
 
 if TYPE_CHECKING:
@@ -57,8 +57,9 @@ _QUEUES = st.integers(0, 3)
 _RETENTIONS = st.builds(Retention, _I64, _I64, _I64, st.booleans())
 _BITS = st.dictionaries(st.integers(0, 4), st.binary(min_size=1, max_size=9), max_size=3)
 
+_SOME_TOPICS = st.lists(TOPICS, min_size=1, max_size=5, unique=True)
 ENTRIES = st.one_of(
-    st.builds(TopicMade, TOPICS, st.integers(1, 64), _I64, _RETENTIONS),
+    st.builds(TopicsMade, _SOME_TOPICS, st.integers(1, 64), _I64, _RETENTIONS),
     st.builds(TopicEnded, TOPICS),
     st.builds(GroupMade, GROUPS, st.binary(max_size=20)),
     st.builds(GroupEnded, GROUPS),

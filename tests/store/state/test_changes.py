@@ -8,13 +8,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from store.metadata import KEEP_ALL, Retention
 from store.state import (
+    Changes,
     Committed,
     GroupEnded,
     StateView,
     Tables,
     TopicEnded,
     TopicKeeps,
-    TopicMade,
+    TopicsMade,
     changes_of,
     pack_entries,
     unpack_entries,
@@ -28,7 +29,8 @@ class ViewMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.database, self.twin = DictRows(), DictRows()
-        self.log: list[tuple[int, bytes]] = []  # where each record begins, and its body
+        # Where each record begins, its body, and what it changes as the appender saw it.
+        self.log: list[tuple[int, bytes, Changes]] = []
         self.end = self.dispatched = 0
         self.view = StateView(self.database, lambda: self.dispatched)
 
@@ -36,15 +38,16 @@ class ViewMachine(RuleBasedStateMachine):
     def append(self, entries: list) -> None:  # type: ignore[type-arg]
         ((_, body),) = pack_entries(entries)
         at, self.end = self.end, self.end + len(body)
-        self.view.append(entries, at, self.end)
-        self.log.append((at, body))
+        self.log.append((at, body, self.view.append(entries, at, self.end)))
         self.twin.take(changes_of(unpack_entries(body), at, self.twin))
 
-    @rule(is_told=st.booleans())
-    def dispatch(self, is_told: bool) -> None:
+    @rule(is_told=st.booleans(), is_read=st.booleans())
+    def dispatch(self, is_told: bool, is_read: bool) -> None:
         if self.log:
-            at, body = self.log.pop(0)
-            self.database.take(changes_of(unpack_entries(body), at, self.database))
+            at, body, seen = self.log.pop(0)
+            read = changes_of(unpack_entries(body), at, self.database)
+            assert (seen.written, seen.ended) == (read.written, read.ended)
+            self.database.take(read if is_read else seen)
             if is_told:  # otherwise the watermark follows later
                 self.dispatched = at + len(body)
 
@@ -69,7 +72,7 @@ TestView.settings = settings(max_examples=60, stateful_step_count=40)
 
 def test_a_topic_counts_from_the_record_that_made_it() -> None:
     rows = DictRows()
-    rows.take(changes_of([TopicMade("t", 4, 7, KEEP_ALL)], 100, rows))
+    rows.take(changes_of([TopicsMade(["t"], 4, 7, KEEP_ALL)], 100, rows))
     rows.take(changes_of([TopicKeeps("t", Retention(messages=5))], 300, rows))
     found = Tables(rows).topic("t")
     assert found is not None
@@ -79,7 +82,7 @@ def test_a_topic_counts_from_the_record_that_made_it() -> None:
 
 def test_a_deletion_takes_the_offsets_of_all_groups_on_the_topic() -> None:
     rows = DictRows()
-    made = [TopicMade("t", 4, 7, KEEP_ALL), TopicMade("tt", 4, 7, KEEP_ALL)]
+    made = [TopicsMade(["t", "tt"], 4, 7, KEEP_ALL)]
     committed = [Committed(g, t, q, 3) for g in ("g", "gg") for t in ("t", "tt") for q in (0, 1)]
     rows.take(changes_of([*made, *committed], 0, rows))
     changes = changes_of([TopicEnded("t")], 50, rows)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from store.errors import InvalidArgumentError
 from store.metadata import KEEP_ALL
-from store.state import CorruptStateError, TopicMade, pack_entries, unpack_entries
+from store.state import CorruptStateError, TopicsMade, pack_entries, unpack_entries
 from store.state.entries import MOST_BYTES
 from tests.support.state import ANY_ENTRIES
 
@@ -21,7 +21,7 @@ def test_entries_come_back_in_order(entries: list) -> None:  # type: ignore[type
 
 
 def test_many_entries_are_divided_between_records() -> None:
-    entries = [TopicMade(f"topic-{n:06}", 8, 5, KEEP_ALL) for n in range(100_000)]
+    entries = [TopicsMade([f"topic-{n:06}"], 8, 5, KEEP_ALL) for n in range(100_000)]
     bodies = [body for _, body in pack_entries(entries)]
     assert len(bodies) > 10
     assert max(map(len, bodies)) < MOST_BYTES + 1000
@@ -46,11 +46,11 @@ def test_a_body_that_was_cut_is_refused_or_has_fewer_entries(
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"\x02\x00\x00", "form 2.*newer"),
-        (b"\x01\x00\x00\x63", "kind 99.*newer"),
+        (b"\x02\x00\x00\x00\x00", r"form 2.*newer"),
+        (b"\x01\x00\x00\x00\x00\x63", r"kind 99.*newer"),
         (b"", "cannot be read"),
-        (b"\x01\x00\x01\x00\x02\xff\xfe", "cannot be read"),
-        (b"\x01\x00\x00\x03\x00\x00", "cannot be read"),
+        (b"\x01\x00\x00\x00\x02\xff\xfe", "cannot be read"),
+        (b"\x01\x00\x00\x00\x00\x03\x00\x01", "cannot be read"),
     ],
     ids=["newer form", "newer kind", "empty", "no text", "no such name"],
 )
@@ -59,6 +59,6 @@ def test_what_no_program_of_ours_wrote_is_refused(body: bytes, words: str) -> No
         unpack_entries(body)
 
 
-def test_a_name_that_fits_no_record_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="65536 bytes"):
-        list(pack_entries([TopicMade("x" * 65536, 1, 0, KEEP_ALL)]))
+def test_a_name_with_what_stands_between_names_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="Ctrl1"):
+        list(pack_entries([TopicsMade(["x\x01"], 1, 0, KEEP_ALL)]))
