@@ -17,7 +17,7 @@ from kvcq.tables import BOUNDS, DISPATCHED_KEY, STATE, pack_i64, unpack_i64
 from store.base import Lock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kvcq.engine import KvEngine, Pair
     from store.state import Changes
@@ -31,8 +31,8 @@ class KvStateStore:
     Thread: any for reads; `apply` and `advance` one at a time.
     """
 
-    def __init__(self, engine: KvEngine, *, flushes: bool = False) -> None:
-        """`flushes`: nothing else flushes the engine, since the queues have none or another one."""
+    def __init__(self, engine: KvEngine, *, flushes: Callable[[], bool] = lambda: False) -> None:
+        """`flushes`: whether nothing else flushes the engine, as where queues are in files."""
         # Constant after construction.
         self._engine = engine
         self._flushes = flushes
@@ -82,11 +82,15 @@ class KvStateStore:
     def flush(self) -> None:
         """The rows are durable, with the point, once the engine is flushed. Raises what it
         raises."""
+        self.note_point()
+        if self._flushes():
+            self._engine.flush()
+
+    def note_point(self) -> None:
+        """The database says up to where the rows are."""
         with self._writing:
             row = (_POINT_KEY, pack_i64(self._point))
             self._engine.write(KvBatch(puts={STATE: [row]}))
-        if self._flushes:
-            self._engine.flush()
 
     def close(self) -> None:
         self._engine.close()

@@ -118,10 +118,10 @@ def finish(directory: StoreDir, state: Tables, queues: ConsumeQueueStore, engine
     engine.flush()
 
 
-def raise_version(directory: StoreDir, snapshots: Snapshots) -> None:
+def raise_version(directory: StoreDir, snapshots: Snapshots, log_end: int) -> None:
     """A snapshot is sealed, then the store has format 2, and `meta/` is no part of it any more."""
     snapshots.take()
-    directory.raise_version()
+    directory.begin_state(log_end)
     if directory.meta.exists():
         aside = move_aside(directory.meta, _ASIDE)
         logger.info("the store has format 2; %s is kept until the next clean stop", aside.name)

@@ -75,6 +75,9 @@ class StoreIdentity:
     format_version: int
     created_ms: int
     segment_bytes: int
+    #: Physical. No record below tells of topics and groups: a snapshot has what was known there. 0
+    #: in a store that was ours from its first record, in this format.
+    base_offset: int = 0
 
 
 class DirKind(enum.Enum):
@@ -177,12 +180,18 @@ class StoreDir:
         """What store.json says."""
         return _read_identity(self.root / _IDENTITY).format_version
 
-    def raise_version(self) -> None:
-        """The store has the format of this program, durably. Repeatable."""
+    @property
+    def base_offset(self) -> int:
+        """What store.json says."""
+        return _read_identity(self.root / _IDENTITY).base_offset
+
+    def begin_state(self, base_offset: int) -> None:
+        """The store has the format of this program, and records of the state count from there on,
+        durably. Repeatable."""
         identity = _read_identity(self.root / _IDENTITY)
-        if identity.format_version != FORMAT_VERSION:
-            raised = replace(identity, format_version=FORMAT_VERSION)
-            _write_identity(self.root / _IDENTITY, raised)
+        begun = replace(identity, format_version=FORMAT_VERSION, base_offset=base_offset)
+        if begun != identity:
+            _write_identity(self.root / _IDENTITY, begun)
 
     @property
     def was_closed_cleanly(self) -> bool:
@@ -323,7 +332,7 @@ def _check_crc(path: Path, document: dict[str, object]) -> None:
     else:
         # Written before there was one: such a file has these fields and no others. A field more
         # may be the checksum with a flipped bit in its name.
-        sound = document.keys() == {"product", *StoreIdentity.__dataclass_fields__}
+        sound = document.keys() == {"product", "format_version", "created_ms", "segment_bytes"}
     if not sound:
         raise StoreFormatError(
             path,
@@ -349,8 +358,12 @@ def _read_identity(path: Path) -> StoreIdentity:
             path,
             f"format {version}, this program knows up to {FORMAT_VERSION}: use a newer program",
         )
+    base_offset = document.get("base_offset", 0)
     identity = StoreIdentity(
-        version, _number(path, document, "created_ms"), _number(path, document, "segment_bytes")
+        version,
+        _number(path, document, "created_ms"),
+        _number(path, document, "segment_bytes"),
+        base_offset if base_offset == 0 else _number(path, document, "base_offset"),
     )
     _check_crc(path, document)
     return identity

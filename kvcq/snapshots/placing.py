@@ -49,7 +49,7 @@ def place_sealed(snapshot: Snapshot, database: Path, why: str) -> None:
     with closing(RocksEngine.open(new, DERIVED)) as engine:
         for name, path in files.items():
             engine.ingest(_FAMILY_OF[name], [path], move=False)
-        state = KvStateStore(engine, flushes=True)
+        state = KvStateStore(engine, flushes=lambda: True)
         state.advance(snapshot.point)
         state.flush()
     _finish(new, database, why)

@@ -11,7 +11,7 @@ from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import EngineFullError
 from kvcq.snapshots.sealing import seal
 from kvcq.snapshots.snapshot import DIRECTORY, Mark, Snapshot, snapshots_in
-from kvcq.tables import BOUNDS, DISPATCHED_KEY, unpack_i64
+from kvcq.state_store import KvStateStore
 from store.base import Lock, fsync_directory
 from store.errors import DiskFullError, StoreFormatError
 
@@ -47,8 +47,8 @@ class Snapshots:
         flush_log: Callable[[], None],
         clock: Clock,
     ) -> None:
-        """`back_up` makes a copy of the database at one dispatch point; `flush_log` makes all that
-        was appended before durable."""
+        """`back_up` makes a copy of the database, which says up to where its state is; `flush_log`
+        makes all that was appended before durable."""
         # Constant after construction.
         self._directory = root / DIRECTORY
         self._segments = segments
@@ -108,8 +108,7 @@ class Snapshots:
         copy = self._back_up()
         try:
             with closing(RocksEngine.open_read_only(copy, DERIVED)) as engine:
-                row = engine.get(BOUNDS, DISPATCHED_KEY)
-            point = 0 if row is None else unpack_i64(row)
+                point = KvStateStore(engine).point
             # What is in a snapshot is durable in the log before the snapshot has its name.
             self._flush_log()
             for snapshot in self.kept:

@@ -80,7 +80,7 @@ def repair_state(
             closing(SegmentSet.load(directory.commitlog, identity.segment_bytes)) as segments,
             closing(RocksEngine.open(new, DERIVED)) as engine,
         ):
-            state = KvStateStore(engine, flushes=True)
+            state = KvStateStore(engine, flushes=lambda: True)
             _replay(segments, state, engine, progress, clock.now_ms())
             tables = Tables(state)
             made = StateMade(
