@@ -299,6 +299,13 @@ class KvConsumeQueueStore:
 
     # --- removal ---------------------------------------------------------------------------
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is in any of its families."""
+        return not any(
+            self._engine.scan(family, b"", LAST_KEY, limit=1) for family in (UNITS, INDEX, BOUNDS)
+        )
+
     def clear(self) -> None:
         """Remove all rows of queues and index, and the dispatch point. Repeatable; a crash leaves
         some of them, below the point that is there. Durable on return."""

@@ -2,7 +2,7 @@
 
 The database must not be ahead of the log, after a power loss say, nor behind the log's beginning,
 nor behind a snapshot: then files of it were lost. Otherwise it is set aside, and made of the newest
-snapshot that is of this log; without one, of nothing, if the log is there from its first byte.
+snapshot that is of this log; without one, of nothing, if the log tells all from its first byte.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from kvcq.snapshots import (
     snapshots_in,
 )
 from kvcq.state_store import KvStateStore
+from kvcq.tables import BOUNDS, INDEX, UNITS
 from kvcq.upgrade import finish, raise_version, take_over
 from store.base import move_aside
 from store.errors import StoreError, StoreFormatError
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from kvcq.snapshots import Snapshot
     from store.base import Clock
     from store.config import StoreConfig
+    from store.consume_queue import ConsumeQueueStore
     from store.log import SegmentSet
     from store.store_dir import StoreDir
 
@@ -50,16 +52,28 @@ logger = logging.getLogger(__name__)
 class PlainDatabases:
     """Queues and state in `kvcq/`. See store/opening.py."""
 
-    def __init__(self, config: StoreConfig, clock: Clock, directory: StoreDir) -> None:
-        """Opens the database; one that is damaged is moved aside. Raises EngineUnavailableError."""
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        directory: StoreDir,
+        flushes_state: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Opens the database; one that is damaged is moved aside. Raises EngineUnavailableError.
+
+        `flushes_state`: see KvStateStore.
+        """
         # Constant after construction.
         self._config = config
         self._clock = clock
         self._directory = directory
         self._path = directory.kvcq
+        self._flushes_state = flushes_state
         # Whether files of it were found damaged: copies may share them.
         self._was_damaged = False
-        self._is_old = directory.format_version < FORMAT_VERSION
+        #: Whether this opening has put another database in the place of the one that was there.
+        self.was_replaced = False
+        self.is_old = directory.format_version < FORMAT_VERSION
         remove_unfinished(self._path)
         self._open()
 
@@ -71,14 +85,14 @@ class PlainDatabases:
             self._take(open_derived(self._path, profile, self._damaged))
 
     def _damaged(self) -> None:
-        self._was_damaged = True
+        self._was_damaged = self.was_replaced = True
 
     def _take(self, engine: RocksEngine) -> None:
         self._engine = engine
         try:
-            expiry = ExpiryFilter(engine, self._clock, self._config.expiry_margin_s)
-            self.queues = KvConsumeQueueStore(engine, expiry)
-            self.state = KvStateStore(engine)
+            self._expiry = ExpiryFilter(engine, self._clock, self._config.expiry_margin_s)
+            self.queues = KvConsumeQueueStore(engine, self._expiry)
+            self.state = KvStateStore(engine, flushes=self._flushes_state)
         except BaseException:
             with suppress(StoreError):
                 engine.close()
@@ -90,22 +104,24 @@ class PlainDatabases:
 
     def settle(self, segments: SegmentSet) -> None:
         """See Databases."""
-        if self._is_old:
+        if self.is_old:
             self._settle_old(segments)
             return
         snapshots = drop_unfit(self._directory.root, segments)
-        start, end = segments.first_offset, segments.end_offset
+        start = max(segments.first_offset, self._directory.base_offset)
+        end = segments.end_offset
         newest = snapshots[-1].point if snapshots else 0
         if self.reach > end:
             why, words = "ahead", f"ahead of the log, which ends at {end}"
         elif self.reach < newest:
             why, words = "behind", f"behind the snapshot at {newest}: files of it were lost"
         elif self.state.point < start:
-            why, words = "behind", f"behind the log's beginning at {start}"
+            why, words = "behind", f"behind {start}, where the log's account of the state begins"
         else:
             return
         logger.warning("%s reaches to %d, %s: it is made again", self._path, self.reach, words)
         is_empty = self.reach == 0
+        self.was_replaced = True
         self.close()
         if is_empty:  # made by this opening in place of one that was lost or moved aside
             shutil.rmtree(self._path)
@@ -127,11 +143,16 @@ class PlainDatabases:
 
     def replayed(self, segments: SegmentSet) -> None:
         """See Databases."""
-        if self._is_old:
-            finish(self._directory, Tables(self.state), self.queues, self._engine)
+        self.finish_upgrade(self.queues, segments)
+
+    def finish_upgrade(self, queues: ConsumeQueueStore, segments: SegmentSet) -> None:
+        """Of a store of format 1; of another one nothing. `queues` are those that are read."""
+        if self.is_old:
+            finish(self._directory, Tables(self.state), queues, self._engine)
             self.state.flush()
-            raise_version(self._directory, self.snapshots(segments, lambda: None))
-            self._is_old = False
+            snapshots = self.snapshots_of(queues, segments, lambda: None)
+            raise_version(self._directory, snapshots, segments.end_offset)
+            self.is_old = False
 
     def _place(self, snapshots: list[Snapshot], start: int, why: str) -> None:
         for snapshot in reversed(snapshots):
@@ -154,17 +175,43 @@ class PlainDatabases:
         root = self._directory.root
         return StoreFormatError(
             self._path,
-            f"cannot be used, the log begins at {start}, and there is no snapshot: topics, groups "
-            f"and offsets of before are not in the log. Bring `{self._path.name}/` or `snapshots/` "
-            f"back from a copy of the directory; or run `kvcq repair {root} --state`, which makes "
-            "what the log has of topics and groups",
+            f"cannot be used, the log tells of topics and groups from {start} on, and there is no "
+            f"snapshot: what was before that is nowhere else. Bring `{self._path.name}/` or "
+            f"`snapshots/` back from a copy of the directory; or run `kvcq repair {root} --state`, "
+            "which makes what the log has of topics and groups",
         )
 
     def snapshots(self, segments: SegmentSet, flush_log: Callable[[], None]) -> Snapshots:
         """See Databases."""
-        return Snapshots(
-            self._directory.root, segments, self.queues.back_up, flush_log, self._clock
-        )
+        return self.snapshots_of(self.queues, segments, flush_log)
+
+    def snapshots_of(
+        self, queues: ConsumeQueueStore, segments: SegmentSet, flush_log: Callable[[], None]
+    ) -> Snapshots:
+        """Of the state, which has all that is dispatched to `queues`."""
+
+        def back_up() -> Path:
+            self.state.advance(queues.dispatched_offset)
+            self.state.note_point()
+            return self._engine.back_up()
+
+        return Snapshots(self._directory.root, segments, back_up, flush_log, self._clock)
+
+    # --- for who has queues elsewhere too ----------------------------------------------------
+
+    def lend_queues(self) -> KvConsumeQueueStore:
+        """The queues once more, as they are now; closing them leaves the database open."""
+        return KvConsumeQueueStore(self._engine, self._expiry, owns_engine=False)
+
+    def clear_queues(self) -> None:
+        """The database has no queues, durably, and gives their space back. Repeatable."""
+        queues = self.lend_queues()
+        if queues.is_empty:
+            return
+        self.state.flush()
+        queues.clear()
+        for family in (UNITS, INDEX, BOUNDS):
+            self._engine.compact(family)
 
     def close(self) -> None:
         self.state.close()

@@ -77,6 +77,7 @@ class MessageStore:
     ) -> None:
         # Constant after construction.
         self.log = appends.log
+        self.applier = appends.applier
         self.queues = queues
         self.state = state
         self.notes = notes

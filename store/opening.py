@@ -230,7 +230,7 @@ def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
     acknowledged = Acknowledgement(
         config.flush_mode, lambda: log.appended_offset, flushed, dispatched
     )
-    applier = StateApplier(log, state, queues)
+    applier = StateApplier(log, state, queues, directory.base_offset)
     applier.add_listener(topics.changed)
     reput = ReputService(
         log,

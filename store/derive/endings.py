@@ -32,8 +32,11 @@ class DeadOrEnded(NamedTuple):
         return max(self.dead.get(name, default), self.ended.get(name, default))
 
 
-def state_records(log: CommitLog, queues: ConsumeQueueStore) -> Iterator[tuple[int, list[Entry]]]:
-    """Physical offset and entries of each dispatched state record of the log, in its order.
+def state_records(
+    log: CommitLog, queues: ConsumeQueueStore, base_offset: int
+) -> Iterator[tuple[int, list[Entry]]]:
+    """Physical offset and entries of each dispatched state record of the log, in its order, from
+    `base_offset` on.
 
     Raises DamagedQueueError, CorruptRecordError.
     """
@@ -42,18 +45,20 @@ def state_records(log: CommitLog, queues: ConsumeQueueStore) -> Iterator[tuple[i
         units = queues.read_units(STATE_TOPIC, 0, at, _UNITS_A_READ)
         records = log.read_run([(unit.physical_offset, unit.record_size) for _, unit in units])
         for (_, unit), record in zip(units, records, strict=False):
-            yield unit.physical_offset, unpack_entries(unpack_record(record, verify=False).body)
-        at += len(records)
+            if unit.physical_offset >= base_offset:
+                entries = unpack_entries(unpack_record(record, verify=False).body)
+                yield unit.physical_offset, entries
+        at = units[len(records) - 1][0] + 1
 
 
-def endings(log: CommitLog, queues: ConsumeQueueStore) -> dict[str, int]:
+def endings(log: CommitLog, queues: ConsumeQueueStore, base_offset: int) -> dict[str, int]:
     """Names that ended -> physical offset of the last record that says so.
 
     Memory: an entry for each; of a million deletions in the log 150 MB.
     """
     return {
         entry.topic: at
-        for at, entries in state_records(log, queues)
+        for at, entries in state_records(log, queues, base_offset)
         for entry in entries
         if isinstance(entry, TopicEnded)
     }

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.base import Lock
-from store.derive.endings import DeadOrEnded, endings
 from store.errors import StoreBusyError, StoreError
 from store.format import FastParser
 from store.log import Damage, PreadWindow, Run, walk
-from store.topics import Admission
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from store.consume_queue import ConsumeQueueStore, DispatchRequest
     from store.derive.state_applier import StateApplier
     from store.log import CommitLog, StoreTimes
-    from store.state import Changes
-    from store.topics import Topics
+    from store.topics import Admission, Topics
 
 logger = logging.getLogger(__name__)
 
@@ -183,7 +179,7 @@ class QueueRepair:
         count = 0
         firsts: dict[int, int] = {}
         damaged: list[int] = []
-        with self._admitting() as admission:
+        with self._applier.admitting(self._topics.admission) as admission:
             while at < end and not self._stopping.is_set():
                 with self._paused():
                     found, at = self._collect(look, at, end, damaged, admission)
@@ -209,7 +205,7 @@ class QueueRepair:
         look = PreadWindow()
         count = 0
         try:
-            with self._admitting() as admission:
+            with self._applier.admitting(self._topics.admission) as admission:
                 while at < end:
                     if self._stopping.wait(_PAUSE_S):
                         return
@@ -238,23 +234,6 @@ class QueueRepair:
         logger.warning("units stored up to %d ms are rebuilt: %d", store_time_ms, count)
 
     # --- from the log ----------------------------------------------------------------------
-
-    @contextmanager
-    def _admitting(self) -> Iterator[Admission]:
-        """What of a record still lives, also of light queues that ended since, or end meanwhile."""
-        topics, dead = self._topics.admission
-        ended: dict[str, int] = {}
-
-        def note(changes: Changes, physical_offset: int) -> None:
-            ended.update(dict.fromkeys(changes.ended, physical_offset))
-
-        remove = self._applier.add_listener(note)
-        try:
-            for name, at in endings(self._log, self._queues).items():
-                ended[name] = max(at, ended.get(name, 0))
-            yield Admission(topics, DeadOrEnded(dead, ended))
-        finally:
-            remove()
 
     def _collect(
         self, look: PreadWindow, at: int, end: int, damaged: list[int], admission: Admission

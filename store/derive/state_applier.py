@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from store.consume_queue import PlainRequests
+from store.derive.endings import DeadOrEnded, endings
 from store.format import unpack_record
-from store.state import STATE_TOPIC, changes_of, unpack_entries
+from store.state import STATE_TOPIC, TopicEnded, changes_of, unpack_entries
+from store.topics import Admission
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,11 +33,14 @@ class StateApplier:
         log: CommitLog,
         state: StateStore,
         queues: ConsumeQueueStore,
+        base_offset: int = 0,
     ) -> None:
+        """`base_offset`: see StoreIdentity."""
         # Constant after construction.
         self._log = log
         self._state = state
         self._queues = queues
+        self._base_offset = base_offset
         # Replaced whole.
         self._listeners: tuple[Listener, ...] = ()
         # Physical offset of a record to what it changes.
@@ -73,26 +79,62 @@ class StateApplier:
                 if at > first:
                     yield requests[first:at], request.physical_offset
                     first = at
-                self._apply(request)
+                if request.physical_offset >= self._base_offset:
+                    self._apply(request)
             if first:
                 requests = requests[first:]
         yield requests, end_offset
 
     def _apply(self, request: DispatchRequest) -> None:
         at = request.physical_offset
+        end = at + request.record_size
         changes = self._recent.get(at)
         if changes is None:
             record = self._log.read(at, request.record_size)
             entries = unpack_entries(unpack_record(record, verify=False).body)
+            if end <= self._state.point:  # the queues are behind it: what ended ends there as well
+                for entry in entries:
+                    if isinstance(entry, TopicEnded):
+                        self._queues.delete_topic(entry.topic, at)
+                return
             changes = changes_of(entries, at, self._state)
-        end = at + request.record_size
         # A step that could not be done is done again: until then these are remembered.
         self._recent[at] = changes
         if end > self._state.point:
             self._state.apply(changes, end)
-        # The queues may be behind the state: what ended ends there as well.
         for name in changes.ended:
             self._queues.delete_topic(name, at)
         for listener in self._listeners:
             listener(changes, at)
         del self._recent[at]
+
+    # --- for who goes over the log -----------------------------------------------------------
+
+    @contextmanager
+    def admitting(self, admission: Admission) -> Iterator[Admission]:
+        """What of any record still lives: it also knows the light queues that ended by what the
+        log says, up to now and meanwhile.
+
+        Memory: that of `endings`. Raises DamagedQueueError, CorruptRecordError.
+        """
+        topics, dead = admission
+        ended: dict[str, int] = {}
+
+        def note(changes: Changes, physical_offset: int) -> None:
+            ended.update(dict.fromkeys(changes.ended, physical_offset))
+
+        remove = self.add_listener(note)
+        try:
+            for name, at in self.endings().items():
+                ended[name] = max(at, ended.get(name, 0))
+            yield Admission(topics, DeadOrEnded(dead, ended))
+        finally:
+            remove()
+
+    def endings(self) -> dict[str, int]:
+        """See endings.py."""
+        return endings(self._log, self._queues, self._base_offset)
+
+    def into(self, queues: ConsumeQueueStore) -> StateApplier:
+        """One for queues that are behind the state: what ended ends there as well."""
+        return StateApplier(self._log, self._state, queues, self._base_offset)

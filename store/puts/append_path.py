@@ -69,7 +69,7 @@ class AppendPath:
         self.log = log
         self._topics = topics
         self._view = view
-        self._applier = applier
+        self.applier = applier
         self.acknowledged = acknowledged
         self.flushed = acknowledged.flushed
         self.dispatched = acknowledged.dispatched
@@ -201,7 +201,7 @@ class AppendPath:
             for entry in entries:
                 if isinstance(entry, TopicEnded):
                     self.log.hot_queues.forget(self._topics.hot_keys(entry.topic))
-            self._applier.appended(at, self._view.append(entries, at, end))
+            self.applier.appended(at, self._view.append(entries, at, end))
         self._topics.decided()
         self.log.hot_queues.forget([(STATE_TOPIC, 0)])
         self._deciding = None
