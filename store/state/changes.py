@@ -87,9 +87,15 @@ class Changes:
         return None if self._is_deleted(key) else self._rows.get(key)
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        if not self.written and not self.ranges:
+        written = self.written
+        if self.ranges:
+            asked = [key for key in keys if key not in written and not self._is_deleted(key)]
+        elif written.keys().isdisjoint(keys):
             return self._rows.multi_get(keys)
-        return [self.get(key) for key in keys]
+        else:
+            asked = [key for key in keys if key not in written]
+        found = dict(zip(asked, self._rows.multi_get(asked), strict=True)) if asked else {}
+        return [written[key] if key in written else found.get(key) for key in keys]
 
     def scan(self, start: bytes, end: bytes, limit: int | None = None) -> Sequence[Pair]:
         # As many rows as are deleted may be in the way.

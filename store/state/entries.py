@@ -167,7 +167,7 @@ class _Body:
             case TopicsMade(topics, queue_count, created_ms, kept):
                 assert len(topics) <= MOST_MADE, f"{len(topics)} topics in an entry"
                 data += _TOPICS_MADE.pack(1, queue_count, created_ms, *kept, len(topics))
-                data += struct.pack(f">{len(topics)}H", *map(self._place, topics))
+                data += struct.pack(f">{len(topics)}H", *self._places(topics))
             case TopicKeeps(topic, kept):
                 data += _TOPIC_KEEPS.pack(2, self._place(topic), *kept)
             case TopicEnded(topic):
@@ -187,17 +187,24 @@ class _Body:
                     data += _LATEST_ROW.pack(number, len(row)) + row
 
     def _place(self, name: str) -> int:
-        names = self._names
-        place = names.get(name)
-        if place is None:
-            if _SEPARATOR in name:
-                raise InvalidArgumentError("name", f"{name!r} has the character Ctrl1")
-            names[name] = place = len(names)
-            self._names_bytes += 2 * len(name)  # about
+        place = self._names.setdefault(name, len(self._names))
+        self._names_bytes += 1 + len(name)  # more, if it was there before
         return place
 
+    def _places(self, names: Sequence[str]) -> Sequence[int]:
+        begin = len(self._names)
+        if self._names.keys().isdisjoint(names):  # the usual case, in fewer steps
+            self._names_bytes += len(names) + sum(map(len, names))
+            self._names.update(zip(names, range(begin, begin + len(names)), strict=True))
+            return range(begin, begin + len(names))
+        return [self._place(name) for name in names]
+
     def finish(self) -> bytes:
-        names = _SEPARATOR.join(self._names).encode()
+        text = _SEPARATOR.join(self._names)
+        if text.count(_SEPARATOR) >= max(1, len(self._names)):
+            wrong = next(name for name in self._names if _SEPARATOR in name)
+            raise InvalidArgumentError("name", f"{wrong!r} has the character Ctrl1")
+        names = text.encode()
         return b"".join([_HEAD.pack(_FORM, len(names)), names, self._data])
 
 
