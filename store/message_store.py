@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from store.puts import AppendPath
     from store.reads import LatestKept, LatestMessages, Pulled, PullPlan, Reader
     from store.state import Entry, StateStore
-    from store.topics import Admission, Topics
+    from store.topics import Admission, End, Topics
     from store.upkeep import Services, Upkeep
 
 #: No watermark reaches it: a callback that waits for it gets the failure.
@@ -54,6 +54,10 @@ _NEVER = 1 << 63
 _DELETED_TOGETHER = 1000
 
 T = TypeVar("T")
+
+
+class _EndedMeanwhileError(Exception):
+    """A queue that was looked at has ended."""
 
 
 class MessageStore:
@@ -524,28 +528,40 @@ class MessageStore:
         below what the group committed before.
         """
         check_group(group)
-        self._appends.check_open()
-        wanted = list(offsets)
-        made: dict[str, int] = {}
-        for place, at in zip(wanted, given_at, strict=False):
-            self._reader.check_given(*place, at)
-        for topic, queue_id, offset in wanted:
-            low, high = self._reader.bounds(topic, queue_id)
-            if not 0 <= offset <= high:
-                raise OffsetOutOfRangeError(topic, queue_id, offset, low, high)
-            made[topic] = self._topics.require_queue(topic, queue_id).created_offset
+        wanted, given = list(offsets), list(given_at)
+        end: int | None = None
+        while end is None:  # again when a queue ended between the look and the record
+            self._appends.check_open()
+            ends = {topic: self._topics.ends.get(topic) for topic, _, _ in wanted}
+            for place, at in zip(wanted, given, strict=False):
+                self._reader.check_given(*place, at)
+            for topic, queue_id, offset in wanted:
+                low, high = self._reader.bounds(topic, queue_id)
+                if not 0 <= offset <= high:
+                    raise OffsetOutOfRangeError(topic, queue_id, offset, low, high)
+            with suppress(_EndedMeanwhileError):
+                end = self._appends.decide(
+                    partial(self._commit, group, wanted, ends, allow_back=allow_back)
+                )
+        self._appends.wait_acknowledged(end)
 
-        def commit() -> Sequence[Entry]:
-            for topic, created_offset in made.items():
-                self._topics.require_made_at(topic, created_offset)
-            if not allow_back:
-                self._check_not_behind(group, wanted)
-            entries: list[Entry] = [Committed(group, *each) for each in wanted]
-            if wanted and self._topics.view.tables.group(group) is None:
-                entries.insert(0, GroupMade(group, b""))
-            return entries
-
-        self._appends.wait_acknowledged(self._appends.decide(commit))
+    def _commit(
+        self,
+        group: str,
+        wanted: Sequence[tuple[str, int, int]],
+        ends: Mapping[str, End],
+        *,
+        allow_back: bool,
+    ) -> Sequence[Entry]:
+        """Under the append lock."""
+        if self._topics.have_ended(ends):
+            raise _EndedMeanwhileError
+        if not allow_back:
+            self._check_not_behind(group, wanted)
+        entries: list[Entry] = [Committed(group, *each) for each in wanted]
+        if wanted and self._topics.view.tables.group(group) is None:
+            entries.insert(0, GroupMade(group, b""))
+        return entries
 
     def _check_not_behind(self, group: str, wanted: Sequence[tuple[str, int, int]]) -> None:
         """Under the append lock."""

@@ -5,12 +5,14 @@ derived.
 """
 
 from store.topics.admission import Admission, DeadBelow, starts_of
+from store.topics.ends import End
 from store.topics.live_topics import LiveTopics
 from store.topics.table import QueueRules, Topics, TopicsNeededError
 
 __all__ = [
     "Admission",
     "DeadBelow",
+    "End",
     "LiveTopics",
     "QueueRules",
     "Topics",

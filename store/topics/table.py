@@ -23,7 +23,7 @@ from store.metadata import KEEP_ALL, Retention, TopicConfig
 from store.state import MOST_MADE, STATE_TOPIC, Tables, TopicEnded, TopicKeeps, TopicsMade
 from store.topics.admission import Admission
 from store.topics.dead_names import DeadNames
-from store.topics.ends import Ends
+from store.topics.ends import End, Ends
 from store.topics.live_topics import LiveTopics
 
 if TYPE_CHECKING:
@@ -156,16 +156,13 @@ class Topics:
             self._dead.changed(changes.ended)
             self.ends.dispatched(changes.ended, physical_offset)
 
-    def require_made_at(self, name: str, created_offset: int) -> None:
-        """At the log's end the topic, or light queue, is the one that began there; else it was
-        deleted meanwhile. Under the append lock. Raises UnknownTopicError."""
-        if is_light(name):
+    def have_ended(self, before: Mapping[str, End]) -> bool:
+        """Whether one of these names ended since `before`, its end as it was known then. Under the
+        append lock. Raises UnknownTopicError for one whose rows are still there."""
+        for name in before:
             if self.view.has_ended(name):
-                raise UnknownTopicError(name, "light queue")
-            return
-        found = self.view.tables.topic(name)
-        if found is None or found.created_offset != created_offset:
-            raise UnknownTopicError(name)
+                raise UnknownTopicError(name, "light queue" if is_light(name) else "topic")
+        return any(self.ends.get(name) != end for name, end in before.items())
 
     # --- for the appender, under the append lock -------------------------------------------
 

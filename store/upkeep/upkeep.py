@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from store.errors import LACKS, StoreClosedError, StoreFailedError
@@ -142,18 +142,18 @@ class Upkeep:
                 raise
             raise self._lost from error
 
-    def _close_queues_after(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._queues.close()
+    def _close_databases(self) -> None:
+        """Repeatable. On a full disk, too: the next start recovers."""
+        for database in (self._queues, self._state):
+            with suppress(*LACKS):
+                database.close()
 
     def _let_go(self, stop_services: Callable[[], None]) -> None:
         # Whatever fails on the way, the rest is let go of, and the lock last of all.
         with ExitStack() as stack:
             stack.callback(self._directory.close)
             stack.callback(self._log.close)
-            stack.callback(self._state.close)
-            # As by Ctrl-C on the way; closed once more, nothing happens.
-            stack.push(self._close_queues_after)
+            stack.callback(self._close_databases)  # as by Ctrl-C on the way
             stop_services()
             # A flush in another thread ends first: it writes the checkpoint too.
             with self.checkpoints.lock:
@@ -166,6 +166,7 @@ class Upkeep:
                     self._state.advance(dispatched)
                     self._state.flush()
                     self._queues.close()
+                    self._state.close()
                     if self._lost is not None:
                         return
                     self.checkpoints.queues_flushed(dispatched, self._log.flushed_mark)
