@@ -109,7 +109,8 @@ def test_what_is_decided_counts_for_the_next_decision_and_not_yet_for_readers(
     with pytest.raises(TopicExistsError):
         topics.create([("T", 3)])
     assert topics.load([("T", 1)], [], harness.end) == [0]
-    topics.require_made_at("T", made)
+    before = {"T": topics.ends.get("T")}
+    assert not topics.have_ended(before)
     with pytest.raises(UnknownTopicError):
         topics.get("T")
     assert not topics.admission.is_live("T", harness.end)
@@ -123,12 +124,13 @@ def test_what_is_decided_counts_for_the_next_decision_and_not_yet_for_readers(
     with pytest.raises(UnknownTopicError):
         topics.end(["T"])
     with pytest.raises(UnknownTopicError):
-        topics.require_made_at("T", made)
+        topics.have_ended(before)
     assert topics.get("T").created_offset == made
     again = harness.append(topics.create([("T", 5)]))
     with pytest.raises(UnknownTopicError):  # another one of the name
-        topics.require_made_at("T", made)
+        topics.have_ended(before)
     harness.dispatch()
+    assert topics.have_ended(before)
     assert topics.get("T")[1:4:2] == (5, again)
 
 
