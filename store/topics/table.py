@@ -199,10 +199,22 @@ class Topics:
             return [self.next_state()]
         # In the order of their rows: they are looked up, and made, in half the time.
         names = sorted({topic for topic, _ in queues})
-        if self._fresh and self._fresh.issuperset(names):  # looked up before they were made
+        fresh = self._fresh if log_end == self._fresh_end else _NO_NAMES
+        if fresh.issuperset(names):  # looked up before they were made
             self._check_queues(queues, {})
-            of_light = self._queues.next_offsets([(name, 0) for name in light]) if light else []
-            return [0] * len(queues) + of_light
+        else:
+            self._require(names, queues)
+        places = [*queues, *((name, 0) for name in light)]
+        # The queues still have rows of what has ended and is not dispatched.
+        known = [name not in fresh and not self.view.has_ended(name) for name, _ in places]
+        if all(known):
+            return self._queues.next_offsets(places)
+        asked = [place for place, is_known in zip(places, known, strict=True) if is_known]
+        found_offsets = iter(self._queues.next_offsets(asked) if asked else ())
+        return [next(found_offsets) if is_known else 0 for is_known in known]
+
+    def _require(self, names: Sequence[str], queues: Sequence[tuple[str, int]]) -> None:
+        """Messages may be put into these queues, of topics of these names. Raises as `load`."""
         counts: dict[str, int] = {}
         missing: list[str] = []
         for name in names:  # also of those that exist: their queues are never hot
@@ -219,15 +231,6 @@ class Topics:
         self._check_queues(queues, counts)
         if missing:
             raise TopicsNeededError(missing)
-        places = [*queues, *((name, 0) for name in light)]
-        # The queues still have rows of what has ended and is not dispatched.
-        is_new = (self._fresh if log_end == self._fresh_end else _NO_NAMES).__contains__
-        known = [not is_new(name) and not self.view.has_ended(name) for name, _ in places]
-        if all(known):
-            return self._queues.next_offsets(places)
-        asked = [place for place, is_known in zip(places, known, strict=True) if is_known]
-        found_offsets = iter(self._queues.next_offsets(asked) if asked else ())
-        return [next(found_offsets) if is_known else 0 for is_known in known]
 
     def _check_queues(self, queues: Sequence[tuple[str, int]], counts: Mapping[str, int]) -> None:
         """`counts`: of topics that exist; others are made. Raises UnknownQueueError."""
