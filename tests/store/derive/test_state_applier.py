@@ -20,7 +20,7 @@ from store.derive.state_applier import StateApplier
 from store.errors import StoreBusyError
 from store.message import Message
 from store.metadata import KEEP_ALL
-from store.state import STATE_TOPIC, Tables, TopicEnded, TopicMade, pack_entries
+from store.state import STATE_TOPIC, Tables, TopicEnded, TopicsMade, changes_of, pack_entries
 from tests.support.log_writer import Entry, LogWriter
 from tests.support.memory_engine import MemoryEngine
 from tests.support.stores import open_small
@@ -74,8 +74,8 @@ def harness() -> Harness:
     return Harness()
 
 
-def made(name: str) -> TopicMade:
-    return TopicMade(name, 1, 5, KEEP_ALL)
+def made(name: str) -> TopicsMade:
+    return TopicsMade((name,), 1, 5, KEEP_ALL)
 
 
 def test_a_record_is_in_the_rows_when_its_piece_comes(harness: Harness) -> None:
@@ -114,13 +114,13 @@ def test_pieces_are_the_requests_whatever_the_order(topics: list[str]) -> None:
 
 def test_what_was_appended_just_now_is_not_read_back(harness: Harness) -> None:
     at = harness.add(made("T"))
-    harness.applier.appended(at, [made("T")])
+    harness.applier.appended(at, changes_of([made("T")], at, harness.state))
     harness.add(made("U"))
     harness.run()
     assert harness.reads == 1
     assert not harness.applier._recent
     for number in range(1000):
-        harness.applier.appended(1_000_000 + number, [])
+        harness.applier.appended(1_000_000 + number, changes_of([], 0, harness.state))
     assert len(harness.applier._recent) < 1000
 
 

@@ -245,7 +245,7 @@ def test_a_topic_that_ends_twice_in_one_record_ends_once(tmp_path: Path) -> None
         store.delete_topics(["T", "T"])
         ends = [
             entry
-            for _, entries in state_records(store.log, store.queues)
+            for _, entries in state_records(store.log, store.queues, 0)
             for entry in entries
             if isinstance(entry, TopicEnded)
         ]

@@ -15,7 +15,7 @@ from store.errors import (
     UnknownTopicError,
 )
 from store.metadata import KEEP_ALL, Retention
-from store.state import STATE_TOPIC, TopicEnded, TopicKeeps, TopicMade, dead_key, pack_offset
+from store.state import STATE_TOPIC, TopicEnded, TopicKeeps, TopicsMade, dead_key, pack_offset
 from store.topics import TopicsNeededError
 from tests.store.topics.harness import Harness, request
 
@@ -76,7 +76,7 @@ def test_loading_names_the_topics_to_be_made_and_finds_offsets(harness: Harness)
     with pytest.raises(TopicsNeededError) as needed:
         harness.topics.load([("T", 1)], ["%LMQ%a", "%LMQ%b"], harness.end)
     made = harness.topics.automatic(needed.value.names)
-    assert made == [TopicMade("T", 4, made[0].created_ms, KEEP_ALL)]
+    assert made == [TopicsMade(["T"], 4, made[0].created_ms, KEEP_ALL)]
     at = harness.append(made)
     for _ in range(2):
         assert harness.topics.load([("T", 1)], ["%LMQ%a", "%LMQ%b"], harness.end) == [0, 1, 0]
