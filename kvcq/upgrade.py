@@ -25,7 +25,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.engine import LAST_KEY, KvBatch, pages
-from kvcq.engine.rocks import RocksEngine, metadata_profile
+from kvcq.engine.rocks import RocksEngine, small_profile
 from kvcq.errors import EngineFailedError, EngineUnavailableError
 from kvcq.tables import BOUNDS, DELETIONS_KEY, STATE, unpack_i64
 from store.base import move_aside
@@ -89,6 +89,8 @@ def take_over(
     """
     logger.info("%s is upgraded to format 2", directory.root)
     engine.write(KvBatch(delete_ranges=[(STATE, b"", LAST_KEY)]))
+    if not _has_meta(directory):
+        return
     with closing(_open_meta(directory)) as meta:
         deletions = list(_deletions(meta))
         _finish_deletions(engine, queues, deletions)
@@ -133,16 +135,22 @@ def remove_aside(directory: StoreDir) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _open_meta(directory: StoreDir) -> RocksEngine:
-    fresh = not directory.checkpoint.exists() and not any(directory.commitlog.glob("*"))
-    if not fresh and not (directory.meta.is_dir() and any(directory.meta.iterdir())):
+def _has_meta(directory: StoreDir) -> bool:
+    """Not in a store that was made and never opened. Raises StoreFormatError when it was lost."""
+    if directory.meta.is_dir() and any(directory.meta.iterdir()):
+        return True
+    if directory.checkpoint.exists() or any(directory.commitlog.glob("*")):
         raise StoreFormatError(
             directory.meta,
             "is missing: topics, groups and committed offsets of a store of format 1 are in it. "
             "Bring it back from a copy of the directory",
         )
+    return False
+
+
+def _open_meta(directory: StoreDir) -> RocksEngine:
     try:
-        return RocksEngine.open(directory.meta, metadata_profile())
+        return RocksEngine.open_read_only(directory.meta, small_profile())
     except EngineUnavailableError:
         raise
     except EngineFailedError as error:
