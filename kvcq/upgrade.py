@@ -106,6 +106,13 @@ def take_over(
     engine.flush()
 
 
+def unapplied_deletions(directory: StoreDir, applied: int) -> list[str]:
+    """Names that `meta/` says were deleted after the first `applied` deletions, in order. Raises
+    StoreFormatError, EngineUnavailableError."""
+    with closing(_open_meta(directory)) as meta:
+        return [each.name for each in _deletions(meta) if each.number > applied]
+
+
 def finish(directory: StoreDir, state: Tables, queues: ConsumeQueueStore, engine: KvEngine) -> None:
     """Queues are dispatched to the log's end: no offset is committed beyond the end of its queue.
 

@@ -85,7 +85,7 @@ class MessageStore:
         self.queues = queues
         self.state = state
         self.notes = notes
-        self._tables = Tables(state)
+        self.tables = Tables(state)
         self.batches = NumberedBatches(appends.log, queues, topics)
         self._appends = appends
         self._reader = reader
@@ -573,14 +573,14 @@ class MessageStore:
     def committed_offsets(self, group: str, queues: Sequence[tuple[str, int]]) -> list[int | None]:
         check_group(group)
         self._appends.check_open()
-        return self._tables.committed_offsets(group, queues)
+        return self.tables.committed_offsets(group, queues)
 
     def list_committed(
         self, group: str, after: tuple[str, int] | None, limit: int
     ) -> list[tuple[str, int, int]]:
         check_group(group)
         self._appends.check_open()
-        return self._tables.list_committed(group, after, limit)
+        return self.tables.list_committed(group, after, limit)
 
     def delete_group(self, group: str) -> None:
         check_group(group)
@@ -593,7 +593,7 @@ class MessageStore:
 
     def list_groups(self, after: str | None, limit: int) -> list[str]:
         self._appends.check_open()
-        return self._tables.list_groups(after, limit)
+        return self.tables.list_groups(after, limit)
 
     # --- durability and end of life --------------------------------------------------------
 

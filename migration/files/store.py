@@ -314,14 +314,13 @@ class FileQueueStore(FileQueueReads):
 
     # --- durability and end of life --------------------------------------------------------
 
-    def flush(self) -> int:
+    def flush(self) -> None:
         """See ConsumeQueueStore. Raises FlushError, for good; DiskFullError, to be tried again."""
         with self._flushing:
             with self._writing:
                 self._check_writable()
-                sequence = self.applied_deletions
                 if self._clean and self._dispatched == self._flushed:
-                    return sequence
+                    return
                 point = self._dispatched
                 self._index.write_back()
                 files, directories = self._handles.take_dirty()
@@ -329,7 +328,6 @@ class FileQueueStore(FileQueueReads):
             with self._writing:
                 self._flushed_up_to(point, clean=self._clean)
                 self._flushes += 1
-            return sequence
 
     def _flushed_up_to(self, point: int, *, clean: bool) -> None:
         self._flushed = point

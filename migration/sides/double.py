@@ -114,21 +114,6 @@ class DoubleQueueStore(SidePair):
 
     # --- removal ---------------------------------------------------------------------------
 
-    def delete_topic(self, topic: str, sequence: int) -> None:
-        """See ConsumeQueueStore: on both sides.
-
-        A side that has applied the deletion is passed over: the topic may be there again.
-        Raises StoreBusyError also for a side that nothing is read from: deletions are counted, so
-        none may be left out before the next one. The caller does it again.
-        """
-
-        def delete(side: Side) -> None:
-            with side.filling:
-                if sequence > side.store.applied_deletions:
-                    side.store.delete_topic(topic, sequence)
-
-        self._on_each(delete)
-
     def truncate(self, log_end: int) -> None:
         self._on_each(lambda side: side.store.truncate(log_end))
         with self._dispatching:
@@ -188,20 +173,9 @@ class DoubleQueueStore(SidePair):
 
     # --- durability and end of life --------------------------------------------------------
 
-    def flush(self) -> int:
-        """See ConsumeQueueStore. Each side at its own point; the log was flushed before.
-
-        A side that is busy, or stopped, has the deletions of its last flush; of one that is absent
-        it is not known.
-        """
-
-        def flush(side: Side) -> None:
-            side.durable_deletions = side.store.flush()
-
-        self._on_each(flush, _next_time)
-        if self.absent:
-            return 0
-        return min(side.durable_deletions for side in self.sides())
+    def flush(self) -> None:
+        """See ConsumeQueueStore. Each side at its own point; the log was flushed before."""
+        self._on_each(lambda side: side.store.flush(), _next_time)
 
     def statistics(self) -> dict[str, float]:
         values: dict[str, float] = {}

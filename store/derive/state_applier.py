@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from store.consume_queue import ConsumeQueueStore, DispatchRequest
     from store.log import CommitLog
-    from store.state import Changes, StateStore
+    from store.state import Changes, Entry, StateStore
 
     #: Takes what a state record changed, and its physical offset.
     Listener = Callable[[Changes, int], None]
@@ -74,30 +74,41 @@ class StateApplier:
         if not isinstance(requests, PlainRequests):
             first = 0
             for at, request in enumerate(requests):
-                if request.topic != STATE_TOPIC:
+                if request.topic != STATE_TOPIC or request.physical_offset < self._base_offset:
+                    continue
+                ended = self._ended_before(request)
+                if ended is not None and not ended:
                     continue
                 if at > first:
                     yield requests[first:at], request.physical_offset
                     first = at
-                if request.physical_offset >= self._base_offset:
+                if ended is None:
                     self._apply(request)
+                else:
+                    for name in ended:
+                        self._queues.delete_topic(name, request.physical_offset)
             if first:
                 requests = requests[first:]
         yield requests, end_offset
+
+    def _ended_before(self, request: DispatchRequest) -> list[str] | None:
+        """What ends with a record that the state has already: the queues are behind it. None: the
+        record is to be applied."""
+        at = request.physical_offset
+        if at + request.record_size > self._state.point or at in self._recent:
+            return None
+        return [each.topic for each in self._entries(request) if isinstance(each, TopicEnded)]
+
+    def _entries(self, request: DispatchRequest) -> Sequence[Entry]:
+        record = self._log.read(request.physical_offset, request.record_size)
+        return unpack_entries(unpack_record(record, verify=False).body)
 
     def _apply(self, request: DispatchRequest) -> None:
         at = request.physical_offset
         end = at + request.record_size
         changes = self._recent.get(at)
         if changes is None:
-            record = self._log.read(at, request.record_size)
-            entries = unpack_entries(unpack_record(record, verify=False).body)
-            if end <= self._state.point:  # the queues are behind it: what ended ends there as well
-                for entry in entries:
-                    if isinstance(entry, TopicEnded):
-                        self._queues.delete_topic(entry.topic, at)
-                return
-            changes = changes_of(entries, at, self._state)
+            changes = changes_of(self._entries(request), at, self._state)
         # A step that could not be done is done again: until then these are remembered.
         self._recent[at] = changes
         if end > self._state.point:
