@@ -13,7 +13,7 @@ from kvcq.inspect.lookup import Lookup, stands_in
 from kvcq.inspect.rows import ROCKSDB
 from kvcq.inspect.scrub import Scrub
 from kvcq.inspect.side import OpenedStore, Side, Take, WalkAgain
-from kvcq.inspect.state import read_entries
+from kvcq.inspect.state import read_entries, state_records
 from kvcq.inspect.store import database_alone, look_over, open_database
 from kvcq.inspect.sums import BucketSums, RowSums
 
@@ -40,4 +40,5 @@ __all__ = [
     "read_entries",
     "size_text",
     "stands_in",
+    "state_records",
 ]

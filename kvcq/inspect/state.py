@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,18 @@ from kvcq.errors import KvcqError
 from kvcq.inspect.findings import Kind
 from kvcq.snapshots import DIRECTORY, place_sealed, snapshots_in
 from kvcq.state_store import KvStateStore
-from kvcq.tables import STATE, UNITS, unit_prefix, unpack_units
+from kvcq.tables import (
+    BOUNDS,
+    DISPATCHED_KEY,
+    STATE,
+    UNITS,
+    unit_prefix,
+    unpack_i64,
+    unpack_units,
+)
 from store.errors import CorruptRecordError, StoreFormatError
-from store.format import unpack_record
+from store.format import FastParser, unpack_record
+from store.log import Run, walk
 from store.state import STATE_TOPIC, CorruptStateError, TopicEnded, changes_of, unpack_entries
 
 if TYPE_CHECKING:
@@ -84,7 +94,8 @@ class StateSide:
                 except (StoreFormatError, KvcqError, OSError):
                     continue  # told before
                 return snapshot.point
-        return 0 if self._opened.segments.first_offset == 0 else None
+        begin = max(self._opened.segments.first_offset, self._opened.directory.base_offset)
+        return 0 if begin == 0 else None
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
         """The next records of the log, rising."""
@@ -158,19 +169,48 @@ def read_entries(segments: SegmentSet, offset: int, size: int) -> list[Entry]:
     return unpack_entries(unpack_record(record).body)
 
 
-def endings_in(engine: KvEngine, segments: SegmentSet) -> dict[str, int]:
-    """Names that ended -> physical offset of the last record of the log that says so, as far as the
-    database leads to these records. Raises KvcqError."""
+def state_records(
+    engine: KvEngine, segments: SegmentSet, base_offset: int
+) -> Iterator[tuple[int, int, list[Entry]]]:
+    """Physical offset, end and entries of each record of the state in the log, in its order, from
+    `base_offset` on; those that cannot be read are left out.
+
+    As far as the database has queues it leads to them, what lies behind is read. Raises KvcqError.
+    """
+    first = max(segments.first_offset, base_offset)
+    places = chain(_units_of_state(engine, segments), _behind_queues(engine, segments, first))
+    for at, size in places:
+        if at >= first:
+            with suppress(CorruptRecordError, CorruptStateError):  # told by the side
+                yield at, at + size, read_entries(segments, at, size)
+
+
+def _units_of_state(engine: KvEngine, segments: SegmentSet) -> Iterator[tuple[int, int]]:
     prefix = unit_prefix(STATE_TOPIC, 0)
-    found: dict[str, int] = {}
     for rows in pages(engine, UNITS, prefix, prefix + b"\xff" * 9):
         for unit in unpack_units([value for _, value in rows]):
-            if segments.first_offset <= unit.physical_offset < segments.end_offset:
-                with suppress(CorruptRecordError, CorruptStateError):  # told by the side
-                    for entry in read_entries(segments, unit.physical_offset, unit.record_size):
-                        if isinstance(entry, TopicEnded):
-                            found[entry.topic] = unit.physical_offset
-    return found
+            if unit.physical_offset < segments.end_offset:
+                yield unit.physical_offset, unit.record_size
+
+
+def _behind_queues(engine: KvEngine, segments: SegmentSet, first: int) -> Iterator[tuple[int, int]]:
+    row = engine.get(BOUNDS, DISPATCHED_KEY)
+    done = 0 if row is None else unpack_i64(row)
+    for step in walk(segments, max(first, done), parser=FastParser()):
+        for request in step.requests if isinstance(step, Run) else ():
+            if request.topic == STATE_TOPIC:
+                yield request.physical_offset, request.record_size
+
+
+def endings_in(engine: KvEngine, segments: SegmentSet, base_offset: int) -> dict[str, int]:
+    """Names that ended -> physical offset of the last record of the log that says so. Raises
+    KvcqError."""
+    return {
+        entry.topic: at
+        for at, _, entries in state_records(engine, segments, base_offset)
+        for entry in entries
+        if isinstance(entry, TopicEnded)
+    }
 
 
 def _rows(engine: KvEngine) -> Iterator[Pair]:

@@ -199,7 +199,7 @@ def _sides(
     try:
         state = KvStateStore(engine)
         tables = Tables(state)
-        dead = tables.dead_below() | endings_in(engine, segments)
+        dead = tables.dead_below() | endings_in(engine, segments, directory.base_offset)
         admission = Admission(LiveTopics(tables), {n: at for n, at in dead.items() if is_light(n)})
         opened = OpenedStore(directory, segments, admission, was_closed, findings, progress)
         its_state = StateSide(engine, opened, stack)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.engine.rocks import DERIVED, RocksEngine
-from kvcq.errors import KvcqError
-from kvcq.snapshots import Snapshots, drop_unfit, place_empty, place_sealed
-from kvcq.state_store import KvStateStore
+from kvcq.without_queues import place_without_queues
 from migration.errors import IllegalStepError
 from migration.next_step import NextStep
 from migration.state import read_state
@@ -22,12 +17,9 @@ from store.store_dir import DirKind, StoreDir, inspect
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kvcq.snapshots import Snapshot
     from store.base import Progress
 
-logger = logging.getLogger(__name__)
-
-_REPLACED = "replaced"
+REPLACED = "replaced"
 
 
 class SetAside(NamedTuple):
@@ -69,10 +61,8 @@ def set_queues_aside(
         if damage and not skip_damaged:
             first = damage[0]
             raise DamagedLogError(*first, can_be_left_out=True, places=len(damage))
-        before = set(root.glob(f"{directory.kvcq.name}.{_REPLACED}-*"))
         with closing(SegmentSet.load(directory.commitlog, identity.segment_bytes)) as segments:
-            _place(directory, segments)
-        aside = next(iter(set(root.glob(f"{directory.kvcq.name}.{_REPLACED}-*")) - before), None)
+            aside = place_without_queues(directory, segments, REPLACED)
         return SetAside(aside, identity.segment_bytes, damage)
     finally:
         directory.close()
@@ -81,44 +71,6 @@ def set_queues_aside(
 def rebuild_side_step(side: str) -> NextStep:
     """What rebuilds a side of a store with a migration."""
     return NextStep("resume", ("--rebuild", side), stopped_only=True)
-
-
-def _place(directory: StoreDir, segments: SegmentSet) -> None:
-    """`kvcq/` has the state it had, or that of the newest snapshot, and no queues.
-
-    Raises StoreFormatError when neither can be read and the log does not begin at 0.
-    """
-    try:
-        snapshot = _snapshot_of(directory, segments)
-    except (KvcqError, StoreFormatError) as error:
-        logger.warning("%s cannot be read (%s): a snapshot is taken", directory.kvcq, error)
-        snapshot = None
-    found = drop_unfit(directory.root, segments)
-    for each in [snapshot] if snapshot is not None else reversed(found):
-        if each.is_sealed:
-            place_sealed(each, directory.kvcq, _REPLACED)
-            return
-    if segments.first_offset > 0:
-        raise StoreFormatError(
-            directory.kvcq,
-            "cannot be read, and there is no snapshot: topics and groups of before the log's "
-            f"beginning are nowhere else. Bring either back from a copy, or run "
-            f"`kvcq repair {directory.root} --state`",
-        )
-    place_empty(directory.kvcq, _REPLACED)
-
-
-def _snapshot_of(directory: StoreDir, segments: SegmentSet) -> Snapshot:
-    """A sealed snapshot of the database as it is. Raises KvcqError, StoreFormatError."""
-    if not directory.kvcq.exists():
-        raise StoreFormatError(directory.kvcq, "is missing")
-    with closing(RocksEngine.open(directory.kvcq, DERIVED)) as engine:
-        queues = KvConsumeQueueStore(engine, owns_engine=False)
-        if max(queues.dispatched_offset, KvStateStore(engine).point) > segments.end_offset:
-            raise StoreFormatError(directory.kvcq, "is ahead of the log")
-        return Snapshots(
-            directory.root, segments, queues.back_up, lambda: None, SystemClock()
-        ).take()
 
 
 def _find_damage(commitlog: Path, segment_bytes: int, progress: Progress) -> list[Damage]:

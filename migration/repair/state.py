@@ -19,7 +19,6 @@ from kvcq.inspect import read_entries
 from kvcq.snapshots import DIRECTORY, snapshots_in
 from kvcq.state_store import KvStateStore
 from kvcq.tables import STATE
-from migration.state import has_migration
 from store.base import SystemClock, fsync_directory, move_aside, no_progress
 from store.errors import CorruptRecordError, StoreFormatError
 from store.format import FastParser
@@ -60,7 +59,7 @@ def repair_state(
 
     None when there is a database that opens, or a sealed snapshot: nothing was changed, the next
     start makes what is needed of them. Raises StoreFormatError when the directory is no store of
-    ours, has an older format or a migration, StoreLockedError.
+    ours, or has an older format, StoreLockedError.
     Durability: durable on return; a crash before leaves no database, so that the repair can be run
     again.
     """
@@ -68,8 +67,6 @@ def repair_state(
     kind, identity = inspect(root)
     if kind is not DirKind.OURS or identity is None or identity.format_version < FORMAT_VERSION:
         raise StoreFormatError(root, f"is not a store of format {FORMAT_VERSION}")
-    if has_migration(root):
-        raise StoreFormatError(root, "has a migration, whose files know more than the log does")
     directory = StoreDir.open(root, identity.segment_bytes, clock)
     try:
         if _is_known(directory):
@@ -81,7 +78,8 @@ def repair_state(
             closing(RocksEngine.open(new, DERIVED)) as engine,
         ):
             state = KvStateStore(engine, flushes=lambda: True)
-            _replay(segments, state, engine, progress, clock.now_ms())
+            base = identity.base_offset
+            _replay(segments, base, state, engine, progress, clock.now_ms())
             tables = Tables(state)
             made = StateMade(
                 sum(1 for _ in tables.every_topic()),
@@ -113,6 +111,7 @@ def _is_known(directory: StoreDir) -> bool:
 
 def _replay(
     segments: SegmentSet,
+    base_offset: int,
     state: KvStateStore,
     engine: RocksEngine,
     progress: Progress,
@@ -127,6 +126,8 @@ def _replay(
             _report(step)
         for request in step.requests if isinstance(step, Run) else ():
             name, at = request.topic, request.physical_offset
+            if name == STATE_TOPIC and at < base_offset:
+                continue
             if name == STATE_TOPIC:
                 _apply(segments, state, tables, at, request.record_size)
             elif request.in_queue and not is_light(name):

@@ -126,7 +126,6 @@ def _conf(given: tuple[str, ...]) -> dict[str, str]:
 @click.option("--output", type=_new_directory, help="Only write sorted files, here.")
 @click.option("--begin", type=OFFSET, help="First record. With --output.")
 @click.option("--end", type=OFFSET, help="Physical offset to stop at. With --output.")
-@click.option("--deletions", type=OFFSET, help="Last deletion. With --output.")
 @click.option("--verify-crc", is_flag=True, help="Check the CRCs of every record.")
 @_with_run
 def rebuild_command(
@@ -139,11 +138,11 @@ def rebuild_command(
 
     The new database takes the place of the old one when it is complete. With --output sorted files
     are written and the store is not changed. It may be running: `kvcq migrate status` tells where
-    RocksDB ends (--begin), where the log ends (--end) and the number of --deletions; `kvcq migrate
-    ingest` hands the files over.
+    RocksDB ends (--begin) and where the log ends (--end); `kvcq migrate ingest` hands the files
+    over.
     """
-    if output is None and any(options[name] is not None for name in ("begin", "end", "deletions")):
-        raise click.UsageError("--begin, --end and --deletions need --output")
+    if output is None and any(options[name] is not None for name in ("begin", "end")):
+        raise click.UsageError("--begin and --end need --output")
     with run.session() as (session, progress):
         from migration.spark.jobs import rebuild
 

@@ -72,7 +72,7 @@ def sort_plainly(root: Path, output: Path, end: int) -> None:
     output.mkdir()
     made = sorter(root, output, Liveness(dict.fromkeys(TOPICS, 0))).make(end)
     assert made["end"] == end
-    manifest = {"files": made["files"], "log_start": 0, "log_end": end, "deletions": 0}
+    manifest = {"files": made["files"], "log_start": 0, "log_end": end}
     (output / "manifest.json").write_text(json.dumps(manifest))
 
 
@@ -171,7 +171,6 @@ async def test_a_store_without_a_migration_refuses_files(tmp_path: Path) -> None
         "files": {"default": ["/made/elsewhere/units-0.sst"]},
         "log_start": 0,
         "log_end": 100,
-        "deletions": 0,
     }
     (directory / "manifest.json").write_text(json.dumps(manifest))
     async with serving(tmp_path / "store") as served:
@@ -191,7 +190,7 @@ async def test_a_directory_without_a_manifest_is_told(tmp_path: Path, text: str 
 
 
 async def test_no_server_is_no_success(tmp_path: Path) -> None:
-    manifest = {"files": {}, "log_start": 0, "log_end": 0, "deletions": 0}
+    manifest = {"files": {}, "log_start": 0, "log_end": 0}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     result = await ingest(tmp_path, "--server", "127.0.0.1:1")
     assert result.exit_code == 3

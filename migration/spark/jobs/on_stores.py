@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from migration.columnar import ALL_LIVE, ReadOptions
@@ -77,16 +76,15 @@ def rebuild(
     output: Path | None = None,
     begin: int | None = None,
     end: int | None = None,
-    deletions: int | None = None,
     verify_crc: bool = False,
     progress: Progress = no_progress,
 ) -> RebuildResult:
     """The database is made from the log, and takes the place of the old one. Store stopped.
 
     With `output`, sorted files are written to that new directory instead, of the log from the
-    record at `begin` (its start) to the physical offset `end` (its end); the store may run, and has
-    said how many `deletions` it knows. A crash leaves the old database, or none: then opening the
-    store makes it. Raises StoreError.
+    record at `begin` (its start) to the physical offset `end` (its end); the store may run. A crash
+    leaves the old database, or one without queues: then opening the store makes them. Raises
+    StoreError.
     """
     parts = find_parts(store)
     if output is None and not uses_database(parts):
@@ -95,9 +93,6 @@ def rebuild(
 
     def work(target: Path) -> RebuildResult:
         liveness = read_liveness(parts)
-        if deletions is not None:
-            # What a running store knows, its database may not have on the disk yet.
-            liveness = replace(liveness, deletions=deletions)
         settings = rebuilding.RebuildSettings(
             log=parts.log,
             output=target,
@@ -118,7 +113,7 @@ def rebuild(
         shutil.rmtree(scratch, ignore_errors=True)  # of a run that was cut short
         try:
             result = work(scratch)
-            rebuilding.replace_database(store / "kvcq", result)
+            rebuilding.replace_queues(store, result)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return result

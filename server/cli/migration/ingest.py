@@ -105,7 +105,6 @@ def _request(directory: Path) -> pb.IngestFilesRequest:
             ],
             start_offset=manifest["log_start"],
             dispatched_offset=manifest["log_end"],
-            deletions=manifest["deletions"],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = error.strerror if isinstance(error, OSError) else repr(error)
