@@ -65,9 +65,11 @@ class Snapshots:
         return self.kept[-1].point if self.kept else 0
 
     def look(self) -> None:
-        """Take one if the log has grown enough; called every second. Seals what is not sealed."""
+        """Take one if the log has grown enough, or none would let its first segment go; called
+        every second. Seals what is not sealed."""
         with self._working:
-            if self._segments.end_offset - self.newest_point >= EVERY_BYTES:
+            has_grown = self._segments.end_offset - self.newest_point >= EVERY_BYTES
+            if has_grown or not self._frees_first_segment():
                 self._take()
             for snapshot in self.kept:
                 self._seal(snapshot)
@@ -103,6 +105,15 @@ class Snapshots:
             snapshot = self._take()
             self._seal(snapshot)
             return snapshot
+
+    def _frees_first_segment(self) -> bool:
+        """Whether retention could drop the first segment without another one: when the disk is
+        full there may be no room for it."""
+        first = self._segments.find(self._segments.first_offset)
+        if first is None:
+            return True
+        end = first.start_offset + first.size
+        return self._segments.end_offset < end or self.newest_point >= end
 
     def _take(self) -> Snapshot:
         copy = self._back_up()
