@@ -125,7 +125,6 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         server_errors.ServerBindError: "CANNOT_LISTEN host port",
         server_errors.FrontError: "CANNOT_LISTEN",
         store_errors.StoreClosedError: "STORE_CLOSED",
-        store_errors.TopicBusyError: "TOPIC_BUSY topic",
         store_errors.StoreBusyError: "STORE_BUSY",
         store_errors.OutOfDescriptorsError: "OUT_OF_DESCRIPTORS",
         kvcq_errors.BackupTargetError: "BACKUP_TARGET",

@@ -191,7 +191,7 @@ def _messages_of_topics_that_keep_less(store: MessageStore, clock: FakeClock) ->
 
 
 def _users(store: MessageStore, root: Path, clock: FakeClock) -> None:
-    users = Users(store.metadata, Vault.open(root.with_name(f"{root.name}.key")), clock)
+    users = Users(store.notes, Vault.open(root.with_name(f"{root.name}.key")), clock)
     users.create("admin", is_admin=True, secret="secret-of-admin")
     users.create("shop", secret="secret-of-shop", limits=Limits(connections=3, bytes_per_s=1 << 20))
     users.create("left", secret="secret-of-left")
@@ -219,7 +219,7 @@ def answers(store: MessageStore, key_file: Path) -> dict[str, Any]:
     light = store.list_light_queues("", None, 1000)
     queues = [(topic.name, queue) for topic in topics for queue in range(topic.queue_count)]
     queues += [(name, 0) for name in light]
-    users = Users(store.metadata, Vault.open(key_file), FakeClock(ANSWERED_MS))
+    users = Users(store.notes, Vault.open(key_file), FakeClock(ANSWERED_MS))
     return {
         "log": [store.log.start_offset, store.log.appended_offset, store.first_store_time_ms()],
         "topics": [_topic(each) for each in topics],

@@ -286,7 +286,7 @@ def test_a_pass_is_spread_over_most_of_its_period(
 def test_where_a_pass_was_is_no_matter_when_it_cannot_be_read(
     store: MessageStore, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store.metadata.put_state("scrub", data)
+    store.notes.put("scrub", data)
     made = store_jobs_of(store)
     assert "begins anew" in caplog.text
     assert made.statistics().get("scrub.pass_position") is None
