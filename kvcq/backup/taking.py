@@ -4,7 +4,7 @@
 |---------------------------------------------|---------------------------------------------------|
 | the log is held                             | retention drops no segment of it                  |
 | log flushed, database flushed               | all that was acknowledged before is in both       |
-| a copy of `kvcq/` at one dispatch point     | the log up to there is the log of the backup      |
+| a copy of `kvcq/` at one point              | the log up to there is the log of the backup      |
 | a sealed snapshot of now                    | a restore to a point has one before it            |
 | files copied, those of the log one by one   | the hold moves on behind them                     |
 | the manifest                                | the backup is one                                 |
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +22,10 @@ from kvcq.backup.copying import CopyPlan, Source, check_owner, copy_files
 from kvcq.backup.manifest import QUEUES, SEGMENTS, Backup, id_of
 from kvcq.backup.places import open_place
 from kvcq.backup.reading import backup_ids
-from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import BackupRefusedError
 from kvcq.snapshots import DIRECTORY, SEALED_FILES, snapshots_in
+from kvcq.state_store import KvStateStore
 from store.base import SystemClock
 from store.log import segment_name
 from store.store_dir import StoreDir, inspect
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvcq.backup.copying import Report, Taken
+    from kvcq.consume_queue_store import KvConsumeQueueStore
     from store.base import Clock
     from store.log import LogHold
     from store.message_store import MessageStore
@@ -83,7 +84,7 @@ def take_backup(
             loose = _loose(root, kvcq)
         store.snapshots.take()
         sealed = _sealed(root, kvcq)
-        end = _dispatched_offset(kvcq)
+        end = _end_of(kvcq)
         start = min(store.log.start_offset, end)
         while id_of(taken_ms) in backup_ids(place):
             taken_ms += 1  # two within a millisecond
@@ -165,12 +166,11 @@ def _loose(root: Path, scratch: Path) -> list[Source]:
     return sources
 
 
-def _dispatched_offset(kvcq: Path) -> int:
-    engine = RocksEngine.open_read_only(kvcq, DERIVED)
-    try:
-        return KvConsumeQueueStore(engine).dispatched_offset
-    finally:
-        engine.close()
+def _end_of(kvcq: Path) -> int:
+    """Physical offset up to which the copy has seen the log. The state may be a record ahead of the
+    queues: of a log that ended there the copy could not be used."""
+    with closing(RocksEngine.open_read_only(kvcq, DERIVED)) as engine:
+        return KvStateStore(engine).point
 
 
 def _segments(root: Path, start: int, end: int, segment_bytes: int) -> list[Source]:
