@@ -420,15 +420,17 @@ class Server:
             self.sites.add(Site("metrics", config.metrics_host, config.metrics_port, app, tls))
         if config.console_port is not None:
             # Not above: as for metrics.
-            from server.console import AnyViewer, UserViewers, console
+            from server.console import UserViewers, Viewers, console
 
-            users = None if self._gatekeeper is None else UserViewers(self._gatekeeper)
+            viewers = Viewers(may_administer=config.console_admin)
+            if self._gatekeeper is not None:
+                viewers = UserViewers(self._gatekeeper)
             app = console(
                 self._edge,
                 self._stage,
                 self._metrics,
                 self._admin.numbers,
-                users or AnyViewer(may_administer=config.console_admin),
+                viewers,
                 VERSION,
                 names=config.console_names,
             )

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from server.access.attempts import FAILURE_WAIT_S, MAX_FAILURES
-from server.console import PAGES, Page, Viewer
+from server.console import PAGES, Page, Viewer, Viewers
 from server.console.addresses import local
 from server.console.sessions import IDLE_S
 from server.console.writing import static_files
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 SECRETS = {"ann": "s3cret", "bob": "pa55"}
 
 
-class Users:
+class Users(Viewers):
     """Ann may administer, Bob may look."""
 
     sign_in_needed = True
-    anybody = Viewer("", may_administer=False)
 
     def __init__(self) -> None:
+        super().__init__(may_administer=False)
         self.gone: set[str] = set()
 
     async def signed_in(self, access_key: str, secret: str) -> Viewer | None:
