@@ -18,7 +18,7 @@ from server.cli.settings_options import read_settings, refused, settings_options
 from server.cli.terminal import BadRequestError, CommandError, json_option
 from server.config import LogFormat
 from server.edge import CallFilter
-from server.errors import FrontError, HttpBindError, KeyFileError, ServerBindError
+from server.errors import FrontError, HttpBindError, ServerBindError
 from server.process import (
     AppendedFile,
     JsonLines,
@@ -156,16 +156,12 @@ def _begin_audit(file: Path | None, errors: Outlet) -> logging.Handler:
 
 def _why_not_opened(error: StoreError | OSError, config: ServerConfig) -> CommandError:
     """What is wrong with the directory, and what to do where the text does not say so itself."""
-    if isinstance(error, StoreLockedError):
-        return CommandError(
-            str(error), "stop the other server, or choose another directory with --data"
-        )
     if isinstance(error, StoreFailedError):  # after it had been opened
         return CommandError(f"the store could not be closed in order: {error}")
-    if isinstance(error, KeyFileError):  # the store is whole: its text says what to do
-        return CommandError(f"the store cannot be opened: {error}")
     if isinstance(error, StoreError):
-        return unusable(error, config.data_dir, "the store cannot be opened: ")
+        locked = "stop the other server, or choose another directory with --data"
+        what = "" if isinstance(error, StoreLockedError) else "the store cannot be opened: "
+        return unusable(error, config.data_dir, what, locked=locked)
     if error.errno in _UNUSABLE:
         reason = error.strerror or str(error)
         return BadRequestError(

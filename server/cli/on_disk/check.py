@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,15 +12,13 @@ import click
 
 from kvcq.inspect import Kind, Remedy, size_text
 from migration.check import examine_store
-from migration.next_step import NextStep
 from migration.repair import rebuild_side_step
 from migration.state import has_migration
-from server.cli.on_disk.store_errors import leave_out_command, unreadable
+from server.cli.on_disk.store_errors import leave_out_command, raising_command_errors
 from server.cli.terminal import (
     COUNT,
     EXIT_REFUSED,
     Bars,
-    CommandError,
     console,
     counted,
     json_option,
@@ -30,8 +28,6 @@ from server.cli.terminal import (
     say,
 )
 from server.process import prepare_to_open_stores
-from store.errors import StoreError, StoreFormatError, StoreLockedError
-from store.store_dir import DirKind, inspect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,16 +51,8 @@ def check(directory: Path, limit: int, as_json: bool) -> None:
     longer lead to.
     """
     prepare_to_open_stores()  # a log may have more segments than descriptors are allowed
-    try:
-        with _progress(quiet=as_json) as report:
-            result = examine_store(directory, report)
-    except StoreLockedError as error:
-        hint = "stop its server first: check looks at a stopped store"
-        raise CommandError(str(error), hint) from error
-    except StoreError as error:
-        raise _refused(error, directory) from error
-    except OSError as error:
-        raise unreadable(error, directory) from error
+    with raising_command_errors(directory), _progress(quiet=as_json) as report:
+        result = examine_store(directory, report)
     faults = [finding for finding in result.findings if finding.is_fault]
     if as_json:
         checked = result.checked
@@ -90,15 +78,6 @@ def check(directory: Path, limit: int, as_json: bool) -> None:
         _show(directory, result, faults, limit)
     if faults:
         raise SystemExit(EXIT_REFUSED)
-
-
-def _refused(error: StoreError, directory: Path) -> CommandError:
-    """The directory is no store of ours."""
-    with suppress(StoreFormatError):
-        if inspect(directory)[0] is DirKind.ROCKETMQ:
-            planned = NextStep("plan").command(directory)
-            return CommandError(str(error), "RocketMQ wrote this store", command=planned)
-    return CommandError(str(error), "is this the directory that `kvcq serve --data` names?")
 
 
 @contextmanager

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kvcq.errors import KvcqError
 from migration.dump import FILES, ROCKSDB, Dump
 from migration.plan import layout_given
-from server.cli.on_disk.store_errors import unreadable
+from server.cli.on_disk.store_errors import raising_command_errors
 from server.cli.terminal import (
     COUNT,
     OFFSET,
@@ -34,7 +32,6 @@ from server.cli.terminal import (
 )
 from server.process import prepare_to_open_stores
 from server.wire import host_text
-from store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -58,6 +55,7 @@ def dump() -> None:
     served, what is not flushed yet is not seen. Damage is shown, and is no error: `kvcq check`
     judges.
     """
+    prepare_to_open_stores()  # a log may have more segments than descriptors are allowed
 
 
 @dump.command("log")
@@ -91,7 +89,7 @@ def dump_log_command(
             and queue_id in (None, message.queue_id)
         )
 
-    with _errors(directory):
+    with raising_command_errors(directory):
         rows = filter(wanted, Dump(directory).log(start, end))
         columns = "physical offset, size, topic, queue, offset, stored, tag, keys, body"
         _show(rows, columns, _log_cells, _log_document, limit, as_json=as_json)
@@ -118,7 +116,7 @@ def dump_queue_command(
 
     Both sides one after the other where a store has both. Expired units may still be there.
     """
-    with _errors(directory):
+    with raising_command_errors(directory):
         store = Dump(directory)
         sides = _chosen(directory, store.queue_sides(), side, "queues")
         rows = chain.from_iterable(store.queue(one, topic, queue_id, offset) for one in sides)
@@ -163,7 +161,7 @@ def dump_index_command(
     """
     if key is not None and topic is None:
         raise click.UsageError("--key needs --topic: a key is one of a topic")
-    with _errors(directory):
+    with raising_command_errors(directory):
         store = Dump(directory, layout_given(directory, None, index_slots, index_entries))
         sides = store.index_sides()
         if topic is not None and key is None:
@@ -186,20 +184,6 @@ def _chosen(directory: Path, found: list[str], side: str | None, what: str) -> l
         there = " and ".join(found) or "none"
         raise CommandError(f"{directory} has no {what} in {side or 'any form'}: there is {there}")
     return wanted
-
-
-@contextmanager
-def _errors(directory: Path) -> Iterator[None]:
-    prepare_to_open_stores()  # a log may have more segments than descriptors are allowed
-    try:
-        yield
-    except (StoreError, KvcqError) as error:
-        check = shlex.join(["kvcq", "check", str(directory)])
-        raise CommandError(str(error), command=check) from error
-    except BrokenPipeError:  # of who reads what is printed
-        raise
-    except OSError as error:
-        raise unreadable(error, directory) from error
 
 
 # --- rows for people and for programs --------------------------------------------------------

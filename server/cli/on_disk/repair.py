@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from kvcq.opening import open_store
-from migration.errors import IllegalStepError
 from migration.repair import repair_metadata, set_queues_aside
-from server.cli.on_disk.store_errors import unusable
-from server.cli.terminal import Bars, CommandError, counted, json_option, print_json, say
+from server.cli.on_disk.store_errors import raising_command_errors
+from server.cli.terminal import Bars, counted, json_option, print_json, say
 from server.process import prepare_to_open_stores
 from store.config import StoreConfig
-from store.errors import StoreError, StoreLockedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,17 +44,14 @@ def repair(directory: Path, what: str | None, skip_damaged: bool, as_json: bool)
         raise click.UsageError("--skip-damaged needs --queues")
     prepare_to_open_stores()
     left_out = 0
-    try:
-        with Bars() as bars:
-            if what == "metadata":
-                topics = repair_metadata(directory, bars.show)
-                result: dict[str, object] = {"repaired": None, "topics": None}
-                if topics is not None:
-                    result = {"repaired": "metadata", "topics": len(topics)}
-            else:
-                result, left_out = _repair_queues(directory, bars.show, skip_damaged=skip_damaged)
-    except StoreError as error:
-        raise _refused(error, directory) from error
+    with raising_command_errors(directory), Bars() as bars:
+        if what == "metadata":
+            topics = repair_metadata(directory, bars.show)
+            result: dict[str, object] = {"repaired": None, "topics": None}
+            if topics is not None:
+                result = {"repaired": "metadata", "topics": len(topics)}
+        else:
+            result, left_out = _repair_queues(directory, bars.show, skip_damaged=skip_damaged)
     if as_json:
         print_json(result)
     elif result["repaired"] is None:
@@ -106,12 +101,3 @@ def _repair_queues(
         "leftOut": left_out,
         "old": None if aside.path is None else str(aside.path),
     }, left_out
-
-
-def _refused(error: StoreError, directory: Path) -> CommandError:
-    if isinstance(error, StoreLockedError):
-        return CommandError(str(error), "stop the server that has it open, then repeat the command")
-    if isinstance(error, IllegalStepError):
-        step = error.next_step
-        return CommandError(str(error), step.sentence(directory), command=step.command(directory))
-    return unusable(error, directory)
