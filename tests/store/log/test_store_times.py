@@ -135,6 +135,19 @@ def test_a_jump_forward_is_followed_step_by_step_and_one_back_at_once() -> None:
     assert times.jumped_ms() == 0
 
 
+def test_time_passes_however_often_it_is_looked_at() -> None:
+    clock = FakeClock()
+    times = StoreTimes(clock)
+    begin_ms = times.now_ms()
+    begin_s = clock.monotonic
+    for look in range(1, 10_001):  # the wall clock goes on by whole milliseconds
+        clock.monotonic = begin_s + look * 0.0003
+        clock.wall_ms = begin_ms + look * 3 // 10
+        times.now_ms()
+    assert clock.now_ms() == begin_ms + 3000
+    assert times.jumped_ms() <= 1
+
+
 def test_many_falls_are_noted_in_bounded_room_and_say_no_less() -> None:
     stamps = [1000 + at // 2 - at % 2 * 7 for at in range(4000)]
     falls = find(stamps)
