@@ -7,7 +7,6 @@ bytes once it is counted; and where a queue begins never goes back while the lim
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -55,6 +54,9 @@ class Bounds(NamedTuple):
 
     low: int
     high: int
+    #: When it had answered: `time.monotonic`, and milliseconds since 1970.
+    answered_s: float
+    answered_ms: float
 
 
 @dataclass
@@ -91,6 +93,7 @@ class Kept:
 
     def why_hidden(self, queue: Queue, offset: int, sent: Sent, *, clock_moved: bool) -> str:
         """The limit that the message there is past; "": none, so readers must see it."""
+        assert sent.place is not None
         if self.was_latest and queue.has_later(sent.key, offset):
             return "latest"
         if offset >= queue.bounds.low:
@@ -100,7 +103,10 @@ class Kept:
             return "messages"
         if self.least_bytes and queue.most_bytes_from(offset) > self.least_bytes:
             return "bytes"
-        age_ms = (monotonic() - sent.sent_s) * 1000 * (_CATCH_UP if clock_moved else 1)
+        if clock_moved:
+            age_ms = (queue.bounds.answered_s - sent.sent_s) * 1000 * _CATCH_UP
+        else:
+            age_ms = queue.bounds.answered_ms - sent.place.store_time_ms
         if limits.time_ms and age_ms + SLACK_MS >= limits.time_ms:
             return "time"
         return ""

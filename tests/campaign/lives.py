@@ -205,6 +205,7 @@ class Lives:
         self._settings: dict[str, str] = {}
         self._may_lose = False
         self._power_lost = threading.Event()
+        self._clock_may_move = True
         self._clock_moved = False
         models = [
             Model(
@@ -231,6 +232,7 @@ class Lives:
     def _set_limits(self) -> None:
         """Topics of this store keep less than the log does, as their users say; so do some light
         queues, as the operator says."""
+        self._clock_may_move = self._chance.random() < 0.5  # without, ages are exact
         hours = float(self._settings.get(_RESERVED, "72"))
         for worker in self._workers:
             worker.limited = worker.model.topics[1:]
@@ -305,6 +307,8 @@ class Lives:
 
     def _jump(self) -> None:
         """The clock of servers, the running one included, is set."""
+        if not self._clock_may_move:
+            return
         skew_s = self._chance.choice(_SKEWS_S)
         self._clock_moved |= skew_s != 0
         self._skew.set(skew_s)

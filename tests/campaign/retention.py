@@ -37,7 +37,7 @@ class Read(NamedTuple):
 
     began_ms: float  # by the clock of this machine
     found: list[Found]
-    bounds: dict[int, Bounds]  # by queue id, as the reading began
+    bounds: dict[int, Bounds]  # by queue id, as its reading began
 
 
 class RetentionJudge:
@@ -122,7 +122,7 @@ class RetentionJudge:
                 continue
             if may_lose:
                 kept.lows.clear()
-            for queue_id, (low, high) in read.bounds.items():
+            for queue_id, (low, high, *_) in read.bounds.items():
                 if kept.goes_back(queue_id, low, clock_moved=self._clock_moved):
                     raise Failure(f"{name}/{queue_id} begins at {low}, and began later before")
                 if 0 < kept.limits.messages < high - low:
@@ -138,7 +138,7 @@ class RetentionJudge:
         for name, read in self._reads.items():
             if not self._model.kept[name].hides or name == self._model.pending_deletion:
                 continue
-            for queue_id, (low, _) in read.bounds.items():
+            for queue_id, (low, *_) in read.bounds.items():
                 self._check_pull_below(name, queue_id, low)
                 request = pb.SearchTimeRequest(
                     topic=name,
@@ -200,7 +200,7 @@ def ask_bounds(stubs: Stubs, name: str, queue_id: int) -> Bounds:
     """Raises grpc.RpcError."""
     request = pb.GetOffsetsRequest(queues=[pb.Queue(topic=name, queue_id=queue_id)])
     [queue] = stubs.messages.GetOffsets(request, timeout=TIMEOUT_S).queues
-    return Bounds(queue.min_offset, queue.max_offset)
+    return Bounds(queue.min_offset, queue.max_offset, monotonic(), now_ms())
 
 
 def now_ms() -> float:
