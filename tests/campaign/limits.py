@@ -125,7 +125,13 @@ class Queue:
         #: What the records from an offset on have at most.
         self._most_bytes = {bounds.high: 0}
         for offset in range(bounds.high - 1, min(standing, default=bounds.high) - 1, -1):
-            self._most_bytes[offset] = self._most_bytes[offset + 1] + self._record_bytes(offset)
+            known = standing.get(offset)
+            size = (
+                _MOST_RECORD_BYTES
+                if known is None
+                else _RECORD_BYTES + len(known.topic) + len(known.body) + _MOST_PROPERTY_BYTES
+            )
+            self._most_bytes[offset] = self._most_bytes[offset + 1] + size
 
     def has_later(self, key: str, offset: int) -> bool:
         """Whether a message behind the offset has the key."""
@@ -137,12 +143,8 @@ class Queue:
 
     def least_bytes_kept(self) -> int:
         """What the records that readers see have at least."""
-        count = self.bounds.high - self.bounds.low
-        most = self._most_bytes.get(self.bounds.low, 0)
-        return most - count * _MOST_PROPERTY_BYTES
-
-    def _record_bytes(self, offset: int) -> int:
-        sent = self._standing.get(offset)
-        if sent is None:
-            return _MOST_RECORD_BYTES
-        return _RECORD_BYTES + len(sent.topic) + len(sent.body) + _MOST_PROPERTY_BYTES
+        return sum(
+            _RECORD_BYTES + len(sent.body)
+            for offset, sent in self._standing.items()
+            if self.bounds.low <= offset < self.bounds.high
+        )

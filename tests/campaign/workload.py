@@ -112,7 +112,7 @@ class Worker:
             "altered": (self._altered, 6),
             "commit": (self._commit, 12),
             "delete": (self._delete, 3),
-            "limit": (self._limit, 3),
+            "limit": (self._limit, 4),
         }
         made = [call for name, call in calls.items() if name not in left_out]
         self._calls = [method for method, _ in made]
