@@ -135,7 +135,7 @@ def _done(action: Action) -> WebHandler:
     async def do(request: web.Request) -> web.StreamResponse:
         visit = request[VISIT]
         if not visit.viewer.may_administer:
-            raise web.HTTPForbidden(text="only an administrator may change things here")
+            raise web.HTTPForbidden(text="only administrators may change anything here")
         raise web.HTTPSeeOther(await action(visit, await form_of(request)))
 
     return do
@@ -147,7 +147,7 @@ async def form_of(request: web.Request) -> dict[str, str]:
     try:
         fields = await request.post()
     except (ValueError, LookupError, ConnectionError) as error:
-        raise web.HTTPBadRequest(text="the form cannot be read") from error
+        raise web.HTTPBadRequest(text="cannot read the form") from error
     return {name: value for name, value in fields.items() if isinstance(value, str)}
 
 

@@ -35,7 +35,7 @@ class Row(NamedTuple):
 _PLAIN = {
     "server.uptime_s": Row("kvcq_uptime_seconds", "Since the process began to serve."),
     "server.ready": Row("kvcq_ready", "1: calls are taken, and puts can be stored."),
-    "server.draining": Row("kvcq_draining", "1: the server ends."),
+    "server.draining": Row("kvcq_draining", "1: the server is shutting down."),
     "server.opening_progress": Row("kvcq_opening_ratio", "Of the step of the opening, 0 to 1."),
     "server.producers": Row("kvcq_producers", "Producers whose latest batches are remembered."),
     "server.watched_queues": Row("kvcq_watched_queues", "Queues that somebody waits for."),

@@ -192,7 +192,7 @@ class Observer:
             except StoreClosedError:
                 pass  # the server ends
             except StoreError as error:
-                logger.warning("metrics of the store cannot be read: %s", error)
+                logger.warning("cannot read the metrics of the store: %s", error)
                 gathered.add(_BLIND, 1)
             else:
                 gathered.add(_BLIND, 0)

@@ -45,7 +45,7 @@ def test_a_compaction_is_waited_for_and_listed(target: str) -> None:
     assert done["jobId"] in [each["jobId"] for each in answer(target, "list")]
     assert answer(target, "show", done["jobId"]) == done
     shown = run(target, "show", done["jobId"])
-    assert "the database had" in shown.stdout
+    assert "the database files had" in shown.stdout
     assert done["jobId"] in run(target, "list", "--kind", "compact").stdout
 
 

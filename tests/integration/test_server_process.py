@@ -158,7 +158,7 @@ def test_a_worker_that_hangs_does_not_keep_the_process_from_ending(
 
         asyncio.run(put_and_hang())
         assert server.wait() == 1
-        [last] = [line for line in server.errors if "still running: " in line]
+        [last] = [line for line in server.errors if "it still runs" in line]
         assert last.rstrip().endswith("_0"), "it says which thread hangs"
         assert server.events[-1]["event"] == "stopped", "the store was closed all the same"
     assert run_kvcq("check", str(tmp_path)).returncode == 0

@@ -30,7 +30,7 @@ def add_to_store(
         config = sources.read().config
     data_dir = config.data_dir
     segment_bytes = config.store.get("segment_bytes")
-    locked = "leave out --data: the server that has the store open adds users itself"
+    locked = "a server uses this store: leave out --data to add the user on it"
     with (
         raising_command_errors(data_dir, locked=locked),
         users_of_stopped_store(data_dir, config.key_file, segment_bytes) as users,

@@ -121,10 +121,11 @@ class LocalTarget:
         if not self._migrator().has_live:
             if not to_files:
                 raise CommandError(
-                    "rollback is not possible: this store has no migration to take back, its "
-                    "queues are in RocksDB alone",
-                    "to give it to a RocketMQ broker, or to write queue files beside RocksDB, make "
-                    "the files from the log (a directory and files for each queue)",
+                    "rollback is not possible: this store has no migration to take back, "
+                    "its queues are only in RocksDB",
+                    "to hand it to a RocketMQ broker, or to write queue files beside "
+                    "RocksDB, create the files from the log (a directory and files for each "
+                    "queue)",
                     command=self.again("rollback", "--to-files"),
                     code="ILLEGAL_STEP",
                 )
@@ -153,11 +154,9 @@ class LocalTarget:
                 self._watch(*progress_of(job_out(job.view())))
         except KeyboardInterrupt:
             job.stop()
-            step, how = (
-                ("verify", "begins anew") if job.kind == "verify" else ("resume", "continues")
-            )
+            step, how = ("verify", "restarts") if job.kind == "verify" else ("resume", "continues")
             raise InterruptedCommandError(
-                f"interrupted; the {job.kind} {how} with the next command", command=self.again(step)
+                f"interrupted; the next command {how} the {job.kind}", command=self.again(step)
             ) from None
         return job_out(job.view())
 

@@ -22,24 +22,27 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--metadata", "what", flag_value="metadata", help="Rebuild the topics of a lost meta/."
+    "--metadata",
+    "what",
+    flag_value="metadata",
+    help="Rebuild the topics of a missing or damaged meta/.",
 )
-@click.option("--queues", "what", flag_value="queues", help="Rebuild kvcq/, all of it.")
+@click.option("--queues", "what", flag_value="queues", help="Rebuild kvcq/ from the log.")
 @click.option(
     "--skip-damaged",
     is_flag=True,
-    help="With --queues: leave damaged records out; readers are told of the holes.",
+    help="With --queues: skip damaged records; readers get an error for them.",
 )
 @json_option
 def repair(directory: Path, what: str | None, skip_damaged: bool, as_json: bool) -> None:
     """Rebuild topics or queues of the stopped store in DIRECTORY from its log.
 
-    What was there is kept under another name. Committed offsets are not in the log: --metadata
-    works only when meta/ is missing or cannot be opened, and without kvcq/ topics that had been
-    deleted come back with their messages.
+    The old database is kept under another name. Committed offsets are not in the log: --metadata
+    only works if meta/ is missing or cannot be opened. Without kvcq/, deleted topics come back with
+    their messages.
     """
     if what is None:
-        raise click.UsageError("say what to rebuild: --metadata or --queues")
+        raise click.UsageError("give --metadata or --queues")
     if skip_damaged and what != "queues":
         raise click.UsageError("--skip-damaged needs --queues")
     prepare_to_open_stores()
@@ -55,18 +58,18 @@ def repair(directory: Path, what: str | None, skip_damaged: bool, as_json: bool)
     if as_json:
         print_json(result)
     elif result["repaired"] is None:
-        say("meta/ is sound: there is nothing to repair")
+        say("meta/ is intact: nothing to repair")
     elif what == "metadata":
         say(
-            f"meta/ has {result['topics']} topics again, those of log and queues. Committed "
-            "offsets, groups, and topics that never had a message are not in it.",
+            f"restored {result['topics']} topics to meta/ from the log and the queues. "
+            "Committed offsets, groups, and topics that never had a message are lost.",
         )
     else:
         say(
-            f"kvcq/ is rebuilt from {result['dispatchedOffset']:,} bytes of log"
+            f"rebuilt kvcq/ from {result['dispatchedOffset']:,} bytes of log"
             + (f", without {counted(left_out, 'damaged place')}" if left_out else "")
             + (
-                f"; the old one is {result['old']}: remove it when all is well"
+                f"; the old database is {result['old']}: remove it once the new one works"
                 if result["old"]
                 else ""
             ),

@@ -66,10 +66,10 @@ def unusable(
     if isinstance(error, StoreLockedError):
         return CommandError(text, locked, code=code)
     if isinstance(error, DamagedLogError):
-        hint = "bring the segment back from a replica or a backup"
+        hint = "restore the segment from a replica or a backup"
         leave_out = leave_out_command(directory) if error.can_be_left_out else None
         if leave_out is not None:
-            hint += ". To go on without the damaged message, the command rebuilds the queues"
+            hint += ". To continue without the damaged message, the command rebuilds the queues"
         return CommandError(text, hint, command=leave_out or check, code=code)
     return CommandError(text, command=check, code=code)
 

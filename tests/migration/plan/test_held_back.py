@@ -49,7 +49,7 @@ def test_a_plan_counts_delayed_timer_and_half_messages(root: Path) -> None:
     found = answer_of("migrate", "plan", root, *sizes)["heldBack"]
     assert [tuple(each.values()) for each in found] == [tuple(each) for each in EXPECTED]
     shown = kvcq("migrate", "plan", root, *sizes).stdout
-    assert "nothing here delivers them" in " ".join(shown.split())
+    assert "kvcq does not deliver them" in " ".join(shown.split())
 
 
 def test_a_start_says_that_nothing_here_delivers_them(root: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_start_says_that_nothing_here_delivers_them(root: Path) -> None:
     assert [line for line in told if "in the log" in line or "_" in line][:3]
     for each in EXPECTED:
         assert str(each) in told
-    assert any("nothing here delivers them" in line for line in told)
+    assert any("kvcq does not deliver them" in line for line in told)
 
 
 def test_a_store_without_any_is_told_nothing(tmp_path: Path) -> None:

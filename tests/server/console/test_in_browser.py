@@ -456,7 +456,7 @@ async def test_a_page_of_another_origin_has_no_say(filled: Served, browser: Brow
         assert "Overview" not in await frame.content()  # what the browser says instead
         async with page.expect_navigation():
             await page.get_by_role("button", name="x").click()
-        assert "does not come from a page of this console" in await page.content()
+        assert "was not sent by a page of this console" in await page.content()
     found = await filled.topics.ListTopics(pb.ListTopicsRequest(prefix="orders"))
     assert [topic.name for topic in found.topics] == ["orders"]
 

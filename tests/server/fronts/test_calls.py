@@ -223,7 +223,7 @@ async def test_a_front_that_does_not_answer_is_ended(
 
         link._taken = deaf
         await until(lambda: len(fronted.started) >= 2)
-    assert "does not answer" in caplog.text
+    assert "does not respond" in caplog.text
 
 
 async def test_answers_that_nobody_reads_are_not_made(fronted: Fronted) -> None:

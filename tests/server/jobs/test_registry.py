@@ -237,4 +237,4 @@ def test_a_history_that_cannot_be_written_harms_no_job(
     jobs = Jobs([kind], metadata, FakeClock())
     job_id = begin(jobs, kind).job_id
     assert end(jobs, kind, job_id).state is JobState.DONE
-    assert "a restart will not know" in caplog.text
+    assert "cannot save the history" in caplog.text

@@ -288,7 +288,7 @@ def test_where_a_pass_was_is_no_matter_when_it_cannot_be_read(
 ) -> None:
     store.metadata.put_state("scrub", data)
     made = store_jobs_of(store)
-    assert "begins anew" in caplog.text
+    assert "starting over" in caplog.text
     assert made.statistics().get("scrub.pass_position") is None
     assert made.scrubbing.look()
     end_of_pass(made)

@@ -77,7 +77,7 @@ def test_a_manager_hears_of_start_reload_refusal_and_end(
             assert "store.reserved_hours: 0.0 is not a number" in refused["STATUS"]
             server.send(signal.SIGTERM)
             assert manager.next()["STOPPING"] == "1"
-            assert manager.next() == {"STATUS": "stopped; the store is closed"}
+            assert manager.next() == {"STATUS": "stopped, the store is closed"}
             assert server.wait() == 0
     finally:
         signal.signal(signal.SIGHUP, heard)

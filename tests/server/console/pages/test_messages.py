@@ -121,7 +121,7 @@ async def test_by_time(served: Served, console: ConsoleClient) -> None:
     assert 'name="time"' in page.html
     page = await console.get("/messages?by=time&topic=orders&queue=0&time=soon")
     assert page.status == 400
-    assert "is no time such as" in page.text
+    assert "is not a time such as" in page.text
 
 
 async def test_by_key(served: Served, console: ConsoleClient) -> None:
@@ -198,7 +198,7 @@ async def test_a_compressed_body_is_shown_plain(served: Served, console: Console
     assert "plain words" in page.text
     assert "11 B, stored as 19 B" in page.text
     page = await console.get(links[1])
-    assert "it is shown as it is stored" in page.text
+    assert "It is shown as stored" in page.text
     assert "not really compressed" in page.text
 
 
