@@ -102,7 +102,7 @@ async def test_an_administrator_may_change_things(served: Served) -> None:
         await _sign_in(client, "ann", "s3cret")
         answer = await client.post("/topics/create", {"name": "made", "queues": "3"})
         page = await client.follow(answer)
-        assert "The topic exists." in page.text
+        assert "The topic was created." in page.text
         assert "3 queues" in page.text
 
 
@@ -118,7 +118,7 @@ async def test_wrong_credentials_are_refused_without_saying_which(served: Served
         async with console_of(served, Users()) as client:
             answer = await _sign_in(client, name, secret)
             assert answer.status == 403
-            assert "Access key or secret is wrong." in answer.text
+            assert "Wrong access key or secret." in answer.text
             assert "Set-Cookie" not in answer.headers
             if secret:
                 assert secret not in answer.html
