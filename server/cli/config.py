@@ -118,7 +118,7 @@ def import_(broker_conf: Path, as_json: bool) -> None:
     console.out(imported.toml(), highlight=False, end="")
     count = len(imported.without_counterpart)
     if count:
-        say(f"{counted(count, 'setting')} of the broker have no counterpart here")
+        say(f"without a counterpart here: {counted(count, 'setting')} of the broker")
 
 
 def _of_settings(settings: Settings) -> Iterable[_Shown]:

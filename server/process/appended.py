@@ -81,5 +81,5 @@ class _File(logging.handlers.WatchedFileHandler):
         self._lost += 1
         if monotonic() >= self._complain_s:
             self._complain_s = monotonic() + _COMPLAIN_EVERY_S
-            logger.exception("lost %d lines for %s", self.baseFilename, self._lost)
+            logger.exception("lines for %s were lost: %d", self.baseFilename, self._lost)
             self._lost = 0

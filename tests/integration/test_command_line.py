@@ -291,7 +291,7 @@ def test_what_cannot_be_sent_is_wrong_usage(arguments: tuple[str, ...], names: s
         (("pull", "t", "--limit", "0"), 2, "--limit"),
         (("pull", "%LMQ%none"), 1, "kvcq topic list --light-queues"),
         (("pull", "%LMQ%none"), 1, "no light queue '%LMQ%none'"),
-        (("pull", "%LMQ%$none$a"), 1, "by the first message that names it"),
+        (("pull", "%LMQ%$none$a"), 1, "the first message that names a light queue creates it"),
         (("topic", "delete", "none"), 1, "kvcq topic delete none --yes"),
         (("bench", "run", "none"), 2, "kvcq bench list"),
         (("nonsense",), 2, "No such command"),

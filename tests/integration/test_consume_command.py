@@ -89,7 +89,7 @@ def test_messages_before_a_damaged_one_are_shown_and_those_behind_it_can_be(
         assert [one["body"] for one in behind] == ["body-3", "body-4"]
         rest = kvcq("pull", "torn", "--skip-damaged", "--raw", server=server.target)
         assert rest.stdout.split() == ["body-0", "body-1", "body-3", "body-4"]
-        assert "left out: damaged message: offset 2 of queue 0 of 'torn'" in rest.stderr
+        assert "skipped: damaged message: offset 2 of queue 0 of 'torn'" in rest.stderr
         part = kvcq("query", "torn", "k", server=server.target)
         assert part.exit_code == 1
         assert "body-1" in part.stdout
@@ -98,7 +98,7 @@ def test_messages_before_a_damaged_one_are_shown_and_those_behind_it_can_be(
         assert rest.exit_code == 0
         found = [json.loads(line)["body"] for line in rest.stdout.splitlines()]
         assert found == ["body-0", "body-1", "body-3", "body-4"]
-        assert "left out: damaged message: one of 'torn' with the key 'k'" in rest.stderr
+        assert "skipped: damaged message: one of 'torn' with the key 'k'" in rest.stderr
         stuck = kvcq("consume", "torn", "--group", "g", "--raw", server=server.target)
         assert (stuck.exit_code, stuck.stdout.split()) == (1, ["body-0", "body-1"])
         advice = "consume torn --group g --raw --skip-damaged"

@@ -58,7 +58,7 @@ def test_what_is_started_says_how_to_watch_it(target: str) -> None:
     watched = run(target, "watch", job_id)
     assert (watched.exit_code, "done" in watched.stdout) == (0, True)
     ended = run(target, "cancel", job_id)
-    assert (ended.exit_code, "has ended: done" in ended.stderr) == (0, True)
+    assert (ended.exit_code, "has already ended: done" in ended.stderr) == (0, True)
     assert answer(target, "cancel", job_id)["status"] == "done"
 
 

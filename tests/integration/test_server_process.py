@@ -193,7 +193,7 @@ def test_a_person_is_told_what_to_type_next(tmp_path: Path) -> None:
                 process.send_signal(signal.SIGINT)
         assert process.wait() == 0
     text = "".join(told)
-    for expected in ("kvcq listens on 127.0.0.1:", "kvcq put --server", "the store is closed"):
+    for expected in ("kvcq is listening on 127.0.0.1:", "kvcq put --server", "the store is closed"):
         assert expected in text
 
 
@@ -221,4 +221,4 @@ def test_a_port_of_metrics_that_is_taken_is_named(tmp_path: Path) -> None:
         flag = f"server.metrics_port={other.getsockname()[1]}"
         with ServerProcess(tmp_path / "store", "--set", flag) as server:
             assert server.wait() != 0
-            assert "server.metrics_port=" in "".join(server.errors)
+            assert "server.metrics_host=" in "".join(server.errors)

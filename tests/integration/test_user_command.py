@@ -149,7 +149,7 @@ def test_commands_say_what_is_missing(site: Site, tmp_path: Path) -> None:
     assert nobody.returncode == 1
     assert b"--access-key" in nobody.stderr
     for words, said in (
-        (("stats", "--access-key", "ops"), b"no secret for ops"),
+        (("stats", "--access-key", "ops"), b"no secret is given for user ops"),
         (("stats", "--secret-file", str(tmp_path / "none")), b"--secret-file"),
         (("acl", "grant", "app", "publish"), b"--topic or --group"),
         (("acl", "grant", "app", "publish", "--group", "g"), b""),

@@ -110,7 +110,7 @@ def test_a_store_that_was_given_back_is_not_called_finished(root: Path) -> None:
     release(root)
     with pytest.raises(IllegalStepError, match="RocketMQ's already") as refused:
         release(root)
-    assert refused.value.hint == "start the RocketMQ broker on this store"
+    assert refused.value.hint == "start the RocketMQ broker on it"
 
 
 def test_a_rollback_to_files_writes_offsets_back(root: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_brokers_settings_are_printed_as_a_file(tmp_path: Path) -> None:
     conf.write_text("fileReservedTime=48\nnamesrvAddr=a\n")
     done = run("import", str(conf))
     assert done.exit_code == 0
-    assert "1 setting of the broker without a counterpart" in done.stderr
+    assert "without a counterpart here: 1 setting of the broker" in done.stderr
     file = tmp_path / "kvcq.toml"
     file.write_text(done.stdout)
     given = answer("--config", str(file), "--given", "--json")

@@ -80,7 +80,7 @@ def test_a_pass_by_hand_tells_what_it_verified(store: MessageStore) -> None:
     assert view.state is JobState.DONE, view.error
     assert view.done == view.total == store.log.appended_offset
     assert view.numbers["records"] == view.numbers["units"] == MESSAGES
-    assert view.summary == "500 records and 500 units were verified: all are whole"
+    assert view.summary == "500 records and 500 units verified: no faults found"
     numbers = made.statistics()
     assert (numbers["scrub.records"], numbers["scrub.faults"]) == (MESSAGES, 0)
 

@@ -142,5 +142,5 @@ def test_a_manager_that_is_gone_is_logged_once_and_harms_nobody(
         told.tell("READY=1")
         told.tell("WATCHDOG=1")
     assert [record.getMessage()[:43] for record in caplog.records] == [
-        "the service manager cannot be told READY=1:"
+        "cannot tell the service manager READY=1: [E"
     ]

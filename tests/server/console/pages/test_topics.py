@@ -200,7 +200,7 @@ async def test_what_is_hidden_and_still_in_the_log(
         pb.UpdateTopicRequest(name="kept", retention_messages=2, retention_latest=True)
     )
     page = await admin.get("/topic?name=kept")
-    assert "2 messages · of each key, the latest" in page.text
+    assert "2 messages · the latest message of each key" in page.text
     assert "Hidden, still in the log" in page.text
     assert "0 3 5 2 3 Messages" in page.text
 
@@ -211,7 +211,7 @@ async def test_what_a_topic_keeps_is_changed_by_a_form(
     await _create(served, "kept")
     form = {"name": "kept", "time": "36h", "bytes": "10GiB", "messages": "5", "latest": "true"}
     page = await admin.follow(await admin.post("/topics/keep", form))
-    assert "1 d 12 h · 10.0 GiB · 5 messages · of each key, the latest" in page.text
+    assert "1 d 12 h · 10.0 GiB · 5 messages · the latest message of each key" in page.text
     for value in ('value="36h"', 'value="10GiB"', 'value="5"', "checked"):
         assert value in page.html, "the form has what holds now"
     found = await served.topics.DescribeTopic(pb.DescribeTopicRequest(name="kept"))
@@ -250,5 +250,5 @@ async def test_the_groups_of_a_topic_with_what_is_before_them(
         position = pb.QueuePosition(topic=topic, queue_id=0, offset=offset)
         await served.groups.CommitOffsets(pb.CommitOffsetsRequest(group=group, offsets=[position]))
     page = await console.get("/topic?name=orders")
-    assert re.search(r"Groups that read this topic .* far 4 20.* near 1 20", page.text)
+    assert re.search(r"Groups of this topic .* far 4 20.* near 1 20", page.text)
     assert "/group?name=no" not in page.links
