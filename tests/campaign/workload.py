@@ -184,6 +184,10 @@ class Worker:
             batch.producer_id, batch.sequence = self.model.producer_id, 0
             self.model.pending = batch
             answer = session.call(session.stubs.messages.PutBatch, _request(batch, as_columns))
+        if not answer.repeated_batch and any(message.place for message in batch.messages):
+            # It was found, and has expired since.
+            self._check_some_expired(session, batch, "stored again")
+            self._forget(batch)
         self._take(session, batch, answer)
         self.model.pending = None
         self.model.next_sequence = batch.sequence + len(batch.messages)
@@ -261,10 +265,7 @@ class Worker:
         if not answer.repeated_batch:
             # Right only if it expired in between; then it is new, and stands where it says.
             self._expect_expired(session, batch, "stored again")
-            batch.store_time_ms = 0
-            for message in batch.messages:
-                message.place = None
-                self.model.required.pop(message.number, None)
+            self._forget(batch)
         self._take(session, batch, answer)
         if answer.repeated_batch and before != batch.store_time_ms:
             raise Failure(f"{batch.producer_id}:{batch.sequence}: another store time")
@@ -341,7 +342,14 @@ class Worker:
         )
         raise Gone  # it expired, and a batch of its number was stored: what it is stays unknown
 
-    def _expect_expired(self, session: Session, batch: Batch, what: str) -> None:
+    def _forget(self, batch: Batch) -> None:
+        """Where it stood: it has expired, and is stored anew."""
+        batch.store_time_ms = 0
+        for message in batch.messages:
+            message.place = None
+            self.model.required.pop(message.number, None)
+
+    def _check_some_expired(self, session: Session, batch: Batch, what: str) -> None:
         """Raises Failure unless a message of the batch lies below the log's start now."""
         start = _log_start(session)
         places = [message.place for message in batch.messages]
@@ -350,6 +358,10 @@ class Worker:
                 f"{batch.producer_id}:{batch.sequence}, acknowledged, at {places}, the log begins "
                 f"at {start}: {what}"
             )
+
+    def _expect_expired(self, session: Session, batch: Batch, what: str) -> None:
+        """The same; the batch is not sent again any more."""
+        self._check_some_expired(session, batch, what)
         self.model.batches.remove(batch)
 
     # --- the rest --------------------------------------------------------------------------
