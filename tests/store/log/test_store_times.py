@@ -312,6 +312,25 @@ def test_the_file_of_a_segment_says_how_old_a_stamp_in_the_future_is(tmp_path: P
         assert store.expire() == 2
 
 
+def test_time_that_was_left_before_a_clock_was_set_back_is_left_again(tmp_path: Path) -> None:
+    clock = FakeClock()
+    root = tmp_path / "store"
+    with open_small(root, clock) as store:
+        clock.jump(_HOUR_S)
+        for _ in range(60):
+            clock.advance(10)
+            store._upkeep.maintain()
+        assert store.what_about_the_clock() is None, "it is believed by now"
+        clock.jump(-_HOUR_S)
+        clock.advance(1800)
+        store._upkeep.maintain()
+        clock.jump(_YEAR_S)
+        copy_open(root, tmp_path / "killed")
+    right_ms = clock.now_ms() - _YEAR_S * 1000
+    with open_small(tmp_path / "killed", clock) as store:
+        assert store._times.now_ms() == right_ms
+
+
 def test_a_restart_does_not_believe_a_clock_that_jumped(tmp_path: Path) -> None:
     clock = FakeClock()
     root = tmp_path / "store"
