@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.certificates import Authority
+from tests.support.command_line import run_here
 from tests.support.server_process import ServerProcess, run_kvcq
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Site:
             file = self.typed / f"{user}.secret"
             file.write_text(self.secrets[user] if secret is None else secret)
             environment |= {"KVCQ_ACCESS_KEY": user, "KVCQ_SECRET_FILE": str(file)}
-        return run_kvcq(*words, stdin=stdin, environment=environment)
+        return run_here(*words, stdin=stdin, environment=environment)
 
     def json(self, user: str, *words: str) -> Any:  # noqa: ANN401 - what the command prints
         result = self.run(user, *words, "--json")
@@ -65,11 +66,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     assert refused.returncode == 2
     assert b"kvcq user add admin --admin --data" in refused.stderr
 
-    made = run_kvcq("user", "add", "ops", "--admin", "--config", str(settings), "--json")
+    made = run_here("user", "add", "ops", "--admin", "--config", str(settings), "--json")
     assert made.returncode == 0, made.stderr
     add = ("user", "add", "ops", "--admin", "--config", str(settings), "--json")
-    assert run_kvcq(*add).returncode == 1
-    again = run_kvcq(*add, "--if-absent")
+    assert run_here(*add).returncode == 1
+    again = run_here(*add, "--if-absent")
     assert (again.returncode, json.loads(again.stdout)) == (0, {"accessKey": "ops"})
     with ServerProcess(data, "--config", str(settings)) as server:
         server.wait_for("ready")
