@@ -86,7 +86,7 @@ class Migrator:
             # Asked for on a running store: a stopped one is given a migration first.
             back = NextStep("rollback", stopped_only=True)
             following = back if step == "rollback" else NO_MIGRATION
-            raise IllegalStepError(step, None, "its queues are in RocksDB alone", following)
+            raise IllegalStepError(step, None, "its queues are only in RocksDB", following)
         return self._found
 
     @property

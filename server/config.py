@@ -167,7 +167,7 @@ class ServerConfig:
         check(
             "workers",
             self.workers == 1 or sys.platform == "linux",
-            "1: elsewhere than on Linux the kernel does not share a port's connections out",
+            "1: only Linux distributes the connections of a port among processes",
         )
         self._check_tls()
         if not self.insecure_listen:
@@ -189,7 +189,7 @@ class ServerConfig:
         needs = {"tls_cert": "tls_key", "tls_key": "tls_cert", "tls_ca": "tls_cert"}
         for given, other in needs.items():
             if getattr(self, given) is not None and getattr(self, other) is None:
-                raise InvalidArgumentError(other, f"is missing, and {given} is given")
+                raise InvalidArgumentError(other, f"is missing, but {given} is set")
 
     def _check_listening(self, field: str, host: str) -> None:
         """Raises InvalidArgumentError for an address that others reach without being asked."""
@@ -197,8 +197,8 @@ class ServerConfig:
             return
         raise InvalidArgumentError(
             field,
-            f"{host} is reached from other machines: that takes tls_cert and tls_key, and "
-            "access=true (see docs/security.md). Where something else protects the port, "
+            f"{host} can be reached from other machines, which requires tls_cert, tls_key "
+            "and access=true (see docs/security.md). If something else protects the port, "
             "--insecure-listen allows it",
         )
 

@@ -28,14 +28,14 @@ class ServerDrainingError(ServerError):
     """The server ends: it finishes what it took, and takes no more."""
 
     def __init__(self) -> None:
-        super().__init__("the server is shutting down; connect again or go to another one")
+        super().__init__("the server is shutting down; reconnect later, or use another server")
 
 
 class TooManyCallsError(ServerError):
     """All places for calls of that kind are taken. Nothing was read; try again a little later."""
 
     def __init__(self, kind: str, whose: str, limit: int) -> None:
-        super().__init__(f"{limit} {kind} {whose} are under way; try again when some have ended")
+        super().__init__(f"limit reached: {limit} {kind} {whose} are under way; try again later")
         self.kind = kind
         self.limit = limit
 
@@ -51,14 +51,17 @@ class MemoryFullError(ServerError):
     """The server holds as much for its clients as it may. Try again a little later."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"the server's memory is in use: {reason}; try again in a moment")
+        super().__init__(f"the server is low on memory: {reason}; try again in a moment")
 
 
 class JobRunningError(ServerError):
     """A job of that kind runs; there is one at a time. Nothing was begun."""
 
     def __init__(self, kind: str, job_id: str) -> None:
-        super().__init__(f"job {job_id} of kind {kind!r} runs; there is one of a kind at a time")
+        super().__init__(
+            f"job {job_id} of kind {kind!r} is running, and only one job of a kind may run at a "
+            "time"
+        )
         self.kind = kind
         self.job_id = job_id
 
@@ -67,7 +70,7 @@ class UnknownServiceError(ServerError):
     """Somebody asked for the health of a service that is not served."""
 
     def __init__(self, service: str) -> None:
-        super().__init__(f"no service {service!r}")
+        super().__init__(f"unknown service {service!r}")
         self.service = service
 
 
@@ -75,7 +78,7 @@ class UndecodableRequestError(InvalidArgumentError):
     """The bytes of a request are no message of its type."""
 
     def __init__(self, kind: str, reason: str) -> None:
-        super().__init__("request", f"is no {kind}: {reason}")
+        super().__init__("request", f"is not a valid {kind}: {reason}")
 
 
 class UnknownSettingError(InvalidArgumentError):
@@ -92,7 +95,7 @@ class SettingsRefusedError(ServerError):
 
     def __init__(self, error: Exception, next_command: str = "kvcq config") -> None:
         """`next_command`: what shows whether they are right, on the server's machine."""
-        super().__init__(f"settings not taken, the old ones stay: {error}")
+        super().__init__(f"settings rejected, the old ones remain in effect: {error}")
         self.field = error.field if isinstance(error, InvalidArgumentError) else ""
         self.next_command = next_command
 
@@ -114,9 +117,9 @@ class NumberReusedError(ServerError):
 
     def __init__(self, producer_id: str, sequence: int, held: str) -> None:
         super().__init__(
-            f"producer.sequence: producer {producer_id!r} has used {sequence} for another batch "
-            f"({held}); nothing was stored. A number stands for one content: send again what was "
-            "sent under it first, or take another producer_id"
+            f"producer.sequence: producer {producer_id!r} has already used {sequence} for "
+            f"another batch ({held}); nothing was stored. Resend the original batch under "
+            "this number, or use another producer_id"
         )
         self.field = "producer.sequence"
         self.producer_id = producer_id
@@ -128,9 +131,8 @@ class NumbersUnknownError(ServerError):
 
     def __init__(self, producer_id: str) -> None:
         super().__init__(
-            f"the next number of producer {producer_id!r} is unknown while the queue files of a "
-            "migration serve. Give the first number yourself (first_sequence=…), or leave out the "
-            "producer_id"
+            f"the next number of producer {producer_id!r} is unknown while a migration reads "
+            "queue files. Pass first_sequence=…, or leave out producer_id"
         )
         self.producer_id = producer_id
 
@@ -140,10 +142,11 @@ class NumberPassedError(ServerError):
 
     def __init__(self, producer_id: str, sequence: int, expected_sequence: int) -> None:
         super().__init__(
-            f"producer.sequence: producer {producer_id!r} is at {expected_sequence}, and the log "
-            f"has no batch of it that begins at {sequence}: it has expired, or was cut in another "
-            f"way. Nothing was stored now. If the batch was stored before, go on with "
-            f"{expected_sequence}; if it must be stored now, send it under another producer_id"
+            f"producer.sequence: producer {producer_id!r} is at {expected_sequence}, and the "
+            f"log has no batch of it that starts at {sequence}: the batch has expired, or "
+            "was split differently. Nothing was stored. If the batch was stored before, "
+            f"continue with {expected_sequence}; if it must be stored now, use another "
+            "producer_id"
         )
         self.field = "producer.sequence"
         self.producer_id = producer_id
@@ -162,17 +165,17 @@ class ServerBindError(ServerError):
 
 
 class FrontError(ServerError):
-    """A process that was to speak gRPC with clients ended before it listened."""
+    """A process that was to speak gRPC with clients ended before it was listening."""
 
     def __init__(self, number: int, reason: str) -> None:
-        super().__init__(f"front {number} {reason} before it listened")
+        super().__init__(f"front {number} {reason} before it was listening")
 
 
 class ServedElsewhereError(ServerError):
     """Administration has an address of its own, and this is another one."""
 
     def __init__(self, host: str, port: int) -> None:
-        super().__init__(f"administration is served on {address(host, port)}, and not here")
+        super().__init__(f"administration is only served on {address(host, port)}")
         self.host = host
         self.port = port
 
@@ -214,9 +217,9 @@ class ForbiddenError(AccessError):
         tell which messages of a batch were the reason.
         """
         allowed = (
-            "Only administrators may, users made with `kvcq user add NAME --admin`"
+            "Only administrators may (`kvcq user add NAME --admin` creates one)"
             if remedy is None
-            else f"An administrator allows it: {remedy}"
+            else f"An administrator can allow it: {remedy}"
         )
         super().__init__(f"user {user!r} may not {what}. {allowed}")
         self.user = user
@@ -229,7 +232,9 @@ class UserLimitError(AccessError):
     """The user is at one of its limits. Try again a little later."""
 
     def __init__(self, user: str, limit: str, value: int) -> None:
-        super().__init__(f"user {user!r} is at its limit of {value} {limit.replace('_', ' ')}")
+        super().__init__(
+            f"user {user!r} has reached its limit of {value} {limit.replace('_', ' ')}"
+        )
         self.user = user
         self.limit = limit
 
@@ -239,8 +244,8 @@ class AccessOffError(ServerError):
 
     def __init__(self) -> None:
         super().__init__(
-            "this server asks nobody who they are, so nobody may manage users over the network: "
-            "start it with --access. The first administrator is made on the stopped store: "
+            "this server does not check users, so users cannot be managed over the network: "
+            "start it with --access. Create the first administrator on the stopped store: "
             "kvcq user add NAME --admin --data DIRECTORY"
         )
 
@@ -249,7 +254,7 @@ class UnknownUserError(ServerError):
     """No user has that name."""
 
     def __init__(self, user: str) -> None:
-        super().__init__(f"no user {user!r}")
+        super().__init__(f"unknown user {user!r}")
         self.user = user
 
 
@@ -257,7 +262,9 @@ class UserExistsError(ServerError):
     """A user has that name already."""
 
     def __init__(self, user: str) -> None:
-        super().__init__(f"user {user!r} exists; `kvcq user rotate {user}` gives it a new secret")
+        super().__init__(
+            f"user {user!r} already exists; `kvcq user rotate {user}` gives it a new secret"
+        )
         self.user = user
 
 
@@ -266,8 +273,8 @@ class LastAdminError(ServerError):
 
     def __init__(self, user: str) -> None:
         super().__init__(
-            f"user {user!r} is the only administrator: make another one first, with "
-            "`kvcq user add NAME --admin`"
+            f"user {user!r} is the only administrator: create another one first with `kvcq "
+            "user add NAME --admin`"
         )
         self.user = user
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SEE = "see the server's log, and `kvcq stats`"
+_SEE = "see the server's log and `kvcq stats`"
 
 
 class Stage:
@@ -55,11 +55,11 @@ class Stage:
         if self.is_ready:
             return None
         if self._draining:
-            return "the server ends"
+            return "the server is shutting down"
         if not self._open:
             step, fraction = self._progress
             return f"the store is being opened: {step}, {fraction:.0%} done"
-        return f"the store takes no writes: {self._no_writes or _SEE}"
+        return f"the store rejects writes: {self._no_writes or _SEE}"
 
     @property
     def remark(self) -> str | None:
@@ -68,7 +68,7 @@ class Stage:
 
     @property
     def is_draining(self) -> bool:
-        """Whether the server ends."""
+        """Whether the server is shutting down."""
         return self._draining
 
     @property

@@ -140,7 +140,9 @@ class Workers:
         self._pool.shutdown(wait=False, cancel_futures=True)
         left = wait(self._running.copy(), CLOSE_S).not_done
         if left:
-            logger.warning("%d workers still run after %g s, the server ends", len(left), CLOSE_S)
+            logger.warning(
+                "%d workers still run after %g s, the server is shutting down", len(left), CLOSE_S
+            )
         return not left
 
 

@@ -327,7 +327,7 @@ UNITS |= {
     "server.cli.terminal": {"server.moments", "server.texts"},
     "server.cli.online": {"server.cli.terminal", "server.texts"},
     "server.cli.top": {"server.cli.online", "server.cli.terminal"},
-    "server.cli.on_disk": {"server.cli.terminal", "server.process", "server.wire"},
+    "server.cli.on_disk": {"server.cli.terminal", "server.errors", "server.process", "server.wire"},
     "server.cli.access": {
         "server.access",
         "server.cli.on_disk",

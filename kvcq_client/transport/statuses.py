@@ -58,6 +58,10 @@ _BY_REASON: dict[str, type[KvcqError]] = {
     "QUEUE_RECREATED": RecreatedError,
     **dict.fromkeys(("TOO_MANY_CALLS", "REQUEST_LATE", "MEMORY_FULL", "USER_LIMIT"), BusyError),
 }
+#: Every refusal of the server has a reason. Without one it was the transport: gRPC calls a
+#: connection INTERNAL that was lost in the middle of a write, and cancels calls that come in while
+#: its server ends.
+_OF_TRANSPORT = (grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED)
 _NAME_BY_NUMBER: dict[int, str] = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
@@ -85,9 +89,7 @@ def from_rpc(error: grpc.aio.AioRpcError) -> KvcqError:
                 if detail.Unpack(info):
                     reason, metadata = info.reason, dict(info.metadata)
     message = error.details() or error.code().name
-    if error.code() is grpc.StatusCode.INTERNAL and not reason:
-        # Every refusal of the server has a reason. It was the transport: gRPC calls a connection
-        # INTERNAL that was lost in the middle of a write.
+    if error.code() in _OF_TRANSPORT and not reason:
         return UnavailableError(message)
     return make_error(error.code().name, message, reason, metadata)
 

@@ -66,7 +66,9 @@ class Caller:
             try:
                 self.subscribes(topic)
             except ForbiddenError:
-                remedy = f"kvcq acl grant {self.name} subscribe --topic TOPIC, with its topic"
+                remedy = (
+                    f"kvcq acl grant {self.name} subscribe --topic TOPIC, where TOPIC is its topic"
+                )
                 raise ForbiddenError(self.name, f"read {what}", remedy) from None
 
     def took_messages(self, count: int) -> None:
@@ -130,7 +132,8 @@ class UserCaller(Caller):
             found = self._users.find(self.name)
             if found is None or found.secret != self._user.secret:
                 raise UnauthenticatedError(
-                    f"user {self.name!r} was deleted, or has a new secret: connect again with it"
+                    f"user {self.name!r} was deleted, or has a new secret: reconnect with "
+                    "the new one"
                 )
             self._user, self._generation = found, generation
             assert self.usage is not None

@@ -53,7 +53,7 @@ class Gatekeeper:
             return EVERYONE
         if self.users is None:
             self._stage.check_open()
-            raise UnauthenticatedError("users are not known yet; try again in a moment")
+            raise UnauthenticatedError("users are not loaded yet; try again in a moment")
         signed = signed_of(metadata)
         if signed is None:
             set_caller(EVERYONE)
@@ -79,7 +79,7 @@ class Gatekeeper:
         user = None if self.users is None else self.users.find(name)
         if self.users is None or user is None:
             set_caller(Stranger(name))
-            raise UnauthenticatedError(f"there is no user {name!r} any more")
+            raise UnauthenticatedError(f"user {name!r} no longer exists")
         set_caller(UserCaller(self.users, user, generation, self._usage_of(user)))
 
     def user_with(self, name: str, secret: str, method: str) -> User | None:
@@ -105,8 +105,8 @@ class Gatekeeper:
             if user is None or not is_good or found_s is None:
                 set_caller(Stranger(signed.access_key))
                 raise UnauthenticatedError(
-                    "the signature is not that of a user of this store: the access key or the "
-                    "secret is wrong"
+                    "the signature does not match a user of this store: the access key or "
+                    "the secret is wrong"
                 )
             signed_s = found_s
             if len(self._good) >= _REMEMBERED:
@@ -117,8 +117,9 @@ class Gatekeeper:
             set_caller(Stranger(user.name))
             raise UnauthenticatedError(
                 f"the call was signed {abs(now_s - signed_s):.0f} s "
-                f"{'ago' if signed_s < now_s else 'from now'} by the server's clock, and "
-                f"{MAX_SKEW_S:.0f} s are allowed: set the clocks, or sign again"
+                f"{('ago' if signed_s < now_s else 'from now')} by the server's clock, and "
+                f"at most {MAX_SKEW_S:.0f} s are allowed: synchronize the clocks, or sign "
+                "again"
             )
         return user
 

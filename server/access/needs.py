@@ -207,8 +207,8 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
     },
     "AdminService": {
         "GetStatistics": Need(_nothing),
-        "GetActivity": Need(_admin("look at the traffic of all topics")),
-        "GetSettings": Need(_admin("look at settings")),
+        "GetActivity": Need(_admin("view the traffic of all topics")),
+        "GetSettings": Need(_admin("view settings")),
         "ReloadSettings": Need(_admin("change settings"), target=_no_target),
     },
     "MigrationService": {
@@ -240,7 +240,7 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "SetLimits": Need(_USERS, target=_fields("user")),
         "Grant": Need(_USERS, target=lambda request: _rights_of(request)),
         "Revoke": Need(_USERS, target=lambda request: _rights_of(request)),
-        "GetUser": Need(_own_or_admin("look at other users")),
+        "GetUser": Need(_own_or_admin("view other users")),
         "WhoAmI": Need(_nothing),
     },
 }

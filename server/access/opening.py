@@ -48,8 +48,8 @@ def _without_administrator(data_dir: Path, key_file: Path | None) -> InvalidArgu
     key = "" if key_file is None else f" --key-file {key_file}"
     return InvalidArgumentError(
         "server.access",
-        "the store has no administrator yet. Make one first: "
-        f"kvcq user add admin --admin --data {data_dir}{key}",
+        "the store has no administrator yet. Create one first: kvcq user add admin --admin "
+        f"--data {data_dir}{key}",
     )
 
 
@@ -97,7 +97,7 @@ def _vault_of(notes: Notes, key_file: Path) -> Vault:
     if not key_file.exists() and has_users(notes):
         raise KeyFileError(
             key_file,
-            "is missing, and the store has users: copy this store's key there, or name it: "
+            "is missing, but the store has users: copy this store's key file there, or set "
             "server.key_file",
         )
     return Vault.open(key_file)

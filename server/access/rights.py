@@ -51,14 +51,14 @@ def check_right(field: str, right: Right) -> Right:
     """`right`. Raises InvalidArgumentError for one that means nothing."""
     pattern = right.pattern
     if right.role is Role.PUBLISH and right.kind is Kind.GROUP:
-        raise InvalidArgumentError(field, "publish is a right on topics, not on groups")
+        raise InvalidArgumentError(field, "publish is only a right on topics, not on groups")
     if not pattern or len(pattern) > LONGEST_NAME or not pattern.isprintable():
         raise InvalidArgumentError(
             f"{field}.pattern", f"{pattern!r} is not 1 to {LONGEST_NAME} printable characters"
         )
     if "*" in pattern[:-1] or any(sign in pattern for sign in " ,"):
         raise InvalidArgumentError(
-            f"{field}.pattern", f"{pattern!r} is no name, nor the beginning of names and one *"
+            f"{field}.pattern", f"{pattern!r} is neither a name nor a prefix and one *"
         )
     return right
 

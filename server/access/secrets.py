@@ -58,7 +58,7 @@ class Vault:
         try:
             return cls(_make(path), path)
         except OSError as error:
-            raise KeyFileError(path, f"cannot be made: {error.strerror or error}") from error
+            raise KeyFileError(path, f"cannot be created: {error.strerror or error}") from error
 
     def seal(self, name: str, secret: str) -> bytes:
         """Different each time."""
@@ -75,7 +75,7 @@ class Vault:
         except (InvalidTag, ValueError):
             raise KeyFileError(
                 self._path,
-                f"does not open the secret of {name!r}: bring back this store's key",
+                f"cannot decrypt the secret of {name!r}: restore the key file of this store",
             ) from None
 
 
@@ -94,8 +94,8 @@ def check_secret(field: str, secret: str) -> str:
     ):
         raise InvalidArgumentError(
             field,
-            f"must be {MIN_SECRET} to {MAX_SECRET} printable ASCII characters without spaces; "
-            "leave it out, and one is made",
+            f"must be {MIN_SECRET} to {MAX_SECRET} printable ASCII characters without "
+            "spaces; without a secret, one is generated",
         )
     return secret
 
@@ -104,12 +104,12 @@ def _read(path: Path) -> bytes:
     text = path.read_text(encoding="ascii", errors="replace").strip()
     mode = path.stat().st_mode
     if mode & _OTHERS:
-        raise KeyFileError(path, f"may be read by others: chmod 600 {path}")
+        raise KeyFileError(path, f"can be read by other users: chmod 600 {path}")
     with suppress(ValueError):
         key = bytes.fromhex(text)
         if len(key) == _KEY_BYTES:
             return key
-    raise KeyFileError(path, "has no key of 64 hex digits")
+    raise KeyFileError(path, "does not contain a key of 64 hex digits")
 
 
 def _make(path: Path) -> bytes:

@@ -70,11 +70,11 @@ def load(files: TlsFiles) -> Loaded:
         ) from None
     except ValueError:
         raise InvalidArgumentError(
-            "server.tls_key", f"{files.key} has no private key in PEM"
+            "server.tls_key", f"{files.key} is not a private key in PEM"
         ) from None
     if private.public_key().public_bytes(*_SPKI) != leaf.public_key().public_bytes(*_SPKI):
         raise InvalidArgumentError(
-            "server.tls_key", f"{files.key} is not the key of the certificate in {files.cert}"
+            "server.tls_key", f"{files.key} does not belong to the certificate in {files.cert}"
         )
     configuration = grpc.ssl_server_certificate_configuration([(key, chain)], ca)
     return Loaded(configuration, leaf.not_valid_after_utc, (key, chain, ca))
@@ -99,7 +99,7 @@ class ReloadedTls:
             files.ca is not None,
         )
         if self._loaded.expires <= datetime.now(UTC):
-            logger.warning("%s expired at %s: clients refuse it", files.cert, self._loaded.expires)
+            logger.warning("%s expired at %s: clients reject it", files.cert, self._loaded.expires)
 
     @property
     def expires(self) -> datetime:
@@ -122,10 +122,12 @@ class ReloadedTls:
             except InvalidArgumentError as error:
                 if monotonic() >= self._complain_s:
                     self._complain_s = monotonic() + _COMPLAIN_EVERY_S
-                    logger.error("the former certificate stays in use: %s", error)
+                    logger.error(
+                        "cannot load the new certificate, the old one stays in use: %s", error
+                    )
                 return None
             self._stamps = stamps
-            logger.info("%s was read again; it expires %s", self._files.cert, self._loaded.expires)
+            logger.info("reloaded %s, which expires at %s", self._files.cert, self._loaded.expires)
             return self._loaded.configuration
 
 
@@ -142,4 +144,4 @@ def _certificates(field: str, file: Path, data: bytes) -> list[x509.Certificate]
     try:
         return x509.load_pem_x509_certificates(data)
     except ValueError:
-        raise InvalidArgumentError(field, f"{file} has no certificate in PEM") from None
+        raise InvalidArgumentError(field, f"{file} is not a certificate in PEM") from None

@@ -111,7 +111,8 @@ class Users:
         if not ACCESS_KEY_FORM.fullmatch(name):
             raise InvalidArgumentError(
                 "name",
-                f"{name!r} is not a letter or digit, and up to 127 more, or . _ @ -",
+                f"{name!r} must be 1 to 128 letters, digits or . _ @ -, starting with a "
+                "letter or digit",
             )
         given = new_secret() if secret is None else check_secret("secret", secret)
         check_limits(limits)
@@ -119,7 +120,9 @@ class Users:
             if name in self._users:
                 raise UserExistsError(name)
             if len(self._users) >= MAX_USERS:
-                raise InvalidArgumentError("name", f"there are {MAX_USERS} users: delete some")
+                raise InvalidArgumentError(
+                    "name", f"there are {MAX_USERS} users already: delete some"
+                )
             rights = Rights(everything=is_admin)
             return self._put(User(name, given, is_admin, rights, limits, self._clock.now_ms()))
 
@@ -152,7 +155,8 @@ class Users:
             wanted = {*user.rights.rights, *checked}
             if len(wanted) > MAX_RIGHTS:
                 raise InvalidArgumentError(
-                    "rights", f"{len(wanted)} of one user, more than {MAX_RIGHTS}: grant prefixes"
+                    "rights",
+                    f"{len(wanted)} rights of one user, more than {MAX_RIGHTS}: use prefixes",
                 )
             return self._put(replace(user, rights=Rights(wanted, everything=user.is_admin)))
 
@@ -205,8 +209,6 @@ class Users:
             limits = Limits(**found["limits"])
             sealed, created_ms = b64decode(found["secret"]), int(found["created"])
         except (ValueError, KeyError, TypeError) as error:
-            raise CorruptValueError(
-                f"user {name!r} has a row that cannot be read: {error}"
-            ) from None
+            raise CorruptValueError(f"user {name!r} has an unreadable row: {error}") from None
         secret = self._vault.unseal(name, sealed)
         return User(name, secret, is_admin, Rights(rights, everything=is_admin), limits, created_ms)

@@ -33,7 +33,7 @@ def http_tls(files: TlsFiles) -> ssl.SSLContext:
             try:
                 current = _context_of(files)
             except (InvalidArgumentError, ssl.SSLError, OSError) as error:
-                logger.error("the former certificate stays in use: %s", error)
+                logger.error("cannot load the new certificate, the old one stays in use: %s", error)
         connection.context = current
 
     context.sni_callback = look

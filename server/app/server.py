@@ -230,7 +230,7 @@ class Server:
                 )
             except ServerBindError as error:
                 raise HttpBindError("admin", error.host, error.port, error.reason) from error
-            logger.info("administration: %s:%d", config.admin_address, self.admin_port)
+            logger.info("administration is served on %s:%d", config.admin_address, self.admin_port)
         # Last: what fronts hold is let go below alone.
         port = bind(self._rpc, config.host, config.port, self._tls)
         loop = asyncio.get_running_loop()
@@ -333,8 +333,8 @@ class Server:
             )
         elif await asyncio.to_thread(has_users, store.notes):
             logger.warning(
-                "the store has users, and nobody is asked who they are: everyone may do "
-                "everything. Start it with --access, or server.access = true"
+                "the store has users, but this server does not check them, so everyone may "
+                "do everything. Start it with --access, or set server.access = true"
             )
         serving = Serving(
             opened, self._config, self._stage, self._metrics, self._edge, users, self._fronts
@@ -420,15 +420,17 @@ class Server:
             self.sites.add(Site("metrics", config.metrics_host, config.metrics_port, app, tls))
         if config.console_port is not None:
             # Not above: as for metrics.
-            from server.console import AnyViewer, UserViewers, console
+            from server.console import UserViewers, Viewers, console
 
-            users = None if self._gatekeeper is None else UserViewers(self._gatekeeper)
+            viewers = Viewers(may_administer=config.console_admin)
+            if self._gatekeeper is not None:
+                viewers = UserViewers(self._gatekeeper)
             app = console(
                 self._edge,
                 self._stage,
                 self._metrics,
                 self._admin.numbers,
-                users or AnyViewer(may_administer=config.console_admin),
+                viewers,
                 VERSION,
                 names=config.console_names,
             )
@@ -509,7 +511,8 @@ def _tracing_of(config: ServerConfig) -> Tracing | None:
         from server.app.traces import Tracing  # an extra
     except ModuleNotFoundError as error:
         raise InvalidArgumentError(
-            "server.tracing", f"{error.name} is not installed: pip install 'kvcq[tracing]'"
+            "server.tracing",
+            f"{error.name} is not installed; install it with: pip install 'kvcq[tracing]'",
         ) from error
     tracing = Tracing()
     tracing.mark_log_lines()

@@ -24,15 +24,15 @@ async def watch_writes(store: MessageStore, stage: Stage) -> None:
     while True:
         about_clock = store.what_about_the_clock()
         if (about_clock is None) != (remark is None):
-            logger.error("%s", about_clock or "the clock is right again")
+            logger.error("%s", about_clock or "the clock is correct again")
         remark = about_clock
         stage.set_remark(remark)
         why_not = store.why_not_writable()
         if (why_not is None) != (last is None):
             if why_not is None:
-                logger.warning("ready again: the store takes writes")
+                logger.warning("ready again: the store accepts writes")
             else:
-                logger.error("not ready: the store takes no writes: %s", why_not)
+                logger.error("not ready: the store rejects writes: %s", why_not)
         last = why_not
         stage.set_no_writes(why_not)
         await asyncio.sleep(LOOK_EVERY_S)

@@ -54,20 +54,24 @@ class _Target(click.ParamType[str]):
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         command = "list" if ctx is None else ctx.info_name
         return (
-            f"A directory or s3://BUCKET/PREFIX, such as: kvcq backup {command} /backups; those of "
-            "a running server are server.backup_to in: kvcq config running"
+            f"A directory or s3://BUCKET/PREFIX, such as: kvcq backup {command} /backups. `kvcq "
+            "config running` shows a server's own as server.backup_to"
         )
 
 
 _target = click.argument("target", type=_Target())
 _id = click.option(
-    "--backup", "backup_id", type=text, metavar="ID", help="This one alone, of `kvcq backup list`."
+    "--backup",
+    "backup_id",
+    type=text,
+    metavar="ID",
+    help="Only this backup; `kvcq backup list` shows the ids.",
 )
 
 
 @click.group(cls=Sections)
 def backup() -> None:
-    """Take backups of a running server; list and verify those of a directory or bucket."""
+    """Back up a running server; list, verify and prune backups in a directory or bucket."""
 
 
 @backup.command()
@@ -76,18 +80,26 @@ def backup() -> None:
     "--bytes-per-s",
     type=OFFSET,
     default=0,
-    help="Read at most this much a second; otherwise 64 MiB.",
+    help="Maximum bytes read per second; by default 64 MiB.",
 )
-@click.option("--link", is_flag=True, help="Hard links of what never changes, where that can be.")
-@click.option("--detach", is_flag=True, help="Do not wait for its end; `kvcq job watch` does.")
+@click.option(
+    "--link",
+    is_flag=True,
+    help="Hard-link files that never change instead of copying them, where possible.",
+)
+@click.option(
+    "--detach",
+    is_flag=True,
+    help="Do not wait for the backup; `kvcq job watch` shows its progress.",
+)
 @server_options
 def create(
     target: str, bytes_per_s: int, link: bool, detach: bool, server: str, as_json: bool
 ) -> None:
-    """Copy the store of a running server to TARGET, and wait until that is done.
+    """Back up the store of a running server to TARGET, and wait until it is done.
 
-    TARGET is one of the places in server.backup_to, or below one; without it the first of them.
-    What an earlier backup has there is not copied again. Ctrl-C ends the waiting alone.
+    TARGET must be in server.backup_to, or below one of its entries; by default the first entry.
+    Files of earlier backups are not copied again. Ctrl-C stops waiting, not the backup.
     """
     from kvcq_client.pb.v1 import jobs_pb2 as pb
 
@@ -99,7 +111,7 @@ def create(
 @_target
 @json_option
 def list_command(target: str, as_json: bool) -> None:
-    """List the complete backups in TARGET, a directory or s3://BUCKET/PREFIX, oldest first."""
+    """List the complete backups in TARGET (a directory or s3://BUCKET/PREFIX), oldest first."""
     from kvcq.backup import list_backups, open_place
 
     with _errors():
@@ -123,7 +135,7 @@ def list_command(target: str, as_json: bool) -> None:
             ],
         )
     else:
-        say("no complete backup")
+        say("no complete backups")
 
 
 @backup.command()
@@ -131,9 +143,9 @@ def list_command(target: str, as_json: bool) -> None:
 @_id
 @json_option
 def verify(target: str, backup_id: str | None, as_json: bool) -> None:
-    """Read every byte of the backups in TARGET, and compare checksums. Writes nothing.
+    """Read the backups in TARGET and compare checksums. Changes nothing.
 
-    Exit code 1 when a file is missing or damaged.
+    Exits with 1 if a file is missing or damaged.
     """
     from kvcq.backup import open_place
     from kvcq.backup import verify as verify_backups
@@ -164,13 +176,15 @@ def verify(target: str, backup_id: str | None, as_json: bool) -> None:
 
 @backup.command()
 @_target
-@click.option("--keep", type=COUNT, required=True, help="So many of the newest stay.")
-@click.option("--yes", is_flag=True, help="Remove them; otherwise only tell.")
+@click.option("--keep", type=COUNT, required=True, help="Number of newest backups to keep.")
+@click.option(
+    "--yes", is_flag=True, help="Remove them; without it, only show what would be removed."
+)
 @json_option
 def prune(target: str, keep: int, yes: bool, as_json: bool) -> None:
-    """Remove old backups in TARGET, and the files that no other one needs.
+    """Remove old backups in TARGET, and the files that no other backup needs.
 
-    Not while a backup is being taken there.
+    Do not run this while a backup to TARGET is under way.
     """
     from kvcq.backup import open_place
     from kvcq.backup import prune as prune_backups
@@ -198,7 +212,7 @@ def prune(target: str, keep: int, yes: bool, as_json: bool) -> None:
 
 def _tell_broken(target: str, broken: tuple[Broken, ...]) -> None:
     if not broken:
-        say("nothing is wrong")
+        say("no problems found")
         return
     print_table(
         counted(len(broken), "broken file"),
@@ -206,8 +220,8 @@ def _tell_broken(target: str, broken: tuple[Broken, ...]) -> None:
         [(one.name, one.reason, " ".join(one.backups)) for one in broken[:_SHOWN]],
     )
     if len(broken) > _SHOWN:
-        say(f"{len(broken) - _SHOWN:,} more: --json has all")
-    hint = "remove the file, and the next backup copies it again, if the store still has it"
+        say(f"{len(broken) - _SHOWN:,} more; --json prints all of them")
+    hint = "remove the file, and the next backup copies it again if the store still has it"
     if "://" in target:
         print_next(None, hint)
     else:
@@ -218,9 +232,11 @@ def _tell_broken(target: str, broken: tuple[Broken, ...]) -> None:
 @_target
 @click.argument("directory", type=click.Path(path_type=Path))
 @_id
-@click.option("--until", "until_ms", type=TIME, help="Leave out what was stored later.")
-@click.option("--until-offset", type=OFFSET, help="Cut the log at this physical offset.")
-@click.option("--segments-only", is_flag=True, help="Without the queues: they are rebuilt.")
+@click.option("--until", "until_ms", type=TIME, help="Leave out messages stored later.")
+@click.option("--until-offset", type=OFFSET, help="Truncate the log at this physical offset.")
+@click.option(
+    "--segments-only", is_flag=True, help="Only restore the log; the queues are rebuilt from it."
+)
 @json_option
 def restore(
     target: str,
@@ -231,10 +247,11 @@ def restore(
     segments_only: bool,
     as_json: bool,
 ) -> None:
-    """Restore a backup in TARGET, a directory or s3://BUCKET/PREFIX, to the new store DIRECTORY.
+    """Restore a backup in TARGET (a directory or s3://BUCKET/PREFIX) to the new store DIRECTORY.
 
-    The newest one; with --until or --until-offset the oldest that reaches so far. Topics and
-    committed offsets are those of the backup; offsets beyond the end of a queue count as its end.
+    By default the newest backup; with --until or --until-offset, the oldest one that reaches that
+    point. Topics and committed offsets are those of the backup; offsets beyond a queue's end count
+    as its end.
     """
     from kvcq.backup import Cut, choose_backup, choose_by_id, open_place
     from kvcq.backup import restore as restore_backup
@@ -281,12 +298,12 @@ def restore(
         markup=False,
         soft_wrap=True,
     )
-    hint = "before it is served: what is older than store.reserved_hours expires then"
+    hint = "before serving it, note that messages older than store.reserved_hours then expire"
     if key_file is not None:
         hint = (
-            "it has users, and their secrets are sealed with a key that no backup holds: copy the "
-            f"former store's key file to {key_file}, or name it with --set server.key_file=…, and "
-            f"serve it with --access; {hint}"
+            "the store has users, whose secrets are sealed with a key that backups do not "
+            f"contain: copy the original store's key file to {key_file}, or give it with --set "
+            f"server.key_file=…, and serve with --access; {hint}"
         )
     print_next(check, hint)
 

@@ -66,13 +66,13 @@ _NAMES = frozenset(
 
 @click.group(cls=Sections)
 def bench() -> None:
-    """Put load on a server or a store, check every message, write a report."""
+    """Run load tests, verify every message, and write a report."""
 
 
 @bench.command("list")
 @json_option
 def list_scenarios(as_json: bool) -> None:
-    """Name the scenarios that come with the program."""
+    """List the built-in scenarios."""
     rows = [(name, load_scenario(name).title) for name in shipped_scenarios()]
     if as_json:
         print_json({"scenarios": [{"name": name, "title": title} for name, title in rows]})
@@ -87,21 +87,21 @@ def list_scenarios(as_json: bool) -> None:
     "target",
     type=server_address,
     metavar="HOST:PORT",
-    help="A running server; it gets new topics.",
+    help="Test a running server, on new topics.",
 )
 @security_options
 @click.option(
     "--embedded",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIRECTORY",
-    help="A store in this process.",
+    help="Test a store embedded in this process.",
 )
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIRECTORY",
-    help="Start a server on this directory. The default: a directory that is deleted afterwards; "
-    "a scenario that needs a store in this process gets that instead.",
+    help="Start a server on this directory. By default a temporary directory is used, and an "
+    "embedded store where the scenario needs one.",
 )
 @click.option(
     "--scale",
@@ -109,22 +109,25 @@ def list_scenarios(as_json: bool) -> None:
     metavar="FACTOR",
     default=1.0,
     show_default=True,
-    help="Multiplies all amounts.",
+    help="Factor for all amounts.",
 )
-@click.option("--seed", type=int, metavar="N", help="Of random choices; a scenario has its own.")
+@click.option(
+    "--seed", type=int, metavar="N", help="Seed of random choices; by default the scenario's."
+)
 @click.option(
     "--rounds",
     type=click.IntRange(1, 100),
     metavar="N",
     default=1,
     show_default=True,
-    help="Run each this many times, each time on a new directory.",
+    help="How often to run each scenario, each time on a new directory.",
 )
 @click.option(
     "--reports",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
-    help="Directory for bench-NAME.json and bench-NAME.html of each.  [default: here]",
+    help="Directory for the reports bench-NAME.json and bench-NAME.html.  [default: the current "
+    "one]",
 )
 @json_option
 def run(
@@ -138,18 +141,17 @@ def run(
     reports: Path,
     as_json: bool,
 ) -> None:
-    """Run each SCENARIO, a name or number of `kvcq bench list` or a file; without any, all but the
+    """Run each SCENARIO: a name or number from `kvcq bench list`, or a file. By default all but the
     soak.
 
-    Exits with 1 when one failed; the others still run.
+    If one fails, the others still run. Exits with 1 if any failed.
     """
     places = [one for one in (target, embedded, data) if one is not None]
     if len(places) > 1:
         raise click.UsageError("--server, --embedded and --data exclude each other")
     if places and (rounds > 1 or len(scenarios) != 1):
         raise click.UsageError(
-            "--server, --embedded and --data are for one SCENARIO and one round: a second would "
-            "find what the first one left"
+            "--server, --embedded and --data need exactly one SCENARIO and one round"
         )
     try:
         names = scenarios or shipped_scenarios()
@@ -226,11 +228,11 @@ def _temporary() -> Iterator[Path]:
 
 
 def _not_as_acknowledged(scenario: Scenario, error: CheckFailedError) -> CommandError:
-    text = f"{scenario.name}: not what was acknowledged: {error}"
+    text = f"{scenario.name}: acknowledged messages are missing or different: {error}"
     kept = getattr(error, "__notes__", [])
     if not kept:
         return CommandError(text)
-    return CommandError(text, "the store is kept", command=kept[0])
+    return CommandError(text, "the store was kept for inspection", command=kept[0])
 
 
 def _write(report: Report, stem: Path) -> tuple[Path, Path]:
@@ -264,11 +266,11 @@ class _Progress:
     "--html",
     "html_path",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write one page of all, with plots.",
+    help="Also write all reports to this HTML page, with plots.",
 )
 @json_option
 def show_reports(reports: tuple[Path, ...], html_path: Path | None, as_json: bool) -> None:
-    """Show REPORTS, files or directories of them; those of one scenario side by side."""
+    """Show REPORTS (files or directories), with reports of one scenario side by side."""
     try:
         found = [read_report(path) for path in _files(reports)]
     except ScenarioError as error:
@@ -299,7 +301,7 @@ def _show(reports: Sequence[Report], *, as_json: bool) -> None:
         head, rows = figures([result for report in alike for result in report.of(work)])
         print_table(alike[0].title, head, rows)
         for line in _differing(alike):
-            say(f"not the same: {line}")
+            say(f"conditions differ: {line}")
         for note in dict.fromkeys(
             note for one in alike[-1].of(work) for note in one.course["notes"]
         ):

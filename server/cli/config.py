@@ -49,10 +49,12 @@ class _Shown(NamedTuple):
 @given_option
 @json_option
 def config(sources: Sources, given: bool, as_json: bool) -> None:
-    """Show what `kvcq serve` with these flags would go by: each value, and where it came from.
+    """Show the settings that `kvcq serve` with these flags would use, and where each value comes
+    from.
 
-    A TOML file, the environment and flags; the later one wins. A setting is KVCQ_SERVER__PORT in
-    the environment: two underscores for the dot.
+    Settings come from a TOML file, the environment and flags; flags override the environment, which
+    overrides the file. In the environment, server.port is KVCQ_SERVER__PORT, with two underscores
+    for the dot.
     """
     if click.get_current_context().invoked_subcommand is not None:
         return
@@ -62,7 +64,7 @@ def config(sources: Sources, given: bool, as_json: bool) -> None:
     try:
         settings = settings.with_recorded_segments()
     except (StoreError, OSError) as error:
-        say(f"the store is not looked at: {error}")
+        say(f"the store was not read: {error}")
     _show(_of_settings(settings), given=given, as_json=as_json)
 
 
@@ -70,7 +72,7 @@ def config(sources: Sources, given: bool, as_json: bool) -> None:
 @given_option
 @server_options
 def running(given: bool, server: str, as_json: bool) -> None:
-    """Show what a running server goes by, and what waits for its restart."""
+    """Show the settings of a running server, and those that wait for its restart."""
     with connect(server) as client:
         found = client.settings()
     _show(_of_server(found), given=given, as_json=as_json)
@@ -81,8 +83,8 @@ def running(given: bool, server: str, as_json: bool) -> None:
 def reload(server: str, as_json: bool) -> None:
     """Make a running server read its settings again, as SIGHUP does.
 
-    What may change while it runs is taken, the rest waits for a restart. When anything is wrong
-    nothing is taken.
+    Settings that can change at run time are applied, the others wait for a restart. If any value is
+    wrong, none is applied.
     """
     with connect(server) as client:
         taken, waiting = client.reload_settings()
@@ -90,7 +92,7 @@ def reload(server: str, as_json: bool) -> None:
         print_json({"taken": _documents(taken), "waiting": _documents(waiting)})
         return
     if not taken and not waiting:
-        console.print("nothing has changed")
+        console.print("no setting has changed")
     if taken:
         _print_changes("taken", taken)
     if waiting:
@@ -101,7 +103,7 @@ def reload(server: str, as_json: bool) -> None:
 @click.argument("broker_conf", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @json_option
 def import_(broker_conf: Path, as_json: bool) -> None:
-    """Print a RocketMQ broker's settings as a file for --config."""
+    """Convert a RocketMQ broker's settings to a file for --config, and print it."""
     try:
         imported = import_broker_conf(broker_conf)
     except InvalidArgumentError as error:
@@ -116,7 +118,7 @@ def import_(broker_conf: Path, as_json: bool) -> None:
     console.out(imported.toml(), highlight=False, end="")
     count = len(imported.without_counterpart)
     if count:
-        say(f"{counted(count, 'setting')} of the broker without a counterpart")
+        say(f"without a counterpart here: {counted(count, 'setting')} of the broker")
 
 
 def _of_settings(settings: Settings) -> Iterable[_Shown]:
@@ -144,7 +146,7 @@ def _show(shown: Iterable[_Shown], *, given: bool, as_json: bool) -> None:
         print_json([_document(one) for one in rows])
         return
     if not rows:
-        say("every setting has its default")
+        say("all settings have their defaults")
         return
     print_table(
         "",

@@ -37,7 +37,8 @@ class TextListener:
 
     def listening(self, host: str, port: int) -> None:
         self._note(
-            f"[bold]kvcq[/] listens on {address(host, port)}, opening {self._config.data_dir}"
+            f"[bold]kvcq[/] is listening on {address(host, port)} and opening "
+            f"{self._config.data_dir}"
         )
 
     def opening(self, step: str, fraction: float) -> None:
@@ -54,32 +55,32 @@ class TextListener:
         kvcq = _command()
         self._note("[bold green]ready.[/] In a second terminal:")
         if self._config.tls_cert is not None:
-            self._note("  export KVCQ_TLS_CA=FILE  # the authority that signed the certificate")
+            self._note("  export KVCQ_TLS_CA=FILE  # the CA of the server's certificate")
         if self._config.access:
             self._note("  export KVCQ_ACCESS_KEY=NAME KVCQ_SECRET_FILE=FILE")
         self._note(f'  {kvcq} put{where} orders "hello" --key order-1 --tag created')
         self._note(f"  {kvcq} pull{where} orders")
         self._note(f"  {kvcq} query{where} orders order-1")
-        self._note("Ctrl-C ends it in order.")
+        self._note("Ctrl-C stops it cleanly.")
 
     def reloading(self) -> None:
-        self._note("reading the settings again")
+        self._note("reloading the settings")
 
     def reload_refused(self, error: SettingsRefusedError) -> None:
         """The log has said it."""
 
     def reloaded(self, taken: Sequence[Change], waiting: Sequence[Change]) -> None:
         if not taken and not waiting:
-            self._note("nothing has changed")
+            self._note("no setting has changed")
         for text, changes in (("is now", taken), ("at the next start:", waiting)):
             for one in changes:
                 self._note(f"{one.name} {text} {escape(toml_value(one.after) or 'not set')}")
 
     def draining(self) -> None:
-        self._note("draining: finishing calls, then closing the store")
+        self._note("draining: finishing calls under way, then closing the store")
 
     def stopped(self) -> None:
-        self._note("stopped; the store is closed")
+        self._note("stopped, the store is closed")
 
     def _note(self, text: str) -> None:
         with notes.capture() as rendered:
@@ -172,7 +173,7 @@ class SystemdListener:
     def stopped(self) -> None:
         if self._beat is not None:
             self._beat.cancel()
-        self._tell("stopped; the store is closed")
+        self._tell("stopped, the store is closed")
 
     def _reloaded(self, status: str) -> None:
         self._tell(status, *(["READY=1"] if self._ready else []))

@@ -32,23 +32,26 @@ _MISSPELT = 0.8
 _SECTIONS = {
     "Messages": {
         "put": (".online.put", "Store a message, or one for each line of standard input."),
-        "consume": (".online.consume", "Read all queues of a topic; continue where a group was."),
+        "consume": (
+            ".online.consume",
+            "Read all queues of a topic, from a group's committed offsets if one is named.",
+        ),
         "pull": (".online.messages", "Read some messages of a topic or a queue."),
         "query": (".online.messages", "Find messages by key."),
         "get": (".online.messages", "Show one message by its id."),
     },
     "A running server": {
-        "serve": (".serve", "Serve the store in a directory, until Ctrl-C."),
+        "serve": (".serve", "Serve the store in a directory until Ctrl-C."),
         "topic": (".online.topics", "Create, list, describe, update and delete topics."),
         "group": (".online.groups", "Show, reset and delete the offsets of consumer groups."),
-        "stats": (".online.stats", "Show what the server counts."),
-        "top": (".top", "Watch rates, busy topics and groups that lag, until Ctrl-C."),
+        "stats": (".online.stats", "Show the server's counters and levels."),
+        "top": (".top", "Watch rates, busy topics and lagging groups until Ctrl-C."),
         "config": (".config", "Show, check, reload and import settings."),
         "job": (".online.jobs", "Start, list and cancel long work, such as verification."),
-        "backup": (".backup", "Take, list and verify backups."),
+        "backup": (".backup", "Create, list, verify and prune backups."),
         "user": (".access.users", "Manage users and their secrets."),
         "acl": (".access.rights", "Grant, revoke and list the rights of users."),
-        "bench": (".bench", "Put load on a server or a store, and check every message."),
+        "bench": (".bench", "Load-test a server or a store, and verify every message."),
     },
     "A store on disk": {
         "check": (".on_disk.check", "Verify a stopped store."),
@@ -135,6 +138,6 @@ def _misspelt(error: click.NoSuchOption) -> click.NoSuchOption:
 def main() -> None:
     """A message store: RocketMQ's commit log, its consume queues in RocksDB, over gRPC.
 
-    Exit codes: 0 success, 1 findings or a refusal, 2 wrong usage, 3 cannot connect, 130 Ctrl-C,
-    141 nobody reads the output any more.
+    Exit codes: 0 success, 1 findings or a refusal, 2 wrong usage, 3 cannot connect, 130 Ctrl-C, 141
+    the reader of the output has gone.
     """

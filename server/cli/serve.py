@@ -18,7 +18,7 @@ from server.cli.settings_options import read_settings, refused, settings_options
 from server.cli.terminal import BadRequestError, CommandError, json_option
 from server.config import LogFormat
 from server.edge import CallFilter
-from server.errors import FrontError, HttpBindError, KeyFileError, ServerBindError
+from server.errors import FrontError, HttpBindError, ServerBindError
 from server.process import (
     AppendedFile,
     JsonLines,
@@ -63,12 +63,12 @@ _OWN_PACKAGES = ("store", "kvcq", "migration", "server")
 @settings_options
 @json_option
 def serve(sources: Sources, as_json: bool) -> None:
-    """Serve the store in a directory over gRPC, until SIGTERM or Ctrl-C.
+    """Serve the store in a directory over gRPC until SIGTERM or Ctrl-C.
 
-    A second signal ends it within seconds, as if it were killed if need be. On SIGHUP it reads its
-    settings again, and takes those that may change while it runs.
+    A second signal ends it within seconds, if necessary without closing the store. On SIGHUP it
+    reads its settings again and applies those that can change at run time.
 
-    With --json, what happens is told as one JSON object a line on standard output.
+    With --json, events are printed to standard output as one JSON object per line.
     """
     settings = read_settings(sources)
     in_objects = settings.config.log_format is LogFormat.JSON
@@ -101,12 +101,13 @@ def serve(sources: Sources, as_json: bool) -> None:
             running,
             open_any,
             listener,
-            hurry=lambda: end_process_soon("the process was told twice to end"),
+            hurry=lambda: end_process_soon("a second signal asked the process to end"),
         )
     except ServerBindError as error:
         raise CommandError(str(error), _advice_on_address(error)) from error
     except FrontError as error:
-        raise CommandError(str(error), "the log says why; --workers 1 does without") from error
+        hint = "the log says why; --workers 1 runs without front-end processes"
+        raise CommandError(str(error), hint) from error
     except InvalidArgumentError as error:
         raise refused(error, sources) from error
     except (StoreError, OSError) as error:
@@ -115,7 +116,7 @@ def serve(sources: Sources, as_json: bool) -> None:
         audit.close()
         for outlet in (errors, results):
             outlet.drain()
-    end_process_soon("the store is closed, and the process was to end")
+    end_process_soon("the store is closed, and the process should have ended")
 
 
 def _begin_log(config: ServerConfig, outlet: Outlet) -> None:
@@ -156,30 +157,26 @@ def _begin_audit(file: Path | None, errors: Outlet) -> logging.Handler:
 
 def _why_not_opened(error: StoreError | OSError, config: ServerConfig) -> CommandError:
     """What is wrong with the directory, and what to do where the text does not say so itself."""
-    if isinstance(error, StoreLockedError):
-        return CommandError(
-            str(error), "stop the other server, or choose another directory with --data"
-        )
     if isinstance(error, StoreFailedError):  # after it had been opened
-        return CommandError(f"the store could not be closed in order: {error}")
-    if isinstance(error, KeyFileError):  # the store is whole: its text says what to do
-        return CommandError(f"the store cannot be opened: {error}")
+        return CommandError(f"the store could not be closed cleanly: {error}")
     if isinstance(error, StoreError):
-        return unusable(error, config.data_dir, "the store cannot be opened: ")
+        locked = "stop the other server, or choose another directory with --data"
+        what = "" if isinstance(error, StoreLockedError) else "the store cannot be opened: "
+        return unusable(error, config.data_dir, what, locked=locked)
     if error.errno in _UNUSABLE:
         reason = error.strerror or str(error)
         return BadRequestError(
             f"--data: {config.data_dir} cannot be used: {reason}",
-            "choose a directory that this user may make files in",
+            "choose a directory where this user can create files",
         )
     return CommandError(f"the store cannot be opened: {error}")
 
 
 def _advice_on_address(error: ServerBindError) -> str:
     if isinstance(error, HttpBindError):
-        return f"--set server.{error.name}_port=… and server.{error.name}_host=… say where it is"
+        return f"choose another address with --set server.{error.name}_host=… or _port=…"
     if error.reason.errno == errno.EADDRINUSE:
-        return "stop what has the port, or choose another one with --port"
+        return "stop the process that uses the port, or choose another one with --port"
     if error.reason.errno == errno.EACCES:
-        return "choose a port from 1024 up, with --port"
-    return "--host takes an address of this machine: 127.0.0.1, or 0.0.0.0 for all it has"
+        return "choose a port of at least 1024 with --port"
+    return "--host must be an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them"

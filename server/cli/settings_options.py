@@ -38,20 +38,21 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--port",
         type=int,
         metavar="N",
-        help="Port to listen on; 0: any free port.  [default: 8081]",
+        help="Port to listen on; 0 picks a free port.  [default: 8081]",
     )
     @click.option(
         "--data",
         "data_dir",
         type=click.Path(file_okay=False),
         metavar="DIRECTORY",
-        help="The store.  [default: ./data]",
+        help="Directory of the store.  [default: ./data]",
     )
     @click.option(
         "--flush",
         "flush_mode",
         type=click.Choice(["async", "sync"]),
-        help="Acknowledge puts when they are appended, or when they are on disk.  [default: async]",
+        help="Acknowledge puts after the append (async), or once they are on disk (sync).  "
+        "[default: async]",
     )
     @click.option(
         "--tls-cert",
@@ -59,12 +60,17 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="FILE",
         help="PEM: the certificate and its chain.",
     )
-    @click.option("--tls-key", type=click.Path(), metavar="FILE", help="PEM: its private key.")
+    @click.option(
+        "--tls-key",
+        type=click.Path(),
+        metavar="FILE",
+        help="PEM: the private key of the certificate.",
+    )
     @click.option(
         "--tls-ca",
         type=click.Path(),
         metavar="FILE",
-        help="PEM: clients must show a certificate of this CA.",
+        help="PEM: only accept clients with a certificate from this CA.",
     )
     @click.option(
         "--access/--no-access",
@@ -75,7 +81,7 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--insecure-listen",
         is_flag=True,
         default=None,
-        help="Allow a --host that other machines reach without TLS or without --access.",
+        help="Allow a --host that other machines can reach, without TLS or without --access.",
     )
     @click.option(
         "--workers",
@@ -89,7 +95,7 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "config_file",
         type=click.Path(dir_okay=False, path_type=Path),
         envvar="KVCQ_CONFIG",
-        help="TOML file; also from KVCQ_CONFIG.",
+        help="TOML file with settings; also from KVCQ_CONFIG.",
     )
     @click.option(
         "--set",

@@ -75,10 +75,10 @@ class Run:
 
 @click.group(cls=Sections)
 def spark() -> None:
-    """Large jobs on Spark: rebuild, verify, export.
+    """Rebuild, verify and export stores on Spark.
 
-    They run on this machine unless --master names a cluster. Its executors then need this package,
-    and the store under the same path.
+    Jobs run on this machine unless --master names a cluster, whose executors need this package, and
+    the store under the same path.
     """
 
 
@@ -104,11 +104,15 @@ def _with_run(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         json_option,
         click.option(
-            "--conf", multiple=True, metavar="NAME=VALUE", help="Spark's setting; may be repeated."
+            "--conf", multiple=True, metavar="NAME=VALUE", help="Setting of Spark; may be repeated."
         ),
-        click.option("--java-home", type=_directory, help="Java to use; found by default."),
+        click.option(
+            "--java-home", type=_directory, help="Java home; by default found automatically."
+        ),
         click.option("--memory", default="1g", show_default=True, help="Heap of the driver."),
-        click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
+        click.option(
+            "--master", default="local[*]", show_default=True, help="Master URL of Spark."
+        ),
     ):
         taken = option(taken)
     return taken
@@ -117,16 +121,18 @@ def _with_run(command: Callable[..., None]) -> Callable[..., None]:
 def _conf(given: tuple[str, ...]) -> dict[str, str]:
     found = dict(one.partition("=")[::2] for one in given)
     if not all(found) or not all("=" in one for one in given):
-        raise click.BadParameter("is not like spark.executor.cores=2", param_hint="--conf")
+        raise click.BadParameter(
+            "must be NAME=VALUE, such as spark.executor.cores=2", param_hint="--conf"
+        )
     return found
 
 
 @spark.command(name="rebuild")
 @_store
-@click.option("--output", type=_new_directory, help="Only write sorted files, here.")
-@click.option("--begin", type=OFFSET, help="First record. With --output.")
-@click.option("--end", type=OFFSET, help="Physical offset to stop at. With --output.")
-@click.option("--verify-crc", is_flag=True, help="Check the CRCs of every record.")
+@click.option("--output", type=_new_directory, help="Only write sorted files to this directory.")
+@click.option("--begin", type=OFFSET, help="Physical offset of the first record. Needs --output.")
+@click.option("--end", type=OFFSET, help="Physical offset to stop at. Needs --output.")
+@click.option("--verify-crc", is_flag=True, help="Verify the CRC of every record.")
 @_with_run
 def rebuild_command(
     run: Run,
@@ -136,10 +142,9 @@ def rebuild_command(
 ) -> None:
     """Rebuild the database of the stopped store in DIRECTORY from its commit log.
 
-    The new database takes the place of the old one when it is complete. With --output sorted files
-    are written and the store is not changed. It may be running: `kvcq migrate status` tells where
-    RocksDB ends (--begin) and where the log ends (--end); `kvcq migrate ingest` hands the files
-    over.
+    The new database replaces the old one once it is complete. With --output, only sorted files are
+    written, and the store may be running: `kvcq migrate status` shows where RocksDB ends (--begin)
+    and where the log ends (--end); `kvcq migrate ingest` ingests the files.
     """
     if output is None and any(options[name] is not None for name in ("begin", "end")):
         raise click.UsageError("--begin and --end need --output")
@@ -157,11 +162,13 @@ def rebuild_command(
 
 @spark.command(name="verify")
 @_store
-@click.option("--files", type=_directory, help="File queues that lie elsewhere.")
-@click.option("--database", type=_directory, help="Database that lies elsewhere.")
+@click.option("--files", type=_directory, help="Directory of the file queues, if not in the store.")
+@click.option("--database", type=_directory, help="Directory of the database, if not in the store.")
 @click.option("--end", type=OFFSET, help="Physical offset to stop at.")
-@click.option("--output", type=_new_directory, help="Write all differences here, as Parquet.")
-@click.option("--verify-crc", is_flag=True, help="Check the CRCs of every record.")
+@click.option(
+    "--output", type=_new_directory, help="Write all differences to this directory, as Parquet."
+)
+@click.option("--verify-crc", is_flag=True, help="Verify the CRC of every record.")
 @_with_run
 def verify_command(
     run: Run,
@@ -170,8 +177,8 @@ def verify_command(
 ) -> None:
     """Compare the commit log in DIRECTORY with its file queues and its database.
 
-    The store is stopped, or --database names that of a backup of it: kvcq/ where `kvcq restore`
-    has put it. Exits with 1 when there are differences. Changes nothing.
+    The store must be stopped, or --database must be the kvcq/ directory of a restored backup of it.
+    Exits with 1 if there are differences. Changes nothing.
     """
     with run.session() as (session, progress):
         from migration.spark.jobs import verify
@@ -186,11 +193,11 @@ def _with_choice(command: Callable[..., None]) -> Callable[..., None]:
     """Options that choose messages."""
     for option in (
         click.option("--all-topics", is_flag=True, help="Include messages of deleted topics."),
-        click.option("--skip-damaged", is_flag=True, help="Leave out damaged parts of the log."),
-        click.option("--until", type=TIME, help="Stored then or earlier."),
-        click.option("--since", type=TIME, help=f"Stored then or later. {TIMES}"),
+        click.option("--skip-damaged", is_flag=True, help="Skip damaged parts of the log."),
+        click.option("--until", type=TIME, help="Stored at that time or earlier."),
+        click.option("--since", type=TIME, help=f"Stored at that time or later. {TIMES}"),
         click.option(
-            "--topic", "topics", type=text, multiple=True, help="This topic alone; may be repeated."
+            "--topic", "topics", type=text, multiple=True, help="Only this topic; may be repeated."
         ),
     ):
         command = option(command)
@@ -200,7 +207,7 @@ def _with_choice(command: Callable[..., None]) -> Callable[..., None]:
 @spark.command(name="export")
 @_store
 @click.argument("output", type=_new_directory)
-@click.option("--overwrite", is_flag=True, help="Replace what is in OUTPUT.")
+@click.option("--overwrite", is_flag=True, help="Replace the contents of OUTPUT.")
 @_with_choice
 @_with_run
 def export_command(
@@ -211,7 +218,7 @@ def export_command(
     overwrite: bool,
     **choice: Any,  # noqa: ANN401 - see _with_choice
 ) -> None:
-    """Write the messages of the store in DIRECTORY to OUTPUT as Parquet, by topic and day.
+    """Export the messages of the store in DIRECTORY to OUTPUT as Parquet, by topic and day.
 
     The store may be running.
     """

@@ -8,10 +8,9 @@ minutes of numbers for the charts. A page is a module of `pages`, with a templat
 a thread.
 """
 
-from server.console.assembly import console
+from server.console.app import console
 from server.console.page import Page
 from server.console.page_table import PAGES
-from server.console.user_viewers import UserViewers
-from server.console.viewers import AnyViewer, Viewer, Viewers
+from server.console.viewers import UserViewers, Viewer, Viewers
 
-__all__ = ["PAGES", "AnyViewer", "Page", "UserViewers", "Viewer", "Viewers", "console"]
+__all__ = ["PAGES", "Page", "UserViewers", "Viewer", "Viewers", "console"]

@@ -4,37 +4,78 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from server.access import Attempts
 from server.console.addresses import local
+from server.console.backend import Backend
+from server.console.calls import Calls
 from server.console.guard import SECURITY_HEADERS, SESSION_COOKIE, VISIT, Guard
+from server.console.page_table import PAGES
 from server.console.preferences import CHOICES
 from server.console.samples import keep_sampling
 from server.console.sessions import Sessions
 from server.console.writing import static_files, templates
-from server.workers import CALLER
+from server.workers import CALLER, Workers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Collection,
+        Iterable,
+        Mapping,
+    )
 
     from aiohttp.typedefs import Handler as WebHandler
 
-    from server.console.backend import Backend
     from server.console.page import Action, Handler, Page
+    from server.console.viewers import Viewers
     from server.console.writing import StaticFile
+    from server.edge import Edge
+    from server.metrics import CallMetrics
+    from server.stage import Stage
 
 #: Of a form: the longest names and a secret, many times over.
 _MAX_FORM_BYTES = 64 << 10
 _YEAR_S = 365 * 86_400
 
 
-def console_app(
-    backend: Backend, pages: Iterable[Page], *, names: Collection[str] = ()
+def console(
+    edge: Edge,
+    stage: Stage,
+    metrics: CallMetrics,
+    read_numbers: Callable[[], Awaitable[Mapping[str, float]]],
+    viewers: Viewers,
+    version: str,
+    *,
+    names: Collection[str] = (),
+    pages: Iterable[Page] = PAGES,
+    now_ms: Callable[[], int] = lambda: round(time() * 1000),
+    monotonic_s: Callable[[], float] = monotonic,
 ) -> web.Application:
-    """The console of one server. `names`: host names that it goes by, beside its addresses."""
+    """The console of one server, to be served by a site of `server.http`.
+
+    `read_numbers` returns those of GetStatistics, for the charts. `names`: host names that browsers
+    reach the console by, besides its addresses.
+    """
+    pages = tuple(pages)
+    backend = Backend(
+        calls=Calls(edge.methods, edge.gate, metrics, viewers.let_in),
+        viewers=viewers,
+        stage=stage,
+        metrics=metrics,
+        read_numbers=read_numbers,
+        version=version,
+        navigation=pages,
+        workers=Workers(1, "console"),
+        now_ms=now_ms,
+        monotonic_s=monotonic_s,
+    )
     sessions, attempts = Sessions(backend.monotonic_s), Attempts(backend.monotonic_s)
     files = static_files()
     entry = _Entry(backend, sessions, attempts)
@@ -94,7 +135,7 @@ def _done(action: Action) -> WebHandler:
     async def do(request: web.Request) -> web.StreamResponse:
         visit = request[VISIT]
         if not visit.viewer.may_administer:
-            raise web.HTTPForbidden(text="only an administrator may change things here")
+            raise web.HTTPForbidden(text="only administrators may change anything here")
         raise web.HTTPSeeOther(await action(visit, await form_of(request)))
 
     return do
@@ -106,7 +147,7 @@ async def form_of(request: web.Request) -> dict[str, str]:
     try:
         fields = await request.post()
     except (ValueError, LookupError, ConnectionError) as error:
-        raise web.HTTPBadRequest(text="the form cannot be read") from error
+        raise web.HTTPBadRequest(text="cannot read the form") from error
     return {name: value for name, value in fields.items() if isinstance(value, str)}
 
 

@@ -128,8 +128,7 @@ class Guard:
         name = host_name(request.host)
         if name is None or not (name in self._names or _is_address(name)):
             raise web.HTTPMisdirectedRequest(
-                text=f"this console is not known as {request.host[:100]!r}: add the name to "
-                "server.console_names"
+                text=f"unknown host name {request.host[:100]!r}: add it to server.console_names"
             )
 
     def _refused(self, visit: Visit, status: int, why: str, reason: str) -> web.Response:
@@ -183,4 +182,4 @@ def _check_origin(request: web.Request) -> None:
     except ValueError:  # it is no URL
         is_ours = False
     if not is_ours or site != "same-origin":
-        raise web.HTTPForbidden(text="the request does not come from a page of this console")
+        raise web.HTTPForbidden(text="the request was not sent by a page of this console")

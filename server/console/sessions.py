@@ -1,4 +1,5 @@
-"""Sessions of users who signed in. They are in memory: a restart of the server ends every one."""
+"""Sessions of users who signed in. They are in memory: a restart of the server ends all of
+them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _HEX_ROW = 16
 
 
 def number(value: float) -> str:
-    """With commas; two digits after the point where it is no whole number."""
+    """With commas; two digits after the point where it is not a whole number."""
     return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
 
 

@@ -1,9 +1,15 @@
-"""Who looks at the console, and what they may."""
+"""Who looks at the console, and what they may do.
+
+Viewers and UserViewers are owned by the event loop's thread.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from server.access import Gatekeeper
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,51 +20,52 @@ class Viewer:
     may_administer: bool
 
 
-class Viewers(Protocol):
-    """The server's users, as the console asks for them. Event loop."""
-
-    @property
-    def sign_in_needed(self) -> bool:
-        """Whether pages are shown only to users."""
-        ...
-
-    @property
-    def anybody(self) -> Viewer:
-        """Who asks where no sign-in is needed."""
-        ...
-
-    async def signed_in(self, access_key: str, secret: str) -> Viewer | None:
-        """The user that has these, or None; which of the two is wrong is not told."""
-        ...
-
-    def let_in(self, viewer: Viewer) -> None:
-        """What this task asks from now on, the viewer asks. Raises what it is refused with."""
-        ...
-
-    def as_now(self, viewer: Viewer) -> Viewer | None:
-        """The viewer with the rights of this moment; None when they may come in no more."""
-        ...
+@dataclass(frozen=True, slots=True)
+class _SignedIn(Viewer):
+    #: The user's secret when they signed in: a new secret ends the session.
+    secret: str = field(repr=False)
 
 
-class AnyViewer:
-    """Of a server that asks for no credentials: whoever reaches the port may look."""
+class Viewers:
+    """Of a server that asks for no credentials: everyone who reaches the port is `anybody`."""
+
+    #: Whether pages are only shown to users who have signed in.
+    sign_in_needed = False
 
     def __init__(self, *, may_administer: bool) -> None:
-        self._viewer = Viewer("", may_administer)
-
-    @property
-    def sign_in_needed(self) -> bool:
-        return False
-
-    @property
-    def anybody(self) -> Viewer:
-        return self._viewer
+        self.anybody = Viewer("", may_administer)
 
     async def signed_in(self, access_key: str, secret: str) -> Viewer | None:
-        return self._viewer
+        """The user with this key and secret. None does not say which of the two is wrong."""
+        return self.anybody
 
     def as_now(self, viewer: Viewer) -> Viewer | None:
-        return self._viewer
+        """The viewer with their current rights; None when the session has to end."""
+        return self.anybody
 
     def let_in(self, viewer: Viewer) -> None:
-        """Nobody is asked who they are."""
+        """Make the viewer the caller of this task. Raises UnauthenticatedError."""
+
+
+class UserViewers(Viewers):
+    """Of a server with users: they sign in with their access key and secret."""
+
+    sign_in_needed = True
+
+    def __init__(self, gatekeeper: Gatekeeper) -> None:
+        super().__init__(may_administer=False)
+        self._gatekeeper = gatekeeper
+
+    async def signed_in(self, access_key: str, secret: str) -> Viewer | None:
+        found = self._gatekeeper.user_with(access_key, secret, "Console")
+        return None if found is None else _SignedIn(found.name, found.is_admin, found.secret)
+
+    def as_now(self, viewer: Viewer) -> Viewer | None:
+        users = self._gatekeeper.users
+        found = None if users is None else users.find(viewer.name)
+        if found is None or not isinstance(viewer, _SignedIn) or found.secret != viewer.secret:
+            return None
+        return _SignedIn(found.name, found.is_admin, found.secret)
+
+    def let_in(self, viewer: Viewer) -> None:
+        self._gatekeeper.enter_as(viewer.name)

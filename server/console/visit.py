@@ -56,7 +56,7 @@ class Visit:
         """A part of the query; empty when it is not there. Raises InvalidArgumentError."""
         value = self.request.query.get(name, "").strip()
         if not value.isprintable():
-            raise InvalidArgumentError(name, "has characters that cannot be printed")
+            raise InvalidArgumentError(name, "contains unprintable characters")
         return value
 
     def token(self, name: str) -> str:
@@ -76,7 +76,7 @@ class Visit:
         found = moment_ms(text, self.backend.now_ms())
         if found is None or not 0 <= found <= INT64_MAX:
             raise InvalidArgumentError(
-                name, f"{text[:40]!r} is no time such as 2026-01-31T12:00, -90m or now"
+                name, f"{text[:40]!r} is not a time such as 2026-01-31T12:00, -90m or now"
             )
         return found
 
@@ -125,5 +125,5 @@ def whole_of(name: str, text: str, most: int) -> int:
     """A number from 0 to `most` in a field of that name. Raises InvalidArgumentError."""
     number = whole_number(text, most)
     if number is None:
-        raise InvalidArgumentError(name, f"{text[:40]!r} is no whole number from 0 to {most}")
+        raise InvalidArgumentError(name, f"{text[:40]!r} is not a whole number from 0 to {most}")
     return number

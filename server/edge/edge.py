@@ -333,5 +333,7 @@ class Edge:
             who = current_caller().name or machine_of(peer)
             left_out = self._refusals.take((who, refusal.reason))
             if left_out is not None:
-                logger.warning("%s from %s: %s (%d more like it)", method, peer, error, left_out)
+                logger.warning(
+                    "%s from %s: %s (%d similar lines omitted)", method, peer, error, left_out
+                )
         return refusal

@@ -89,7 +89,7 @@ class Readings:
         if len(chosen) <= 1 and streams:
             chosen += self._slow(CallKind.STREAM)
         for call, reading in chosen[(len(chosen) + 1) // 2 :]:
-            self._end(call, reading, MemoryFullError("this request took long to arrive"))
+            self._end(call, reading, MemoryFullError("this request arrived too slowly"))
 
     def _slow(self, kind: CallKind) -> list[tuple[object, _Reading]]:
         slow_s = self._now_s() - SLOW_S

@@ -187,7 +187,7 @@ class RequestMemory:
                 with suppress(ValueError):
                     self._waiting.remove(entry)
             if isinstance(error, TimeoutError):
-                raise MemoryFullError("other large requests were before this one") from None
+                raise MemoryFullError("too many large requests are being read") from None
             raise
         finally:
             state.waiting -= 1
@@ -276,13 +276,13 @@ class RequestMemory:
         if not self.is_crowded(asker):
             return
         if len(self._senders) >= SENDERS:
-            raise MemoryFullError("too many responses wait for slow readers")
+            raise MemoryFullError("too many responses are waiting for slow readers")
         self._look_later()
         try:
             async with asyncio.timeout(WAIT_S):
                 await self._senders.wait()
         except TimeoutError:
-            raise MemoryFullError("too many responses wait for slow readers") from None
+            raise MemoryFullError("too many responses are waiting for slow readers") from None
 
     def sends(self, size: int, asker: str) -> None:
         """A response of so many bytes waits to be sent."""
@@ -308,7 +308,7 @@ class RequestMemory:
     def held(self, size: int) -> Iterator[None]:
         """A request of a stream is held until earlier answers were read. Raises MemoryFullError."""
         if self._held_bytes + size > HELD_BYTES:
-            raise MemoryFullError("too many answers wait for slow readers")
+            raise MemoryFullError("too many responses are waiting for slow readers")
         self._held_bytes += size
         try:
             yield
@@ -321,7 +321,9 @@ class RequestMemory:
         """A subscription has one queue more. Every successful call must be paired with exactly one
         `leave_queue`. Raises MemoryFullError."""
         if (self._queues + 1) * QUEUE_BYTES > self._limit_bytes:
-            raise MemoryFullError(f"{self._queues} queues are followed by all subscriptions")
+            raise MemoryFullError(
+                f"{self._queues} queues are followed by all subscriptions together"
+            )
         self._queues += 1
 
     def leave_queue(self) -> None:
@@ -379,7 +381,7 @@ class RequestMemory:
         self._waiting = deque(waiting[:kept])
         for _, turn in waiting[kept:]:
             if not turn.done():
-                turn.set_exception(MemoryFullError("other large requests were before this one"))
+                turn.set_exception(MemoryFullError("too many large requests are being read"))
 
     def _give_back(self) -> None:
         now_s = self._now_s()
@@ -396,4 +398,4 @@ class RequestMemory:
             of_clients = self.streams * UNREAD_BYTES + self._queues * QUEUE_BYTES
             self._own_bytes = max(0, self._private() - of_clients - self._held_bytes)
         if not done.cancelled() and (error := done.exception()) is not None:
-            logger.error("memory could not be given back", exc_info=error)
+            logger.error("cannot return free memory to the system", exc_info=error)

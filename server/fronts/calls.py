@@ -178,7 +178,7 @@ class FrontContext:
         self._request = request
         if self._is_read_ahead:
             if self._reader is None and self._unread.size + len(request) > UNREAD_BYTES:
-                self._request = MemoryFullError("too many answers wait for slow readers")
+                self._request = MemoryFullError("too many responses are waiting for slow readers")
             else:
                 self._unread.size += len(request)
         self._may_read = False

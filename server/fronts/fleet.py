@@ -168,7 +168,7 @@ class Fronts:
         return values
 
     async def _keep(self, number: int, first: asyncio.Future[None]) -> None:
-        """Have a front of that number until the server ends."""
+        """Have a front of that number until the server stops."""
         pause_s = _FIRST_PAUSE_S
         while True:
             began_s = monotonic()
@@ -179,7 +179,7 @@ class Fronts:
                     first.set_result(None)
                 why = await front.ended()
             except OSError as error:
-                why = f"could not be started: {error}"
+                why = f"cannot be started: {error}"
             self._fronts[number] = None
             self._counts[number] += front.calls.count
             if self._stopping.is_set():
@@ -189,7 +189,7 @@ class Fronts:
                 return
             if monotonic() - began_s >= _CALM_S:
                 pause_s = _FIRST_PAUSE_S
-            logger.error("front %d %s; another one is started in %g s", number, why, pause_s)
+            logger.error("front %d %s; starting another one in %g s", number, why, pause_s)
             try:
                 await asyncio.wait_for(self._stopping.wait(), pause_s)
                 break
@@ -287,7 +287,7 @@ class _Front:
 
     def _ask_alive(self) -> None:
         if self._unanswered == _UNANSWERED:
-            logger.error("front %d (process %s) does not answer", self._number, self.pid)
+            logger.error("front %d (process %s) does not respond", self._number, self.pid)
             self.kill()
             return
         self._unanswered += 1

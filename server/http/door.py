@@ -101,5 +101,5 @@ class BadRequests(logging.Filter):
             text = f"{text}: {type(error).__name__}"
             record.exc_info = None
             record.levelno, record.levelname = logging.WARNING, "WARNING"
-        record.msg, record.args = f"{text} ({left_out} more like it)", ()
+        record.msg, record.args = f"{text} ({left_out} similar lines omitted)", ()
         return True

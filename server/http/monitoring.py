@@ -42,7 +42,7 @@ def monitoring_app(
         return web.Response(status=status, text=f"{text}\n", headers={"Cache-Control": "no-store"})
 
     async def livez(_: web.Request) -> web.Response:
-        return answer("the server ends" if stage.is_draining else None)
+        return answer("the server is shutting down" if stage.is_draining else None)
 
     async def readyz(_: web.Request) -> web.Response:
         return answer(stage.why_not_ready, stage.remark)
@@ -52,12 +52,12 @@ def monitoring_app(
         CALLER.set(f"http:{address}")  # for the audit
         status = let_in(address, *_credentials(request.headers.get("Authorization", "")))
         if status == TOO_MANY:
-            text = "too many wrong secrets for this name; try again in half a minute\n"
+            text = "too many wrong secrets for this name; try again in 30 seconds\n"
             return web.Response(status=status, text=text)
         if status != OK:
             return web.Response(
                 status=status,
-                text="metrics take the name and secret of a user: basic_auth in Prometheus\n",
+                text="metrics require the name and secret of a user: basic_auth in Prometheus\n",
                 headers={"WWW-Authenticate": 'Basic realm="kvcq", charset="UTF-8"'},
             )
         body, content_type = await metrics()

@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 KEEPALIVE_S = 75.0
 #: Answers under way may take this long when the server ends; what they ask of is closed by then.
 SHUTDOWN_S = 1.0
+#: How long aiohttp waits for the rest of a request that was already answered with an error.
+LINGERING_S = 1.0
 
 
 class Site(NamedTuple):
@@ -67,6 +69,7 @@ class HttpSites:
                 access_log=None,
                 logger=requests_log,
                 keepalive_timeout=KEEPALIVE_S,
+                lingering_time=LINGERING_S,
                 shutdown_timeout=SHUTDOWN_S,
             )
             self._listening.append((runner, None))

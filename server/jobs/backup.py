@@ -69,7 +69,7 @@ class BackupKind:
             )
             found = taken.backup
             return Outcome(
-                f"backup {found.backup_id} in {url} has the log up to {found.end_offset:,}",
+                f"backup {found.backup_id} in {url} covers the log up to {found.end_offset:,}",
                 {
                     "end_offset": found.end_offset,
                     "files": len(found.files),
@@ -91,7 +91,7 @@ def database_of(queues: ConsumeQueueStore) -> KvConsumeQueueStore:
         if len(stores) == 1 and isinstance(stores[0], KvConsumeQueueStore):
             return stores[0]
     raise BackupRefusedError(
-        "queues of this store are in RocketMQ's files, which change while they are copied: bring "
-        "the migration to its end (`kvcq migrate status` says what is next), or stop the server "
-        "and copy its directory"
+        "queues of this store are in RocketMQ's files, which change while they are copied: "
+        "finish the migration (`kvcq migrate status` shows the next step), or stop the "
+        "server and copy its directory"
     )

@@ -23,8 +23,8 @@ def allowed_target(target: str, places: Sequence[str]) -> str:
     if not places:
         raise InvalidArgumentError(
             "target",
-            "this server keeps no backups: name a directory or a URL in server.backup_to, such as "
-            'backup_to = ["/srv/backups"], and start it again',
+            "this server has no place for backups: set server.backup_to to a directory or "
+            'URL, such as backup_to = ["/srv/backups"], and restart it',
         )
     if len(target) > _LONGEST or not target.isprintable():
         raise InvalidArgumentError(

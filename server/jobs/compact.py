@@ -35,7 +35,7 @@ class Compact:
         """Raises InvalidArgumentError, UnknownTopicError."""
         store, family, topic = self._store, wanted.family or None, wanted.topic or None
         if family is not None and family not in FAMILIES:
-            raise InvalidArgumentError("family", f"{family!r} is none of {', '.join(FAMILIES)}")
+            raise InvalidArgumentError("family", f"{family!r} is not one of {', '.join(FAMILIES)}")
         if topic is not None:
             store.check_queue(topic, 0)
 
@@ -50,7 +50,7 @@ class Compact:
             store.compact(progress, family=family, topic=topic)
             after = _bytes_of(store)
             return Outcome(
-                f"the database had {before:,} bytes in files before, and has {after:,} now",
+                f"the database files had {before:,} bytes before, and have {after:,} now",
                 {"bytes_before": before, "bytes_after": after},
             )
 

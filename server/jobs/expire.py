@@ -40,7 +40,7 @@ class Expire:
                 running.check()
             freed = log.start_offset - start
             return Outcome(
-                f"{segments:,} segments were dropped, {freed:,} bytes; the log begins at "
+                f"{segments:,} segments dropped, {freed:,} bytes freed; the log starts at "
                 f"{log.start_offset:,}",
                 {
                     "segments_dropped": segments,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NAME = "jobs"
-_CUT_OFF = "the server ended before the job did; it can be started again"
+_CUT_OFF = "the server stopped before the job ended; the job can be started again"
 
 
 def read_history(notes: Notes) -> list[JobView]:
@@ -33,7 +33,7 @@ def read_history(notes: Notes) -> list[JobView]:
     try:
         found = [JobView.of_document(document) for document in json.loads(data)]
     except (ValueError, TypeError, KeyError) as error:
-        logger.warning("what is known of earlier jobs cannot be read, and is left out: %s", error)
+        logger.warning("cannot read the history of jobs, starting without it: %s", error)
         return []
     return [
         replace(each, state=JobState.FAILED, error=_CUT_OFF) if each.is_running else each
@@ -47,4 +47,4 @@ def write_history(notes: Notes, jobs: Iterable[JobView]) -> None:
     try:
         notes.put(_NAME, data)
     except (StoreError, OSError) as error:
-        logger.warning("a restart will not know of the last jobs: %s", error)
+        logger.warning("cannot save the history of jobs: %s", error)

@@ -42,14 +42,16 @@ class KeepLatest:
         store, topic = self._store, wanted.topic
         by_prefix = topic.endswith("*")
         if by_prefix and not is_light(topic):
-            raise InvalidArgumentError("topic", f"{topic!r} names no light queues: %LMQ%…*")
+            raise InvalidArgumentError(
+                "topic", f"{topic!r} is not a prefix of light queues (%LMQ%…*)"
+            )
         if topic and not by_prefix:
             store.check_queue(topic, 0)
         if not topic and not any(True for _ in self.topics()):
             raise InvalidArgumentError(
                 "topic",
-                "is empty, and no topic keeps the latest message of each key: "
-                "`kvcq topic update NAME --latest`",
+                "is empty, and no topic keeps only the latest message of each key: `kvcq "
+                "topic update NAME --latest` sets that",
             )
 
         def keep(running: Job) -> Outcome:
@@ -75,8 +77,8 @@ class KeepLatest:
                 messages += found.messages
                 hidden += found.hidden
             return Outcome(
-                f"of {messages:,} messages in {queues:,} queues {hidden:,} are hidden: later ones "
-                "have their keys",
+                f"of {messages:,} messages in {queues:,} queues, {hidden:,} are hidden "
+                "because later ones have their keys",
                 {"queues": queues, "messages": messages, "hidden_messages": hidden},
             )
 

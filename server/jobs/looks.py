@@ -55,6 +55,6 @@ class Looks(ABC):
             except StoreClosedError:
                 return
             except StoreError as error:
-                logger.warning("%s could not begin what is due: %s", self._thread.name, error)
+                logger.warning("%s cannot start a job that is due: %s", self._thread.name, error)
             except Exception:  # no thread for it, say: the next look may find one
-                logger.exception("%s could not begin what is due", self._thread.name)
+                logger.exception("%s cannot start a job that is due", self._thread.name)

@@ -48,9 +48,9 @@ class Rebuild:
             found = store.rebuild(topic, queue_id, progress)
             which = f"queue {queue_id} of {topic!r}" if queue_id is not None else f"{topic!r}"
             damaged = found.damaged_records
-            left_out = f"; {damaged:,} damaged records of the log are left out" if damaged else ""
+            left_out = f"; {damaged:,} damaged records of the log were skipped" if damaged else ""
             return Outcome(
-                f"the units of {found.units:,} records of {which} were written again{left_out}",
+                f"rebuilt the units of {found.units:,} records of {which}{left_out}",
                 {"units_written": found.units, "damaged_records": damaged},
             )
 

@@ -85,7 +85,7 @@ class Jobs:
         kind = self._kinds.get(name)
         if kind is None:
             known = ", ".join(sorted(self._kinds))
-            raise InvalidArgumentError("kind", f"{name or 'nothing'!r} is none of {known}")
+            raise InvalidArgumentError("kind", f"{name or 'nothing'!r} is not one of {known}")
         return self.begin(kind, kind.work(wanted), arguments)
 
     def begin(
@@ -143,7 +143,7 @@ class Jobs:
         """Newest first; of one kind, or of all. Raises InvalidArgumentError."""
         if kind and kind not in self._names:
             known = ", ".join(self._names)
-            raise InvalidArgumentError("kind", f"{kind!r} is none of {known}")
+            raise InvalidArgumentError("kind", f"{kind!r} is not one of {known}")
         return [each for each in reversed(self._all()) if not kind or each.kind == kind]
 
     def cancel(self, job_id: str) -> JobView:
@@ -204,7 +204,7 @@ class Jobs:
             job.stop_soon()
         left = [job.kind for job in jobs if not job.wait(CLOSE_S)]
         if left:
-            logger.warning("jobs still run, the server ends: %s", ", ".join(left))
+            logger.warning("the server stops while jobs are still running: %s", ", ".join(left))
 
     def _all(self) -> list[JobView]:
         """Oldest first."""

@@ -150,9 +150,9 @@ def outcome_of(scrub: Scrub) -> Outcome:
     """What a pass found."""
     faults = _faults_of(scrub)
     units = f" and {scrub.units:,} units" if scrub.units else ""
-    found = f"{faults:,} are not whole" if faults else "all are whole"
+    found = f"{faults:,} are damaged" if faults else "no faults found"
     return Outcome(
-        f"{scrub.records:,} records{units} were verified: {found}",
+        f"{scrub.records:,} records{units} verified: {found}",
         {
             "records": scrub.records,
             "bytes": scrub.bytes,

@@ -169,7 +169,9 @@ class ScrubSchedule(Looks):
         try:
             return PassState(**json.loads(data))
         except (ValueError, TypeError) as error:
-            logger.warning("where scrubbing was cannot be read; it begins anew: %s", error)
+            logger.warning(
+                "cannot read how far the verification of the log is, starting over: %s", error
+            )
             return None
 
     def _save(self, state: PassState) -> None:
@@ -177,4 +179,4 @@ class ScrubSchedule(Looks):
         try:
             self._store.notes.put(_NAME, json.dumps(asdict(state)).encode())
         except (StoreError, OSError) as error:
-            logger.warning("a restart will not know how far scrubbing is: %s", error)
+            logger.warning("cannot save how far the verification of the log is: %s", error)

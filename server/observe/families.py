@@ -33,51 +33,67 @@ class Row(NamedTuple):
 
 
 _PLAIN = {
-    "server.uptime_s": Row("kvcq_uptime_seconds", "Since the process began to serve."),
-    "server.ready": Row("kvcq_ready", "1: calls are taken, and puts can be stored."),
-    "server.draining": Row("kvcq_draining", "1: the server ends."),
-    "server.opening_progress": Row("kvcq_opening_ratio", "Of the step of the opening, 0 to 1."),
-    "server.producers": Row("kvcq_producers", "Producers whose latest batches are remembered."),
-    "server.watched_queues": Row("kvcq_watched_queues", "Queues that somebody waits for."),
+    "server.uptime_s": Row("kvcq_uptime_seconds", "Time since the process started to serve."),
+    "server.ready": Row("kvcq_ready", "1 if calls are accepted and puts can be stored."),
+    "server.draining": Row("kvcq_draining", "1 while the server is shutting down."),
+    "server.opening_progress": Row(
+        "kvcq_opening_ratio", "Progress of the current step of opening the store, 0 to 1."
+    ),
+    "server.producers": Row("kvcq_producers", "Producers whose latest batches are in memory."),
+    "server.watched_queues": Row("kvcq_watched_queues", "Queues with a waiting reader."),
     "server.cold_readers": Row(
-        "kvcq_cold_readers", "Processes that read far behind the end of the log, now."
+        "kvcq_cold_readers", "Running processes that read far behind the end of the log."
     ),
-    "server.cold_reads": Row("kvcq_cold_reads_total", "Pulls that these processes answered."),
-    "server.memory_bytes": Row("kvcq_memory_private_bytes", "Memory of the process, no files."),
-    "server.max_receive_bytes": Row("kvcq_max_receive_bytes", "Largest request that is taken."),
-    "server.fronts.running": Row("kvcq_fronts", "Processes that speak gRPC for this one."),
-    "server.fronts.restarts": Row("kvcq_front_restarts_total", "Of them, started again."),
+    "server.cold_reads": Row("kvcq_cold_reads_total", "Pulls answered by these processes."),
+    "server.memory_bytes": Row(
+        "kvcq_memory_private_bytes", "Private memory of the process, without mapped files."
+    ),
+    "server.max_receive_bytes": Row("kvcq_max_receive_bytes", "Largest request accepted."),
+    "server.fronts.running": Row("kvcq_fronts", "Running front-end processes."),
+    "server.fronts.restarts": Row("kvcq_front_restarts_total", "Restarts of front-end processes."),
     "server.fronts.memory_bytes": Row(
-        "kvcq_fronts_memory_private_bytes", "Memory of all of them, no files."
+        "kvcq_fronts_memory_private_bytes", "Private memory of all front-end processes."
     ),
-    "server.backup_places": Row("kvcq_backup_places", "Where backups may go; 0: there are none."),
-    "store.log_start_offset": Row("kvcq_log_start_offset", "Where the log begins, bytes."),
-    "store.log_appended_offset": Row("kvcq_log_appended_offset", "Where the log ends, bytes."),
-    "store.log_flushed_offset": Row("kvcq_log_flushed_offset", "Durable up to there, bytes."),
-    "store.log_dispatched_offset": Row("kvcq_log_dispatched_offset", "In queues up to there."),
+    "server.backup_places": Row("kvcq_backup_places", "Number of places in server.backup_to."),
+    "store.log_start_offset": Row(
+        "kvcq_log_start_offset", "Physical offset of the start of the log, bytes."
+    ),
+    "store.log_appended_offset": Row(
+        "kvcq_log_appended_offset", "Physical offset of the end of the log, bytes."
+    ),
+    "store.log_flushed_offset": Row(
+        "kvcq_log_flushed_offset", "Physical offset up to which the log is durable, bytes."
+    ),
+    "store.log_dispatched_offset": Row(
+        "kvcq_log_dispatched_offset", "Physical offset up to which the log is dispatched, bytes."
+    ),
     "store.flush_count": Row("kvcq_flushes_total", "Flushes of the log that wrote something."),
-    "store.failed": Row("kvcq_store_failed", "1: no more writes are taken before a restart."),
+    "store.failed": Row("kvcq_store_failed", "1 if writes are rejected until a restart."),
     "store.hot_queues": Row("kvcq_hot_queues", "Queues whose next offset is in memory."),
     "store.poison_records": Row(
-        "kvcq_poison_records_total", "Records that stand in no queue, since the opening."
+        "kvcq_poison_records_total",
+        "Records that could not be dispatched since the store was opened.",
     ),
-    "store.disk_used_ratio": Row("kvcq_disk_used_ratio", "Of the log's file system, 0 to 1."),
-    "store.disk_free_bytes": Row("kvcq_disk_free_bytes", "Left on the log's file system."),
+    "store.disk_used_ratio": Row(
+        "kvcq_disk_used_ratio", "Used part of the log's file system, 0 to 1."
+    ),
+    "store.disk_free_bytes": Row("kvcq_disk_free_bytes", "Free bytes on the log's file system."),
     "store.puts_refused_for_space": Row(
-        "kvcq_puts_refused_for_space", "1: puts are refused, the disk is too full."
+        "kvcq_puts_refused_for_space", "1 if puts are rejected because the disk is too full."
     ),
-    "store.dropped_segments": Row("kvcq_dropped_segments_total", "Segments that retention took."),
+    "store.dropped_segments": Row("kvcq_dropped_segments_total", "Segments dropped by retention."),
     "store.retention_read_errors": Row(
-        "kvcq_retention_read_errors_total", "Runs that ended at a segment they could not read."
+        "kvcq_retention_read_errors_total",
+        "Runs of retention that stopped at an unreadable segment.",
     ),
     "store.clock_jumped_s": Row(
-        "kvcq_clock_jumped_seconds", "How far the clock is ahead of the time that passed."
+        "kvcq_clock_jumped_seconds", "How far the wall clock is ahead of elapsed time."
     ),
     "store.clock_behind_s": Row(
-        "kvcq_clock_behind_seconds", "How far the clock is behind the last message."
+        "kvcq_clock_behind_seconds", "How far the wall clock is behind the newest message."
     ),
     "store.time_falls": Row(
-        "kvcq_store_time_falls", "Places in the log where the clock was set back."
+        "kvcq_store_time_falls", "Places in the log where store times go back."
     ),
     "store.snapshots.kept": Row("kvcq_snapshots", "Snapshots of the state that are kept."),
     "store.snapshots.newest_point": Row(
@@ -94,24 +110,34 @@ _PLAIN = {
         "kvcq_snapshot_replay_seconds", "How long its replay would take, about."
     ),
     "store.queue_repairs": Row(
-        "kvcq_queue_repairs_total", "Queues rebuilt from the log, after damage that a reader met."
+        "kvcq_queue_repairs_total", "Queues rebuilt from the log after a reader hit damage."
     ),
 }
 _PLAIN |= {
-    "server.scrub.records": Row("kvcq_scrub_records_total", "Records that scrubbing verified."),
-    "server.scrub.bytes": Row("kvcq_scrub_bytes_total", "Bytes of the log that it verified."),
-    "server.scrub.units": Row("kvcq_scrub_units_total", "Units of queues that it verified."),
-    "server.scrub.faults": Row("kvcq_scrub_faults_total", "Records and units that do not verify."),
-    "server.scrub.pass_position": Row("kvcq_scrub_position", "How far the pass is, in the log."),
-    "server.scrub.pass_end": Row("kvcq_scrub_end", "Where the pass will end."),
-    "server.scrub.pass_faults": Row("kvcq_scrub_pass_faults", "Found in it so far."),
+    "server.scrub.records": Row("kvcq_scrub_records_total", "Records verified by scrubbing."),
+    "server.scrub.bytes": Row("kvcq_scrub_bytes_total", "Bytes of the log verified by scrubbing."),
+    "server.scrub.units": Row("kvcq_scrub_units_total", "Units verified by scrubbing."),
+    "server.scrub.faults": Row(
+        "kvcq_scrub_faults_total", "Records and units that failed verification."
+    ),
+    "server.scrub.pass_position": Row(
+        "kvcq_scrub_position", "Physical offset of the current pass of scrubbing."
+    ),
+    "server.scrub.pass_end": Row("kvcq_scrub_end", "Physical offset where the current pass ends."),
+    "server.scrub.pass_faults": Row("kvcq_scrub_pass_faults", "Faults found by the current pass."),
     "server.scrub.pass_began_ms": Row(
-        "kvcq_scrub_began_timestamp_seconds", "When the pass began, since 1970.", 0.001
+        "kvcq_scrub_began_timestamp_seconds",
+        "Start of the current pass, seconds since 1970.",
+        0.001,
     ),
     "server.scrub.completed_ms": Row(
-        "kvcq_scrub_completed_timestamp_seconds", "When the last pass ended; 0: none has.", 0.001
+        "kvcq_scrub_completed_timestamp_seconds",
+        "End of the last complete pass, seconds since 1970; 0: none.",
+        0.001,
     ),
-    "server.scrub.completed_faults": Row("kvcq_scrub_completed_faults", "Found by that one."),
+    "server.scrub.completed_faults": Row(
+        "kvcq_scrub_completed_faults", "Faults found by the last complete pass."
+    ),
 }
 #: Told otherwise: as a histogram, or by RocketMQ's name.
 _ELSEWHERE = frozenset(
@@ -119,68 +145,85 @@ _ELSEWHERE = frozenset(
 )
 #: Of a family of kvcq/.
 _FAMILY = {
-    "estimated_keys": Row("kvcq_rocksdb_estimated_keys", "Rows, as RocksDB estimates them."),
-    "sst_bytes": Row("kvcq_rocksdb_sst_bytes", "Size of the files."),
+    "estimated_keys": Row("kvcq_rocksdb_estimated_keys", "Rows, estimated by RocksDB."),
+    "sst_bytes": Row("kvcq_rocksdb_sst_bytes", "Size of the SST files."),
     "memtable_bytes": Row("kvcq_rocksdb_memtable_bytes", "Size of the memtables."),
-    "l0_files": Row("kvcq_rocksdb_level0_files", "Files of level 0; writes are refused from 24."),
+    "l0_files": Row("kvcq_rocksdb_level0_files", "Level-0 files; writes stop at 24."),
     "pending_compaction_bytes": Row(
-        "kvcq_rocksdb_pending_compaction_bytes", "What compaction has yet to rewrite."
+        "kvcq_rocksdb_pending_compaction_bytes", "Bytes pending compaction."
     ),
     "immutable_memtables": Row(
-        "kvcq_rocksdb_immutable_memtables", "Memtables that wait for their flush."
+        "kvcq_rocksdb_immutable_memtables", "Memtables waiting to be flushed."
     ),
 }
 _STALLS = Row(
     "kvcq_rocksdb_write_stalls_total",
-    "How often RocksDB was behind, by what there was too much of.",
+    "Write stalls of RocksDB, by cause.",
 )
 _STALL_PREFIX = "stalls_"
 #: Of the database.
 _DATABASE = {
-    "running_flushes": Row("kvcq_rocksdb_running_flushes", "Memtables being written to files."),
-    "running_compactions": Row("kvcq_rocksdb_running_compactions", "Compactions under way."),
-    "write_stopped": Row("kvcq_rocksdb_write_stopped", "1: RocksDB takes no writes for now."),
+    "running_flushes": Row("kvcq_rocksdb_running_flushes", "Running flushes of memtables."),
+    "running_compactions": Row("kvcq_rocksdb_running_compactions", "Running compactions."),
+    "write_stopped": Row("kvcq_rocksdb_write_stopped", "1 while RocksDB rejects writes."),
     "delayed_write_bytes_per_s": Row(
-        "kvcq_rocksdb_delayed_write_bytes_per_second", "Above 0: RocksDB slows writes to that."
+        "kvcq_rocksdb_delayed_write_bytes_per_second",
+        "Above 0: the rate that RocksDB limits writes to.",
     ),
     "background_errors": Row(
-        "kvcq_rocksdb_background_errors_total", "Failed flushes, compactions."
+        "kvcq_rocksdb_background_errors_total", "Failed flushes and compactions."
     ),
-    "block_cache_bytes": Row("kvcq_rocksdb_block_cache_bytes", "Blocks in the cache."),
-    "block_cache_pinned_bytes": Row("kvcq_rocksdb_block_cache_pinned_bytes", "Of these, in use."),
+    "block_cache_bytes": Row("kvcq_rocksdb_block_cache_bytes", "Size of the block cache."),
+    "block_cache_pinned_bytes": Row(
+        "kvcq_rocksdb_block_cache_pinned_bytes", "Part of the block cache that is pinned."
+    ),
     "block_cache_hits": Row("kvcq_rocksdb_block_cache_hits_total", "Blocks found in the cache."),
     "block_cache_misses": Row("kvcq_rocksdb_block_cache_misses_total", "Blocks read from files."),
-    "range_deletions_in_memory": Row("kvcq_rocksdb_range_deletions", "Not yet in files, about."),
-    "filter_armed": Row("kvcq_rocksdb_filter_armed", "1: compaction drops expired units."),
+    "range_deletions_in_memory": Row(
+        "kvcq_rocksdb_range_deletions", "Range deletions in memtables, estimated."
+    ),
+    "filter_armed": Row("kvcq_rocksdb_filter_armed", "1 if compaction drops expired units."),
 }
 #: Of a database as well; RocketMQ's names.
 _ROCKETMQ_DATABASE = {
     "bytes_written": Row("rocketmq_rocksdb_bytes_written", "Bytes written to RocksDB."),
     "bytes_read": Row("rocketmq_rocksdb_bytes_read", "Bytes read from RocksDB by key."),
     "keys_read": Row("rocketmq_rocksdb_times_read", "Keys read."),
-    "writes_self": Row("rocketmq_rocksdb_times_written_self", "Batches written by their thread."),
-    "writes_other": Row("rocketmq_rocksdb_times_written_other", "By the thread of another one."),
+    "writes_self": Row(
+        "rocketmq_rocksdb_times_written_self", "Batches written by their own thread."
+    ),
+    "writes_other": Row(
+        "rocketmq_rocksdb_times_written_other", "Batches written by another thread."
+    ),
     "blocks_compressed": Row("rocketmq_rocksdb_times_compressed", "Blocks compressed."),
 }
 _DATABASES = ("kvcq", "meta")
 _NAME = re.compile(r"[a-z][a-z0-9_.]*")
 
 _FRONT_PREFIX = "server.front."
-_FRONT_CALLS = Row("kvcq_front_calls_total", "Calls that came in at a front.")
+_FRONT_CALLS = Row("kvcq_front_calls_total", "Calls received by a front-end process.")
 _JOB_PREFIX = "server.jobs."
 _RUNNING = ".running"
 _JOB_ENDS = ("done", "failed", "cancelled")
-_JOBS_RUNNING = Row("kvcq_jobs_running", "Jobs under way.")
-_JOB_RATIO = Row("kvcq_job_progress_ratio", "Of the job under way, 0 to 1.")
-_JOBS_ENDED = Row("kvcq_jobs_total", "Jobs that ended since the start, by how.")
+_JOBS_RUNNING = Row("kvcq_jobs_running", "Running jobs.")
+_JOB_RATIO = Row("kvcq_job_progress_ratio", "Progress of the running job, 0 to 1.")
+_JOBS_ENDED = Row("kvcq_jobs_total", "Jobs that ended since the server started, by outcome.")
 #: Of the job of a kind that ended well most lately.
 _LAST_DONE = {
     "last_done_ms": Row(
-        "kvcq_job_last_done_timestamp_seconds", "When one was last done; 0: none is known.", 0.001
+        "kvcq_job_last_done_timestamp_seconds",
+        "End of the last successful job, seconds since 1970; 0: none.",
+        0.001,
     ),
-    "last_done_seconds": Row("kvcq_job_last_done_duration_seconds", "How long that one took."),
-    "last_done_bytes": Row("kvcq_job_last_done_bytes", "What it read; of a backup, its size."),
-    "failed_since": Row("kvcq_job_failed_since_done", "Jobs that failed since then."),
+    "last_done_seconds": Row(
+        "kvcq_job_last_done_duration_seconds", "Duration of the last successful job."
+    ),
+    "last_done_bytes": Row(
+        "kvcq_job_last_done_bytes", "Bytes read by the last successful job; for a backup, its size."
+    ),
+    "failed_since": Row(
+        "kvcq_job_failed_since_done", "Jobs that failed since the last successful one."
+    ),
 }
 
 Labels = dict[str, str]

@@ -36,39 +36,41 @@ CACHE_S = 1.0
 #: RocketMQ's number for "may be read and written", and for "may be read".
 _READ_WRITE, _READ = 6, 4
 
-_RPC_LATENCY = Row("rocketmq_rpc_latency", "Time of the calls by method, ms.")
+_RPC_LATENCY = Row("rocketmq_rpc_latency", "Duration of calls by method, ms.")
 _MESSAGE_SIZE = Row(
-    "rocketmq_message_size", "Bytes in the log of a message that was put: of a batch, its average."
+    "rocketmq_message_size", "Bytes of a message in the log; for a batch, the average."
 )
-_IN = Row("rocketmq_messages_in_total", "Messages put; without a topic: of all others.")
-_BYTES_IN = Row("rocketmq_throughput_in_total", "Bytes put, as they are in the log.")
-_OUT = Row("rocketmq_messages_out_total", "Messages pulled; light queues are one topic, %LMQ%.")
+_IN = Row("rocketmq_messages_in_total", "Messages put; an empty topic stands for all others.")
+_BYTES_IN = Row("rocketmq_throughput_in_total", "Bytes put, as stored in the log.")
+_OUT = Row("rocketmq_messages_out_total", "Messages pulled; %LMQ% stands for all light queues.")
 _BYTES_OUT = Row("rocketmq_throughput_out_total", "Bytes pulled.")
-_REFUSALS = Row("kvcq_refusals_total", "Calls, and batches of streams, answered with an error.")
-_FAULTS = Row("kvcq_errors_total", "Of these, those that are the server's fault, by gRPC's code.")
-_LOOP = Row("kvcq_loop_lag_seconds", "How late the event loop runs what is due.")
-_FSYNC = Row("kvcq_fsync_seconds", "Flushes of the log that had something to do.")
-_WATERMARK = Row("rocketmq_processor_watermark", "Work that waits for a thread of its pool.")
-_UNDER_WAY = Row("kvcq_calls_under_way", "Calls now, by what they wait for.")
+_REFUSALS = Row("kvcq_refusals_total", "Rejected calls and stream batches, by method and reason.")
+_FAULTS = Row("kvcq_errors_total", "Errors that are the server's fault, by gRPC status code.")
+_LOOP = Row("kvcq_loop_lag_seconds", "How late the event loop runs scheduled callbacks.")
+_FSYNC = Row("kvcq_fsync_seconds", "Duration of flushes of the log.")
+_WATERMARK = Row("rocketmq_processor_watermark", "Tasks waiting for a thread, by pool.")
+_UNDER_WAY = Row("kvcq_calls_under_way", "Calls under way, by kind.")
 #: By method of the streams that are counted.
 _STREAMS = {
-    "PutStream": Row("rocketmq_producer_connections", "Streams of producers that are open."),
-    "Subscribe": Row("rocketmq_consumer_connections", "Subscriptions that are open."),
+    "PutStream": Row("rocketmq_producer_connections", "Open streams of producers."),
+    "Subscribe": Row("rocketmq_consumer_connections", "Open subscriptions."),
 }
 _STORAGE = Row("rocketmq_storage_size", "Bytes of the log.")
-_FLUSH_BEHIND = Row("rocketmq_storage_flush_behind_bytes", "Appended, not yet durable.")
-_DISPATCH_BEHIND = Row("rocketmq_storage_dispatch_behind_bytes", "Appended, in no queue yet.")
+_FLUSH_BEHIND = Row("rocketmq_storage_flush_behind_bytes", "Bytes appended but not yet durable.")
+_DISPATCH_BEHIND = Row(
+    "rocketmq_storage_dispatch_behind_bytes", "Bytes appended but not yet dispatched."
+)
 _RESERVE = Row("rocketmq_storage_message_reserve_time", "Age of the oldest message, ms.")
-_PERMISSION = Row("rocketmq_broker_permission", "6: reads and puts; 4: reads.")
-_TOPICS = Row("rocketmq_topic_number", "Topics, without light queues.")
-_LIGHT = Row("rocketmq_lmq_number", "Light queues that have had messages.")
-_GROUPS = Row("rocketmq_consumer_group_number", "Groups that have committed offsets.")
-_LAG = Row("rocketmq_consumer_lag_messages", "Messages that the group has not committed.")
-_LAG_MS = Row("rocketmq_consumer_lag_latency", "Age of the oldest of these, ms.")
-_LAG_AGE = Row("kvcq_group_lag_age_seconds", "How long ago the lags were looked up, at most.")
-_CACHE_RATE = Row("rocketmq_rocksdb_rate_cache_hit", "Blocks found in the cache, 0 to 1.")
-_BUILD = Row("kvcq_build_info", "1, with the version.")
-_BLIND = Row("kvcq_store_unreadable", "1: the store's numbers could not be read, the log says why.")
+_PERMISSION = Row("rocketmq_broker_permission", "6: reads and puts are possible; 4: only reads.")
+_TOPICS = Row("rocketmq_topic_number", "Number of topics, without light queues.")
+_LIGHT = Row("rocketmq_lmq_number", "Number of light queues with messages.")
+_GROUPS = Row("rocketmq_consumer_group_number", "Number of groups with committed offsets.")
+_LAG = Row("rocketmq_consumer_lag_messages", "Lag: messages that the group has not committed.")
+_LAG_MS = Row("rocketmq_consumer_lag_latency", "Age of the oldest uncommitted message, ms.")
+_LAG_AGE = Row("kvcq_group_lag_age_seconds", "Maximum age of the lag values.")
+_CACHE_RATE = Row("rocketmq_rocksdb_rate_cache_hit", "Hit rate of the block cache, 0 to 1.")
+_BUILD = Row("kvcq_build_info", "Always 1; the label has the version.")
+_BLIND = Row("kvcq_store_unreadable", "1 if the store's numbers cannot be read; the log says why.")
 
 
 class Source(Protocol):
@@ -192,7 +194,7 @@ class Observer:
             except StoreClosedError:
                 pass  # the server ends
             except StoreError as error:
-                logger.warning("metrics of the store cannot be read: %s", error)
+                logger.warning("cannot read the metrics of the store: %s", error)
                 gathered.add(_BLIND, 1)
             else:
                 gathered.add(_BLIND, 0)

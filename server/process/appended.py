@@ -63,11 +63,11 @@ class AppendedFile(logging.Handler):
                 self._file.handleError(record)
             if self._dropped:
                 dropped, self._dropped = self._dropped, 0
-                logger.error("%d lines for %s were dropped", dropped, self._file.baseFilename)
+                logger.error("dropped %d lines for %s", dropped, self._file.baseFilename)
         try:
             self._file.close()
         except OSError as error:  # what Python held back of lines that were counted as lost
-            logger.error("%s was not closed: %s", self._file.baseFilename, error)
+            logger.error("cannot close %s: %s", self._file.baseFilename, error)
 
 
 class _File(logging.handlers.WatchedFileHandler):
@@ -81,5 +81,5 @@ class _File(logging.handlers.WatchedFileHandler):
         self._lost += 1
         if monotonic() >= self._complain_s:
             self._complain_s = monotonic() + _COMPLAIN_EVERY_S
-            logger.exception("lines for %s are lost: %d", self.baseFilename, self._lost)
+            logger.exception("lines for %s were lost: %d", self.baseFilename, self._lost)
             self._lost = 0

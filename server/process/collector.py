@@ -3,7 +3,7 @@
 The store's bounded caches hold some hundred thousand objects, none of them in a cycle. With the
 default thresholds a full collection walks all of them again and again: creating 400,000 topics,
 appends stopped for up to 150 ms, and took 18 us a topic instead of 11 (2 cores, 2026-11-20). The
-middle generation is taken in small steps: it held a million objects after 50 times 20,000, and one
+middle generation is ingested small steps: it held a million objects after 50 times 20,000, and one
 append took 60 to 120 ms of processor time; after four times 20,000, a pass takes 22 to 28, and
 after four times 5,000 it takes 5 to 7 (2 cores, 2026-11-23).
 """

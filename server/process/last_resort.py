@@ -49,7 +49,7 @@ def _say(why: str, said: threading.Event) -> None:
         for thread in threading.enumerate()
         if not thread.daemon and thread is not threading.main_thread()
     )
-    logger.error("%s, and did not within %g s; still running: %s", why, PATIENCE_S, alive or "-")
+    logger.error("%s, but it still runs after %g s; threads: %s", why, PATIENCE_S, alive or "-")
     for handler in logging.getLogger().handlers:
         handler.flush()
     said.set()

@@ -24,7 +24,7 @@ WAITING_MOST = 1 << 20
 
 def in_words(lines: int) -> str:
     """For people."""
-    return f"{lines} lines were dropped here: nobody read them in time"
+    return f"{lines} lines were dropped here: they were not read in time"
 
 
 def as_json(lines: int) -> str:

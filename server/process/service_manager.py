@@ -47,5 +47,5 @@ class ServiceManager:
             self._failed = False
         except OSError as error:
             if not self._failed:
-                logger.warning("the service manager cannot be told %s: %s", lines[-1], error)
+                logger.warning("cannot tell the service manager %s: %s", lines[-1], error)
             self._failed = True

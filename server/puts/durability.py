@@ -63,7 +63,7 @@ async def wait_visible(store: MessageStore) -> None:
         async with asyncio.timeout(timeout_s):
             await done
     except TimeoutError:
-        raise StoreBusyError(f"what was appended is not visible within {timeout_s:g} s") from None
+        raise StoreBusyError(f"appended messages are not visible after {timeout_s:g} s") from None
 
 
 def _in_loop(

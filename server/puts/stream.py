@@ -84,7 +84,8 @@ class PutStream:
     ) -> AsyncGenerator[pb.PutStreamResponse, None]:
         """The answers. A batch that is refused has an error for an answer; the stream goes on.
 
-        Raises ServerDrainingError, after the answers of all batches taken, when the server ends.
+        Raises ServerDrainingError, after the answers of all batches taken, when the server is
+        shutting down.
         """
         taker = asyncio.create_task(self._take(requests), name="put-stream")
 

@@ -184,5 +184,5 @@ class _Reader:
                 code = process.wait(_ENDS_S)
         self.end()
         if code != 0:  # not of its own accord, which it does when nobody needs it
-            why = f"ended with {code}" if code is not None else f"does not answer: {error}"
-            logger.warning("a reader process %s; its reads are made by the server", why)
+            why = f"ended with {code}" if code is not None else f"does not respond: {error}"
+            logger.warning("a reader process %s; the server reads instead", why)

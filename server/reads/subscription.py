@@ -215,7 +215,9 @@ class Subscription:
             ("max_messages", request.max_messages, self._wanted.max_messages),
         ):
             if given and given != first:
-                raise InvalidArgumentError(field, "is set by the first request of the stream")
+                raise InvalidArgumentError(
+                    field, "can only be set by the first request of the stream"
+                )
 
     def _add(self, key: QueueKey, position: _Position) -> None:
         if key not in self._positions:

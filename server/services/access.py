@@ -124,7 +124,7 @@ def _rights_in(rights: Sequence[pb.AccessRight]) -> list[Right]:
     for at, right in enumerate(rights):
         role, on = _ROLES.get(right.role), right.WhichOneof("on")
         if role is None:
-            raise InvalidArgumentError(f"rights[{at}].role", f"{right.role} is no Role")
+            raise InvalidArgumentError(f"rights[{at}].role", f"{right.role} is not a Role")
         if on is None:
             raise InvalidArgumentError(f"rights[{at}]", "names neither a topic nor a group")
         found.append(Right(role, Kind(on), getattr(right, on)))

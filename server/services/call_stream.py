@@ -112,7 +112,8 @@ class CallStream:
         self, requests: AsyncIterator[pb.CallsRequest], stage: Stage
     ) -> AsyncGenerator[bytes, None]:
         """The results. Raises, after those of all calls taken, ServerDrainingError when the server
-        ends, and InvalidArgumentError or MemoryFullError when the stream itself is refused."""
+        is shutting down, and InvalidArgumentError or MemoryFullError when the stream itself is
+        refused."""
         reader = asyncio.create_task(self._take(requests), name="calls")
 
         def stop_reading() -> None:
@@ -259,11 +260,11 @@ class CallStream:
                 begun[0].cancel()
             return
         if begun is not None:
-            raise InvalidArgumentError("calls.id", f"{call.id} is under way")
+            raise InvalidArgumentError("calls.id", f"{call.id} is already under way")
         method = self._methods.get(call.method)
         try:
             if method is None:
-                raise InvalidArgumentError("calls.method", f"there is no {call.method!r}")
+                raise InvalidArgumentError("calls.method", f"unknown method {call.method!r}")
             if call.timeout_ms < 0:
                 raise InvalidArgumentError("calls.timeout_ms", f"{call.timeout_ms} is negative")
             self._enter(method)

@@ -71,7 +71,7 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
 
     async def ResetOffsets(self, request: pb.ResetOffsetsRequest, context: Context) -> bytes:
         if request.WhichOneof("to") is None:
-            raise InvalidArgumentError("to", "one of earliest, latest, time_ms, offset is needed")
+            raise InvalidArgumentError("to", "must be one of earliest, latest, time_ms, offset")
         not_more("queue_ids", request.queue_ids, MAX_QUEUES, "queues")
         queue_ids = list(request.queue_ids)
         if not queue_ids:
@@ -235,5 +235,5 @@ def _position_of(token: str) -> Queue | None:
     number, separator, topic = token.partition("@")
     queue_id = whole_number(number, _I32_MAX)
     if not separator or queue_id is None or len(topic) > _MAX_NAME:
-        raise InvalidArgumentError("page_token", "is none that ListGroupOffsets returned")
+        raise InvalidArgumentError("page_token", "was not returned by ListGroupOffsets")
     return topic, queue_id

@@ -146,7 +146,7 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
             records = self._store.batch_records(name, sequence)
             if records is None:
                 raise MessageNotFoundError(
-                    f"{producer_id}:{sequence}", "no batch in the log begins with that number"
+                    f"{producer_id}:{sequence}", "the log has no batch that starts with that number"
                 )
             there = [record for record in records if record is not None]
             if not caller.is_unbound(Role.SUBSCRIBE, Kind.TOPIC):

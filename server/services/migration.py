@@ -119,7 +119,7 @@ def _files_of(request: pb.IngestFilesRequest, directory: Path) -> dict[str, list
         if file.family not in _FAMILIES:
             known = ", ".join(sorted(_FAMILIES))
             raise InvalidArgumentError(
-                f"files[{index}].family", f"{file.family!r} is none of {known}"
+                f"files[{index}].family", f"{file.family!r} is not one of {known}"
             )
         files.setdefault(file.family, []).append(_file_below(directory, file.path, index))
     return files
@@ -133,7 +133,9 @@ def _file_below(directory: Path, name: str, index: int) -> Path:
         )
     parts = PurePosixPath(name).parts
     if not parts or parts[0] == "/" or ".." in parts:
-        raise InvalidArgumentError(field, f"{name!r} is no name below the ingest directory")
+        raise InvalidArgumentError(
+            field, f"{name!r} is not a relative path below the ingest directory"
+        )
     path = directory / name
     try:
         path = path.resolve()
@@ -141,5 +143,5 @@ def _file_below(directory: Path, name: str, index: int) -> Path:
     except (OSError, RuntimeError):  # a component that is too long; before 3.13, a circle of links
         found = False
     if not found:
-        raise InvalidArgumentError(field, f"{name!r} is no file below {directory}")
+        raise InvalidArgumentError(field, f"{name!r} is not a file below {directory}")
     return path

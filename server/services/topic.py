@@ -168,5 +168,5 @@ def _first_of(token: str) -> int:
     """The queue that a page of DescribeTopic begins with."""
     queue_id = whole_number(token or "0", _I32_MAX)
     if queue_id is None:
-        raise InvalidArgumentError("page_token", "is none that DescribeTopic returned")
+        raise InvalidArgumentError("page_token", "was not returned by DescribeTopic")
     return queue_id

@@ -40,7 +40,7 @@ class Imported(NamedTuple):
                     remark = f"  # {self.remarks[name]}" if name in self.remarks else ""
                     lines.append(f"{KNOWN[name].key} = {toml_value(value)}{remark}")
         if self.without_counterpart:
-            lines += ["", "# No counterpart here:"]
+            lines += ["", "# No counterpart in kvcq:"]
             lines += [f"# {name} = {value}" for name, value in self.without_counterpart.items()]
         return "\n".join(lines) + "\n"
 
@@ -59,7 +59,7 @@ def import_broker_conf(path: Path) -> Imported:
         try:
             values[name] = converted(KNOWN[name], _CONVERSIONS.get(theirs, _same)(given[theirs]))
         except (InvalidArgumentError, ValueError, KeyError) as error:
-            why = error.reason if isinstance(error, InvalidArgumentError) else "is not understood"
+            why = error.reason if isinstance(error, InvalidArgumentError) else "is not valid"
             raise InvalidArgumentError(theirs, f"{given[theirs]!r}: {why}, in {path}") from error
     remarks = {}
     if "brokerIP1" in given:
@@ -70,9 +70,9 @@ def import_broker_conf(path: Path) -> Imported:
         values["store.reclaim_unexpired"] = reclaims_unexpired(path)
         remarks["store.reclaim_unexpired"] = "the broker's default"
     if "server.host" in values:
-        remarks["server.host"] = "beyond this machine it takes TLS and access: docs/security.md"
+        remarks["server.host"] = "other machines need TLS and access: docs/security.md"
     if "server.data_dir" in values:
-        remarks["server.data_dir"] = "taken over by: kvcq migrate start"
+        remarks["server.data_dir"] = "take it over with: kvcq migrate start"
     in_order = {name: values[name] for name in KNOWN if name in values}
     flags = {name: plain_value(value) for name, value in in_order.items()}
     Sources(flags={**flags, "server.insecure_listen": True}).read()  # checks them together

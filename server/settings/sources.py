@@ -66,7 +66,7 @@ class Settings:
     def warnings(self) -> list[str]:
         """A line for each name that has no effect."""
         return [
-            f"{name} is no longer a setting, and has no effect; remove it from {origin}"
+            f"{name} is no longer a setting and has no effect; remove it from {origin}"
             for name, origin in self.retired
         ]
 
@@ -169,7 +169,7 @@ def _read_file(path: Path) -> dict[str, object]:
         if table not in TABLES or not isinstance(entries, dict):
             known = " and ".join(f"[{one}]" for one in TABLES)
             raise InvalidArgumentError(
-                f"{path}: {table}", f"is not known; there are the tables {known}"
+                f"{path}: {table}", f"is an unknown table; the tables are {known}"
             )
         for key, value in entries.items():
             found[f"{table}.{key}"] = value

@@ -67,7 +67,7 @@ def form_of(value: pb.RecordForm) -> pb.RecordForm:
     if value == pb.RECORD_FORM_UNSPECIFIED:
         return pb.RECORD_FORM_DECODED
     if value not in (pb.RECORD_FORM_DECODED, pb.RECORD_FORM_WHOLE):
-        raise InvalidArgumentError("form", f"{value} is no RecordForm")
+        raise InvalidArgumentError("form", f"{value} is not a RecordForm")
     return value
 
 
@@ -77,7 +77,7 @@ def boundary_of(value: pb.TimeBoundary) -> Boundary:
         return Boundary.LOWER
     if value == pb.TIME_BOUNDARY_UPPER:
         return Boundary.UPPER
-    raise InvalidArgumentError("boundary", f"{value} is no TimeBoundary")
+    raise InvalidArgumentError("boundary", f"{value} is not a TimeBoundary")
 
 
 def queues_of(queues: Sequence[pb.Queue], field: str = "queues") -> list[tuple[str, int]]:

@@ -52,7 +52,7 @@ def message_in(
         field = f"{'message' if index is None else f'messages[{index}]'}.ordering_key"
         check_ordering_key(field, ordering_key, has_queue=has_queue)
         if own is not None and SHARDING_KEY in own:
-            raise InvalidArgumentError(field, f"{SHARDING_KEY} is among the properties as well")
+            raise InvalidArgumentError(field, f"{SHARDING_KEY} is also given as a property")
         own = {**(own or {}), SHARDING_KEY: ordering_key}
     elif own is not None:
         ordering_key = own.get(SHARDING_KEY, "")  # of a message that is copied
@@ -77,7 +77,7 @@ def message_in(
 def check_ordering_key(field: str, ordering_key: str, *, has_queue: bool) -> None:
     """Raises InvalidArgumentError."""
     if has_queue:
-        raise InvalidArgumentError(field, "decides the queue: leave out one of it and queue_id")
+        raise InvalidArgumentError(field, "cannot be combined with queue_id: give one of the two")
     if len(ordering_key) > LONGEST_NAME or not ordering_key.isprintable():
         raise InvalidArgumentError(field, f"is not up to {LONGEST_NAME} printable characters")
 
@@ -103,7 +103,9 @@ def request_in(
     if not request.HasField("columns"):
         return batch_in(request.messages, born_host, choose, budget)
     if request.messages:
-        raise InvalidArgumentError("columns", "messages are given as well: give one of the two")
+        raise InvalidArgumentError(
+            "columns", "cannot be combined with messages: give one of the two"
+        )
     return columns_in(request.columns, born_host, choose, budget)
 
 
@@ -194,7 +196,7 @@ def _topics_in(columns: pb.MessageColumns, count: int) -> list[str]:
     if not columns.topic_indexes:
         if len(names) != 1:
             raise InvalidArgumentError(
-                "columns.topics", f"{len(names)} topics, but no topic_indexes to tell which"
+                "columns.topics", f"{len(names)} topics, but no topic_indexes"
             )
         return names * count
     indexes = _column("topic_indexes", columns.topic_indexes, count)

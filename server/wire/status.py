@@ -195,7 +195,7 @@ def refusal_of(error: BaseException, request_id: str) -> Refusal:
     if row is None:
         return Refusal(
             INTERNAL_ROW.code,
-            f"internal error; the server's log has it under request id {request_id}",
+            f"internal error; see request id {request_id} in the server's log",
             INTERNAL_ROW.reason,
             {"requestId": request_id},
         )

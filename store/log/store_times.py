@@ -108,24 +108,30 @@ class StoreTimes:
         self.falls = falls
         # Guarded by _lock.
         self._now_ms = clock.now_ms()
-        self._looked_s = clock.monotonic_s()
-        if left is not None and left.boot == _boot() and left.monotonic_s <= self._looked_s:
-            _, self._looked_s, self._now_ms = left
+        self._looked_ms = self._monotonic_ms()
+        if left is not None and left.boot == _boot():
+            left_ms = round(left.monotonic_s * 1000)
+            if left_ms <= self._looked_ms:
+                self._looked_ms, self._now_ms = left_ms, left.now_ms
 
     def now_ms(self) -> int:
         """Milliseconds since 1970, of a clock that a jump forward moves step by step."""
         with self._lock:
-            wall_ms, monotonic_s = self._clock.now_ms(), self._clock.monotonic_s()
-            passed_ms = max(0, round((monotonic_s - self._looked_s) * 1000))
+            wall_ms, monotonic_ms = self._clock.now_ms(), self._monotonic_ms()
+            passed_ms = max(0, monotonic_ms - self._looked_ms)
             step_ms = min(CATCH_UP * passed_ms, MOST_STEP_MS)
-            self._looked_s = monotonic_s
+            self._looked_ms = monotonic_ms
             self._now_ms = min(wall_ms, self._now_ms + passed_ms + step_ms)
             return self._now_ms
+
+    def _monotonic_ms(self) -> int:
+        """Whole milliseconds: looks in quick succession lose no part of one."""
+        return round(self._clock.monotonic_s() * 1000)
 
     def left(self) -> Left:
         """From where another process goes on."""
         now_ms = self.now_ms()
-        return Left(_boot(), self._looked_s, now_ms)
+        return Left(_boot(), self._looked_ms / 1000, now_ms)
 
     def jumped_ms(self) -> int:
         """How far the wall clock is ahead of `now_ms`: it jumped, and is not believed yet."""

@@ -43,7 +43,8 @@ class LatestKept(NamedTuple):
 class _Latest(NamedTuple):
     offset: int
     deletes: bool
-    store_time_ms: int
+    physical_offset: int
+    store_time_ms: int  # its stamp
 
 
 class LatestMessages:
@@ -93,7 +94,8 @@ class LatestMessages:
                 progress(part * (high - low) + at - low, parts * (high - low))
             oldest_ms = self._times.now_ms() - DELETES_KEPT_MS
             for last in latest.values():
-                if last.deletes and last.store_time_ms < oldest_ms:
+                stored_ms = self._times.of(last.physical_offset, last.store_time_ms)
+                if last.deletes and stored_ms < oldest_ms:
                     bits.add(last.offset)
         if messages:
             head = LatestHead(topic, queue_id, durable_end, bits.count)
@@ -173,4 +175,6 @@ def _supersede(
     before = latest.get(digest)
     if before is not None:
         bits.add(before.offset)
-    latest[digest] = _Latest(offset, not message.body, message.store_time_ms)
+    latest[digest] = _Latest(
+        offset, not message.body, message.physical_offset, message.store_time_ms
+    )

@@ -29,7 +29,7 @@ class _First(NamedTuple):
     time_ms: int
     since: int  # from here up to `offset` all are too old; what was before it was not looked at
     offset: int
-    store_time_ms: int
+    unit: CqUnit  # of the message there, or of the first one behind it that has one
 
 
 class TopicRetention:
@@ -71,6 +71,11 @@ class TopicRetention:
         oldest_ms = self._times.now_ms() - kept_ms
         known = self._by_time.get(key)
         since = low
+        times = self._times
+
+        def is_young(unit: CqUnit) -> bool:
+            return times.of(unit.physical_offset, unit.store_time_ms) >= oldest_ms
+
         # What is before `since`, or from `offset` on, was hidden by another limit: nobody looked.
         if (
             known is not None
@@ -78,20 +83,13 @@ class TopicRetention:
             and known.since <= low <= known.offset
         ):
             since, low = known.since, min(known.offset, high)
-            if known.offset == low and known.store_time_ms >= oldest_ms:
+            # Judged anew: a stamp in the future counts for less once the clock is right again.
+            if known.offset == low and is_young(known.unit):
                 return low
-        times = self._times
-
-        def is_young(unit: CqUnit) -> bool:
-            return times.of(unit.physical_offset, unit.store_time_ms) >= oldest_ms
-
         found, unit = first_where(self._queues, topic, queue_id, low, high, is_young)
-        store_time_ms = oldest_ms if unit is None else unit.store_time_ms
         with self._lock:
             if len(self._by_time) >= _MANY_QUEUES:
                 self._by_time.clear()
-            if found < high:
-                self._by_time[key] = _First(
-                    rules.created_offset, kept_ms, since, found, store_time_ms
-                )
+            if unit is not None:
+                self._by_time[key] = _First(rules.created_offset, kept_ms, since, found, unit)
         return found

@@ -84,7 +84,7 @@ class Upkeep:
             with ExitStack() as stack:
                 stack.callback(self._maintain_queues)
                 stack.callback(self.checkpoints.write)
-                if self._times.now_ms() >= self._left_ms + _LEFT_EVERY_MS:
+                if abs(self._times.now_ms() - self._left_ms) >= _LEFT_EVERY_MS:
                     stack.callback(self.leave_time)
                 self.checkpoints.flush_if_due()
 

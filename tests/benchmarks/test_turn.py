@@ -178,6 +178,7 @@ def _check_all_works(directory: Path, system: System) -> None:
     assert all(one.figures["rate"].value > 0 for one in report.results)
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.parametrize("system", bare.SYSTEMS, ids=lambda system: str(system.name))
 def test_limit_is_measured_for_all_works_that_it_bounds(tmp_path: Path, system: System) -> None:

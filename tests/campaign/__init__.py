@@ -2,7 +2,7 @@
 
 A campaign runs a server, puts load on it, ends it in the worst way it can, starts it again and
 compares all that can be read with what was acknowledged. `__main__` has the options; `model` says
-what must hold; `workload` makes the calls; `judge` reads; `lives` starts and ends servers; `disk`
-loses power. It talks to the server over gRPC alone, and imports nothing of it but the check of a
-stopped store.
+what must hold, `limits` what topics may hide; `workload` makes the calls; `judge` and `retention`
+read; `lives` starts and ends servers; `disk` loses power. It talks to the server over gRPC alone,
+and imports nothing of it but the check of a stopped store.
 """

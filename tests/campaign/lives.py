@@ -21,7 +21,8 @@ from kvcq.backup import list_backups, open_place, restore
 from kvcq_client.pb.v1 import jobs_pb2, jobs_pb2_grpc
 from migration.check import check_store
 from tests.campaign.disk import LoopDisk
-from tests.campaign.judge import judge
+from tests.campaign.judge import check_latest, judge
+from tests.campaign.limits import Limits
 from tests.campaign.model import Failure, Model
 from tests.campaign.workload import Session, Stubs, Worker
 from tests.support.skewed_clock import Skew
@@ -136,8 +137,13 @@ class Tally:
     messages_read: int = 0
     messages_lost_unsynced: int = 0
     messages_expired: int = 0
+    limits_set: int = 0
+    #: Looks at a message that its topic, or light queue, did not keep any more, by the limit.
+    hidden_by: dict[str, int] = field(default_factory=dict)
     clock_jumps: int = 0
+    keep_latest_jobs: int = 0
     backups_judged: int = 0
+    hidden_by_limits_in_backups: int = 0
     checks: int = 0
 
 
@@ -166,6 +172,16 @@ def settings_of(chance: random.Random, *, flush: str) -> dict[str, str]:
     return settings
 
 
+def _do(stubs: Stubs, request: jobs_pb2.StartJobRequest) -> None:
+    """A job of the server, to its end."""
+    jobs = jobs_pb2_grpc.JobServiceStub(stubs.channel)
+    job = jobs.StartJob(request, timeout=_ANSWER_S)
+    for told in jobs.WatchJob(jobs_pb2.WatchJobRequest(job_id=job.job_id), timeout=_ANSWER_S):
+        job = told
+    if job.status != jobs_pb2.JOB_STATUS_DONE:
+        raise Failure(f"the job failed: {job}")
+
+
 class Lives:
     """A store from its making to its end, many servers long."""
 
@@ -189,6 +205,8 @@ class Lives:
         self._settings: dict[str, str] = {}
         self._may_lose = False
         self._power_lost = threading.Event()
+        self._clock_may_move = True
+        self._clock_moved = False
         models = [
             Model(
                 f"w{number}",
@@ -211,6 +229,20 @@ class Lives:
             self._settings["server.workers"] = "2"
         self._run(lives, ("load", "load", "load", "opening", "draining", "stop"))
 
+    def _set_limits(self) -> None:
+        """Topics of this store keep less than the log does, as their users say; so do some light
+        queues, as the operator says."""
+        self._clock_may_move = self._chance.random() < 0.5  # without, ages are exact
+        hours = float(self._settings.get(_RESERVED, "72"))
+        for worker in self._workers:
+            worker.limited = worker.model.topics[1:]
+            worker.longest_ms = round(hours * 3_600_000)
+        if self._chance.random() < 0.5:
+            hours = self._chance.choice((0.0003, 0.001, 1.0))
+            self._settings["store.light_hours"] = f"w0-l0={hours},w1-l0={hours}"
+            for model in self._models:
+                model.kept[model.light_queues[0]].change(Limits(time_ms=round(hours * 3_600_000)))
+
     def run_power_losses(self, lives: int) -> None:
         """The file system ends: what was fsynced is there. Needs root."""
         flush = self._chance.choice(("sync", "sync", "async"))
@@ -221,6 +253,8 @@ class Lives:
 
     def _run(self, lives: int, endings: Sequence[str]) -> None:
         self._tally.stores += 1
+        if self._chance.random() < 0.6:
+            self._set_limits()
         for _ in range(lives):
             ending = self._chance.choice(endings)
             self._live(ending)
@@ -243,13 +277,23 @@ class Lives:
         stubs: Stubs | None = None
         try:
             stubs = Stubs(server.wait_ready())
-            verdict = judge(stubs, self._models, self._chance, may_lose=self._may_lose)
+            verdict = judge(
+                stubs,
+                self._models,
+                self._chance,
+                may_lose=self._may_lose,
+                clock_moved=self._clock_moved,
+            )
             self._may_lose = False
             self._tally.messages_read += verdict.messages
             self._tally.messages_lost_unsynced += verdict.lost
             self._tally.messages_expired += verdict.expired
+            for why, count in verdict.hidden.items():
+                self._tally.hidden_by[why] = self._tally.hidden_by.get(why, 0) + count
             if verdict.expired and _RESERVED not in self._settings:
                 raise Failure(f"{verdict.expired} messages expired within minutes")
+            if self._chance.random() < 0.3:
+                self._keep_latest(stubs)
             if "server.backup_to" in self._settings and self._chance.random() < 0.1:
                 self._back_up(stubs)
             self._load(stubs, server, ending)
@@ -263,19 +307,34 @@ class Lives:
 
     def _jump(self) -> None:
         """The clock of servers, the running one included, is set."""
-        self._skew.set(self._chance.choice(_SKEWS_S))
+        if not self._clock_may_move:
+            return
+        skew_s = self._chance.choice(_SKEWS_S)
+        self._clock_moved |= skew_s != 0
+        self._skew.set(skew_s)
         self._tally.clock_jumps += 1
 
     def _back_up(self, stubs: Stubs) -> None:
         """While nobody calls: the backup has what the models have."""
-        jobs = jobs_pb2_grpc.JobServiceStub(stubs.channel)
-        request = jobs_pb2.StartJobRequest(backup=jobs_pb2.BackupJob())
-        job = jobs.StartJob(request, timeout=_ANSWER_S)
-        for told in jobs.WatchJob(jobs_pb2.WatchJobRequest(job_id=job.job_id), timeout=_ANSWER_S):
-            job = told
-        if job.status != jobs_pb2.JOB_STATUS_DONE:
-            raise Failure(f"the backup failed: {job}")
+        _do(stubs, jobs_pb2.StartJobRequest(backup=jobs_pb2.BackupJob()))
         self._backed_up = deepcopy(self._models)
+
+    def _keep_latest(self, stubs: Stubs) -> None:
+        """While nobody calls. Of topics that keep the latest message of each key."""
+        for model in self._models:
+            for topic, kept in model.kept.items():
+                if kept.limits.latest and topic != model.pending_deletion:
+                    _do(
+                        stubs,
+                        jobs_pb2.StartJobRequest(keep_latest=jobs_pb2.KeepLatestJob(topic=topic)),
+                    )
+                    check_latest(
+                        stubs,
+                        model,
+                        topic,
+                        all_durable=self._settings["store.flush_mode"] == "sync",
+                    )
+                    self._tally.keep_latest_jobs += 1
 
     def _judge_backup(self, models: list[Model]) -> None:
         """No server runs. What is restored is a store like any other, and has all it had then."""
@@ -286,7 +345,10 @@ class Lives:
         server = Server(self._launcher, root, self._settings, self._log, self._skew.path)
         stubs = Stubs(server.wait_ready())
         try:
-            verdict = judge(stubs, models, self._chance, may_lose=False)
+            verdict = judge(
+                stubs, models, self._chance, may_lose=False, clock_moved=self._clock_moved
+            )
+            self._tally.hidden_by_limits_in_backups += verdict.hidden.total()
         finally:
             stubs.close()
         if verdict.expired and _RESERVED not in self._settings:
@@ -361,7 +423,9 @@ class Lives:
             tally.resent_batches += worker.resent
             tally.refused_alterations += worker.refused
             tally.deletions += worker.deleted
+            tally.limits_set += worker.limits_set
             worker.acknowledged = worker.resent = worker.refused = worker.deleted = 0
+            worker.limits_set = 0
 
     def keep(self, target: Path) -> None:
         """Copy what is left of the store, for a look at what failed. No server may run."""

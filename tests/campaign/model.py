@@ -7,8 +7,12 @@ call at a time; so the model is exact. A call that got no answer is the only dou
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
+
+from tests.campaign.limits import Kept, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +42,8 @@ class Sent:
     left: set[str] = field(default_factory=set)
     place: Place | None = None  # once it is known
     topic_deleted: bool = False
+    #: When it was made; it was not stored before.
+    sent_s: float = field(default_factory=monotonic)
 
     @property
     def key(self) -> str:
@@ -75,6 +81,10 @@ class Model:
     #: Of a batch that got no answer, and will be sent again: all of them or none.
     pending: Batch | None = None
     pending_deletion: str = ""
+    #: What a topic is to keep, asked for without an answer: that, or what it kept before.
+    pending_limits: tuple[str, Limits] | None = None
+    #: By topic and light queue: what they keep, those that nobody set among them.
+    kept: defaultdict[str, Kept] = field(default_factory=lambda: defaultdict(Kept))
     #: Group offsets by (topic, queue): what may be committed. One value where it is certain.
     committed: dict[tuple[str, int], set[int | None]] = field(default_factory=dict)
     batches: list[Batch] = field(default_factory=list)
@@ -114,6 +124,7 @@ class Model:
             sent.topic_deleted |= sent.topic == topic
         for key in [key for key in self.committed if key[0] == topic]:
             del self.committed[key]
+        self.kept[topic] = Kept()
         self._touch(lambda message: message.topic == topic)
 
     def light_queue_deleted(self, name: str) -> None:
@@ -122,6 +133,7 @@ class Model:
             for sent in group.values():
                 if name in sent.light_queues:
                     sent.left.add(name)
+        self.kept[name].lows.clear()
         self._touch(lambda message: name in message.light_queues)
         for key in [key for key in self.committed if key[0] == name]:
             del self.committed[key]
@@ -131,6 +143,16 @@ class Model:
         touched = [batch for batch in self.batches if any(map(is_deleted, batch.messages))]
         self.batches = [batch for batch in self.batches if batch not in touched]
         self.touched = [*self.touched, *touched][-20:]
+
+    def may_hide(self, message: Sent) -> bool:
+        """Whether its topic may hide it from readers."""
+        pending = self.pending_limits is not None and self.pending_limits[0] == message.topic
+        return pending or self.kept[message.topic].hides
+
+    @property
+    def limited_lights(self) -> set[str]:
+        """Light queues that may hide messages."""
+        return {name for name in self.light_queues if self.kept[name].hides}
 
     def stands(self, message: Sent) -> bool:
         """Whether it is in a queue still."""

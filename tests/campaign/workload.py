@@ -12,12 +12,15 @@ import grpc
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from tests.campaign.limits import choose
 from tests.campaign.model import Batch, Failure, Model, Place, Sent
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Container, Iterable, Sequence
     from threading import Event
+
+    from tests.campaign.limits import Limits
 
 DEADLINE_S = 20.0
 #: The server did not do it, or cannot say: the same call is made again.
@@ -97,6 +100,10 @@ class Worker:
     ) -> None:
         """`left_out`: names of calls that are not made, to see whether a failure needs them."""
         self.model = model
+        #: Topics that get limits.
+        self.limited: Sequence[str] = ()
+        #: No topic may keep messages longer.
+        self.longest_ms = 0
         calls = {
             "batch": (self._new_batch, 50),
             "single": (self._single_put, 15),
@@ -105,6 +112,7 @@ class Worker:
             "altered": (self._altered, 6),
             "commit": (self._commit, 12),
             "delete": (self._delete, 3),
+            "limit": (self._limit, 4),
         }
         made = [call for name, call in calls.items() if name not in left_out]
         self._calls = [method for method, _ in made]
@@ -115,6 +123,7 @@ class Worker:
         self.resent = 0
         self.refused = 0
         self.deleted = 0
+        self.limits_set = 0
         self.failure: BaseException | None = None
 
     def run(self, session: Session) -> None:
@@ -133,6 +142,8 @@ class Worker:
             self._send(session, self.model.pending)
         if self.model.pending_deletion:
             self._finish_deletion(session)
+        if self.model.pending_limits is not None:
+            self._finish_limit(session, *self.model.pending_limits)
 
     # --- puts ------------------------------------------------------------------------------
 
@@ -173,6 +184,10 @@ class Worker:
             batch.producer_id, batch.sequence = self.model.producer_id, 0
             self.model.pending = batch
             answer = session.call(session.stubs.messages.PutBatch, _request(batch, as_columns))
+        if not answer.repeated_batch and any(message.place for message in batch.messages):
+            # It was found, and has expired since.
+            self._check_some_expired(session, batch, "stored again")
+            self._forget(batch)
         self._take(session, batch, answer)
         self.model.pending = None
         self.model.next_sequence = batch.sequence + len(batch.messages)
@@ -250,10 +265,7 @@ class Worker:
         if not answer.repeated_batch:
             # Right only if it expired in between; then it is new, and stands where it says.
             self._expect_expired(session, batch, "stored again")
-            batch.store_time_ms = 0
-            for message in batch.messages:
-                message.place = None
-                self.model.required.pop(message.number, None)
+            self._forget(batch)
         self._take(session, batch, answer)
         if answer.repeated_batch and before != batch.store_time_ms:
             raise Failure(f"{batch.producer_id}:{batch.sequence}: another store time")
@@ -330,7 +342,14 @@ class Worker:
         )
         raise Gone  # it expired, and a batch of its number was stored: what it is stays unknown
 
-    def _expect_expired(self, session: Session, batch: Batch, what: str) -> None:
+    def _forget(self, batch: Batch) -> None:
+        """Where it stood: it has expired, and is stored anew."""
+        batch.store_time_ms = 0
+        for message in batch.messages:
+            message.place = None
+            self.model.required.pop(message.number, None)
+
+    def _check_some_expired(self, session: Session, batch: Batch, what: str) -> None:
         """Raises Failure unless a message of the batch lies below the log's start now."""
         start = _log_start(session)
         places = [message.place for message in batch.messages]
@@ -339,6 +358,10 @@ class Worker:
                 f"{batch.producer_id}:{batch.sequence}, acknowledged, at {places}, the log begins "
                 f"at {start}: {what}"
             )
+
+    def _expect_expired(self, session: Session, batch: Batch, what: str) -> None:
+        """The same; the batch is not sent again any more."""
+        self._check_some_expired(session, batch, what)
         self.model.batches.remove(batch)
 
     # --- the rest --------------------------------------------------------------------------
@@ -391,6 +414,39 @@ class Worker:
             self.model.topic_deleted(name)
         self.model.pending_deletion = ""
         self.deleted += 1
+
+    def _limit(self, session: Session) -> None:
+        """A topic keeps less, or more, from now on."""
+        if self.limited:
+            limits = choose(self._chance, self.longest_ms)
+            self.model.pending_limits = (self._chance.choice(self.limited), limits)
+            self._finish_limit(session, *self.model.pending_limits)
+
+    def _finish_limit(self, session: Session, topic: str, limits: Limits) -> None:
+        topics = session.stubs.topics
+        try:
+            request = pb.UpdateTopicRequest(
+                name=topic,
+                retention_time_ms=limits.time_ms,
+                retention_bytes=limits.size_bytes,
+                retention_messages=limits.messages,
+                retention_latest=limits.latest,
+            )
+            session.call(topics.UpdateTopic, request)
+        except Refused as refused:
+            if refused.code is not grpc.StatusCode.NOT_FOUND:
+                raise
+            retention = pb.Retention(
+                time_ms=limits.time_ms,
+                bytes=limits.size_bytes,
+                messages=limits.messages,
+                latest=limits.latest,
+            )
+            created = pb.CreateTopicRequest(name=topic, queue_count=2, retention=retention)
+            session.call(topics.CreateTopics, pb.CreateTopicsRequest(topics=[created]))
+        self.model.kept[topic].change(limits)
+        self.model.pending_limits = None
+        self.limits_set += 1
 
 
 class Refused(Failure):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.crash
 
 CALLERS = 64
-KILLS = 4
-PUTS_BETWEEN = 600
+KILLS = 2
+PUTS_BETWEEN = 400
 
 
 @pytest.mark.parametrize("flush_mode", ["async", "sync"])

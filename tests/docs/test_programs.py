@@ -116,17 +116,17 @@ def test_the_outbox_is_exact_through_kills_of_every_part(tmp_path: Path) -> None
         return _one(books, "SELECT orders FROM total")
 
     [insert] = blocks(read("docs/outbox.md"), "sql")
-    amounts = [number * 7 % 1000 + 1 for number in range(3000)]
+    amounts = [number * 7 % 1000 + 1 for number in range(1200)]
     server = serve()
     try:
         with Client(target) as client:
             client.create_topics({"orders": 4})
         with running(found["relay.py"], shop):
             wait_until(lambda: _one(shop, "SELECT count(*) FROM relay") == 1)
-        for turn in range(6):
-            _orders(shop, insert, amounts[turn * 500 : (turn + 1) * 500], turn * 500)
+        for turn in range(4):
+            _orders(shop, insert, amounts[turn * 300 : (turn + 1) * 300], turn * 300)
             with running(found["relay.py"], shop), running(found["apply.py"], books):
-                wait_until(partial(_is_past, sent, turn * 500))
+                wait_until(partial(_is_past, sent, turn * 300))
                 if turn % 2:
                     server.__exit__()
                     server = serve()

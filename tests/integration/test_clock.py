@@ -78,7 +78,7 @@ def test_a_clock_that_jumps_drops_nothing_and_is_told(
         expired(client)
         assert client.statistics()["store.log_start_offset"] == 0
         skew.set(0)
-        assert abs(put(client, b"right again") - SystemClock().now_ms()) < _MINUTES_MS
+        assert abs(put(client, b"correct again") - SystemClock().now_ms()) < _MINUTES_MS
         assert client.statistics()["store.time_falls"] == 1
     with serving(root) as (_, client):
         assert abs(put(client, b"later") - SystemClock().now_ms()) < _MINUTES_MS

@@ -291,12 +291,12 @@ def test_what_cannot_be_sent_is_wrong_usage(arguments: tuple[str, ...], names: s
         (("pull", "t", "--limit", "0"), 2, "--limit"),
         (("pull", "%LMQ%none"), 1, "kvcq topic list --light-queues"),
         (("pull", "%LMQ%none"), 1, "no light queue '%LMQ%none'"),
-        (("pull", "%LMQ%$none$a"), 1, "by the first message that names it"),
+        (("pull", "%LMQ%$none$a"), 1, "the first message that names a light queue creates it"),
         (("topic", "delete", "none"), 1, "kvcq topic delete none --yes"),
         (("bench", "run", "none"), 2, "kvcq bench list"),
         (("nonsense",), 2, "No such command"),
         (("pull", "t", "--server", "127.0.0.1:1"), 3, "--server HOST:PORT"),
-        (("pull", "t", "--server", "no-such-host.invalid:1"), 3, "its name has no address"),
+        (("pull", "t", "--server", "no-such-host.invalid:1"), 3, "its name cannot be resolved"),
     ],
 )
 def test_errors_say_what_to_do_next(
@@ -404,7 +404,7 @@ def test_an_address_that_is_not_of_this_machine(tmp_path: Path) -> None:
     assert result.returncode == 1
     told = result.stderr.decode().splitlines()
     assert len(told) == 2, "gRPC's own log says nothing"
-    assert "--host takes an address of this machine" in told[1]
+    assert "--host must be an address of this machine" in told[1]
 
 
 def test_an_unknown_command_names_the_nearest(target: str) -> None:

@@ -89,16 +89,16 @@ def test_messages_before_a_damaged_one_are_shown_and_those_behind_it_can_be(
         assert [one["body"] for one in behind] == ["body-3", "body-4"]
         rest = kvcq("pull", "torn", "--skip-damaged", "--raw", server=server.target)
         assert rest.stdout.split() == ["body-0", "body-1", "body-3", "body-4"]
-        assert "left out: damaged message: offset 2 of queue 0 of 'torn'" in rest.stderr
+        assert "skipped: damaged message: offset 2 of queue 0 of 'torn'" in rest.stderr
         part = kvcq("query", "torn", "k", server=server.target)
         assert part.exit_code == 1
         assert "body-1" in part.stdout
-        assert "add --skip-damaged to find the messages behind it" in part.stderr
+        assert "add --skip-damaged to find the messages after it" in part.stderr
         rest = kvcq("query", "torn", "k", "--skip-damaged", "--json", server=server.target)
         assert rest.exit_code == 0
         found = [json.loads(line)["body"] for line in rest.stdout.splitlines()]
         assert found == ["body-0", "body-1", "body-3", "body-4"]
-        assert "left out: damaged message: one of 'torn' with the key 'k'" in rest.stderr
+        assert "skipped: damaged message: one of 'torn' with the key 'k'" in rest.stderr
         stuck = kvcq("consume", "torn", "--group", "g", "--raw", server=server.target)
         assert (stuck.exit_code, stuck.stdout.split()) == (1, ["body-0", "body-1"])
         advice = "consume torn --group g --raw --skip-damaged"
@@ -139,7 +139,7 @@ def test_consume_reads_a_topic_and_goes_on_for_its_group(target: str) -> None:
     assert len(again) == 3
     assert lines_of("consume", "feed", "--from", "latest", server=target) == []
     assert len(lines_of("consume", "feed", "--from", "-1h", server=target)) == 3
-    assert "no time such as" in kvcq("consume", "feed", "--from", "soon", server=target).stderr
+    assert "not a time such as" in kvcq("consume", "feed", "--from", "soon", server=target).stderr
     assert lines_of("consume", "%LMQ%nobody", server=target) == []
 
 

@@ -106,7 +106,7 @@ def test_a_group_without_offsets_in_a_topic_is_told(target: str) -> None:
     commit(target, "elsewhere", 1)
     done = run(target, "describe", "elsewhere", "--topic", "other")
     assert done.exit_code == 1
-    assert "committed nothing in other" in done.stderr
+    assert "no committed offsets in other" in done.stderr
 
 
 @pytest.mark.parametrize(

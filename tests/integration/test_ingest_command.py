@@ -185,7 +185,7 @@ async def test_a_directory_without_a_manifest_is_told(tmp_path: Path, text: str 
         (tmp_path / "manifest.json").write_text(text)
     result = await ingest(tmp_path)
     assert result.exit_code == 1
-    assert "does not say what the files are" in result.output
+    assert "is not a valid manifest" in result.output
     assert "kvcq spark rebuild" in result.output
 
 

@@ -55,7 +55,7 @@ def test_a_damaged_log_is_refused_before_anything_changes(damaged: Path) -> None
 def test_people_are_told_what_a_repair_of_queues_did(damaged: Path) -> None:
     result = kvcq("repair", str(damaged), "--queues", "--skip-damaged")
     assert result.exit_code == 0, result.output
-    assert "kvcq/ is rebuilt from" in result.output
+    assert "rebuilt kvcq/ from" in result.output
     assert "without 1 damaged place;" in result.output
 
 

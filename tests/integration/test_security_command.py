@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.certificates import Authority
+from tests.support.command_line import run_here
 from tests.support.server_process import ServerProcess, run_kvcq
 
 if TYPE_CHECKING:
@@ -42,24 +43,24 @@ def test_a_command_says_why_there_is_no_tls(
     target: str, authority: Authority, tmp_path: Path
 ) -> None:
     foreign = Authority(tmp_path, "foreign")
-    plain = run_kvcq("stats", "--server", target)
+    plain = run_here("stats", "--server", target)
     assert plain.returncode == 3
     assert b"speaks TLS: give" in plain.stderr
     assert b"--tls-ca" in plain.stderr
-    wrong = run_kvcq("stats", "--server", target, "--tls-ca", str(foreign.ca))
+    wrong = run_here("stats", "--server", target, "--tls-ca", str(foreign.ca))
     assert wrong.returncode == 3
     assert b"an authority that is not trusted" in wrong.stderr.replace(b"\n", b" ")
-    missing = run_kvcq("stats", "--server", target, "--tls-ca", str(tmp_path / "none"))
+    missing = run_here("stats", "--server", target, "--tls-ca", str(tmp_path / "none"))
     assert missing.returncode == 2
     assert b"--tls-ca" in missing.stderr
-    half = run_kvcq("stats", "--server", target, "--tls-cert", str(authority.ca))
+    half = run_here("stats", "--server", target, "--tls-cert", str(authority.ca))
     assert half.returncode == 2
-    assert b"belong together" in half.stderr
+    assert b"together" in half.stderr
 
 
 def test_the_next_command_trusts_the_same(target: str, authority: Authority) -> None:
     given = ("--server", target, "--tls-ca", str(authority.ca))
-    refused = run_kvcq("topic", "describe", "none", *given)
+    refused = run_here("topic", "describe", "none", *given)
     assert refused.returncode == 1
     assert f"--tls-ca {authority.ca}".encode() in refused.stderr.replace(b"\n", b" ")
 

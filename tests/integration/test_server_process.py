@@ -158,7 +158,7 @@ def test_a_worker_that_hangs_does_not_keep_the_process_from_ending(
 
         asyncio.run(put_and_hang())
         assert server.wait() == 1
-        [last] = [line for line in server.errors if "still running: " in line]
+        [last] = [line for line in server.errors if "it still runs" in line]
         assert last.rstrip().endswith("_0"), "it says which thread hangs"
         assert server.events[-1]["event"] == "stopped", "the store was closed all the same"
     assert run_kvcq("check", str(tmp_path)).returncode == 0
@@ -193,7 +193,7 @@ def test_a_person_is_told_what_to_type_next(tmp_path: Path) -> None:
                 process.send_signal(signal.SIGINT)
         assert process.wait() == 0
     text = "".join(told)
-    for expected in ("kvcq listens on 127.0.0.1:", "kvcq put --server", "the store is closed"):
+    for expected in ("kvcq is listening on 127.0.0.1:", "kvcq put --server", "the store is closed"):
         assert expected in text
 
 
@@ -221,4 +221,4 @@ def test_a_port_of_metrics_that_is_taken_is_named(tmp_path: Path) -> None:
         flag = f"server.metrics_port={other.getsockname()[1]}"
         with ServerProcess(tmp_path / "store", "--set", flag) as server:
             assert server.wait() != 0
-            assert "server.metrics_port=" in "".join(server.errors)
+            assert "server.metrics_host=" in "".join(server.errors)

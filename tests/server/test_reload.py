@@ -171,7 +171,7 @@ async def test_a_wrong_file_changes_nothing(tmp_path: Path, file: File, text: st
     async with serving(tmp_path / "s", sources=_sources(file, tmp_path)) as served:
         before = served.store.config
         file.path.write_text(text)
-        with pytest.raises(SettingsRefusedError, match="the old ones stay"):
+        with pytest.raises(SettingsRefusedError, match="the old ones remain in effect"):
             await served.server.reload()
         assert served.store.config is before
         await _put(served, "A")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 from click.testing import CliRunner
@@ -17,6 +18,18 @@ def kvcq(*arguments: object, server: str | None = None, stdin: str = "") -> Resu
     """What the command prints, and its exit code. `server`: as KVCQ_SERVER."""
     environment = {"KVCQ_SERVER": server}
     return CliRunner().invoke(main, [*map(str, arguments)], env=environment, input=stdin)
+
+
+def run_here(
+    *arguments: str, stdin: bytes = b"", environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """As `run_kvcq`, in this process: it saves the start of one."""
+    done = CliRunner().invoke(main, arguments, env=environment, input=stdin)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(
+        arguments, done.exit_code, done.stdout_bytes, done.stderr_bytes
+    )
 
 
 def answer_of(*arguments: object, server: str | None = None, stdin: str = "") -> Any:  # noqa: ANN401 - any JSON

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from aiohttp import ClientSession, CookieJar
 from aiohttp.test_utils import BaseTestServer, TestServer
 
-from server.console import PAGES, AnyViewer, console
+from server.console import PAGES, Viewers, console
 from tests.support.fake_clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
-    from server.console import Page, Viewers
+    from server.console import Page
     from tests.support.serving import Served
 
 
@@ -98,7 +98,7 @@ async def console_of(
 ) -> AsyncIterator[ConsoleClient]:
     """The console of the server until the end of the block, and a browser without cookies."""
     clock = FakeClock()
-    viewers = viewers or AnyViewer(may_administer=may_administer)
+    viewers = viewers or Viewers(may_administer=may_administer)
     server = served.server
     app = console(
         server._edge,

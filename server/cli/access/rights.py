@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Sections)
 def acl() -> None:
-    """What users of a running server may do."""
+    """Manage the rights of users of a running server."""
 
 
 def right_options(command: Callable[..., object]) -> Callable[..., object]:
@@ -29,7 +29,7 @@ def right_options(command: Callable[..., object]) -> Callable[..., object]:
         role: str, topics: tuple[str, ...], groups: tuple[str, ...], **others: object
     ) -> object:
         if not (topics or groups):
-            raise click.UsageError("name what it is for: --topic or --group")
+            raise click.UsageError("give --topic or --group")
         number = ROLES[role]
         rights = [
             *(pb.AccessRight(role=number, topic=pattern) for pattern in topics),
@@ -45,7 +45,7 @@ def right_options(command: Callable[..., object]) -> Callable[..., object]:
             type=text,
             multiple=True,
             metavar="PATTERN",
-            help=f"{words}: its name, or the beginning of names and '*'; may be repeated.",
+            help=f"{words}: its name, or a prefix and '*'; may be repeated.",
         )(option)
     return click.argument("role", type=click.Choice(list(ROLES)))(option)
 
@@ -55,9 +55,9 @@ def right_options(command: Callable[..., object]) -> Callable[..., object]:
 @right_options
 @server_options
 def grant(name: str, rights: list[pb.AccessRight], server: str, as_json: bool) -> None:
-    """Let user NAME publish to, subscribe to, or administer topics or groups.
+    """Grant user NAME the right to publish to, subscribe to, or administer topics or groups.
 
-    A consumer needs subscribe on its topics, and on its group if it commits offsets.
+    A consumer needs subscribe on its topics, and on its group to commit offsets.
     """
     with connect(server) as client:
         found = client.access.grant(name, rights)
@@ -69,7 +69,7 @@ def grant(name: str, rights: list[pb.AccessRight], server: str, as_json: bool) -
 @right_options
 @server_options
 def revoke(name: str, rights: list[pb.AccessRight], server: str, as_json: bool) -> None:
-    """Take rights from user NAME, as they were granted. What it has under way notices."""
+    """Revoke rights of user NAME exactly as they were granted. Open streams lose them, too."""
     with connect(server) as client:
         before = client.access.user(name)
         missing = [right for right in rights if right not in before.rights]
@@ -77,7 +77,7 @@ def revoke(name: str, rights: list[pb.AccessRight], server: str, as_json: bool) 
     _show_rights([found], as_json=as_json)
     for right in missing:
         say(
-            f"{name} did not have {_words(right)}, as it stands there: nothing was taken",
+            f"{name} has no right `{_words(right)}`: nothing was revoked",
         )
 
 

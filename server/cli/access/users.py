@@ -33,15 +33,16 @@ _LIMIT = Whole(0, 1 << 50)
 secret_option = click.option(
     "--new-secret-file",
     metavar="FILE",
-    help="The secret to use, '-': standard input; otherwise one is made and printed.",
+    help="Read the secret from FILE, or '-' for standard input; by default one is generated and "
+    "printed.",
 )
 
 
 def limit_options(command: Callable[..., object]) -> Callable[..., object]:
     for name, words in (
-        ("messages-per-s", "Messages put and read, a second."),
-        ("bytes-per-s", "Bytes of requests and answers, a second."),
-        ("calls", "Calls under way."),
+        ("messages-per-s", "Messages put and read per second."),
+        ("bytes-per-s", "Bytes of requests and responses per second."),
+        ("calls", "Concurrent calls."),
         ("connections", "Connections with calls under way."),
     ):
         command = click.option(f"--{name}", type=_LIMIT, help=f"{words} 0: no limit.")(command)
@@ -50,32 +51,34 @@ def limit_options(command: Callable[..., object]) -> Callable[..., object]:
 
 @click.group(cls=Sections)
 def user() -> None:
-    """Users of a running server; the first one of a stopped store."""
+    """Manage users of a running server, or add the first user to a stopped store."""
 
 
 @user.command()
 @click.argument("name", type=text)
-@click.option("--admin", is_flag=True, help="May do everything.")
+@click.option("--admin", is_flag=True, help="An administrator, who may do everything.")
 @secret_option
 @limit_options
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIRECTORY",
-    help="In this stopped store, not on a server: for its first administrator.",
+    help="Add the user to this stopped store, not on a server: for the first administrator.",
 )
 @click.option(
     "--key-file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="With --data: the key of its secrets.  [default: DIRECTORY.key]",
+    help="With --data: file with the key that seals secrets.  [default: DIRECTORY.key]",
 )
 @click.option(
     "--config",
     "config_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The stopped store of a server with this TOML file, instead of --data.",
+    help="Instead of --data: use the stopped store of a server with this TOML file.",
 )
-@click.option("--if-absent", is_flag=True, help="Leave a user of that name as it is.")
+@click.option(
+    "--if-absent", is_flag=True, help="If the user already exists, change nothing and succeed."
+)
 @server_options
 def add(
     name: str,
@@ -89,9 +92,9 @@ def add(
     as_json: bool,
     **limits: int | None,
 ) -> None:
-    """Add user NAME, and print its secret, which is shown once.
+    """Add user NAME, and print its secret. The secret is shown only once.
 
-    NAME is the access key. A new user may do nothing: `kvcq acl grant` gives it rights.
+    NAME is the access key. A new user has no rights: grant some with `kvcq acl grant`.
     """
     secret = read_new_secret(new_secret_file)
     given = {name: value or 0 for name, value in limits.items()}
@@ -115,12 +118,12 @@ def add(
         if as_json:
             print_json({"accessKey": name})
         else:
-            say(f"{name} was there, and is as it was")
+            say(f"user {name} already exists and was not changed")
         return
     _show_secret(name, made, as_json=as_json, given=bool(secret))
     if not (as_json or admin or data or config_file):
         grant = command_at(server, f"acl grant {name} publish", "--topic", "orders*")
-        say(f"it may do nothing yet; for example: {grant}")
+        say(f"the user has no rights yet; to grant some, for example: {grant}")
 
 
 @user.command()
@@ -128,7 +131,7 @@ def add(
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @server_options
 def remove(name: str, yes: bool, server: str, as_json: bool) -> None:
-    """Remove user NAME. What it has under way ends."""
+    """Remove user NAME. Its calls and streams end."""
     if not yes:
         ask(f"Remove user {name!r}?", command_at(server, "user remove", "--yes", name=name))
     with connect(server) as client:
@@ -141,7 +144,7 @@ def remove(name: str, yes: bool, server: str, as_json: bool) -> None:
 @secret_option
 @server_options
 def rotate(name: str, new_secret_file: str | None, server: str, as_json: bool) -> None:
-    """Give user NAME another secret, and print it. The old one is worth nothing at once."""
+    """Give user NAME a new secret, and print it. The old one stops working at once."""
     secret = read_new_secret(new_secret_file)
     with connect(server) as client:
         made = client.access.rotate_secret(name, secret)
@@ -153,7 +156,7 @@ def rotate(name: str, new_secret_file: str | None, server: str, as_json: bool) -
 @limit_options
 @server_options
 def limit(name: str, server: str, as_json: bool, **limits: int | None) -> None:
-    """Set limits of user NAME; those that are left out stay as they are."""
+    """Set limits of user NAME. Limits without an option are not changed."""
     with connect(server) as client:
         of_user = client.access.user(name).limits
         for field, value in limits.items():
@@ -181,10 +184,10 @@ def _show_secret(name: str, secret: str, *, as_json: bool, given: bool) -> None:
     if as_json:
         print_json({"accessKey": name} if given else {"accessKey": name, "secret": secret})
     elif given:
-        say(f"{name} has the secret that was given")
+        say(f"the secret of user {name} is set")
     else:
         click.echo(secret)
-        say(f"this is the secret of {name}: it is not shown again")
+        say(f"the secret of user {name}; it is not shown again")
 
 
 def _show(users: list[pb.User], *, as_json: bool) -> None:

@@ -55,13 +55,13 @@ def layout_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for name, text in (
         (
             "--index-entries",
-            "RocketMQ's maxIndexNum, if it was changed; otherwise read from the files.",
+            "RocketMQ's maxIndexNum, if it was changed; by default read from the files.",
         ),
         (
             "--index-slots",
-            "RocketMQ's maxHashSlotNum, if it was changed; otherwise read from the files.",
+            "RocketMQ's maxHashSlotNum, if it was changed; by default read from the files.",
         ),
-        ("--units-per-file", "Units of a queue file; otherwise read from the files."),
+        ("--units-per-file", "Units of a queue file; by default read from the files."),
     ):
         command = click.option(name, type=Whole(1, INT64_MAX), help=text)(command)
     return command
@@ -82,9 +82,9 @@ class Steps(Sections):
 def migrate() -> None:
     """Move a store from RocketMQ's file queues to RocksDB, and back, step by step.
 
-    With a DIRECTORY: a stopped store. Without: the running one at --server.
-    Exit codes: 0 success, 1 differences or faults found, or a step that is not possible now,
-    2 wrong usage, 3 cannot connect, 130 Ctrl-C.
+    DIRECTORY is a stopped store; without it, the steps run on the server at --server. Exit codes: 0
+    success, 1 differences or faults found, or the step is not possible now, 2 wrong usage, 3 cannot
+    connect, 130 Ctrl-C.
     """
 
 
@@ -95,11 +95,11 @@ def migrate() -> None:
     type=Whole(0, INT32_MAX),
     default=SHOWN,
     show_default=True,
-    help="Findings of a kind to show.",
+    help="Maximum number of findings of each kind to show.",
 )
 @on_store
 def plan(on: OnStore, limit: int, **sizes: int | None) -> None:
-    """Say what starting would do: bytes, disk and time needed, faults. Changes nothing."""
+    """Show what a start would do: data, disk and time needed, and faults. Changes nothing."""
     found = on.target.plan(_layout(on, **sizes))
     if found.kind == "rocketmq":  # a start needs the sizes that were given here
         given = {name: size for name, size in sizes.items() if size is not None}
@@ -113,12 +113,14 @@ def plan(on: OnStore, limit: int, **sizes: int | None) -> None:
 
 @migrate.command()
 @layout_options
-@click.option("--adopt-only", is_flag=True, help="Take RocketMQ's store over; stay on files.")
+@click.option(
+    "--adopt-only", is_flag=True, help="Only take over RocketMQ's store, and stay on files."
+)
 @click.option(
     "--broker-conf",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The broker's settings: with cleanFileForciblyEnable a full disk costs the oldest "
-    "messages there; without the file they stay, and puts are refused.",
+    help="The broker's broker.conf. If it has cleanFileForciblyEnable, a full disk removes the "
+    "oldest messages; otherwise a full disk rejects puts.",
 )
 @detach_option
 @on_store
@@ -130,12 +132,14 @@ def start(
     detach: bool,
     **sizes: int | None,
 ) -> None:
-    """Begin to write RocksDB as well, and fill in the history.
+    """Start writing to RocksDB as well, and backfill its history.
 
-    A DIRECTORY that RocketMQ wrote is taken over first.
+    A store that RocketMQ wrote is taken over first.
     """
     if broker_conf is not None and on.directory is None:
-        raise click.UsageError("--broker-conf is for a DIRECTORY that is taken over")
+        raise click.UsageError(
+            "--broker-conf needs DIRECTORY: it applies when a store is taken over"
+        )
     answer = on.target.start(
         _layout(on, **sizes),
         adopt_only=adopt_only,
@@ -145,10 +149,10 @@ def start(
 
 
 @migrate.command()
-@click.option("--wait", is_flag=True, help="Show progress until nothing runs.")
+@click.option("--wait", is_flag=True, help="Show progress until no job is running.")
 @on_store
 def status(on: OnStore, *, wait: bool) -> None:
-    """Show the state and both sides. `kvcq job` shows what runs."""
+    """Show the state of the migration and of both sides. `kvcq job list` shows running jobs."""
     found = on.target.status()
     while wait and found.running_job_id:
         on.target.wait(found.running_job_id)
@@ -163,13 +167,19 @@ def status(on: OnStore, *, wait: bool) -> None:
     type=COUNT,
     default=VerifyOptions().key_every,
     show_default=True,
-    help="Look up the keys of one message in N.",
+    help="Verify the keys of one message in N.",
 )
-@click.option("--limit", type=COUNT, default=SHOWN, show_default=True, help="Differences to show.")
+@click.option(
+    "--limit",
+    type=COUNT,
+    default=SHOWN,
+    show_default=True,
+    help="Maximum number of differences to show.",
+)
 @detach_option
 @on_store
 def verify(on: OnStore, key_every: int, limit: int, *, detach: bool) -> None:
-    """Compare log, files and RocksDB below the end of now. Exits with 1 if they differ."""
+    """Compare the log, the files and RocksDB up to the current end. Exits with 1 if they differ."""
     answer = on.target.verify(key_every)
     if detach:
         show_status(answer.status, as_json=on.as_json)
@@ -185,7 +195,7 @@ def verify(on: OnStore, key_every: int, limit: int, *, detach: bool) -> None:
 @migrate.command()
 @on_store
 def cutover(on: OnStore) -> None:
-    """Read from RocksDB from now on. Files are still written: rollback stays possible."""
+    """Switch reads to RocksDB. Files are still written, so a rollback remains possible."""
     _end(on, on.target.cutover())
 
 
@@ -193,12 +203,12 @@ def cutover(on: OnStore) -> None:
 @click.option(
     "--to-files",
     is_flag=True,
-    help="Also for a store that was made here: give it queue files, as RocketMQ has them.",
+    help="Also for a store without a migration: create RocketMQ's queue files from the log.",
 )
 @detach_option
 @on_store
 def rollback(on: OnStore, *, to_files: bool, detach: bool) -> None:
-    """Go one state back; files that are gone are rebuilt from the log."""
+    """Go back one state; missing files are rebuilt from the log."""
     before = on.target.status()
     _end(on, on.target.rollback(to_files=to_files), detach=detach, since=before)
 
@@ -207,14 +217,14 @@ def rollback(on: OnStore, *, to_files: bool, detach: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @on_store
 def finish(on: OnStore, *, yes: bool) -> None:
-    """Remove the queue and index files: nothing reads them any more."""
+    """Remove the queue and index files, which are no longer read."""
     if not yes:
         found = on.target.status()
         _check_can_finish(found)
         on.bars.rest()
         if on.as_json or not sys.stdin.isatty():
             raise BadRequestError(
-                "refusing to delete files without confirmation",
+                "refusing to delete files without confirmation; add --yes",
                 command=on.target.again("finish", "--yes"),
             )
         what = "all queue and index files: consumequeue/ and index/"
@@ -228,20 +238,21 @@ def finish(on: OnStore, *, yes: bool) -> None:
     "--rocksdb",
     "home",
     flag_value=Home.ROCKSDB.value,
-    help="For a broker with storeType=defaultRocksDB: our RocksDB becomes its own.",
+    help="For a broker with storeType=defaultRocksDB: hand over RocksDB.",
 )
 @click.option(
     "--files",
     "home",
     flag_value=Home.FILES.value,
-    help="For one with storeType=default: an older RocksDB of its own is removed.",
+    help="For a broker with storeType=default: hand over files; an old RocksDB of its own is "
+    "removed.",
 )
 @json_option
 def release(directory: Path, home: str | None, as_json: bool) -> None:
-    """Give the stopped store in DIRECTORY back to RocketMQ.
+    """Hand the stopped store in DIRECTORY back to RocketMQ.
 
-    In state FILES, or with --rocksdb in VERIFIED or ROCKSDB. Topics and committed offsets are
-    written to its config/; what is ours is removed.
+    Possible in state FILES, or with --rocksdb in VERIFIED or ROCKSDB. Topics and committed offsets
+    are written to RocketMQ's config/; kvcq's own files are removed.
     """
     with opened(directory, "", as_json=as_json) as on:
         done = on.target.release(None if home is None else Home(home))
@@ -250,19 +261,19 @@ def release(directory: Path, home: str | None, as_json: bool) -> None:
         return
     for line in done:
         say(line)
-    print_next(None, "start the RocketMQ broker on it")
+    print_next(None, "start the RocketMQ broker on this store")
 
 
 @migrate.command()
 @click.option(
     "--rebuild",
     type=click.Choice([side.value for side in SideName]),
-    help="Set this side of a stopped store aside, and rebuild it from the log.",
+    help="Move this side of a stopped store aside, and rebuild it from the log.",
 )
 @detach_option
 @on_store
 def resume(on: OnStore, rebuild: str | None, *, detach: bool) -> None:
-    """Continue after a stop, from where the side was that stopped."""
+    """Continue a migration that stopped, from where it was."""
     side = None if rebuild is None else SideName(rebuild)
     _end(on, on.target.resume(side), detach=detach)
 
@@ -306,11 +317,11 @@ def _check_can_finish(status: pb.MigrationStatus) -> None:
     phase = phase_name(status.phase)
     why = ""
     if phase is None:
-        why = "its queues are in RocksDB alone"
+        why = "its queues are only in RocksDB"
     elif phase not in ("ROCKSDB", "FINISHED"):
-        why = "reads come from files still"
+        why = "reads still come from files"
     elif status.pending_phase:
-        why = "a change is under way"
+        why = "another step is under way"
     elif SideName.ROCKSDB.value in status.blamed_sides:
         why = "RocksDB differs from the log"
     if why:

@@ -28,10 +28,11 @@ _TIMEOUT_S = 3600.0
 @click.argument("directory", type=existing_directory)
 @server_options
 def ingest(directory: Path, server: str, as_json: bool) -> None:
-    """Hand the sorted files in DIRECTORY over to the running store, as its history in RocksDB.
+    """Ingest the sorted files in DIRECTORY into a running store, as its history in RocksDB.
 
-    They were made by `kvcq spark rebuild --output DIRECTORY`, from where RocksDB ends to a place in
-    the flushed log, and lie on the server's machine. They are copied; repeatable.
+    `kvcq spark rebuild --output DIRECTORY` writes such files. They must start where RocksDB ends,
+    end in the flushed log, and be on the server's machine. They are copied; repeating the command
+    does no harm.
     """
     request = _request(directory)
     with (
@@ -45,8 +46,8 @@ def ingest(directory: Path, server: str, as_json: bool) -> None:
         document = {"ingested": answer.ingested, "dispatchedOffset": answer.dispatched_offset}
         print_json(document)
         return
-    done = "taken in" if answer.ingested else "not needed: RocksDB had all of it"
-    place = f"RocksDB now stands at physical offset {answer.dispatched_offset:,}"
+    done = "ingested" if answer.ingested else "not needed: RocksDB already had all of it"
+    place = f"RocksDB is now dispatched up to physical offset {answer.dispatched_offset:,}"
     say(f"{done}. {place}")
 
 
@@ -61,7 +62,7 @@ def _reachable(directory: Path, taken: Path) -> Iterator[str]:
         return
     if not taken.parent.is_dir():
         raise CommandError(
-            f"{taken}: the server takes sorted files from there, and it is not on this machine",
+            f"{taken}: the server's ingest directory is not on this machine",
             "run this where the server runs",
         )
     place = taken / uuid4().hex
@@ -72,8 +73,8 @@ def _reachable(directory: Path, taken: Path) -> Iterator[str]:
                 _link(path, place / path.name)
         except OSError as error:
             raise CommandError(
-                f"{place}: cannot be made: {error.strerror or error}",
-                f"put the files below {taken}, where the server takes them from",
+                f"{place}: cannot be created: {error.strerror or error}",
+                f"move the files below {taken}, the server's ingest directory",
             ) from error
         yield place.name
     finally:
@@ -108,5 +109,5 @@ def _request(directory: Path) -> pb.IngestFilesRequest:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = error.strerror if isinstance(error, OSError) else repr(error)
-        hint = "such files are made by `kvcq spark rebuild` with --output, --begin and --end"
-        raise CommandError(f"{path} does not say what the files are: {why}", hint) from error
+        hint = "create the files with `kvcq spark rebuild` and --output, --begin and --end"
+        raise CommandError(f"{path} is not a valid manifest: {why}", hint) from error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from kvcq_client.pb.v1 import jobs_pb2 as jobs_pb
 from kvcq_client.pb.v1 import migration_pb2 as pb
-from migration.errors import IllegalStepError, JobCancelledError
+from migration.errors import JobCancelledError
 from migration.migrator import Migrator, begin_on_rocksdb, open_migrator
 from migration.next_step import NextStep
 from migration.plan import plan_directory
@@ -15,10 +15,10 @@ from migration.release import Home, release
 from migration.repair import set_side_aside
 from migration.steps import VerifyOptions, adopt
 from server.cli.migration.target import POLL_S, progress_of
-from server.cli.terminal import BadRequestError, CommandError, InterruptedCommandError
+from server.cli.on_disk import raising_command_errors
+from server.cli.terminal import CommandError, InterruptedCommandError
 from server.process import prepare_to_open_stores
-from server.wire import differences_out, job_out, plan_out, row_of, status_out
-from store.errors import InvalidArgumentError, StoreError, StoreLockedError
+from server.wire import differences_out, job_out, plan_out, status_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,28 +35,15 @@ def local_target(root: Path, watch: Watch) -> Iterator[LocalTarget]:
     """The directory of a stopped store, opened when a step needs that. Raises CommandError."""
     prepare_to_open_stores()
     target = LocalTarget(root, watch)
-    try:
+    locked = "a server has it open: name its address instead, with --server HOST:PORT"
+    with raising_command_errors(root, locked=locked):
         try:
             yield target
+        except JobCancelledError as error:
+            again = target.again("resume")
+            raise CommandError(str(error), command=again, code="JOB_CANCELLED") from error
         finally:
             target.close()
-    except IllegalStepError as error:
-        step = error.next_step
-        raise CommandError(
-            str(error), step.sentence(root), command=step.command(root), code="ILLEGAL_STEP"
-        ) from error
-    except StoreLockedError as error:
-        hint = "a service has it open: give its address instead, with --server HOST:PORT"
-        raise CommandError(str(error), hint, code=_code(error)) from error
-    except InvalidArgumentError as error:
-        raise BadRequestError(str(error), field=error.field) from error
-    except JobCancelledError as error:
-        command = target.again("resume")
-        raise CommandError(str(error), command=command, code=_code(error)) from error
-    except StoreError as error:
-        # The plan is no help with what it cannot do itself, and the text says what to do.
-        look = None if target.planning else target.again("plan")
-        raise CommandError(str(error), command=look, code=_code(error)) from error
 
 
 class LocalTarget:
@@ -71,7 +58,6 @@ class LocalTarget:
         self._closer: Callable[[], None] | None = None
         #: What the steps so far did besides, for people.
         self.notes: list[str] = []
-        self.planning = False
 
     def _migrator(self) -> Migrator:
         if self._opened is None:
@@ -92,7 +78,6 @@ class LocalTarget:
         )
 
     def plan(self, layout: FileLayout | None) -> pb.MigrationPlan:
-        self.planning = True
         return plan_out(plan_directory(self._root, layout, self._progress), self._root)
 
     def status(self) -> pb.MigrationStatus:
@@ -136,10 +121,11 @@ class LocalTarget:
         if not self._migrator().has_live:
             if not to_files:
                 raise CommandError(
-                    "rollback is not possible: this store has no migration to take back, its "
-                    "queues are in RocksDB alone",
-                    "to give it to a RocketMQ broker, or to write queue files beside RocksDB, make "
-                    "the files from the log (a directory and files for each queue)",
+                    "rollback is not possible: this store has no migration to take back, "
+                    "its queues are only in RocksDB",
+                    "to hand it to a RocketMQ broker, or to write queue files beside "
+                    "RocksDB, create the files from the log (a directory and files for each "
+                    "queue)",
                     command=self.again("rollback", "--to-files"),
                     code="ILLEGAL_STEP",
                 )
@@ -168,11 +154,9 @@ class LocalTarget:
                 self._watch(*progress_of(job_out(job.view())))
         except KeyboardInterrupt:
             job.stop()
-            step, how = (
-                ("verify", "begins anew") if job.kind == "verify" else ("resume", "continues")
-            )
+            step, how = ("verify", "restarts") if job.kind == "verify" else ("resume", "continues")
             raise InterruptedCommandError(
-                f"interrupted; the {job.kind} {how} with the next command", command=self.again(step)
+                f"interrupted; the next command {how} the {job.kind}", command=self.again(step)
             ) from None
         return job_out(job.view())
 
@@ -182,9 +166,3 @@ class LocalTarget:
         if live.filling is not None:
             live.filling.wait()
         return live
-
-
-def _code(error: StoreError) -> str:
-    """The reason that the service would give for it."""
-    row = row_of(error)
-    return "" if row is None else row.reason

@@ -85,7 +85,7 @@ class RemoteTarget:
     def rollback(self, *, to_files: bool) -> pb.MigrationStepResponse:
         if to_files:
             step = NextStep("rollback", ("--to-files",), stopped_only=True)
-            reason = "files of a store without a migration are made while it is stopped"
+            reason = "files of a store without a migration can only be created while it is stopped"
             raise CommandError(reason, step.sentence(None))
         return self._taken(self._migration.rollback())
 
@@ -95,13 +95,13 @@ class RemoteTarget:
     def resume(self, rebuild: SideName | None) -> pb.MigrationStepResponse:
         if rebuild is not None:
             step = NextStep("resume", ("--rebuild", rebuild.value), stopped_only=True)
-            reason = "a side is rebuilt while the store is stopped"
+            reason = "a side can only be rebuilt while the store is stopped"
             raise CommandError(reason, step.sentence(None))
         return self._taken(self._migration.resume())
 
     def release(self, home: Home | None) -> list[str]:
         hint = NextStep("release", stopped_only=True).sentence(None)
-        raise CommandError("a running store is not given back", hint)
+        raise CommandError("a running store cannot be handed back", hint)
 
     def wait(self, job_id: str) -> jobs_pb.Job:
         """The job, once it has ended."""
@@ -112,8 +112,8 @@ class RemoteTarget:
             except KeyboardInterrupt:
                 cancel = command_at(self._server, "job cancel", name=job_id)
                 raise InterruptedCommandError(
-                    f"interrupted; the {job.kind} continues in the service",
-                    f"`{cancel}` would end it",
+                    f"interrupted; the {job.kind} job continues on the server",
+                    f"`{cancel}` cancels it",
                     command=command_at(self._server, "job watch", name=job_id),
                 ) from None
         return job

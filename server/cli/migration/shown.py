@@ -33,14 +33,14 @@ def show_status(
     for line in lines[:SHOWN]:
         _say(f"[bold]done:[/]  {escape(line)}")
     if len(lines) > SHOWN:
-        _say(f"       and {len(lines) - SHOWN:,} more: --json has all")
+        _say(f"       and {len(lines) - SHOWN:,} more; --json prints all of them")
     phase = phase_name(status.phase)
     if phase is not None:
         print_table("", ("state", "reads come from", "written to"), [_served(phase)])
     if status.stopped:
         _say(f"[bold red]stopped:[/] {escape(status.stopped)}")
     if status.pending_phase:
-        _say(f"on the way to {phase_name(status.pending_phase)}")
+        _say(f"changing to {phase_name(status.pending_phase)}")
     print_table(
         "sides",
         ("side", "dispatched up to", "bytes behind", "live", "failure"),
@@ -50,8 +50,8 @@ def show_status(
         _say(f"job {status.running_job_id} runs")
     if status.verify_broken_off:
         _say(
-            f"the last verification broke off: {escape(status.verify_broken_off)}. A verification "
-            "does not continue where it was; it begins anew"
+            f"the last verification broke off: {escape(status.verify_broken_off)}. A "
+            "verification does not continue where it was; it restarts"
         )
     if status.HasField("verified"):
         result = status.verified
@@ -98,7 +98,7 @@ def show_plan(found: pb.MigrationPlan, limit: int, *, as_json: bool) -> None:
     faults = faults_of(found)
     passed_over = [each for each in found.findings if each.remedy == _LEFT_ALONE]
     count = f"{'about ' if found.messages_are_estimated else ''}{found.messages:,}"
-    ours = f"ours, {found.phase}" if found.phase else "ours, without a migration"
+    ours = f"ours, {found.phase}" if found.phase else "kvcq's, without a migration"
     too_few = "too few messages to measure"
     print_table(
         "",
@@ -122,7 +122,7 @@ def show_plan(found: pb.MigrationPlan, limit: int, *, as_json: bool) -> None:
                 f"{found.expected_s:,.1f} s" if found.HasField("expected_s") else "-",
             ),
             *(
-                [("queues in RocketMQ's RocksDB alone", f"{found.queues_in_rocksdb:,}")]
+                [("queues only in RocketMQ's RocksDB", f"{found.queues_in_rocksdb:,}")]
                 if found.queues_in_rocksdb
                 else []
             ),
@@ -134,27 +134,27 @@ def show_plan(found: pb.MigrationPlan, limit: int, *, as_json: bool) -> None:
     if found.config:
         print_table(
             "topics, groups and offsets of the broker",
-            ("where", "kept as", "holds", "rows", "offsets", "what becomes of it"),
+            ("where", "kept as", "holds", "rows", "offsets", "what happens to it"),
             [(t.path, t.form, t.holds, t.rows, t.offsets, t.detail) for t in found.config],
         )
     if found.held_back:
         print_table(
-            "messages that the broker delivers later: taken over, they stay where they are, "
-            "and nothing here delivers them",
+            "messages that the broker would deliver later: they are taken over, but kvcq "
+            "does not deliver them",
             ("what", "topic", "in the log", "not delivered yet"),
             [
                 (
                     each.kind,
                     each.topic,
                     f"{each.records:,}",
-                    f"{each.waiting:,}" if each.HasField("waiting") else "only the broker can tell",
+                    f"{each.waiting:,}" if each.HasField("waiting") else "known only to the broker",
                 )
                 for each in found.held_back
             ],
         )
     if found.dead[:limit]:
         print_table(
-            "records of topics and light queues that RocketMQ deleted: they are not taken over",
+            "records of topics and light queues that RocketMQ deleted (not taken over)",
             ("name", "dead records", "generations", "lives from"),
             [
                 (
@@ -166,7 +166,7 @@ def show_plan(found: pb.MigrationPlan, limit: int, *, as_json: bool) -> None:
                 for each in found.dead[:limit]
             ],
         )
-    for title, each in (("faults, and what would be done", faults), ("left alone", passed_over)):
+    for title, each in (("faults, and their remedies", faults), ("left alone", passed_over)):
         if each[:limit]:
             print_table(
                 title,
@@ -176,7 +176,7 @@ def show_plan(found: pb.MigrationPlan, limit: int, *, as_json: bool) -> None:
             if len(each) > limit:
                 _say(f"{len(each) - limit:,} more: --limit {len(each)}")
     for reason in found.blocking:
-        _say(f"[bold red]in the way:[/] {escape(reason)}")
+        _say(f"[bold red]blocked by:[/] {escape(reason)}")
     print_next(found.next_command, found.hint)
 
 

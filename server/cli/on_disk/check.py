@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,15 +12,13 @@ import click
 
 from kvcq.inspect import Kind, Remedy, size_text
 from migration.check import examine_store
-from migration.next_step import NextStep
 from migration.repair import rebuild_side_step
 from migration.state import has_migration
-from server.cli.on_disk.store_errors import leave_out_command, unreadable
+from server.cli.on_disk.store_errors import leave_out_command, raising_command_errors
 from server.cli.terminal import (
     COUNT,
     EXIT_REFUSED,
     Bars,
-    CommandError,
     console,
     counted,
     json_option,
@@ -30,8 +28,6 @@ from server.cli.terminal import (
     say,
 )
 from server.process import prepare_to_open_stores
-from store.errors import StoreError, StoreFormatError, StoreLockedError
-from store.store_dir import DirKind, inspect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,27 +40,24 @@ _LINE_S = 5.0
 
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--limit", type=COUNT, default=20, show_default=True, help="Differences to show.")
+@click.option(
+    "--limit",
+    type=COUNT,
+    default=20,
+    show_default=True,
+    help="Maximum number of differences to show.",
+)
 @json_option
 def check(directory: Path, limit: int, as_json: bool) -> None:
-    """Verify the stopped store in DIRECTORY: every record, queue, bound and key row of it.
+    """Verify the stopped store in DIRECTORY: records, queues, bounds and keys.
 
-    In a migration, queue files and index files as well. Nothing is changed. Exits with 1, and shows
-    the first differences, when something is wrong. Leftovers of a crash that the next start repairs
-    are reported as information, not as faults, and so is damage in the log that the queues no
-    longer lead to.
+    During a migration, queue files and index files are verified as well. Nothing is changed. Exits
+    with 1 and shows the first faults if there are any. What the next start repairs after a crash is
+    reported as information, not as a fault; so is damage in the log that no queue refers to.
     """
     prepare_to_open_stores()  # a log may have more segments than descriptors are allowed
-    try:
-        with _progress(quiet=as_json) as report:
-            result = examine_store(directory, report)
-    except StoreLockedError as error:
-        hint = "stop its server first: check looks at a stopped store"
-        raise CommandError(str(error), hint) from error
-    except StoreError as error:
-        raise _refused(error, directory) from error
-    except OSError as error:
-        raise unreadable(error, directory) from error
+    with raising_command_errors(directory), _progress(quiet=as_json) as report:
+        result = examine_store(directory, report)
     faults = [finding for finding in result.findings if finding.is_fault]
     if as_json:
         checked = result.checked
@@ -90,15 +83,6 @@ def check(directory: Path, limit: int, as_json: bool) -> None:
         _show(directory, result, faults, limit)
     if faults:
         raise SystemExit(EXIT_REFUSED)
-
-
-def _refused(error: StoreError, directory: Path) -> CommandError:
-    """The directory is no store of ours."""
-    with suppress(StoreFormatError):
-        if inspect(directory)[0] is DirKind.ROCKETMQ:
-            planned = NextStep("plan").command(directory)
-            return CommandError(str(error), "RocketMQ wrote this store", command=planned)
-    return CommandError(str(error), "is this the directory that `kvcq serve --data` names?")
 
 
 @contextmanager
@@ -192,48 +176,45 @@ def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, st
     wanted = {each.remedy for each in faults if each.kind is not Kind.AHEAD_OF_LOG}
     derived = Remedy.REBUILD_DATABASE in wanted
     if Kind.DAMAGED_RECORD in kinds:
-        hint = (
-            "a damaged record cannot be rebuilt from anything else in the store: take its message "
-            "from a replica or a backup"
-        )
+        hint = "a damaged record cannot be rebuilt: restore its message from a replica or a backup"
         leaves_out = not derived and not has_migration(directory)
         if leaves_out:
             hint += ". The command rebuilds the queues without it"
         advice.append((hint, queues if leaves_out else None))
     if kinds & {Kind.SHORT_LOG, Kind.SEGMENTS}:
-        hint = "part of the log is gone: bring its segments back from a replica or a backup"
+        hint = "part of the log is missing: restore its segments from a replica or a backup"
         advice.append((hint, None))
     if Kind.AHEAD_OF_LOG in kinds:
         hint = (
-            "the queues know of more log than there is: bring the missing segments back from a "
-            "copy. To go on without their messages, the command rebuilds the queues from what is "
-            "left"
+            "the queues refer to log that is missing: restore the missing segments from a "
+            "copy. To continue without their messages, the command rebuilds the queues from "
+            "the log that is left"
         )
         advice.append((hint, None if derived else queues))
     if Kind.TORN_TAIL in kinds:
         hint = (
-            "no stop of this program leaves bytes behind the log's end: find out which one wrote "
-            "into commitlog/, and keep a copy of the segment if they may matter; the next start "
-            "removes them"
+            "this program never leaves bytes after the log's end: find out what else wrote "
+            "into commitlog/, and copy the segment if those bytes may matter. The next "
+            "start removes them"
         )
         advice.append((hint, None))
     if Kind.FALLING_TIME in kinds:
-        hint = "store times that fall do not harm messages: a search by time may be inexact there"
+        hint = "store times that go back harm no message, but a search by time may be inexact there"
         advice.append((hint, None))
     if Kind.STATE in kinds:
         hint = (
-            "topics, groups or offsets differ from what the log says: set the database aside, and "
-            "the next start makes another one from a snapshot and the log"
+            "topics, groups or offsets differ from what the log says: move the database aside, and "
+            "the next start rebuilds it from a snapshot and the log"
         )
         aside = shlex.join(["mv", str(directory / "kvcq"), str(directory / "kvcq.aside")])
         advice.append((hint, aside))
     if Kind.IDENTITY in kinds:
         places = sorted({each.place for each in findings if each.kind is Kind.IDENTITY})
-        advice.append((f"bring {' and '.join(places)} back from a backup of the directory", None))
+        advice.append((f"restore {' and '.join(places)} from a backup of the directory", None))
     if Kind.CHECKPOINT_FILE in kinds:
         hint = (
-            "the checkpoint file needs nothing: the next start goes by the other one, or checks "
-            "the whole log, and rewrites it"
+            "nothing to do: the next start uses the other checkpoint file, or scans the "
+            "whole log, and rewrites this one"
         )
         advice.append((hint, None))
     if Kind.DEAD_ROW in kinds:

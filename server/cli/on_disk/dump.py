@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kvcq.errors import KvcqError
 from migration.dump import FILES, ROCKSDB, Dump
 from migration.plan import layout_given
-from server.cli.on_disk.store_errors import unreadable
+from server.cli.on_disk.store_errors import raising_command_errors
 from server.cli.terminal import (
     COUNT,
     OFFSET,
@@ -34,7 +32,6 @@ from server.cli.terminal import (
 )
 from server.process import prepare_to_open_stores
 from server.wire import host_text
-from store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,28 +43,33 @@ R = TypeVar("R")
 _directory = click.argument(
     "directory", type=click.Path(exists=True, file_okay=False, path_type=Path)
 )
-_limit = click.option("--limit", type=COUNT, default=100, show_default=True, help="Rows at most.")
-_side = click.option("--side", type=click.Choice([ROCKSDB, FILES]), help="This side alone.")
+_limit = click.option(
+    "--limit", type=COUNT, default=100, show_default=True, help="Maximum number of rows."
+)
+_side = click.option("--side", type=click.Choice([ROCKSDB, FILES]), help="Only this side.")
 
 
 @click.group(cls=Sections)
 def dump() -> None:
-    """Show the rows of a store's files as they are: the log, a queue, the key index.
+    """Show the raw rows of a store: the log, a queue, the key index.
 
-    DIRECTORY is a store of kvcq or of RocketMQ; nothing in it is changed. Of a store that is being
-    served, what is not flushed yet is not seen. Damage is shown, and is no error: `kvcq check`
-    judges.
+    DIRECTORY is a store of kvcq or RocketMQ; nothing in it is changed. Unflushed data of a running
+    store is not shown. Damage is shown, not reported as an error; `kvcq check` verifies a store.
     """
+    prepare_to_open_stores()  # a log may have more segments than descriptors are allowed
 
 
 @dump.command("log")
 @_directory
 @click.option(
-    "--from", "start", type=OFFSET, help="Physical offset of a record.  [default: the first]"
+    "--from",
+    "start",
+    type=OFFSET,
+    help="Physical offset of the first record.  [default: the start of the log]",
 )
-@click.option("--to", "end", type=OFFSET, help="Rows that begin below this physical offset.")
-@click.option("--topic", type=text, help="Records of this topic alone.")
-@click.option("--queue", "queue_id", type=QUEUE, help="Records of this queue alone.")
+@click.option("--to", "end", type=OFFSET, help="Only rows before this physical offset.")
+@click.option("--topic", type=text, help="Only records of this topic.")
+@click.option("--queue", "queue_id", type=QUEUE, help="Only records of this queue.")
 @_limit
 @json_option
 def dump_log_command(
@@ -79,7 +81,7 @@ def dump_log_command(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Records, blanks and damage of the commit log of DIRECTORY, in order."""
+    """Show records, blanks and damage of the commit log in DIRECTORY, in order."""
 
     def wanted(row: LogRow) -> bool:
         message = row.message
@@ -91,7 +93,7 @@ def dump_log_command(
             and queue_id in (None, message.queue_id)
         )
 
-    with _errors(directory):
+    with raising_command_errors(directory):
         rows = filter(wanted, Dump(directory).log(start, end))
         columns = "physical offset, size, topic, queue, offset, stored, tag, keys, body"
         _show(rows, columns, _log_cells, _log_document, limit, as_json=as_json)
@@ -101,7 +103,7 @@ def dump_log_command(
 @_directory
 @click.argument("topic", type=text)
 @click.argument("queue_id", type=QUEUE, default=0, metavar="[QUEUE_ID]")
-@click.option("--offset", type=OFFSET, default=0, help="Queue offset to begin with.")
+@click.option("--offset", type=OFFSET, default=0, help="First queue offset.")
 @_side
 @_limit
 @json_option
@@ -114,22 +116,22 @@ def dump_queue_command(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Units of queue QUEUE_ID (0) of TOPIC in DIRECTORY; a light queue's name (%LMQ%…) is a topic.
+    """Show the units of queue QUEUE_ID (0) of TOPIC, which may be a light queue (%LMQ%…).
 
-    Both sides one after the other where a store has both. Expired units may still be there.
+    If the store has both sides, both are shown. Expired units may still be present.
     """
-    with _errors(directory):
+    with raising_command_errors(directory):
         store = Dump(directory)
         sides = _chosen(directory, store.queue_sides(), side, "queues")
         rows = chain.from_iterable(store.queue(one, topic, queue_id, offset) for one in sides)
         first = next(rows, None)
         if first is None:
-            where = f"queue {queue_id} of {topic} has no unit"
+            where = f"queue {queue_id} of {topic} has no units"
             if offset:
                 where += f" from offset {offset} on"
             raise CommandError(
                 f"{where} in {' or '.join(sides)}",
-                "the log says which queues its records are of",
+                "the log shows which queues its records belong to",
                 command=shlex.join(("kvcq", "dump", "log", str(directory), "--topic", topic)),
                 code="NOT_FOUND",
             )
@@ -139,8 +141,8 @@ def dump_queue_command(
 
 @dump.command("index")
 @_directory
-@click.option("--topic", type=text, help="Entries of this topic alone; of files, with --key.")
-@click.option("--key", type=text, help="Entries of this key of the topic alone.")
+@click.option("--topic", type=text, help="Only entries of this topic; index files also need --key.")
+@click.option("--key", type=text, help="Only entries of this key of the topic.")
 @click.option("--index-slots", type=COUNT, help="RocketMQ's maxHashSlotNum, if it was changed.")
 @click.option("--index-entries", type=COUNT, help="RocketMQ's maxIndexNum, if it was changed.")
 @_side
@@ -156,14 +158,14 @@ def dump_index_command(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Entries of the key index of DIRECTORY.
+    """Show the entries of the key index in DIRECTORY.
 
-    A key that nobody gave may be a producer's: <id>:<number of the batch>. Index files keep a hash
-    of topic and key, and the time in seconds from the file's first.
+    Keys of the form <id>:<number> are batches of a producer. Index files only store a hash of topic
+    and key, and the time in seconds since the file's first entry.
     """
     if key is not None and topic is None:
-        raise click.UsageError("--key needs --topic: a key is one of a topic")
-    with _errors(directory):
+        raise click.UsageError("--key needs --topic")
+    with raising_command_errors(directory):
         store = Dump(directory, layout_given(directory, None, index_slots, index_entries))
         sides = store.index_sides()
         if topic is not None and key is None:
@@ -176,7 +178,7 @@ def dump_index_command(
 
 def _keeping_topics(found: list[str], side: str | None) -> list[str]:
     if FILES in (side, *found) and (side == FILES or ROCKSDB not in found):
-        raise click.UsageError("index files keep no topics: give --key as well")
+        raise click.UsageError("index files do not store topics: give --key as well")
     return [ROCKSDB]
 
 
@@ -186,20 +188,6 @@ def _chosen(directory: Path, found: list[str], side: str | None, what: str) -> l
         there = " and ".join(found) or "none"
         raise CommandError(f"{directory} has no {what} in {side or 'any form'}: there is {there}")
     return wanted
-
-
-@contextmanager
-def _errors(directory: Path) -> Iterator[None]:
-    prepare_to_open_stores()  # a log may have more segments than descriptors are allowed
-    try:
-        yield
-    except (StoreError, KvcqError) as error:
-        check = shlex.join(["kvcq", "check", str(directory)])
-        raise CommandError(str(error), command=check) from error
-    except BrokenPipeError:  # of who reads what is printed
-        raise
-    except OSError as error:
-        raise unreadable(error, directory) from error
 
 
 # --- rows for people and for programs --------------------------------------------------------
@@ -222,7 +210,7 @@ def _show(
     else:
         print_table("", columns.split(", "), map(cells, shown))
     if next(rows, None) is not None:
-        say("there is more; show it with a larger --limit")
+        say("there are more rows; show them with a larger --limit")
 
 
 def _fields(row: UnitRow | IndexRow) -> dict[str, Any]:

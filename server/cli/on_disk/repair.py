@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from kvcq.opening import open_store
-from migration.errors import IllegalStepError
 from migration.repair import repair_state, set_queues_aside
-from server.cli.on_disk.store_errors import unusable
-from server.cli.terminal import Bars, CommandError, counted, json_option, print_json, say
+from server.cli.on_disk.store_errors import raising_command_errors
+from server.cli.terminal import Bars, counted, json_option, print_json, say
 from server.process import prepare_to_open_stores
 from store.config import StoreConfig
-from store.errors import StoreError, StoreLockedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,58 +22,55 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--state", "what", flag_value="state", help="Rebuild topics and groups from the log only."
+    "--state", "what", flag_value="state", help="Rebuild topics and groups from the log alone."
 )
 @click.option("--queues", "what", flag_value="queues", help="Rebuild all queues and indexes.")
 @click.option(
     "--skip-damaged",
     is_flag=True,
-    help="With --queues: leave damaged records out; readers are told of the holes.",
+    help="With --queues: skip damaged records; readers get an error for them.",
 )
 @json_option
 def repair(directory: Path, what: str | None, skip_damaged: bool, as_json: bool) -> None:
     """Rebuild queues or state of the stopped store in DIRECTORY from its log.
 
-    What was there is kept under another name. --state is for a store that has lost both kvcq/ and
-    its snapshots: topics, groups and offsets come back as far as the log still tells of them.
+    The old database is kept under another name. --state is for a store that has lost both kvcq/ and
+    snapshots/: it restores topics, groups and offsets as far as the log still contains them.
     """
     if what is None:
-        raise click.UsageError("say what to rebuild: --queues or --state")
+        raise click.UsageError("give --queues or --state")
     if skip_damaged and what != "queues":
         raise click.UsageError("--skip-damaged needs --queues")
     prepare_to_open_stores()
     left_out = 0
-    try:
-        with Bars() as bars:
-            if what == "state":
-                made = repair_state(directory, bars.show)
-                result: dict[str, object] = {"repaired": None, "topics": None}
-                if made is not None:
-                    result = {
-                        "repaired": "state",
-                        "topics": made.topics,
-                        "groups": made.groups,
-                        "logStart": made.log_start,
-                    }
-            else:
-                result, left_out = _repair_queues(directory, bars.show, skip_damaged=skip_damaged)
-    except StoreError as error:
-        raise _refused(error, directory) from error
+    with raising_command_errors(directory), Bars() as bars:
+        if what == "state":
+            made = repair_state(directory, bars.show)
+            result: dict[str, object] = {"repaired": None, "topics": None}
+            if made is not None:
+                result = {
+                    "repaired": "state",
+                    "topics": made.topics,
+                    "groups": made.groups,
+                    "logStart": made.log_start,
+                }
+        else:
+            result, left_out = _repair_queues(directory, bars.show, skip_damaged=skip_damaged)
     if as_json:
         print_json(result)
     elif result["repaired"] is None:
-        say("There is a database or a snapshot: the next start makes all of it. Nothing changed.")
+        say("nothing to repair: the next start rebuilds the state from the database or a snapshot")
     elif what == "state":
         say(
-            f"The log tells of {result['topics']} topics and {result['groups']} groups. What was "
-            f"said below its first byte, {result['logStart']:,}, is lost.",
+            f"restored {result['topics']} topics and {result['groups']} groups from the log. "
+            f"Changes before its first byte, {result['logStart']:,}, are lost.",
         )
     else:
         say(
-            f"kvcq/ is rebuilt from {result['dispatchedOffset']:,} bytes of log"
+            f"rebuilt kvcq/ from {result['dispatchedOffset']:,} bytes of log"
             + (f", without {counted(left_out, 'damaged place')}" if left_out else "")
             + (
-                f"; the old one is {result['old']}: remove it when all is well"
+                f"; the old database is {result['old']}: remove it once the new one works"
                 if result["old"]
                 else ""
             ),
@@ -110,12 +105,3 @@ def _repair_queues(
         "leftOut": left_out,
         "old": None if aside.path is None else str(aside.path),
     }, left_out
-
-
-def _refused(error: StoreError, directory: Path) -> CommandError:
-    if isinstance(error, StoreLockedError):
-        return CommandError(str(error), "stop the server that has it open, then repeat the command")
-    if isinstance(error, IllegalStepError):
-        step = error.next_step
-        return CommandError(str(error), step.sentence(directory), command=step.command(directory))
-    return unusable(error, directory)

@@ -71,7 +71,7 @@ def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         envvar="KVCQ_SERVER",
         metavar="HOST:PORT",
-        help="The server to ask; also from KVCQ_SERVER.",
+        help="Address of the server; also from KVCQ_SERVER.",
     )
     return named(security_options(json_option(command)))
 
@@ -91,10 +91,10 @@ def connect(server: str, timeout_s: float = TIMEOUT_S) -> Iterator[Client]:
                 if error.reason:
                     raise
                 # gRPC's words for a name that nobody knows.
-                why = ": its name has no address" if "errors resolving" in error.message else ""
+                why = ": its name cannot be resolved" if "errors resolving" in error.message else ""
                 raise CannotConnectError(
                     f"cannot reach a server at {server}{why}",
-                    "is it running? Another one is named with --server HOST:PORT",
+                    "is it running? Use --server HOST:PORT for another address",
                     command=_serve_command(server),
                 ) from error
             yield client
@@ -178,15 +178,22 @@ def command_error(error: KvcqError, server: str) -> CommandError:
                 str(error), "try again in a moment", command=look, code=error.reason
             )
         # gRPC's own words name sockets and addresses, and no remedy.
-        lost = f"the connection to {server} was lost"
+        lost = f"lost the connection to {server}"
         return CannotConnectError(lost, "is it running?", command=look)
     if isinstance(error, DeadlineError):
         text = f"{server} did not answer in time"
-        return CommandError(text, "is it busy?", command=look, code="DEADLINE_EXCEEDED")
+        return CommandError(
+            text,
+            "it may be busy; try again, or look at its load",
+            command=look,
+            code="DEADLINE_EXCEEDED",
+        )
     # Without a reason it was gRPC that refused, and that is for size alone.
     too_large = isinstance(error, ResourceExhaustedError) and not error.reason
     if too_large:
-        return BadRequestError(str(error), "the server's limit is its max_receive_bytes")
+        return BadRequestError(
+            str(error), "the limit is the server's setting server.max_receive_bytes"
+        )
     kind = BadRequestError if isinstance(error, InvalidArgumentError) else CommandError
     command, hint = _advice(error.reason, error.metadata, server)
     text = str(error)
@@ -223,24 +230,26 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
     topic = metadata.get("topic", "")
     match reason:
         case "UNKNOWN_TOPIC" if topic.startswith(LIGHT_PREFIX):
-            hint = "a light queue is created by the first message that names it (put --light-queue)"
+            hint = "the first message that names a light queue creates it: kvcq put --light-queue"
             return command_at(server, "topic list", "--light-queues"), hint
         case "UNKNOWN_TOPIC":
             create = command_at(server, "topic create", name=topic)
             return command_at(server, "topic list"), f"`{create}` creates it"
         case "TOPIC_EXISTS":
-            hint = "use it as it is, choose another name, or delete it with its messages first"
+            hint = (
+                "use the topic as it is, choose another name, or delete it and its messages first"
+            )
             return command_at(server, "topic describe", name=topic), hint
         case "UNKNOWN_QUEUE" | "OFFSET_OUT_OF_RANGE" | "QUEUE_RECREATED":
             return command_at(server, "topic describe", name=topic), ""
         case "OFFSET_BEHIND":
             group = metadata.get("group", "")
             look = command_at(server, "group describe" if group else "group list", name=group)
-            return look, "to move the group back on purpose, reset it with: kvcq group reset"
+            return look, "to move the group back on purpose, use `kvcq group reset`"
         case "JOB_RUNNING":
             job_id = metadata.get("jobId", "")
             watch = command_at(server, "job watch" if job_id else "job list", name=job_id)
-            return watch, "start it again when that one has ended, or cancel that one first"
+            return watch, "wait until that job has ended, or cancel it first"
         case "UNKNOWN_USER":
             return command_at(server, "user list"), ""
         case "UNKNOWN_JOB":
@@ -250,14 +259,14 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
             return on_server(command, server) if command else "", metadata.get("hint", "")
         case "SETTINGS_REFUSED":
             again = command_at(server, "config reload")
-            hint = f"that is for the machine of the server; when it shows them: {again}"
+            hint = f"run that on the server's machine; once it reports no error: {again}"
             return metadata.get("nextCommand", ""), hint
         case "SERVED_ELSEWHERE":
             return "", f"add --server {metadata.get('host', '')}:{metadata.get('port', '')}"
         case "DISK_FULL":
-            return "", "free disk space, or lower store.reserved_hours; reads continue meanwhile"
+            return "", "free disk space, or lower store.reserved_hours; reads still work"
         case "STORE_FAILED" | "FLUSH_FAILED":
-            return "", "look at the server's log and the disk, then restart the server"
+            return "", "check the server's log and the disk, then restart the server"
         case "CORRUPT_RECORD" | "DAMAGED_QUEUE" | "CORRUPT_VALUE":
             return _behind_damage(reason, metadata, server)
         case _:
@@ -266,12 +275,12 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
 
 def _behind_damage(reason: str, metadata: dict[str, str], server: str) -> tuple[str, str]:
     """What reads behind a message that cannot be read; empty if its place is unknown."""
-    look = "to look closer, stop the server and run `kvcq check DIRECTORY` on its store"
+    look = "for details, stop the server and run `kvcq check DIRECTORY` on its store"
     if "nextOffset" in metadata and "topic" in metadata:
         place = ["--queue", metadata.get("queueId", "0"), "--offset", metadata["nextOffset"]]
         command = command_at(server, "pull", *place, name=metadata["topic"])
-        return command, f"the command reads on behind it; {look}"
+        return command, f"the command continues after the damage; {look}"
     if "nextCursor" in metadata:
-        return "", f"add --skip-damaged to find the messages behind it; {look}"
-    mended = "the server rebuilds the queue from its log: try again in a moment"
+        return "", f"add --skip-damaged to find the messages after it; {look}"
+    mended = "the server is rebuilding the queue from its log: try again in a moment"
     return "", f"{mended}; {look}" if reason == "DAMAGED_QUEUE" else look

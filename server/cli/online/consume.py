@@ -63,21 +63,21 @@ _WAIT_S = 1.0
     "--group",
     type=text,
     default="",
-    help="Start at the committed offsets of GROUP, and commit for it.",
+    help="Start at the committed offsets of GROUP, and commit its progress.",
 )
 @click.option(
-    "--follow", "-f", is_flag=True, help="Wait for new messages at the end, until Ctrl-C."
+    "--follow", "-f", is_flag=True, help="At the end, wait for new messages until Ctrl-C."
 )
 @click.option(
     "--from",
     "where",
     metavar="WHERE",
-    help=f"earliest, latest, or a time. {TIMES}  [default: where the group is, or earliest]",
+    help=f"earliest, latest, or a time. {TIMES}  [default: the group's offsets, or earliest]",
 )
 @click.option(
     "--tag", "tag_filter", type=text, default="", help='Tags to read, such as "created || paid".'
 )
-@click.option("--limit", type=COUNT, help="End after N messages.")
+@click.option("--limit", type=COUNT, help="Stop after N messages.")
 @skip_damaged_option
 @click.option("--raw", is_flag=True, help="Print only the bodies, one per line.")
 @server_options
@@ -95,8 +95,8 @@ def consume(
 ) -> None:
     """Read all queues of TOPIC, or a light queue (%LMQ%…), message by message.
 
-    Ends at the end of what there is, or goes on with --follow. With --group the next run begins
-    behind what this one printed; after a crash the last second of it may come again.
+    Stops at the end of the queues, unless --follow is given. With --group, the next run continues
+    after the last message printed; after a crash, messages of the last second may be printed again.
     """
     if raw and as_json:
         raise click.UsageError("--raw and --json exclude each other")
@@ -129,8 +129,8 @@ def consume(
             told = command_error(error, server)
             if group:
                 told.hint = (
-                    "retention removed messages that the group had not read; this goes on with the "
-                    "oldest that is left"
+                    "retention removed messages that the group had not read; the command moves "
+                    "the group to the oldest message left"
                 )
                 queue = error.metadata.get("queueId", "0")
                 step = ["group", "reset", group, topic, "--queue", queue, "--to", "earliest"]

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 @click.group(cls=Sections)
 def group() -> None:
-    """Consumer groups of a running server: how far they are, and how far behind."""
+    """Show and manage consumer groups of a running server."""
 
 
 @group.command("list")
 @server_options
 def list_groups(server: str, as_json: bool) -> None:
-    """List the groups that committed something, with what is before them."""
+    """List the groups that have committed offsets, with their lag."""
     with connect(server) as client:
         rows = [(name, client.group_offsets(name)) for name in client.groups()]
     shown = [(name, len(each), sum(one.lag for one in each)) for name, each in rows]
@@ -55,16 +55,16 @@ def list_groups(server: str, as_json: bool) -> None:
 @click.option("--topic", type=text, help="Only this topic.")
 @server_options
 def describe(name: str, topic: str | None, server: str, as_json: bool) -> None:
-    """Show what GROUP committed in each queue, and how many messages are before it."""
+    """Show the committed offset and the lag of GROUP in each queue."""
     with connect(server) as client:
         found = client.group_offsets(name)
         if not found:
             _require(client, name, server)
     found = [one for one in found if topic in (None, one.topic)]
     if not found:
-        where = "a topic that exists" if topic is None else topic
+        where = "any existing topic" if topic is None else topic
         raise CommandError(
-            f"group {name!r} has committed nothing in {where}",
+            f"group {name!r} has no committed offsets in {where}",
             command=command_at(server, "group list"),
             code="NOTHING_COMMITTED",
         )
@@ -92,9 +92,9 @@ def reset(
     server: str,
     as_json: bool,
 ) -> None:
-    """Move GROUP, which exists, in the queues of TOPIC. Consumers that run go on where they are.
+    """Move the committed offsets of GROUP in TOPIC. Running consumers keep their positions.
 
-    A new group begins with `kvcq consume TOPIC --group GROUP --from WHERE`.
+    GROUP must exist; `kvcq consume TOPIC --group GROUP --from WHERE` creates a group.
     """
     where, time_ms = _where(to)
     with connect(server) as client:
@@ -108,7 +108,7 @@ def reset(
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @server_options
 def delete(name: str, yes: bool, server: str, as_json: bool) -> None:
-    """Forget what GROUP committed. Messages stay."""
+    """Delete GROUP and its committed offsets. Messages are not deleted."""
     if not yes:
         without = command_at(server, "group delete", "--yes", name=name)
         ask(f"Delete all offsets of group {name!r}?", without)

@@ -48,38 +48,43 @@ SHOWN = 20
 
 @click.group(cls=Sections)
 def job() -> None:
-    """Long pieces of work of a running server, which it goes on with by itself."""
+    """Manage long-running jobs of a server."""
 
 
 @job.group(cls=Sections)
 def start() -> None:
-    """Start a job. It goes on by itself; `kvcq job watch` tells how it goes."""
+    """Start a job. It runs in the server; `kvcq job watch` shows its progress."""
 
 
 def _starting(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that all of `kvcq job start` have."""
-    wait = click.option("--wait", is_flag=True, help="Watch it, and return when it has ended.")
+    wait = click.option("--wait", is_flag=True, help="Watch the job, and return when it has ended.")
     return wait(server_options(command))
 
 
 @start.command()
 @click.option(
-    "--family", type=text, default="", help="default, index or offset; otherwise the first two."
+    "--family",
+    type=text,
+    default="",
+    help="Column family: default, index or offset. Without it: default and index.",
 )
-@click.option("--topic", type=text, default="", help="Rows of this topic or light queue alone.")
+@click.option("--topic", type=text, default="", help="Only rows of this topic or light queue.")
 @_starting
 def compact(family: str, topic: str, wait: bool, server: str, as_json: bool) -> None:
-    """Rewrite rows of RocksDB: what is expired or deleted gives its space back."""
+    """Compact RocksDB: free the space of expired and deleted rows."""
     wanted = pb.CompactJob(family=family, topic=topic)
     start_job(pb.StartJobRequest(compact=wanted), server, wait=wait, as_json=as_json)
 
 
 @start.command()
-@click.option("--bytes-per-s", type=OFFSET, default=0, help="At most; otherwise the server's rate.")
-@click.option("--log-only", is_flag=True, help="Records alone, without their units.")
+@click.option(
+    "--bytes-per-s", type=OFFSET, default=0, help="Maximum rate; by default the server's own."
+)
+@click.option("--log-only", is_flag=True, help="Only verify records, not their units in queues.")
 @_starting
 def scrub(bytes_per_s: int, log_only: bool, wait: bool, server: str, as_json: bool) -> None:
-    """Verify every record of the log by its CRC, and every unit by its record."""
+    """Verify the CRC of every record in the log, and every queue unit against its record."""
     wanted = pb.ScrubJob(bytes_per_s=bytes_per_s, log_only=log_only)
     start_job(pb.StartJobRequest(scrub=wanted), server, wait=wait, as_json=as_json)
 
@@ -89,7 +94,7 @@ def scrub(bytes_per_s: int, log_only: bool, wait: bool, server: str, as_json: bo
 @click.option("--queue", "queue_id", type=QUEUE, help="Only this queue.")
 @_starting
 def rebuild(topic: str, queue_id: int | None, wait: bool, server: str, as_json: bool) -> None:
-    """Write the units of TOPIC, or of a light queue, again from the log. Removes none."""
+    """Rebuild the units of TOPIC, or of a light queue, from the log. No unit is removed."""
     wanted = pb.RebuildJob(topic=topic, queue_id=queue_id)
     start_job(pb.StartJobRequest(rebuild=wanted), server, wait=wait, as_json=as_json)
 
@@ -97,7 +102,7 @@ def rebuild(topic: str, queue_id: int | None, wait: bool, server: str, as_json: 
 @start.command()
 @_starting
 def expire(wait: bool, server: str, as_json: bool) -> None:
-    """Drop segments of the log whose messages have all expired, whatever the hour."""
+    """Drop segments whose messages have all expired, without waiting for the configured hour."""
     request = pb.StartJobRequest(expire=pb.ExpireJob())
     start_job(request, server, wait=wait, as_json=as_json)
 
@@ -108,18 +113,18 @@ def expire(wait: bool, server: str, as_json: bool) -> None:
 def keep_latest(topic: str, wait: bool, server: str, as_json: bool) -> None:
     """Hide all but the latest message of each key in TOPIC.
 
-    TOPIC may be a light queue, or several: %LMQ%state-* means all whose names begin so. Without
-    one: all topics made or updated with --latest. A message with an empty body deletes its key.
+    TOPIC may be a light queue, or a prefix of light queues such as %LMQ%state-*. Without TOPIC: all
+    topics with --latest. A message with an empty body deletes its key.
     """
     wanted = pb.KeepLatestJob(topic=topic)
     start_job(pb.StartJobRequest(keep_latest=wanted), server, wait=wait, as_json=as_json)
 
 
 @job.command("list")
-@click.option("--kind", type=text, default="", help="Jobs of this kind alone.")
+@click.option("--kind", type=text, default="", help="Only jobs of this kind.")
 @server_options
 def list_jobs(kind: str, server: str, as_json: bool) -> None:
-    """List jobs, the newest first; the last 100 of each kind are remembered."""
+    """List jobs, newest first. The server remembers the last 100 of each kind."""
     with connect(server) as client:
         found = client.jobs.list(kind)
     if as_json:
@@ -149,7 +154,7 @@ def list_jobs(kind: str, server: str, as_json: bool) -> None:
 @click.argument("job_id", type=text)
 @server_options
 def show(job_id: str, server: str, as_json: bool) -> None:
-    """Show the job JOB_ID, and what it found. Exit code 1 when it was not done, or found faults."""
+    """Show job JOB_ID and its findings. Exits with 1 if it did not succeed, or found faults."""
     with connect(server) as client:
         found = client.jobs.get(job_id)
     _show(found, server, as_json=as_json)
@@ -159,24 +164,24 @@ def show(job_id: str, server: str, as_json: bool) -> None:
 @click.argument("job_id", type=text)
 @server_options
 def cancel(job_id: str, server: str, as_json: bool) -> None:
-    """Cancel the job JOB_ID. It ends soon after; one that has ended stays as it is."""
+    """Cancel job JOB_ID. A job that has already ended is not changed."""
     with connect(server) as client:
         found = client.jobs.cancel(job_id)
     if as_json:
         print_json(_document(found))
     elif found.status == pb.JOB_STATUS_RUNNING:
-        say(f"{job_id} ends soon")
+        say(f"cancelling {job_id}")
     else:
-        say(f"{job_id} has ended: {_status_of(found)}")
+        say(f"{job_id} has already ended: {_status_of(found)}")
 
 
 @job.command()
 @click.argument("job_id", type=text)
 @server_options
 def watch(job_id: str, server: str, as_json: bool) -> None:
-    """Watch the job JOB_ID until it has ended. Exit code 1 when it was not done, or found faults.
+    """Watch job JOB_ID until it ends. Exits with 1 if it did not succeed, or found faults.
 
-    Ctrl-C ends the watching, and not the job.
+    Ctrl-C stops watching; the job continues.
     """
     with connect(server) as client:
         found = _watched(client, job_id, server)
@@ -209,8 +214,8 @@ def _watched(client: Client, job_id: str, server: str) -> pb.Job:
                 bars.show(f"{last.kind}: {last.step}", share)
     except KeyboardInterrupt:
         raise InterruptedCommandError(
-            "interrupted; the job continues in the server",
-            f"`{command_at(server, 'job cancel', name=job_id)}` would end it",
+            "interrupted; the job continues on the server",
+            f"`{command_at(server, 'job cancel', name=job_id)}` cancels it",
             command=command_at(server, "job watch", name=job_id),
         ) from None
     assert last is not None, "what is watched is told at once"
@@ -258,7 +263,7 @@ def _print(found: pb.Job, server: str) -> None:
             [(f.place, f.fault, f.topic, f.queue_id, f.detail) for f in found.findings[:SHOWN]],
         )
         if len(found.findings) > SHOWN:
-            say(f"{len(found.findings) - SHOWN:,} more: --json has all")
+            say(f"{len(found.findings) - SHOWN:,} more; --json prints all of them")
         print_next(*_remedy(found.findings, server))
 
 
@@ -267,7 +272,7 @@ def _remedy(findings: Iterable[pb.JobFinding], server: str) -> tuple[str | None,
     topic = next((each.topic for each in findings if each.topic), "")
     if topic:
         return command_at(server, "job start rebuild", name=topic), None
-    return None, "damaged records cannot be made again: bring the file back from a copy"
+    return None, "damaged records cannot be rebuilt: restore the segment from a backup or a replica"
 
 
 def _kind_of(found: pb.Job) -> str:

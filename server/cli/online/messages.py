@@ -41,16 +41,20 @@ REBUILD_LOOKS = 60
 REBUILD_LOOK_S = 0.5
 
 skip_damaged_option = click.option(
-    "--skip-damaged", is_flag=True, help="Skip messages that cannot be read, and report each."
+    "--skip-damaged", is_flag=True, help="Skip messages that cannot be read, and report each one."
 )
 
 
 @click.command()
 @click.argument("topic", type=text)
 @click.option("--queue", type=QUEUE, help="Only this queue.")
-@click.option("--offset", type=OFFSET, help="First message; otherwise the oldest.")
+@click.option("--offset", type=OFFSET, help="Offset of the first message; by default the oldest.")
 @click.option(
-    "--limit", type=Whole(1, 10_000), default=32, show_default=True, help="Messages at most."
+    "--limit",
+    type=Whole(1, 10_000),
+    default=32,
+    show_default=True,
+    help="Maximum number of messages.",
 )
 @click.option(
     "--tag", "tag_filter", type=text, default="", help='Tags to read, such as "created || paid".'
@@ -61,7 +65,7 @@ skip_damaged_option = click.option(
     type=click.FloatRange(0, 60),
     metavar="SECONDS",
     default=0.0,
-    help="Wait up to 60 seconds when there is no message. Needs --queue.",
+    help="If there is no message, wait for one, up to 60 seconds. Needs --queue.",
 )
 @skip_damaged_option
 @click.option("--raw", is_flag=True, help="Print only the bodies, one per line.")
@@ -78,7 +82,7 @@ def pull(
     server: str,
     as_json: bool,
 ) -> None:
-    """Read messages of TOPIC; a light queue's name (%LMQ%…) reads that.
+    """Read messages of TOPIC, which may be a light queue (%LMQ%…).
 
     Without --queue, all queues are read one after another, each from its oldest message.
     """
@@ -132,7 +136,7 @@ def pull(
 def _behind(error: DataLossError, asked: int, waits: Iterator[int]) -> int | None:
     """Where to read on without what is damaged; None: nowhere. Waits for a queue's rebuild."""
     if error.next_offset is not None:
-        text = f"left out: {error}; reading on at offset {error.next_offset}"
+        text = f"skipped: {error}; continuing at offset {error.next_offset}"
         say(text)
         return error.next_offset
     if error.reason != "DAMAGED_QUEUE" or next(waits, None) is None:
@@ -171,10 +175,14 @@ def _starts(
 @click.command()
 @click.argument("topic", type=text)
 @click.argument("key", type=text)
-@click.option("--since", type=TIME, help=f"Stored then or later. {TIMES}")
-@click.option("--until", type=TIME, help="Stored then or earlier.")
+@click.option("--since", type=TIME, help=f"Stored at that time or later. {TIMES}")
+@click.option("--until", type=TIME, help="Stored at that time or earlier.")
 @click.option(
-    "--limit", type=Whole(1, 100_000), default=32, show_default=True, help="Messages at most."
+    "--limit",
+    type=Whole(1, 100_000),
+    default=32,
+    show_default=True,
+    help="Maximum number of messages.",
 )
 @skip_damaged_option
 @server_options
@@ -188,7 +196,7 @@ def query(
     server: str,
     as_json: bool,
 ) -> None:
-    """Find messages of TOPIC that carry KEY, oldest first."""
+    """Find messages of TOPIC with KEY, oldest first."""
     if since is not None and until is not None and since > until:
         raise click.UsageError("--since is later than --until")
     found: list[StoredMessage] = []
@@ -209,7 +217,7 @@ def query(
                 if not skip_damaged or error.next_cursor is None:
                     damage = error
                     break
-                say(f"left out: {error}")
+                say(f"skipped: {error}")
                 cursor = error.next_cursor
                 continue
             found.extend(page.messages)

@@ -49,12 +49,12 @@ _LINE_INDEX = re.compile(r"messages\[(\d+)\]")
 @click.command()
 @click.argument("topic", type=text)
 @click.argument("body", required=False)
-@click.option("--queue", type=QUEUE, help="Queue of the topic; otherwise they take turns.")
+@click.option("--queue", type=QUEUE, help="Queue of the topic; by default queues take turns.")
 @click.option(
     "--ordering-key",
     type=text,
     default="",
-    help="Messages with the same key stand in the same queue, in order.",
+    help="Messages with the same key go to the same queue, in order.",
 )
 @click.option("--tag", type=text, default="", help="Tag to filter by.")
 @click.option("--key", "keys", type=text, multiple=True, help="Key to query for; may be repeated.")
@@ -71,9 +71,9 @@ _LINE_INDEX = re.compile(r"messages\[(\d+)\]")
     type=text,
     multiple=True,
     metavar="NAME=VALUE",
-    help="Property that the message carries; may be repeated.",
+    help="Property of the message; may be repeated.",
 )
-@click.option("--lines", is_flag=True, help="Read standard input, a message for each line.")
+@click.option("--lines", is_flag=True, help="Read standard input, one message per line.")
 @server_options
 def put(
     topic: str,
@@ -88,10 +88,10 @@ def put(
     server: str,
     as_json: bool,
 ) -> None:
-    """Put a message into TOPIC: BODY, which may be "", or standard input when BODY is left out.
+    """Put a message into TOPIC: BODY (which may be ""), or standard input without BODY.
 
-    The topic is created if it is new and the server allows that. With --lines, the first line
-    that is refused ends the command: all lines before it are stored, none behind it is.
+    A new topic is created if the server allows it. With --lines, the command ends at the first line
+    that is rejected: all lines before it are stored, none after it.
     """
     if lines and body is not None:
         raise click.UsageError("BODY and --lines exclude each other")
@@ -131,12 +131,12 @@ def _content(body: str | None) -> bytes:
     if body is not None:
         return argument_bytes(body)
     if sys.stdin.isatty():
-        say("the body is read from the terminal; Ctrl-D on an empty line ends it")
+        say("reading the body from the terminal; end it with Ctrl-D on an empty line")
     content = sys.stdin.buffer.read()
     if not content:
         raise CommandError(
-            "standard input is empty: no message was put",
-            'a message without a body is put with "" as BODY',
+            "standard input is empty, so no message was put",
+            'to put a message without a body, give "" as BODY',
             code="EMPTY_INPUT",
         )
     return content
@@ -232,7 +232,7 @@ def _put_block(
         found = _LINE_INDEX.match(field)
         if found is None:
             if isinstance(error, UnavailableError | DeadlineError) and not error.reason:
-                note = f"; some of the next {len(messages):,} lines may be stored"
+                note = f"; some of the next {len(messages):,} lines may have been stored"
                 why_not = why_not.saying(why_not.message + note)
             raise _Stopped(0, at_line=False, error=why_not) from error
         index = int(found[1])
@@ -275,7 +275,8 @@ def _request_bytes(message: Message) -> int:
 
 
 def _too_large(message: Message, limit: int) -> str:
-    return f"a body of {len(message.body):,} bytes: the server takes requests of {limit:,} bytes"
+    size = len(message.body)
+    return f"a body of {size:,} bytes is too large: the server accepts requests of {limit:,} bytes"
 
 
 def _name_and_value(text: str) -> tuple[str, str]:

@@ -33,12 +33,17 @@ class _Option(NamedTuple):
 
 
 _OPTIONS = (
-    _Option("tls", "KVCQ_TLS", None, "Encrypt, trusting the system's authorities."),
-    _Option("tls-ca", "KVCQ_TLS_CA", "FILE", "Encrypt, trusting this authority (PEM)."),
-    _Option("tls-cert", "KVCQ_TLS_CERT", "FILE", "Certificate of this client (PEM)."),
-    _Option("tls-key", "KVCQ_TLS_KEY", "FILE", "Its private key (PEM)."),
-    _Option("access-key", "KVCQ_ACCESS_KEY", "NAME", "The user to be."),
-    _Option("secret-file", "KVCQ_SECRET_FILE", "FILE", "Its secret, '-': standard input."),
+    _Option("tls", "KVCQ_TLS", None, "Use TLS, trusting the system's CAs."),
+    _Option("tls-ca", "KVCQ_TLS_CA", "FILE", "Use TLS, trusting this CA (PEM)."),
+    _Option("tls-cert", "KVCQ_TLS_CERT", "FILE", "Client certificate (PEM)."),
+    _Option("tls-key", "KVCQ_TLS_KEY", "FILE", "Private key of the client certificate (PEM)."),
+    _Option("access-key", "KVCQ_ACCESS_KEY", "NAME", "Access key: the user to act as."),
+    _Option(
+        "secret-file",
+        "KVCQ_SECRET_FILE",
+        "FILE",
+        "File with the user's secret; '-' reads standard input.",
+    ),
 )
 
 
@@ -88,7 +93,7 @@ def tls_of() -> TLS | None:
     try:
         return TLS(ca=ca, cert=cert, key=key)
     except ValueError:
-        raise BadRequestError("--tls-cert and --tls-key belong together: give both") from None
+        raise BadRequestError("give --tls-cert and --tls-key together") from None
 
 
 def credentials_of() -> Credentials | None:
@@ -97,7 +102,7 @@ def credentials_of() -> Credentials | None:
     if access_key is None:
         if file is not None:
             raise BadRequestError(
-                "--secret-file is given, but no user", "add --access-key NAME, or KVCQ_ACCESS_KEY"
+                "--secret-file needs a user", "add --access-key NAME, or KVCQ_ACCESS_KEY"
             )
         return None
     meta = click.get_current_context().meta
@@ -106,7 +111,8 @@ def credentials_of() -> Credentials | None:
     secret = meta[_SECRET]
     if not secret:
         raise BadRequestError(
-            f"no secret for {access_key}", "add --secret-file FILE, or KVCQ_SECRET_FILE"
+            f"no secret is given for user {access_key}",
+            "add --secret-file FILE, or KVCQ_SECRET_FILE",
         )
     try:
         return Credentials(access_key, secret)

@@ -33,16 +33,14 @@ _SECTIONS = {
 
 
 @click.command()
-@click.option("--prefix", type=text, default="", help="Only names that begin with this.")
-@click.option(
-    "--all", "every", is_flag=True, help="Also show what is 0, and every value as a plain number."
-)
+@click.option("--prefix", type=text, default="", help="Only names with this prefix.")
+@click.option("--all", "every", is_flag=True, help="Also show zeros, and print plain numbers.")
 @server_options
 def stats(prefix: str, every: bool, server: str, as_json: bool) -> None:
-    """Show what a running server counts and measures, except what is 0.
+    """Show the counters and levels of a running server that are not 0.
 
-    Counters start at 0 when the server starts. --all and --json show every number as it is; its
-    name ends in the unit.
+    Counters start at 0 when the server starts. --all and --json print plain numbers; each name ends
+    in its unit.
     """
     with connect(server) as client:
         values = client.statistics()
@@ -58,14 +56,14 @@ def stats(prefix: str, every: bool, server: str, as_json: bool) -> None:
         return
     console.print(f"kvcq {version} at {server}, up {duration(values.get(UPTIME, 0))}")
     if not chosen:
-        say(f"no name begins with {prefix!r}; to see all of them: kvcq stats --all")
+        say(f"no name begins with {prefix!r}; `kvcq stats --all` shows all names")
     shown = [(name, value) for name, value in chosen.items() if every or value]
     for section, items in groupby(shown, key=lambda item: _section(item[0])):
         console.print()
         rows = [(name, value if every else _readable(name, value)) for name, value in items]
         print_table(_SECTIONS.get(section, section.rstrip(".")), ("name", "value"), rows)
     if len(shown) < len(chosen):
-        say(f"\n{len(chosen) - len(shown)} more are 0; --all shows them")
+        say(f"\n{len(chosen) - len(shown)} more are 0; show them with --all")
 
 
 def _section(name: str) -> str:

@@ -38,23 +38,27 @@ _QUEUE_FIELDS = "queue_id min_offset max_offset log_min_offset superseded_messag
 
 @click.group(cls=Sections)
 def topic() -> None:
-    """Topics and light queues of a running server."""
+    """Manage topics and light queues of a running server."""
 
 
 def _keeping(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options that say what a topic keeps."""
     for option, kind, what in reversed(
         (
-            ("--keep", SPAN, "Messages of each queue stored so long ago at most, such as 24h"),
-            ("--keep-bytes", SIZE, "The last ones of so many bytes together, such as 10GiB"),
-            ("--keep-messages", OFFSET, "The last ones, so many"),
+            ("--keep", SPAN, "Keep messages of each queue for this long, such as 24h"),
+            (
+                "--keep-bytes",
+                SIZE,
+                "Keep the newest messages of each queue up to this size, such as 10GiB",
+            ),
+            ("--keep-messages", OFFSET, "Keep this many of the newest messages of each queue"),
         )
     ):
-        command = click.option(option, type=kind, help=f"{what}; 0: all in the log.")(command)
+        command = click.option(option, type=kind, help=f"{what}; 0: no limit.")(command)
     latest = click.option(
         "--latest/--no-latest",
         default=None,
-        help="Of messages with the same key, the latest; looked for once a day.",
+        help="Keep only the latest message of each key; applied once a day.",
     )
     return latest(command)
 
@@ -67,7 +71,11 @@ def _given(keeping: dict[str, Any]) -> dict[str, Any]:
 
 @topic.command()
 @click.argument("names", type=text, nargs=-1, required=True)
-@click.option("--queues", type=COUNT, help="Queues of each, up to 65,536; otherwise the default.")
+@click.option(
+    "--queues",
+    type=COUNT,
+    help="Queues of each topic, up to 65,536; by default the server's setting.",
+)
 @_keeping
 @server_options
 def create(
@@ -77,7 +85,7 @@ def create(
     as_json: bool,
     **keeping: int | None,
 ) -> None:
-    """Create topics NAMES. Creating one again with the same settings changes nothing."""
+    """Create topics NAMES. A topic that already exists with the same settings is not changed."""
     given = _given(keeping)
     retention = Retention(**given) if given else None
     with connect(server) as client:
@@ -90,15 +98,15 @@ def create(
 @_keeping
 @server_options
 def update(name: str, server: str, as_json: bool, **keeping: int | None) -> None:
-    """Change what topic NAME keeps. What no option names stays as it is.
+    """Change how long topic NAME keeps messages. Limits without an option are not changed.
 
-    Older messages are hidden from all readers at once, those beyond a number of bytes within some
-    seconds; their space comes back when the log drops their segments.
+    Messages beyond a limit are hidden from all readers at once (beyond a size limit, within
+    seconds). Their disk space is freed when the log drops their segments.
     """
     given = _given(keeping)
     if not given:
         options = "--keep, --keep-bytes, --keep-messages, --latest or --no-latest"
-        raise click.UsageError(f"nothing to change: name {options}")
+        raise click.UsageError(f"nothing to change: give {options}")
     with connect(server) as client:
         changed = client.update_topic(
             name, **{f"retention_{field}": value for field, value in given.items()}
@@ -111,7 +119,7 @@ def update(name: str, server: str, as_json: bool, **keeping: int | None) -> None
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @server_options
 def delete(name: str, yes: bool, server: str, as_json: bool) -> None:
-    """Delete topic NAME, or a light queue, with everything in it."""
+    """Delete topic NAME, or a light queue, and all its messages."""
     if not yes:
         without = command_at(server, "topic delete", "--yes", name=name)
         ask(f"Delete {name!r} and all its messages?", without)

@@ -19,7 +19,7 @@ def plain_body(stored: bytes, sys_flag: int) -> bytes:
     try:
         return decompress(stored, sys_flag)
     except BodyError as error:
-        say(f"a body {error}; it is shown as it is stored")
+        say(f"cannot decompress a body: {error}. It is shown as stored")
         return stored
 
 

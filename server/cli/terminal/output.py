@@ -120,7 +120,7 @@ def ask(question: str, without: str) -> None:
     except click.Abort as abort:
         if isinstance(abort.__context__, EOFError):
             click.echo(err=True)  # ends the line of the question
-            reason = "refusing to delete without confirmation"
+            reason = "refusing to delete without confirmation: standard input is not a terminal"
             raise CommandError(reason, command=without) from None
         raise
 

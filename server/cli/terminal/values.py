@@ -37,7 +37,7 @@ class Whole(click.ParamType[int]):
         try:
             number = int(value)
         except ValueError:
-            self.fail(f"{value!r} is no whole number", param, ctx)
+            self.fail(f"{value!r} is not a whole number", param, ctx)
         if not self._low <= number <= self._high:
             self.fail(f"{number} is not from {self._low} to {self._high}", param, ctx)
         return number
@@ -62,7 +62,7 @@ class Moment(click.ParamType[int]):
             return value
         found_ms = moment_ms(str(value), round(time() * 1000))
         if found_ms is None or not 0 <= found_ms <= INT64_MAX:
-            self.fail(f"{value!r} is no time such as 2026-01-31T12:00, -90m or now", param, ctx)
+            self.fail(f"{value!r} is not a time such as 2026-01-31T12:00, -90m or now", param, ctx)
         return found_ms
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:

@@ -30,19 +30,23 @@ _TIMEOUT_S = 10.0
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time between two looks.",
+    help="Seconds between two samples.",
 )
-@click.option("--topics", type=COUNT, default=10, show_default=True, help="Topics shown at most.")
-@click.option("--groups", type=COUNT, default=10, show_default=True, help="Groups shown at most.")
-@click.option("--once", is_flag=True, help="Look twice, show the difference, and end.")
+@click.option(
+    "--topics", type=COUNT, default=10, show_default=True, help="Maximum number of topics."
+)
+@click.option(
+    "--groups", type=COUNT, default=10, show_default=True, help="Maximum number of groups."
+)
+@click.option("--once", is_flag=True, help="Print one sample and exit.")
 @server_options
 def top(
     interval_s: float, topics: int, groups: int, once: bool, server: str, as_json: bool
 ) -> None:
-    """Show what a running server is busy with, until Ctrl-C.
+    """Show the activity of a running server until Ctrl-C.
 
-    Rates, topics by traffic, groups by lag, memory, RocksDB, jobs. With --json, an object a line;
-    with --once --json, one object for a script. Where the output is no terminal: as with --once.
+    Shows rates, the busiest topics, lagging groups, memory, RocksDB and jobs. With --json, prints
+    one object per line. If the output is not a terminal, --once is implied.
     """
 
     def figures(before: Sample, now: Sample) -> Figures:
@@ -80,7 +84,7 @@ def _look(client: Client, server: str, *, denied: bool) -> tuple[Sample | None, 
     try:
         return take(client, time.monotonic(), denied=denied), ""
     except KvcqError as error:
-        return None, f"no answer, these are the last figures: {command_error(error, server)}"
+        return None, f"no answer; these are the last figures: {command_error(error, server)}"
 
 
 def _now_ms() -> int:

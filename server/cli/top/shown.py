@@ -51,7 +51,10 @@ def screen(figures: Figures, server: str, note: str = "") -> RenderableType:
         if table is not None:
             parts += [Text(), table]
     if figures.denied:
-        parts += [Text(), Text("Topics, groups and jobs are for administrators.", style="dim")]
+        parts += [
+            Text(),
+            Text("Topics, groups and jobs are only shown to administrators.", style="dim"),
+        ]
     return Lines(*parts)
 
 
@@ -60,9 +63,9 @@ def _head(figures: Figures, server: str) -> Text:
     if figures.draining:
         state, style = "ending", "yellow"
     elif figures.opening is not None:
-        state, style = f"opening its store, {figures.opening:.0%} done", "yellow"
+        state, style = f"opening its store, {figures.opening:.0%}", "yellow"
     elif not figures.ready:
-        state, style = "NOT READY: it takes no puts", "bold red"
+        state, style = "NOT READY: puts are rejected", "bold red"
     counts = [
         counted(count, name)
         for count, name in ((figures.topic_count, "topic"), (figures.group_count, "group"))

@@ -80,7 +80,7 @@ async def _job(visit: Visit) -> web.StreamResponse:
 async def _start(visit: Visit, form: Mapping[str, str]) -> str:
     arguments = kinds().get(form.get("kind", ""))
     if arguments is None:
-        raise InvalidArgumentError("kind", f"is none of {', '.join(kinds())}")
+        raise InvalidArgumentError("kind", f"is not one of {', '.join(kinds())}")
     request = jobs_pb.StartJobRequest()
     wanted = getattr(request, form["kind"])
     wanted.SetInParent()  # of a kind that takes nothing, or is given nothing

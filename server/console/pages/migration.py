@@ -82,7 +82,7 @@ def _possible(phase: str, *, stopped: bool) -> list[str]:
 async def _take(visit: Visit, form: Mapping[str, str]) -> str:
     step = STEPS.get(form.get("step", ""))
     if step is None:
-        raise InvalidArgumentError("step", f"is none of {', '.join(STEPS)}")
+        raise InvalidArgumentError("step", f"is not one of {', '.join(STEPS)}")
     await visit.ask(step.method, step.request(), pb.MigrationStepResponse)
     return address("/migration", notice="stepTaken")
 

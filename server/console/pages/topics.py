@@ -191,7 +191,7 @@ def confirmed(form: Mapping[str, str]) -> str:
     """The name of what is to be deleted, typed a second time. Raises InvalidArgumentError."""
     name = form.get("name", "")
     if form.get("typed", "").strip() != name:
-        raise InvalidArgumentError("typed", f"is not {name!r}: type the name to confirm")
+        raise InvalidArgumentError("typed", f"does not match {name!r}: type the name to confirm")
     return name
 
 

@@ -49,7 +49,7 @@ def test_a_plan_counts_delayed_timer_and_half_messages(root: Path) -> None:
     found = answer_of("migrate", "plan", root, *sizes)["heldBack"]
     assert [tuple(each.values()) for each in found] == [tuple(each) for each in EXPECTED]
     shown = kvcq("migrate", "plan", root, *sizes).stdout
-    assert "nothing here delivers them" in " ".join(shown.split())
+    assert "kvcq does not deliver them" in " ".join(shown.split())
 
 
 def test_a_start_says_that_nothing_here_delivers_them(root: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_sound_table_needs_no_repair_and_one_with_a_bad_row_is_not_replaced(
     assert repair_metadata(root) is None
     told = kvcq("repair", str(root), "--metadata")
     assert told.exit_code == 0
-    assert "meta/ is sound: there is nothing to repair" in told.stderr
+    assert "meta/ is intact: nothing to repair" in told.stderr
     told = kvcq("repair", str(root), "--metadata", "--json")
     assert json.loads(told.stdout) == {"repaired": None, "topics": None}
     engine = RocksEngine.open(root / "meta", metadata_profile())

@@ -55,7 +55,7 @@ async def test_a_shared_stream_leads_nowhere_else(tmp_path: Path) -> None:
         stream.cancel()
         status = migration_pb2.GetMigrationStatusRequest()
         path = "/kvcq.v1.MigrationService/GetMigrationStatus"
-        with pytest.raises(Exception, match="administration is served on"):
+        with pytest.raises(Exception, match="administration is only served on"):
             await served.channel.unary_unary(path, None, None)(status.SerializeToString())
 
 

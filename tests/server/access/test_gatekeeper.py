@@ -162,7 +162,7 @@ async def test_a_signature_cannot_be_used_for_ever(
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await ask(pb.GetStatisticsRequest(), metadata=headers)
         assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
-        assert "set the clocks" in (refused.value.details() or "")
+        assert "synchronize the clocks" in (refused.value.details() or "")
     monkeypatch.setattr(keeper, "_now_s", lambda: begun_s + MAX_SKEW_S - 2)
     await ask(pb.GetStatisticsRequest(), metadata=headers)
 

@@ -144,7 +144,7 @@ async def test_a_store_without_its_key_gets_no_new_one(tmp_path: Path) -> None:
     add_users(tmp_path / "store", {})
     key = tmp_path / "store.key"
     key.rename(tmp_path / "kept")
-    with pytest.raises(KeyFileError, match="is missing, and the store has users"):
+    with pytest.raises(KeyFileError, match="is missing, but the store has users"):
         async with serving(tmp_path / "store", access=True):
             pytest.fail("it must not become ready")
     assert not key.exists()

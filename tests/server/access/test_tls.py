@@ -252,7 +252,7 @@ def test_a_change_that_is_half_done_changes_nothing(
         assert tls.fetch() is None
         assert tls.fetch() is None
     assert tls.expires == expires
-    assert caplog.text.count("is not the key of the certificate") == 1
+    assert caplog.text.count("does not belong to the certificate") == 1
     key.unlink()
     assert tls.fetch() is None
     key.write_bytes(renewed)
@@ -288,7 +288,7 @@ async def test_a_server_does_not_start_with_the_key_of_another_certificate(
 ) -> None:
     cert, _ = authority.issue()
     _, key = authority.issue("other")
-    with pytest.raises(InvalidArgumentError, match="is not the key"):
+    with pytest.raises(InvalidArgumentError, match="does not belong"):
         async with serving(tmp_path / "store", **settings_of((cert, key))):
             pass
     assert not (tmp_path / "store").exists()

@@ -225,7 +225,7 @@ def test_a_stopped_store_gets_its_first_administrator(tmp_path: Path) -> None:
     with users_of_stopped_store(directory, None) as users:
         assert users.get("ops").secret == SECRET
     with (
-        pytest.raises(KeyFileError, match=r"copy this store.s key there"),
+        pytest.raises(KeyFileError, match=r"copy this store.s key file there"),
         users_of_stopped_store(directory, tmp_path / "other.key"),
     ):
         pass

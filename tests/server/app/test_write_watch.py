@@ -96,12 +96,12 @@ async def test_a_disk_that_takes_no_write_is_not_ready(
         readiness.measure()
         assert await readiness.next() == NOT_SERVING
         assert served.server._stage.why_not_ready == (
-            f"the store takes no writes: no file can be written: {os.strerror(number)}"
+            f"the store rejects writes: no file can be written: {os.strerror(number)}"
         )
         guard._probe = probe
         readiness.measure()
         assert await readiness.next() == SERVING
-    assert "not ready: the store takes no writes" in caplog.text
+    assert "not ready: the store rejects writes" in caplog.text
     assert "files can be written again" not in caplog.text, "that is told at level INFO"
 
 
@@ -125,4 +125,4 @@ async def test_a_failed_fsync_is_not_ready_before_the_next_start(
         assert await readiness.of("") == SERVING
         why = served.server._stage.why_not_ready
         assert why is not None
-        assert "takes no writes" in why
+        assert "rejects writes" in why

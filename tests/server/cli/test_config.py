@@ -69,7 +69,7 @@ def test_the_table_has_what_was_given_alone(tmp_path: Path) -> None:
 
 def test_nothing_given_is_told() -> None:
     shown = run("--given")
-    assert (shown.stdout, shown.stderr) == ("", "every setting has its default\n")
+    assert (shown.stdout, shown.stderr) == ("", "all settings have their defaults\n")
 
 
 def test_a_wrong_setting_is_refused_as_serve_refuses_it() -> None:
@@ -87,7 +87,7 @@ def test_a_brokers_settings_are_printed_as_a_file(tmp_path: Path) -> None:
     conf.write_text("fileReservedTime=48\nnamesrvAddr=a\n")
     done = run("import", str(conf))
     assert done.exit_code == 0
-    assert "1 setting of the broker without a counterpart" in done.stderr
+    assert "without a counterpart here: 1 setting of the broker" in done.stderr
     file = tmp_path / "kvcq.toml"
     file.write_text(done.stdout)
     given = answer("--config", str(file), "--given", "--json")
@@ -112,7 +112,7 @@ def test_a_running_server_is_asked_and_reloaded(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "store", "--config", str(file)) as server:
         server.wait_for("ready")
         at = ("--server", server.target)
-        assert run("reload", *at).stdout == "nothing has changed\n"
+        assert run("reload", *at).stdout == "no setting has changed\n"
         file.write_text("[store]\nreserved_hours = 5\ncrc_item = false\n")
         assert answer("reload", *at, "--json") == {
             "taken": [{"name": "store.reserved_hours", "before": 72.0, "after": 5.0}],

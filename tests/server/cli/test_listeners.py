@@ -61,7 +61,7 @@ def test_what_a_start_prints_for_an_ipv6_address_can_be_pasted(tmp_path: Path) -
     listener = TextListener(ServerConfig(data_dir=tmp_path), lines.append)
     listener.listening("::1", 8081)
     listener.ready("::1", 8081)
-    assert "listens on [::1]:8081" in lines[0].replace("\\", "")
+    assert "is listening on [::1]:8081" in lines[0].replace("\\", "")
     for command in ("put", "pull", "query"):
         (line,) = [each for each in lines if f" {command} --server" in each]
         words = shlex.split(line.replace("\\", ""))

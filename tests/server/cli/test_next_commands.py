@@ -166,7 +166,7 @@ def test_a_store_without_a_migration_has_nothing_to_do(tmp_path: Path) -> None:
         error = document(run("migrate", step, root, "--json"))["error"]
         assert error["code"] == "ILLEGAL_STEP"
         assert error["nextCommand"] is None
-        assert error["reason"] == f"{step} is not possible: its queues are in RocksDB alone"
+        assert error["reason"] == f"{step} is not possible: its queues are only in RocksDB"
     assert not (root / "migration.json").exists()
 
 

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from server.access.attempts import FAILURE_WAIT_S, MAX_FAILURES
-from server.console import PAGES, Page, Viewer
+from server.console import PAGES, Page, Viewer, Viewers
 from server.console.addresses import local
 from server.console.sessions import IDLE_S
 from server.console.writing import static_files
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 SECRETS = {"ann": "s3cret", "bob": "pa55"}
 
 
-class Users:
+class Users(Viewers):
     """Ann may administer, Bob may look."""
 
     sign_in_needed = True
-    anybody = Viewer("", may_administer=False)
 
     def __init__(self) -> None:
+        super().__init__(may_administer=False)
         self.gone: set[str] = set()
 
     async def signed_in(self, access_key: str, secret: str) -> Viewer | None:
@@ -102,7 +102,7 @@ async def test_an_administrator_may_change_things(served: Served) -> None:
         await _sign_in(client, "ann", "s3cret")
         answer = await client.post("/topics/create", {"name": "made", "queues": "3"})
         page = await client.follow(answer)
-        assert "The topic exists." in page.text
+        assert "The topic was created." in page.text
         assert "3 queues" in page.text
 
 
@@ -118,7 +118,7 @@ async def test_wrong_credentials_are_refused_without_saying_which(served: Served
         async with console_of(served, Users()) as client:
             answer = await _sign_in(client, name, secret)
             assert answer.status == 403
-            assert "Access key or secret is wrong." in answer.text
+            assert "Wrong access key or secret." in answer.text
             assert "Set-Cookie" not in answer.headers
             if secret:
                 assert secret not in answer.html

@@ -235,7 +235,7 @@ async def test_the_charts_are_drawn_and_told(filled: Served, browser: Browser) -
         await page.wait_for_function("document.querySelector('[data-drawn]')?.dataset.drawn > 5")
         assert await page.locator(".plot canvas").count() == 4
         told = await page.locator("[data-chart=messages] .plot").get_attribute("aria-label")
-        assert told.startswith("Messages a second: put ")
+        assert told.startswith("Messages per second: put ")
         assert await page.locator("#contact").is_hidden()
         await page.reload()
         await page.wait_for_selector("[data-drawn]")
@@ -246,7 +246,7 @@ async def test_the_charts_are_drawn_and_told(filled: Served, browser: Browser) -
         # The server ends: the page says so, and keeps what it has.
         await page.route("**/live", lambda route: route.abort())
         await page.wait_for_selector("#contact:not([hidden])")
-        assert "The server does not answer" in await page.locator("#contact").inner_text()
+        assert "The server does not respond" in await page.locator("#contact").inner_text()
         assert await page.locator(".plot canvas").count() == 4
 
 
@@ -296,7 +296,7 @@ async def test_all_can_be_done_by_keyboard(filled: Served, browser: Browser) -> 
         await page.keyboard.type("shipments")
         await page.keyboard.press("Enter")
         await page.wait_for_url("**/topics?notice=topicDeleted")
-        assert await page.get_by_role("status").inner_text() == "It is deleted."
+        assert await page.get_by_role("status").inner_text() == "Deleted."
         # Each thing in the way of the Tab key is seen when it is reached.
         for _ in range(12):
             await page.keyboard.press("Tab")
@@ -314,7 +314,7 @@ async def test_a_search_goes_on_while_it_is_typed(filled: Served, browser: Brows
         assert await page.evaluate("document.activeElement.id") == "prefix"
         assert page.url.endswith("/topics?prefix=pay")
         await page.locator("#prefix").fill("none")
-        await async_api.expect(page.locator("#results")).to_contain_text("No topic has such a name")
+        await async_api.expect(page.locator("#results")).to_contain_text("No topic matches")
     assert browser.complaints == []
 
 
@@ -456,7 +456,7 @@ async def test_a_page_of_another_origin_has_no_say(filled: Served, browser: Brow
         assert "Overview" not in await frame.content()  # what the browser says instead
         async with page.expect_navigation():
             await page.get_by_role("button", name="x").click()
-        assert "does not come from a page of this console" in await page.content()
+        assert "was not sent by a page of this console" in await page.content()
     found = await filled.topics.ListTopics(pb.ListTopicsRequest(prefix="orders"))
     assert [topic.name for topic in found.topics] == ["orders"]
 

@@ -57,7 +57,7 @@ async def test_an_administrator_sees_all_and_may_change_it(tmp_path: Path) -> No
                 assert {page.path for page in PAGES} <= set(answer.links)
             assert "in secret" in (await client.get(f"/message?id={ids['secret']}")).text
             answer = await client.post("/topics/create", {"name": "made"})
-            assert "The topic exists." in (await client.follow(answer)).text
+            assert "The topic was created." in (await client.follow(answer)).text
 
 
 async def test_a_user_sees_what_the_rights_are_for(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ async def test_a_user_sees_what_the_rights_are_for(tmp_path: Path) -> None:
                 assert "kvcq" in answer.text
             # What can be looked for is still there to be filled in.
             assert 'id="prefix"' in (await client.get("/topics")).html
-            assert "type the beginning" in (await client.get("/light-queues")).text
+            assert "enter a prefix" in (await client.get("/light-queues")).text
             assert 'name="name"' in (await client.get("/groups")).html
             for page in PAGES:
                 for path in page.does:

@@ -95,7 +95,7 @@ async def test_undecodable_requests_are_logged_once_a_second(
     assert len(caplog.records) == 1
     now_s = 101.0
     await _refusal(served, method, GARBAGE)
-    assert "(4 more like it)" in caplog.records[-1].message
+    assert "(4 similar lines omitted)" in caplog.records[-1].message
 
 
 async def test_a_request_above_its_methods_limit_is_refused(served: Served) -> None:

@@ -72,8 +72,8 @@ async def test_a_store_that_failed_is_alive_and_not_ready(tmp_path: Path) -> Non
 async def test_a_server_that_drains_is_neither(tmp_path: Path) -> None:
     async with serving(tmp_path, metrics_port=0) as served:
         served.server._stage.drain()
-        assert await get(served, "/livez") == (503, "the server ends\n")
-        assert await get(served, "/readyz") == (503, "the server ends\n")
+        assert await get(served, "/livez") == (503, "the server is shutting down\n")
+        assert await get(served, "/readyz") == (503, "the server is shutting down\n")
 
 
 async def test_no_port_no_site(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_pass_by_hand_tells_what_it_verified(store: MessageStore) -> None:
     assert view.state is JobState.DONE, view.error
     assert view.done == view.total == store.log.appended_offset
     assert view.numbers["records"] == view.numbers["units"] == RECORDS
-    assert view.summary == "501 records and 501 units were verified: all are whole"
+    assert view.summary == "501 records and 501 units verified: no faults found"
     numbers = made.statistics()
     assert (numbers["scrub.records"], numbers["scrub.faults"]) == (RECORDS, 0)
 
@@ -290,7 +290,7 @@ def test_where_a_pass_was_is_no_matter_when_it_cannot_be_read(
 ) -> None:
     store.notes.put("scrub", data)
     made = store_jobs_of(store)
-    assert "begins anew" in caplog.text
+    assert "starting over" in caplog.text
     assert made.statistics().get("scrub.pass_position") is None
     assert made.scrubbing.look()
     end_of_pass(made)

@@ -80,7 +80,7 @@ def test_what_the_disk_refuses_is_told(
     monkeypatch.setattr(handler._file, "format", full)
     say(handler, "lost")
     handler.close()
-    assert "are lost: 1" in caplog.text
+    assert "were lost: 1" in caplog.text
     assert "No space left" in caplog.text
 
 
@@ -103,7 +103,7 @@ def test_lines_are_written_again_when_the_directory_is_back(tmp_path: Path) -> N
     try:
         directory.rename(tmp_path / "gone")
         say(handler, "lost")
-        assert complaints.heard.wait(10), "nobody says that lines are lost"
+        assert complaints.heard.wait(10), "nobody says that lines were lost"
         directory.mkdir()
         say(handler, "kept")
         handler.close()
@@ -121,4 +121,4 @@ def test_a_full_disk_is_complained_of_once_in_a_while(
     for number in range(50):
         say(handler, str(number))
     handler.close()
-    assert caplog.text.count("are lost") == 1
+    assert caplog.text.count("were lost") == 1

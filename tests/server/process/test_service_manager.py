@@ -77,7 +77,7 @@ def test_a_manager_hears_of_start_reload_refusal_and_end(
             assert "store.reserved_hours: 0.0 is not a number" in refused["STATUS"]
             server.send(signal.SIGTERM)
             assert manager.next()["STOPPING"] == "1"
-            assert manager.next() == {"STATUS": "stopped; the store is closed"}
+            assert manager.next() == {"STATUS": "stopped, the store is closed"}
             assert server.wait() == 0
     finally:
         signal.signal(signal.SIGHUP, heard)
@@ -142,5 +142,5 @@ def test_a_manager_that_is_gone_is_logged_once_and_harms_nobody(
         told.tell("READY=1")
         told.tell("WATCHDOG=1")
     assert [record.getMessage()[:43] for record in caplog.records] == [
-        "the service manager cannot be told READY=1:"
+        "cannot tell the service manager READY=1: [E"
     ]

@@ -158,7 +158,7 @@ async def test_a_number_stands_for_one_content(
     for table in (sessions, bench.sessions()) if looked_up else (sessions,):
         with pytest.raises(NumberReusedError) as refused:
             await table.put("p", 0, _batch(*other))
-        assert "producer 'p' has used 0 for another batch (2 messages" in str(refused.value)
+        assert "producer 'p' has already used 0 for another batch (2 messages" in str(refused.value)
         assert await table.put("p", 0, _batch(b"a", b"b")) == first._replace(repeated=True)
     assert bench.bodies() == [b"a", b"b"]
 

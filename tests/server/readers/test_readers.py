@@ -157,7 +157,7 @@ def test_one_that_is_silent_is_given_up(
         assert reader._process is not None
         reader._process.send_signal(19)  # SIGSTOP
         assert ask(readers, plan) is None
-        assert "does not answer" in caplog.text
+        assert "does not respond" in caplog.text
         assert readers.running == 0
 
 

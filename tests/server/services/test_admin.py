@@ -70,7 +70,7 @@ async def test_a_wrong_file_is_refused_by_name_and_changes_nothing(
     ):
         before = await client.settings()
         path.write_text(_TEXT + "reserved_hours = 0\n")
-        with pytest.raises(NotPossibleError, match="the old ones stay") as refused:
+        with pytest.raises(NotPossibleError, match="the old ones remain in effect") as refused:
             await client.reload_settings()
         assert refused.value.reason == "SETTINGS_REFUSED"
         assert refused.value.metadata["field"] == "store.reserved_hours"

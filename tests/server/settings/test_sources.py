@@ -270,7 +270,7 @@ def test_a_setting_that_became_a_constant_is_told_and_has_no_effect(
         settings = sources.read()
         assert settings.values() == Sources().read().values()
         assert settings.warnings() == [
-            f"{name} is no longer a setting, and has no effect; remove it from {where}"
+            f"{name} is no longer a setting and has no effect; remove it from {where}"
         ]
         assert settings.with_recorded_segments().warnings() == settings.warnings()
     assert name not in KNOWN

@@ -137,6 +137,19 @@ def test_a_jump_forward_is_followed_step_by_step_and_one_back_at_once() -> None:
     assert times.jumped_ms() == 0
 
 
+def test_time_passes_however_often_it_is_looked_at() -> None:
+    clock = FakeClock()
+    times = StoreTimes(clock)
+    begin_ms = times.now_ms()
+    begin_s = clock.monotonic
+    for look in range(1, 10_001):  # the wall clock goes on by whole milliseconds
+        clock.monotonic = begin_s + look * 0.0003
+        clock.wall_ms = begin_ms + look * 3 // 10
+        times.now_ms()
+    assert clock.now_ms() == begin_ms + 3000
+    assert times.jumped_ms() <= 1
+
+
 def test_many_falls_are_noted_in_bounded_room_and_say_no_less() -> None:
     stamps = [1000 + at // 2 - at % 2 * 7 for at in range(4000)]
     falls = find(stamps)
@@ -299,6 +312,25 @@ def test_the_file_of_a_segment_says_how_old_a_stamp_in_the_future_is(tmp_path: P
         assert store.expire() == 0
         clock.advance(2 * _HOUR_S)
         assert store.expire() == 2
+
+
+def test_time_that_was_left_before_a_clock_was_set_back_is_left_again(tmp_path: Path) -> None:
+    clock = FakeClock()
+    root = tmp_path / "store"
+    with open_small(root, clock) as store:
+        clock.jump(_HOUR_S)
+        for _ in range(60):
+            clock.advance(10)
+            store._upkeep.maintain()
+        assert store.what_about_the_clock() is None, "it is believed by now"
+        clock.jump(-_HOUR_S)
+        clock.advance(1800)
+        store._upkeep.maintain()
+        clock.jump(_YEAR_S)
+        copy_open(root, tmp_path / "killed")
+    right_ms = clock.now_ms() - _YEAR_S * 1000
+    with open_small(tmp_path / "killed", clock) as store:
+        assert store._times.now_ms() == right_ms
 
 
 def test_a_restart_does_not_believe_a_clock_that_jumped(tmp_path: Path) -> None:

@@ -135,6 +135,20 @@ def test_a_message_without_a_body_deletes_its_key(store: MessageStore, clock: Fa
     assert [body for _, body in seen(store)] == ["2", "again"]
 
 
+def test_what_deletes_its_key_with_a_stamp_of_next_year_goes_a_day_later(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    clock.jump(365 * DAY_S)
+    put(store, ("a", ""))
+    clock.jump(-365 * DAY_S)
+    put(store, ("b", "2"))
+    keep(store)
+    assert [body for _, body in seen(store)] == ["", "2"]
+    clock.advance(DAY_S + 1)
+    keep(store)
+    assert [body for _, body in seen(store)] == ["2"]
+
+
 def test_it_outlives_a_restart_and_a_kill(tmp_path: Path, clock: FakeClock) -> None:
     with open_small(tmp_path / "store", clock) as store:
         put(store, ("a", "1"), ("b", "2"), ("a", "3"))

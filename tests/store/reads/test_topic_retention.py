@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from store.message_store import MessageStore
     from tests.support.fake_clock import FakeClock
 
+YEAR_S = 365 * 86_400
 HOUR_S = 3600.0
 HOUR_MS = 3_600_000
 BODY = 100
@@ -127,6 +128,21 @@ def test_a_clock_that_is_set_back_shows_nothing_again(
     assert bounds(store) == (5, 10)
     clock.jump(-HOUR_S)
     assert bounds(store) == (5, 10)
+
+
+def test_a_message_of_next_year_is_kept_no_longer_than_others(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    store.keep("T", time_ms=HOUR_MS)
+    clock.jump(YEAR_S)
+    put(store, 1)
+    assert bounds(store) == (0, 1)
+    clock.jump(-YEAR_S)
+    put(store, 1)
+    assert bounds(store) == (0, 2)
+    clock.advance(HOUR_S + 1)
+    put(store, 1)
+    assert bounds(store) == (2, 3)
 
 
 def test_the_last_bytes_of_each_queue_are_kept(store: MessageStore) -> None:

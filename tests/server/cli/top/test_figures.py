@@ -116,8 +116,8 @@ def test_a_server_that_was_started_again_has_no_rates_yet() -> None:
     ("numbers", "says"),
     [
         ({"server.ready": 1.0}, "ready"),
-        ({"server.ready": 0.0}, "NOT READY: it takes no puts"),
-        ({"server.opening_progress": 0.25}, "opening its store, 25% done"),
+        ({"server.ready": 0.0}, "NOT READY: puts are rejected"),
+        ({"server.opening_progress": 0.25}, "opening its store, 25%"),
         ({"server.draining": 1.0}, "ending"),
     ],
 )

@@ -35,14 +35,14 @@ def test_each_kind_of_the_api_has_a_form() -> None:
 
 async def test_no_jobs_yet(console: ConsoleClient) -> None:
     page = await console.get("/jobs")
-    assert "No job runs" in page.text
+    assert "No jobs." in page.text
     assert "/jobs/start" not in page.html
 
 
 async def test_a_job_is_started_and_looked_at(served: Served, admin: ConsoleClient) -> None:
     form = {"kind": "compact", "compact.family": "default", "compact.topic": ""}
     page = await admin.follow(await admin.post("/jobs/start", form))
-    assert "The job has begun." in page.text
+    assert "The job was started." in page.text
     assert "family default" in page.text
     stub = jobs_pb2_grpc.JobServiceStub(served.channel)
     [job] = (await stub.ListJobs(pb.ListJobsRequest())).jobs
@@ -69,7 +69,7 @@ async def test_a_job_that_runs_is_cancelled(
     assert "JOB_RUNNING" in answer.text
     job_id = page.html.partition('name="job" value="')[2].partition('"')[0]
     page = await admin.follow(await admin.post("/jobs/cancel", {"job": job_id}))
-    assert "The job ends soon." in page.text
+    assert "The job is being cancelled." in page.text
     stub = jobs_pb2_grpc.JobServiceStub(served.channel)
     async for _ in stub.WatchJob(pb.WatchJobRequest(job_id=job_id)):
         pass
@@ -102,7 +102,7 @@ async def test_a_job_that_cannot_be_started(served: Served, admin: ConsoleClient
         answer = await admin.post("/jobs/start", form)
         assert answer.status == status
         assert text in answer.text
-        assert "No job runs" in (await admin.get("/jobs")).text
+        assert "No jobs." in (await admin.get("/jobs")).text
 
 
 async def test_an_unknown_job(admin: ConsoleClient) -> None:

@@ -36,7 +36,7 @@ async def test_the_newest_come_first_and_all_can_be_reached(
     for number in range(45):
         await _put(served, body=f"body-{number}".encode())
     page = await console.get("/messages?topic=orders&queue=0")
-    assert "from 0 up to, not including, 45" in page.text
+    assert "from 0 up to, but not including, 45" in page.text
     assert _offsets(page) == [str(number) for number in range(25, 45)]
     page = await console.get(page.link("Earlier"))
     assert _offsets(page) == [str(number) for number in range(5, 25)]
@@ -64,7 +64,7 @@ async def test_the_newest_of_a_whole_topic(served: Served, console: ConsoleClien
     await served.topics.CreateTopics(
         pb.CreateTopicsRequest(topics=[pb.CreateTopicRequest(name="empty")])
     )
-    assert "No messages here." in (await console.get("/messages?topic=empty")).text
+    assert "No messages." in (await console.get("/messages?topic=empty")).text
 
 
 async def test_the_newest_of_a_light_queue_are_those_of_its_one_queue(
@@ -96,7 +96,7 @@ async def test_by_offset(served: Served, console: ConsoleClient, offset: str, fi
     if first:
         assert _offsets(page)[0] == first
     else:
-        assert "No messages here." in page.text
+        assert "No messages." in page.text
 
 
 async def test_what_is_no_offset(served: Served, console: ConsoleClient) -> None:
@@ -121,7 +121,7 @@ async def test_by_time(served: Served, console: ConsoleClient) -> None:
     assert 'name="time"' in page.html
     page = await console.get("/messages?by=time&topic=orders&queue=0&time=soon")
     assert page.status == 400
-    assert "is no time such as" in page.text
+    assert "is not a time such as" in page.text
 
 
 async def test_by_key(served: Served, console: ConsoleClient) -> None:
@@ -133,7 +133,7 @@ async def test_by_key(served: Served, console: ConsoleClient) -> None:
     assert len(_offsets(page)) == 10
     page = await console.get("/messages?by=key&topic=orders&key=k7")
     assert _offsets(page) == ["7"]
-    assert "No messages here." in (await console.get("/messages?by=key&topic=orders&key=x")).text
+    assert "No messages." in (await console.get("/messages?by=key&topic=orders&key=x")).text
     page = await console.get("/messages?by=key&topic=orders&key=k7&after=zz")
     assert page.status == 400
 
@@ -177,7 +177,7 @@ async def test_bodies_that_are_no_text(served: Served, console: ConsoleClient) -
     page = await console.get("/messages?topic=orders&queue=0")
     assert "ff 00 01" in page.text
     page = await console.get(f"/message?id={placed.message_id}")
-    assert "It is no UTF-8 text." in page.text
+    assert "Not UTF-8 text." in page.text
     assert f"kvcq get {placed.message_id}" in page.text
     assert len(page.body) < 200_000
 
@@ -198,7 +198,7 @@ async def test_a_compressed_body_is_shown_plain(served: Served, console: Console
     assert "plain words" in page.text
     assert "11 B, stored as 19 B" in page.text
     page = await console.get(links[1])
-    assert "it is shown as it is stored" in page.text
+    assert "It is shown as stored" in page.text
     assert "not really compressed" in page.text
 
 

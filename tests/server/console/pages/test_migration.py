@@ -55,7 +55,7 @@ async def test_all_steps(tmp_path: Path) -> None:
         assert _offered(page) == {"start"}
         assert _offered(await reader.get("/migration")) == set()
         page = await _take(client, "start")
-        assert "The step is taken" in page.text
+        assert "The step was started" in page.text
         stub = migration_pb2_grpc.MigrationServiceStub(served.channel)
 
         async def job_ends() -> None:

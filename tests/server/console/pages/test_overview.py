@@ -31,7 +31,7 @@ async def test_numbers_of_the_server(served: Served, console: ConsoleClient) -> 
     page = await console.get("/")
     assert "State ready" in page.text
     assert "Messages put 3" in page.text
-    assert "No call was refused." in page.text
+    assert "No call was rejected." in page.text
 
 
 async def test_busiest_topics_and_latest_groups(served: Served, console: ConsoleClient) -> None:
@@ -108,7 +108,7 @@ async def test_every_column_of_rocksdb_has_words(served: Served) -> None:
 async def test_rocksdb_that_is_held_up(
     served: Served, console: ConsoleClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, text in (("write_stopped", "stopped"), ("delayed_write_bytes_per_s", "slowed down")):
+    for name, text in (("write_stopped", "stopped"), ("delayed_write_bytes_per_s", "slowed")):
         numbers = {f"kvcq.{name}": 1.0, "kvcq.background_errors": 2.0}
         with monkeypatch.context() as patch:
             patch.setattr(served.store, "statistics", lambda numbers=numbers: numbers)

@@ -1,4 +1,4 @@
-"""server/console/user_viewers.py: users sign in, and see and do what their rights allow."""
+"""server/console/viewers.py: users sign in, and see and do what their rights allow."""
 
 from __future__ import annotations
 
