@@ -20,7 +20,6 @@ from kvcq.tables import (
     MinOffsets,
     build_batch,
     index_prefix,
-    last_units_between,
     marks_range,
     max_key,
     max_keys,
@@ -34,7 +33,6 @@ from kvcq.tables import (
     search_time,
     time_and_offset_of,
     topic_range,
-    truncate_rows,
     unit_key,
     unit_prefix,
     units_of_rows,
@@ -80,7 +78,7 @@ class Expiry(Protocol):
 class KvConsumeQueueStore:
     """ConsumeQueueStore over a KvEngine.
 
-    Thread: `dispatch`, `delete_topic`, `truncate` one at a time (`_writing`); reads on any thread.
+    Thread: `dispatch`, `delete_topic` one at a time (`_writing`); reads on any thread.
     Durability: `flush`, or a full memtable. Memory: bounded caches, nothing per idle queue.
     """
 
@@ -270,9 +268,6 @@ class KvConsumeQueueStore:
                     physical_offset, queue_offset = unpack_max(value)
                     yield topic, queue_id, queue_offset, physical_offset
 
-    def last_units_between(self, start: int, end: int) -> Iterator[list[LastUnit]]:
-        return last_units_between(self._engine, start, end)
-
     def list_names(self, prefix: str, after: str | None, limit: int) -> list[str]:
         """Names of topics and light queues with messages, by length, then bytes; above `after`.
 
@@ -333,16 +328,6 @@ class KvConsumeQueueStore:
     def restore_last_units(self, units: Sequence[LastUnit]) -> None:
         with self._writing:
             restore_last_units(self._engine, units)
-
-    def truncate(self, log_end: int) -> None:
-        """Cut every row made from a record at or above `log_end`; durable on return."""
-        with self._writing:
-            if self._dispatched_offset <= log_end:
-                return
-            truncate_rows(self._engine, log_end)
-            self._dispatched_offset = log_end
-            self._min_offsets.clear()
-        self.flush()
 
     def expire(self, log_start: int, store_time_ms: int) -> None:
         if self._expiry is not None and log_start > 0:

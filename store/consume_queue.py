@@ -298,19 +298,8 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         """
         ...
 
-    def last_units_between(self, start: int, end: int) -> Iterator[list[LastUnit]]:
-        """Of all queues, the last units whose records lie in `start..end` of the log.
-
-        In short lists, each from one look at its queues.
-        """
-        ...
-
     def restore_last_units(self, units: Sequence[LastUnit]) -> None:
         """Queues that end before these units continue behind them; others stay. Repeatable."""
-        ...
-
-    def truncate(self, log_end: int) -> None:
-        """Forget everything derived from records at or above `log_end`."""
         ...
 
     def expire(self, log_start: int, store_time_ms: int) -> None:

@@ -42,7 +42,6 @@ from kvcq.tables.last_units import last_units_between, restore_last_units
 from kvcq.tables.min_offsets import MinOffsets
 from kvcq.tables.removal import remove_range
 from kvcq.tables.time_search import search_time
-from kvcq.tables.truncate import truncate_rows
 from kvcq.tables.unit_columns import (
     Hashes,
     UnitColumns,
@@ -122,7 +121,6 @@ __all__ = [
     "timed",
     "topic_prefix",
     "topic_range",
-    "truncate_rows",
     "unit_hashes",
     "unit_key",
     "unit_prefix",

@@ -10,7 +10,7 @@ from migration.sides.pair import SidePair
 from store.errors import StoreBusyError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from migration.sides.pair import Attendant
     from migration.sides.side import Side, SideStore
@@ -106,18 +106,10 @@ class DoubleQueueStore(SidePair):
     def list_names(self, prefix: str, after: str | None, limit: int) -> list[str]:
         return self._serving.list_names(prefix, after, limit)
 
-    def last_units_between(self, start: int, end: int) -> Iterator[list[LastUnit]]:
-        return self._serving.last_units_between(start, end)
-
     def restore_last_units(self, units: Sequence[LastUnit]) -> None:
         self._on_each(lambda side: side.store.restore_last_units(units))
 
     # --- removal ---------------------------------------------------------------------------
-
-    def truncate(self, log_end: int) -> None:
-        self._on_each(lambda side: side.store.truncate(log_end))
-        with self._dispatching:
-            self._dispatched = self._least_joined()
 
     def expire(self, log_start: int, store_time_ms: int) -> None:
         self._owed_expiry.clear()  # this one covers it
