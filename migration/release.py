@@ -193,7 +193,7 @@ def _rocketmqs_rocksdb_is_behind(root: Path, store: MessageStore) -> bool:
     at, log_end = max(end, feed.start_offset), feed.appended_offset
     while at < log_end:
         requests, at = feed.read(at, log_end, _LOOK_AHEAD)
-        if any(request.in_queue for request in requests):
+        if any(request.in_queue and request.topic != STATE_TOPIC for request in requests):
             return True
     return False
 

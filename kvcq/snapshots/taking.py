@@ -106,6 +106,16 @@ class Snapshots:
             self._seal(snapshot)
             return snapshot
 
+    def take_anew(self) -> None:
+        """See store.state.Snapshots."""
+        with self._working:
+            before = self.kept
+            snapshot = self._take(anew=True)
+            self._seal(snapshot)
+            for each in before:
+                if each.point != snapshot.point:
+                    self._remove(each)
+
     def _frees_first_segment(self) -> bool:
         """Whether retention could drop the first segment without another one: when the disk is
         full there may be no room for it."""
@@ -115,7 +125,7 @@ class Snapshots:
         end = first.start_offset + first.size
         return self._segments.end_offset < end or self.newest_point >= end
 
-    def _take(self) -> Snapshot:
+    def _take(self, *, anew: bool = False) -> Snapshot:
         copy = self._back_up()
         try:
             with closing(RocksEngine.open_read_only(copy, DERIVED)) as engine:
@@ -124,7 +134,9 @@ class Snapshots:
             self._flush_log()
             for snapshot in self.kept:
                 if snapshot.point == point:
-                    return snapshot
+                    if not anew:
+                        return snapshot
+                    self._remove(snapshot)
             mark = Mark.of(self._segments, point, self._clock.now_ms())
             snapshot = Snapshot.write(self._directory, mark, copy)
         finally:

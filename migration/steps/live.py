@@ -231,6 +231,8 @@ class LiveMigration:
                 # The files are what is right, or all there is to read.
                 raise self._on.refuse("finish", "RocksDB differs from the log")
             if state.phase is Phase.ROCKSDB:
+                # So far the files knew where queues end whose messages have left the log.
+                self._on.store.snapshots.take_anew()
                 self._double.change_phase(
                     lambda: self._on.moved("finished", Phase.FINISHED, stopped="")
                 )

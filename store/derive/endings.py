@@ -6,8 +6,10 @@ order, asks here: a record below the end of its light queue is dead.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from store.errors import CorruptRecordError, MessageNotFoundError
 from store.format import unpack_record
 from store.state import STATE_TOPIC, TopicEnded, unpack_entries
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from store.log import CommitLog
     from store.state import Entry
     from store.topics import DeadBelow
+
+logger = logging.getLogger(__name__)
 
 _UNITS_A_READ = 256
 
@@ -36,19 +40,26 @@ def state_records(
     log: CommitLog, queues: ConsumeQueueStore, base_offset: int
 ) -> Iterator[tuple[int, list[Entry]]]:
     """Physical offset and entries of each dispatched state record of the log, in its order, from
-    `base_offset` on.
+    `base_offset` on. Damaged ones are left out: who reads the log all over tells of them.
 
-    Raises DamagedQueueError, CorruptRecordError.
+    Raises DamagedQueueError, CorruptStateError.
     """
     at, end = queues.bounds(STATE_TOPIC, 0, log.start_offset)
     while at < end:
         units = queues.read_units(STATE_TOPIC, 0, at, _UNITS_A_READ)
-        records = log.read_run([(unit.physical_offset, unit.record_size) for _, unit in units])
-        for (_, unit), record in zip(units, records, strict=False):
-            if unit.physical_offset >= base_offset:
-                entries = unpack_entries(unpack_record(record, verify=False).body)
-                yield unit.physical_offset, entries
-        at = units[len(records) - 1][0] + 1
+        for _, unit in units:
+            offset = unit.physical_offset
+            if offset < base_offset:
+                continue
+            try:
+                record = log.read(offset, unit.record_size)
+            except MessageNotFoundError:
+                continue  # its segment was dropped just now
+            except CorruptRecordError as error:
+                logger.error("left out: what the state record at %d says: %s", offset, error)
+                continue
+            yield offset, unpack_entries(unpack_record(record, verify=False).body)
+        at = units[-1][0] + 1
 
 
 def endings(log: CommitLog, queues: ConsumeQueueStore, base_offset: int) -> dict[str, int]:

@@ -126,7 +126,7 @@ class StateApplier:
         """What of any record still lives: it also knows the light queues that ended by what the
         log says, up to now and meanwhile.
 
-        Memory: that of `endings`. Raises DamagedQueueError, CorruptRecordError.
+        Memory: that of `endings`. Raises DamagedQueueError, CorruptStateError.
         """
         topics, dead = admission
         ended: dict[str, int] = {}

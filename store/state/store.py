@@ -62,6 +62,11 @@ class Snapshots(Protocol):
         """A sealed one of now. May take long."""
         ...
 
+    def take_anew(self) -> None:
+        """The same; it takes the place of all that are there: from now on it is the database that
+        knows where queues end. May take long."""
+        ...
+
     def stop(self) -> None:
         """At a clean stop, while the database is still open."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kvcq.inspect import look_over
+from migration.check import check_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def assert_whole(root: Path) -> None:
     """The stopped store holds what its log says, in all that is derived from it."""
-    faults = [str(finding) for finding in look_over(root).findings if finding.is_fault]
+    faults = [str(finding) for finding in check_store(root) if finding.is_fault]
     assert not faults, "\n".join(faults)
 
 
