@@ -118,6 +118,7 @@ def _replay(
     now_ms: int,
 ) -> None:
     tables = Tables(state)
+    ended: set[str] = set()
     start, span = segments.first_offset, max(1, segments.end_offset - segments.first_offset)
     end = start
     for step in walk(segments, start, parser=FastParser()):
@@ -129,34 +130,41 @@ def _replay(
             if name == STATE_TOPIC and at < base_offset:
                 continue
             if name == STATE_TOPIC:
-                _apply(segments, state, tables, at, request.record_size)
+                ended.update(_apply(segments, state, tables, at, request.record_size))
             elif request.in_queue and not is_light(name):
-                _make(tables, engine, name, request.queue_id, at, now_ms)
+                # Without a record that made it: it is older than the log, and so are its queues.
+                created_offset = at if name in ended else 0
+                _make(tables, engine, name, request.queue_id, created_offset, now_ms)
         progress("reading the log", (end - start) / span)
     state.advance(end)
 
 
-def _apply(segments: SegmentSet, state: KvStateStore, tables: Tables, at: int, size: int) -> None:
+def _apply(
+    segments: SegmentSet, state: KvStateStore, tables: Tables, at: int, size: int
+) -> list[str]:
+    """The state has what the record says. Returns the names that ended with it."""
     try:
         entries = read_entries(segments, at, size)
     except (CorruptRecordError, CorruptStateError) as error:
         logger.error("a record of state is left out: %s", error)
-        return
+        return []
     known = [
         each
         for each in entries
         if not isinstance(each, TopicKeeps) or tables.topic(each.topic) is not None
     ]
-    state.apply(changes_of(known, at, state), at + size)
+    changes = changes_of(known, at, state)
+    state.apply(changes, at + size)
+    return changes.ended
 
 
 def _make(
-    tables: Tables, engine: RocksEngine, name: str, queue_id: int, at: int, now_ms: int
+    tables: Tables, engine: RocksEngine, name: str, queue_id: int, created_offset: int, now_ms: int
 ) -> None:
     """A topic that a record names is there, with that queue."""
     found = tables.topic(name)
     if found is None:
-        found = TopicConfig(name, queue_id + 1, now_ms, at)
+        found = TopicConfig(name, queue_id + 1, now_ms, created_offset)
     elif found.queue_count > queue_id:
         return
     made = found._replace(queue_count=max(found.queue_count, queue_id + 1))

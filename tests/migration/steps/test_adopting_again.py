@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from migration.broker_config import GroupOffset, read_config
 from migration.check import check_store
-from migration.release import release
+from migration.release import Home, release
 from migration.state.state import FileLayout
 from migration.steps.adopting import adopt
 from store.message import Message
@@ -48,7 +49,7 @@ def given_back(tmp_path: Path) -> Path:
         store.put([Message("ours", b"%d" % number) for number in range(5)])
         store.commit_offsets("g", [("ours", 0, 3)])
         store.delete_topic("orders")
-    lines = release(root)
+    lines = release(root, home=Home.FILES)
     assert any(STATE_TOPIC in line for line in lines)
     return root
 
@@ -63,7 +64,7 @@ def test_a_broker_finds_nothing_of_the_state_in_its_tables(given_back: Path) -> 
     assert isinstance(topics, dict)
     assert "ours" in topics
     assert STATE_TOPIC not in topics
-    assert said(given_back, "consumerOffset.json")["offsetTable"] == {"ours@g": {"0": 3}}
+    assert read_config(given_back).offsets == [GroupOffset("g", "ours", 0, 3)]
 
 
 def test_what_the_broker_says_counts_and_not_what_the_first_life_said(given_back: Path) -> None:
@@ -76,6 +77,7 @@ def test_what_the_broker_says_counts_and_not_what_the_first_life_said(given_back
     assert isinstance(table, dict)
     table["orders"] = table.pop("ours") | {"topicName": "orders"}
     (root / "config" / "topics.json").write_text(json.dumps(document))
+    (root / "config" / "lmqConsumerOffset.json").unlink()
     (root / "config" / "consumerOffset.json").write_text('{"offsetTable":{"orders@h":{0:1}}}')
     adopt(root, layout=LAYOUT)
     with opened(root) as store:
