@@ -27,13 +27,13 @@ from kvcq.errors import BackupDamagedError, BackupRefusedError
 from store.base import TEMPORARY_SUFFIX
 
 PRODUCT = "kvcq backup"
-FORM = 1
+#: Form 2 may have notes and snapshots; what form 1 has is read as before.
+FORM = 2
 MARKER = "kvcq-backups.json"
 MANIFESTS = "backups/"
 FILES = "files/"
 SEGMENTS = "commitlog/"
 QUEUES = "kvcq/"
-METADATA = "meta/"
 
 #: Places in a store that a backup may name: nothing else is ever written by a restore.
 _PLACE = re.compile(

@@ -11,15 +11,15 @@ from kvcq.backup import Cut, choose_backup, choose_by_id, open_place, restore, t
 from kvcq.backup.log_cut import find_end
 from kvcq.errors import BackupDamagedError, BackupRefusedError
 from store.base import DIRECTORY_MODE
-from store.consume_queue import LastUnit
-from store.derive import EndsReserve
 from store.errors import InvalidArgumentError
 from store.log import SegmentSet
 from store.message import Message
-from store.metadata import KeptQueue, LatestHead
+from store.metadata import KEEP_ALL, Retention
+from store.state import Tables
 from tests.support.backups import bodies, opened, put_some, queues_of
 from tests.support.checked import assert_whole
 from tests.support.fake_clock import FakeClock
+from tests.support.rebuild import differences
 from tests.support.stores import SEGMENT_BYTES, open_small
 
 if TYPE_CHECKING:
@@ -328,45 +328,45 @@ def test_no_cut_is_within_a_batch(batches: tuple[MessageStore, list[int]]) -> No
         with_blanks.close()
 
 
-def test_ends_that_a_full_disk_kept_out_of_the_metadata_come_along(tmp_path: Path) -> None:
+def test_what_was_decided_behind_a_cut_is_undone(tmp_path: Path) -> None:
     clock = FakeClock()
-    with open_small(tmp_path / "store", clock) as store:
-        put_some(store, clock, 20)
-        reserve = EndsReserve(tmp_path / "store" / "ends", SEGMENT_BYTES)
-        reserve.prepare()
-        assert reserve.add(0, [[LastUnit("T0", 3, 41, 7)]])
-        taken = take_backup(store, queues_of(store), str(tmp_path / "b"), clock=clock)
-        reserve.clear()
-    restore(open_place(str(tmp_path / "b")), taken.backup, tmp_path / "again")
-    found = EndsReserve(tmp_path / "again" / "ends", SEGMENT_BYTES)
-    assert (found.log_start, list(found.pages())) == (0, [[LastUnit("T0", 3, 41, 7)]])
 
+    def told(_done: int, _all: int) -> None:
+        pass
 
-def test_what_was_noted_of_the_log_behind_a_cut_hides_nothing(tmp_path: Path) -> None:
-    clock = FakeClock()
+    def heads(store: MessageStore) -> dict[int, int]:
+        return {head.queue_id: head.hidden for head in Tables(store.state).latest_heads()}
+
     with open_small(tmp_path / "store", clock) as store:
-        put_some(store, clock, 20)
+        put = [Message("K", b"%d" % n, n % 2, keys=("k",)) for n in range(8)]
+        store.put(put)
+        store.commit_offsets("g", [("K", 0, 1)])
+        store.keep_latest("K", 0, told)
         half = store.log.appended_offset
-        put_some(store, clock, 20)
-        end = store.log.appended_offset
-        metadata = store.metadata
-        metadata.put_kept([KeptQueue("T0", 0, 0, 100, 30, 40, 99)])
-        metadata.put_hidden(LatestHead("T0", 0, end, 5), {0: b"\x1f"})
-        metadata.put_hidden(LatestHead("T0", 1, half // 2, 1), {0: b"\x01"})
-        metadata.sync()
+        store.put(put)
+        store.create_topics([("later", 1)])
+        store.keep("K", messages=5)
+        store.commit_offsets("g", [("K", 0, 8)])
+        store.commit_offsets("h", [("K", 0, 8)])
+        store.keep_latest("K", 0, told)
+        store.keep_latest("K", 1, told)
+        store.delete_topic("later")
         taken = take_backup(store, queues_of(store), str(tmp_path / "b"), clock=clock)
     place = open_place(str(tmp_path / "b"))
-    for name, cut, kept, hidden in (
-        ("whole", Cut(), True, {0, 1}),
-        ("cut", Cut(until_offset=half), False, set()),
-        ("cut-segments", Cut(until_offset=half), False, set()),
+    for name, cut, expected in (
+        ("whole", Cut(), {0: 7, 1: 7}),
+        ("cut", Cut(until_offset=half), {0: 3}),
+        ("cut-segments", Cut(until_offset=half), {0: 3}),
     ):
-        root = tmp_path / name
+        root, is_cut = tmp_path / name, cut != Cut()
         restore(place, taken.backup, root, cut, segments_only="segments" in name)
         with open_small(root, FakeClock(clock.now_ms())) as store:
-            assert (store.metadata.kept("T0", 0) is not None) == kept
-            # Bits of a topic go together when those of one of its queues are ahead.
-            assert {head.queue_id for head in store.metadata.latest_heads()} == hidden
+            assert heads(store) == expected
+            assert store.list_groups(None, 9) == (["g"] if is_cut else ["g", "h"])
+            assert store.committed_offsets("g", [("K", 0)]) == [1 if is_cut else 8]
+            [topic] = store.list_topics("", None, 9)
+            assert topic.retention == (KEEP_ALL if is_cut else Retention(messages=5))
+            assert differences(store) == []
         assert_whole(root)
 
 
