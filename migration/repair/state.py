@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.engine import KvBatch
 from kvcq.engine.rocks import DERIVED, RocksEngine
+from kvcq.errors import EngineFailedError, EngineUnavailableError
 from kvcq.inspect import read_entries
 from kvcq.snapshots import DIRECTORY, snapshots_in
 from kvcq.state_store import KvStateStore
@@ -59,7 +60,7 @@ def repair_state(
 
     None when there is a database that opens, or a sealed snapshot: nothing was changed, the next
     start makes what is needed of them. Raises StoreFormatError when the directory is no store of
-    ours, or has an older format, StoreLockedError.
+    ours, or has an older format, StoreLockedError, EngineUnavailableError.
     Durability: durable on return; a crash before leaves no database, so that the repair can be run
     again.
     """
@@ -103,7 +104,9 @@ def _is_known(directory: StoreDir) -> bool:
         return False
     try:
         RocksEngine.open_read_only(directory.kvcq, DERIVED).close()
-    except Exception as error:  # noqa: BLE001 - whatever keeps it from being opened
+    except EngineUnavailableError:
+        raise  # nothing says that it is damaged
+    except EngineFailedError as error:
         logger.warning("%s cannot be opened: %s", directory.kvcq, error)
         return False
     return True
