@@ -102,6 +102,16 @@ class PlainDatabases:
     def reach(self) -> int:
         return max(self.queues.dispatched_offset, self.state.point)
 
+    def before_cut(self, end: int) -> None:
+        """See Databases."""
+        if self.reach > end:
+            words = "ahead of the log, which ends at"
+            logger.warning("%s reaches to %d, %s %d: set aside", self._path, self.reach, words, end)
+            self.was_replaced = True
+            self.close()
+            place_empty(self._path, "ahead")
+            self._open()
+
     def settle(self, segments: SegmentSet) -> None:
         """See Databases."""
         if self.is_old:
@@ -111,12 +121,11 @@ class PlainDatabases:
         start = max(segments.first_offset, self._directory.base_offset)
         end = segments.end_offset
         newest = snapshots[-1].point if snapshots else 0
-        if self.reach > end:
-            why, words = "ahead", f"ahead of the log, which ends at {end}"
-        elif self.reach < newest:
-            why, words = "behind", f"behind the snapshot at {newest}: files of it were lost"
+        assert self.reach <= end, "what is ahead went before the cut"
+        if self.reach < newest:
+            words = f"behind the snapshot at {newest}"
         elif self.state.point < start:
-            why, words = "behind", f"behind {start}, where the log's account of the state begins"
+            words = f"behind {start}, where the log's account of the state begins"
         else:
             return
         logger.warning("%s reaches to %d, %s: it is made again", self._path, self.reach, words)
@@ -125,19 +134,13 @@ class PlainDatabases:
         self.close()
         if is_empty:  # made by this opening in place of one that was lost or moved aside
             shutil.rmtree(self._path)
-        self._place(snapshots, start, why)
-        self._open()
-        if self.state.point < start:
-            raise self._without_snapshot(start)
+        self._place(snapshots, start, "behind")
+        assert start <= self.state.point <= end, "a state of this log"
 
     def _settle_old(self, segments: SegmentSet) -> None:
         """Of a store of format 1: see upgrade.py."""
         for snapshot in snapshots_in(self._directory.root / DIRECTORY):
             snapshot.remove()  # of a try that was cut short
-        if self.queues.dispatched_offset > segments.end_offset:
-            self.close()
-            place_empty(self._path, "ahead")
-            self._open()
         take_over(self._directory, self._engine, self.queues, segments)
         self.state.advance(segments.end_offset)
 
@@ -155,6 +158,7 @@ class PlainDatabases:
             self.is_old = False
 
     def _place(self, snapshots: list[Snapshot], start: int, why: str) -> None:
+        """The database is another one, and open."""
         for snapshot in reversed(snapshots):
             places = [place_copy, place_sealed] if snapshot.copy.exists() else [place_sealed]
             if self._was_damaged:
@@ -165,11 +169,17 @@ class PlainDatabases:
                 except (StoreFormatError, EngineFailedError, OSError) as error:
                     logger.error("the snapshot at %d cannot be used: %s", snapshot.point, error)
                     continue
-                logger.warning("%s is made of the snapshot at %d", self._path, snapshot.point)
-                return
+                self._open()
+                if self.state.point == snapshot.point:
+                    logger.warning("%s is made of the snapshot at %d", self._path, snapshot.point)
+                    return
+                # Its files were damaged, and an empty one was made in its place.
+                self.close()
+                shutil.rmtree(self._path)
         if start > 0:
             raise self._without_snapshot(start)
         place_empty(self._path, why)
+        self._open()
 
     def _without_snapshot(self, start: int) -> StoreFormatError:
         root = self._directory.root

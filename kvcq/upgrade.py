@@ -63,7 +63,7 @@ _AS_THEY_ARE = (b"g", b"h", b"l", b"o", b"q")
 #: What the note of all users is called; each was a value of its own.
 USERS_NOTE = "users"
 _USER = "access.user."
-_NOT_NEEDED = frozenset({"ends_kept", "log_start"})
+_NOT_NEEDED = frozenset({"ends_kept"})
 _PAGE = 1000
 _LEAST_QUEUES = 8
 _ASIDE = "format-1"

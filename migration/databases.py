@@ -107,6 +107,12 @@ class MigratingDatabases:
         """See Databases."""
         return max(self._kvcq.reach, 0 if self._files is None else self._files.dispatched_offset)
 
+    def before_cut(self, end: int) -> None:
+        """See Databases."""
+        self._kvcq.before_cut(end)
+        if self._files is not None:
+            self._files.truncate(end)
+
     def settle(self, segments: SegmentSet) -> None:
         """See Databases."""
         if self._kvcq.is_old and self._files is not None:

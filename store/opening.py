@@ -9,7 +9,7 @@ start: only then writers, services and jobs.
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from store.derive import (
@@ -42,8 +42,10 @@ from store.log import (
     first_time,
     read_falls,
     read_left,
+    read_log_start,
     recover_log,
     write_falls,
+    write_log_start,
 )
 from store.message_store import MessageStore
 from store.puts import AppendPath
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from store.config import StoreConfig
     from store.consume_queue import ConsumeQueueStore
     from store.log import Falls, Segment
+    from store.notes import Notes
     from store.state import Snapshots, StateStore
     from store.store_dir import StoreDir
 
@@ -103,6 +106,11 @@ class Databases(Protocol):
     @property
     def reach(self) -> int:
         """Physical offset up to which the one that has come farthest has seen the log."""
+        ...
+
+    def before_cut(self, end: int) -> None:
+        """The log is about to be cut to that end. What is ahead of it goes first: a crash in
+        between must not leave what knows of files that are gone. Repeatable."""
         ...
 
     def settle(self, segments: SegmentSet) -> None:
@@ -179,6 +187,7 @@ def recover(parts: Parts, undo: ExitStack) -> RecoveredLog:
         is_newest=noted.is_newest,
         skip_damaged=config.skip_damaged_records,
         dispatched_offset=databases.reach,
+        before_cut=databases.before_cut,
     )
     databases.settle(segments)
     if config.preallocate and segments.last is not None:
@@ -240,6 +249,7 @@ def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
         applier,
         skip_damaged=config.skip_damaged_records,
     )
+    _tell_of_start(notes, segments.first_offset)
     first = max(dispatched.value, segments.first_offset)
     span = max(1, end - first)
     reput.catch_up(lambda at: progress("replaying the log", (at - first) / span))
@@ -299,8 +309,8 @@ def start(
             checkpoints.queues_end,
             reput.dispatched.value if still_needed is None else still_needed(),
         ),
-        before_drop=lambda start, end: _cover(snapshots, appends, end),
-        on_dropped=lambda at: upkeep.segments_dropped(at, _oldest_time_ms(log, times)),
+        before_drop=lambda start, end: _cover(snapshots, appends, notes, end),
+        on_dropped=lambda at: _dropped(upkeep, notes, at, _oldest_time_ms(log, times)),
     )
     page_ahead = PageAhead(lambda: segments.last if config.preallocate else None)
     services = Services(
@@ -330,12 +340,33 @@ def _last_record(recovered: Recovered, checkpoint: Checkpoint) -> int:
     return known if last is None and known < checkpoint.flushed_offset else 0
 
 
-def _cover(snapshots: Snapshots, appends: AppendPath, end: int) -> None:
+def _cover(snapshots: Snapshots, appends: AppendPath, notes: Notes, end: int) -> None:
     """Before segments below `end` go. Raises as Snapshots.cover does, and FlushError."""
     snapshots.cover(end)
+    with suppress(OSError):  # on a full disk it is noted once they are gone
+        write_log_start(notes, end)
     # A queue that goes on in the log has no end of its own in the snapshot: its next message must
     # not be lost with power, or it would begin anew.
     appends.flush()
+
+
+def _dropped(upkeep: Upkeep, notes: Notes, at: int, oldest_ms: int | None) -> None:
+    """Segments below `at` are gone. Raises OSError."""
+    upkeep.segments_dropped(at, oldest_ms)
+    write_log_start(notes, at)
+
+
+def _tell_of_start(notes: Notes, start: int) -> None:
+    noted = read_log_start(notes)
+    if noted is None:
+        write_log_start(notes, start)
+    elif noted < start:
+        logger.error(
+            "the log begins at %d, but nothing below %d was removed by this program: the "
+            "segments between are missing, and their messages count as expired. Bring them "
+            "back from a copy while the store is stopped",
+            *(start, noted),
+        )
 
 
 def _newest_time_ms(log: CommitLog, times: StoreTimes, segment: Segment) -> int:

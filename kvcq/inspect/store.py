@@ -22,7 +22,7 @@ from store.base import SystemClock, no_progress
 from store.errors import StoreFormatError
 from store.format import Noted, read_noted
 from store.light_queue import is_light
-from store.log import SegmentSet, read_falls
+from store.log import SegmentSet, read_falls, read_log_start
 from store.state import CorruptRowError, Tables
 from store.store_dir import FORMAT_VERSION, DirKind, StoreDir, inspect
 from store.topics import Admission, LiveTopics
@@ -148,6 +148,7 @@ def _check(
             "Check it again after that.",
         )
     else:
+        _look_at_start(segments, read_log_start(directory.notes), findings)
         falls = read_falls(directory.notes, 0)
         sides = _sides(directory, segments, findings, progress, find_sides, stack)
     log = LogCheck(
@@ -234,6 +235,19 @@ def _noted(directory: StoreDir, findings: Findings, *, was_closed: bool) -> Note
             Kind.CHECKPOINT_FILE, "checkpoint", "a checkpoint: the store was closed", "none"
         )
     return noted
+
+
+def _look_at_start(segments: SegmentSet, noted: int | None, findings: Findings) -> None:
+    """The log begins where segments were removed up to, or before."""
+    if noted is not None and noted < segments.first_offset:
+        findings.add(
+            Kind.SEGMENTS,
+            "commitlog",
+            f"a log that begins at {noted}: nothing above was removed by this program",
+            f"{segments.first_offset}, segments are missing: their messages count as expired",
+            side=LOG,
+            physical_offset=noted,
+        )
 
 
 def _segments(
