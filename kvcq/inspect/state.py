@@ -70,13 +70,19 @@ class StateSide:
             self._replayed = KvStateStore(self._scratch_engine)
 
     def _tell_of_snapshots(self) -> None:
+        directory = self._opened.directory.root / DIRECTORY
+        readable = {each.path.name for each in self._snapshots()}
+        for path in sorted(directory.glob("[0-9]*[0-9]")):
+            if path.name not in readable:
+                place = f"{DIRECTORY}/{path.name}"
+                self._tell(Kind.SNAPSHOT, place, "a snapshot that can be read", "none")
         for snapshot in self._snapshots():
             place = f"{DIRECTORY}/{snapshot.path.name}"
             if not snapshot.mark.fits(self._opened.segments):
                 self._tell(Kind.OLD_SNAPSHOT, place, "a snapshot of this log", "one of another")
                 continue
             try:
-                if snapshot.is_sealed:
+                if snapshot.was_sealed:
                     snapshot.verified_files()
             except (StoreFormatError, OSError) as error:
                 self._tell(Kind.SNAPSHOT, place, "the files that were sealed", error)

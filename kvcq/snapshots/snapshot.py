@@ -112,6 +112,8 @@ class Snapshot:
         make_directory(unfinished)
         copy.rename(unfinished / COPY)
         Notes(unfinished).put(_MARK, json.dumps(asdict(mark)).encode())
+        if path.exists():  # one that could not be read
+            shutil.rmtree(path)
         unfinished.rename(path)
         fsync_directory(directory)
         return cls(path, mark)
@@ -137,7 +139,17 @@ class Snapshot:
 
     @property
     def is_sealed(self) -> bool:
-        return self._sealed is not None or self._notes.get(_SEALED) is not None
+        """Whether there is a seal that can be read."""
+        try:
+            return self._sealed is not None or self._notes.get(_SEALED) is not None
+        except StoreFormatError as error:
+            logger.error("a snapshot is sealed anew: %s", error)
+            return False
+
+    @property
+    def was_sealed(self) -> bool:
+        """Whether there is a seal, readable or not."""
+        return (self.path / _SEALED).exists()
 
     @property
     def sealed_bytes(self) -> int:
@@ -173,7 +185,11 @@ class Snapshot:
 
     def remove_copy(self) -> None:
         """The sealed files alone are kept. Repeatable."""
-        shutil.rmtree(self.copy, ignore_errors=True)
+        gone = self.path / (COPY + _UNFINISHED)
+        shutil.rmtree(gone, ignore_errors=True)
+        if self.copy.exists():
+            self.copy.rename(gone)  # half of one is none
+            shutil.rmtree(gone, ignore_errors=True)
 
     def remove(self) -> None:
         """Repeatable. What a crash leaves of it is no snapshot."""

@@ -134,7 +134,7 @@ class Snapshots:
             self._flush_log()
             for snapshot in self.kept:
                 if snapshot.point == point:
-                    if not anew:
+                    if not anew and (not snapshot.is_sealed or self._is_whole(snapshot)):
                         return snapshot
                     self._remove(snapshot)
             mark = Mark.of(self._segments, point, self._clock.now_ms())
