@@ -193,3 +193,59 @@ def test_sealed_snapshots_are_spread_over_the_log_and_few_have_copies(tmp_path: 
     assert all(each.verified_files() for each in kept)
     assert numbers["snapshots.newest_age_s"] == 60
     assert numbers["snapshots.replay_bytes"] == 0
+
+
+def turn(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 16
+    path.write_bytes(data)
+
+
+def half_a_copy(snapshot: Path) -> None:
+    for path in list((snapshot / "copy").glob("*.sst"))[:1]:
+        path.unlink()
+
+
+def bad_manifest_of_the_copy(snapshot: Path) -> None:
+    for path in (snapshot / "copy").glob("MANIFEST-*"):
+        turn(path)
+
+
+HURTS: list[tuple[Callable[[Path], None], bool]] = [
+    (half_a_copy, True),
+    (bad_manifest_of_the_copy, True),
+    (lambda snapshot: turn(snapshot / "sealed"), True),
+    (lambda snapshot: turn(snapshot / "state.sst"), True),
+    (lambda snapshot: turn(snapshot / "mark"), False),
+]
+
+
+@pytest.mark.parametrize(("hurt", "is_usable"), HURTS)
+@pytest.mark.parametrize("has_database", [False, True])
+def test_one_half_of_a_snapshot_is_enough(
+    tmp_path: Path, hurt: Callable[[Path], None], is_usable: bool, has_database: bool
+) -> None:
+    """With a log that begins later, so that nothing else has the state."""
+    clock, root = FakeClock(), tmp_path / "store"
+    with open_small(root, clock, reserved_hours=1.0) as store:
+        fill(store, clock)
+        expected = answers(store)
+        assert store.log.start_offset > 0
+    [path] = (root / DIRECTORY).iterdir()
+    hurt(path)
+    if not has_database:
+        shutil.rmtree(root / "kvcq")
+    if not (is_usable or has_database):
+        with pytest.raises(StoreFormatError, match="repair"):
+            open_small(root, clock, reserved_hours=1.0)
+        return
+    for _ in range(2):
+        with open_small(root, clock, reserved_hours=1.0) as store:
+            assert answers(store) == expected
+            store.snapshots.take()  # over one that cannot be read, or is not sealed any more
+            store.snapshots.look()
+    shutil.rmtree(root / "kvcq")
+    for copy in (root / DIRECTORY).glob("*/copy"):
+        shutil.rmtree(copy)
+    with open_small(root, clock, reserved_hours=1.0) as store:
+        assert answers(store) == expected
