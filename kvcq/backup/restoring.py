@@ -36,9 +36,11 @@ from store.format import (
     check_record,
     place_of,
     store_time_of,
+    unpack_record,
     write_checkpoint,
 )
 from store.log import SegmentSet
+from store.state import STATE_TOPIC
 from store.store_dir import FORMAT_VERSION, DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
@@ -269,7 +271,7 @@ def _begins_ms(place: Place, segment: BackupFile) -> int | None:
 
 
 def _first_records(place: Place, segment: BackupFile) -> Iterator[tuple[LogEnd, bool]]:
-    """The records that it begins with: a log that ends there, and whether a batch does."""
+    """The messages that it begins with: a log that ends there, and whether a batch does."""
     start = int(segment.place.removeprefix(SEGMENTS))
     data, at = b"", 0
     for piece in place.read(segment.name):
@@ -278,10 +280,12 @@ def _first_records(place: Place, segment: BackupFile) -> Iterator[tuple[LogEnd, 
             checked = check_record(memoryview(data), at, len(data), start + at)
             if checked.found is not Found.RECORD:
                 return
-            of_batch = place_of(data, at)
-            end = LogEnd(start + at + checked.size, store_time_of(data, at))
-            yield end, of_batch is None or of_batch.is_last
-            at += checked.size
+            size = checked.size
+            if unpack_record(data[at : at + size], verify=False).topic != STATE_TOPIC:
+                of_batch = place_of(data, at)
+                end = LogEnd(start + at + size, store_time_of(data, at))
+                yield end, of_batch is None or of_batch.is_last
+            at += size
 
 
 def _length(data: bytes, at: int) -> int:
