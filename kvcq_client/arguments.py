@@ -221,8 +221,4 @@ _BRACKETS = re.compile(r"\[.*?\]")
 
 
 def _kind(head: str, names: Mapping[str, Any]) -> tuple[type, str]:
-    module, _, name = head.rpartition(".")
-    if not module:
-        return _KINDS[name]
-    kind: type = getattr(names[module], name)
-    return kind, f"a {name}"
+    return _KINDS.get(head) or (names[head], f"a {head}")

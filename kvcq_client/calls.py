@@ -49,6 +49,7 @@ from kvcq_client.values import (
     given_at,
     position,
 )
+from kvcq_client.wire import from_wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
@@ -356,7 +357,7 @@ class Calls:
                 ),
                 timeout_s,
             )
-            made += map(_topic, answer.topics)
+            made += (from_wire(Topic, topic) for topic in answer.topics)
         return made
 
     async def update_topic(
@@ -384,7 +385,7 @@ class Calls:
             ),
             timeout_s,
         )
-        return _topic(answer.topic)
+        return from_wire(Topic, answer.topic)
 
     async def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
         """The topic, or light queue, is gone with all its messages. Raises NotFoundError."""
@@ -403,25 +404,15 @@ class Calls:
         request = pb.DescribeTopicRequest(name=name)
         pages = paged(self._call, self._topics.DescribeTopic, request, timeout_s)
         found = [page async for page in pages]
-        queues = [
-            QueueState(
-                one.queue_id,
-                one.min_offset,
-                one.max_offset,
-                one.log_min_offset,
-                one.superseded_messages,
-            )
-            for page in found
-            for one in page.queues
-        ]
-        return _topic(found[-1].topic), queues
+        queues = [from_wire(QueueState, one) for page in found for one in page.queues]
+        return from_wire(Topic, found[-1].topic), queues
 
     async def describe_topic(self, name: str, *, timeout_s: float | None = None) -> Topic:
         """Raises NotFoundError."""
         answer = await self._call(
             self._topics.DescribeTopic, pb.DescribeTopicRequest(name=name, page_size=1), timeout_s
         )
-        return _topic(answer.topic)
+        return from_wire(Topic, answer.topic)
 
     async def topics(
         self, prefix: str = "", *, light_queues: bool = False, timeout_s: float | None = None
@@ -430,7 +421,7 @@ class Calls:
         request = pb.ListTopicsRequest(prefix=prefix, light_queues=light_queues)
         async for page in paged(self._call, self._topics.ListTopics, request, timeout_s):
             for topic in page.topics:
-                yield _topic(topic)
+                yield from_wire(Topic, topic)
 
     # --- groups ----------------------------------------------------------------------------
 
@@ -542,7 +533,7 @@ class Calls:
     async def activity(self, *, timeout_s: float | None = None) -> Activity:
         """Traffic by topic, and how far groups are behind."""
         answer = await self._call(self._admin.GetActivity, pb.GetActivityRequest(), timeout_s)
-        return Activity.of(answer)
+        return from_wire(Activity, answer)
 
     async def settings(self, *, timeout_s: float | None = None) -> list[ServerSetting]:
         """Every setting of the server: what holds now, and where it came from."""
@@ -571,12 +562,6 @@ def _retention_out(retention: Retention) -> pb.Retention:
     *numbers, latest = retention
     time_ms, size, messages = (whole("retention", number) for number in numbers)
     return pb.Retention(time_ms=time_ms, bytes=size, messages=messages, latest=bool(latest))
-
-
-def _topic(topic: pb.Topic) -> Topic:
-    kept = topic.retention
-    retention = Retention(kept.time_ms, kept.bytes, kept.messages, kept.latest)
-    return Topic(topic.name, topic.queue_count, topic.created_time_ms, retention)
 
 
 def _given_at(one: pb.PullResponse | pb.QueueOffsets | pb.GroupOffset) -> int | None:

@@ -24,11 +24,14 @@ from kvcq_client import (
     ProducerConfig,
     Queue,
     Retention,
+    Right,
+    Role,
+    SortedFile,
     Start,
+    UserLimits,
 )
 from kvcq_client.calls import Calls
 from kvcq_client.format import put_stream_request
-from kvcq_client.pb.v1 import access_pb2, jobs_pb2, migration_pb2
 from kvcq_client.transport import Connection
 
 if TYPE_CHECKING:
@@ -55,13 +58,12 @@ RIGHT: dict[str, object] = {
     "Retention": Retention(1),
     "Sequence[Message]": [Message("orders", b"x")],
     "Sequence[int]": [1],
-    "Sequence[pb.AccessRight]": [access_pb2.AccessRight()],
+    "Sequence[Right]": [Right(Role.ADMIN, topic="*")],
+    "Sequence[SortedFile]": [SortedFile("a", "default")],
     "Sequence[str]": ["x"],
     "Start | str | int": 1,
+    "UserLimits": UserLimits(calls=1),
     "Wanted": [QUEUE],
-    "pb.IngestFilesRequest": migration_pb2.IngestFilesRequest(),
-    "pb.StartJobRequest": jobs_pb2.StartJobRequest(),
-    "pb.UserLimits": access_pb2.UserLimits(),
 }
 WRONG: tuple[object, ...] = (
     *(None, True, 1, 1.5, -1, 1 << 31, 1 << 63, 1 << 70, float("nan"), float("inf")),
@@ -71,7 +73,7 @@ WRONG: tuple[object, ...] = (
     *(object(), Message, QUEUE, Queue("x", 1 << 40), Message("", b""), Start.LATEST, Retention()),
     *([Message("x", b"", 1 << 40)], [Message("x", None)], [Message(None, b"")]),  # type: ignore[arg-type]
     *(Message("x", b"", True), Message("x", b"", 1.0), Message([], b"")),  # type: ignore[arg-type]
-    *(Retention(1 << 70), Retention("x"), [access_pb2.User()], access_pb2.User()),  # type: ignore[arg-type]
+    *(Retention(1 << 70), Retention("x"), [UserLimits()], UserLimits()),  # type: ignore[arg-type]
 )
 CLASSES = (Calls, AsyncJobs, AsyncMigration, AsyncAccess, AsyncConsumer, AsyncProducer)
 CALLS = [
