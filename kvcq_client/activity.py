@@ -17,7 +17,7 @@ class TopicTraffic(NamedTuple):
 
 
 class GroupLag(NamedTuple):
-    """How far a group is behind in a topic, over all its queues."""
+    """How far a reader group is behind in a topic, over all its queues."""
 
     group: str
     topic: str  # "%LMQ%": its light queues; empty: topics beyond the first 100 of the group

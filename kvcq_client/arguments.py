@@ -102,6 +102,7 @@ _ADVICE = {
     ),
     "partition": "queue_id=… is the queue of the topic",
     "queue": "queue_id=… is the queue of the topic",
+    "group": "reader_group=… keeps offsets: every consumer of a reader group reads every message",
     "headers": 'properties={"name": "value"} travel with the message',
     "value": "the message's content is body, in bytes",
     "timeout": "timeout_s=… is the time in seconds",

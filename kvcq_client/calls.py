@@ -427,7 +427,7 @@ class Calls:
 
     async def commit_offsets(
         self,
-        group: str,
+        reader_group: str,
         offsets: Mapping[Queue, int],
         *,
         allow_back: bool = False,
@@ -435,15 +435,15 @@ class Calls:
     ) -> None:
         """Store the next offset to read of each queue, durably. All of 10,000 at a time, or none.
 
-        Raises OffsetBehindError when the group has committed a later offset in one of them, unless
-        `allow_back`; OffsetOutOfRangeError above a queue's end.
+        Raises OffsetBehindError when the reader group has committed a later offset in one of them,
+        unless `allow_back`; OffsetOutOfRangeError above a queue's end.
         """
         items = list(positions_of("offsets", offsets).items())
         for begin in range(0, len(items), _QUEUES_A_CALL):
             await self._call(
                 self._groups.CommitOffsets,
                 pb.CommitOffsetsRequest(
-                    group=group,
+                    group=reader_group,
                     offsets=[
                         pb.QueuePosition(
                             topic=queue[0],
@@ -459,27 +459,31 @@ class Calls:
             )
 
     async def group_offsets(
-        self, group: str, queues: Iterable[Queue] | None = None, *, timeout_s: float | None = None
+        self,
+        reader_group: str,
+        queues: Iterable[Queue] | None = None,
+        *,
+        timeout_s: float | None = None,
     ) -> list[GroupOffset]:
-        """What the group committed, with the lag: in these queues, or wherever it did."""
+        """What the reader group committed, with the lag: in these queues, or in all."""
         found: list[GroupOffset] = []
         if queues is not None:
             for part in _parts(queues):
                 fetched = await self._call(
                     self._groups.FetchOffsets,
-                    pb.FetchOffsetsRequest(group=group, queues=part),
+                    pb.FetchOffsetsRequest(group=reader_group, queues=part),
                     timeout_s,
                 )
                 found += map(_group_offset, fetched.offsets)
             return found
-        request = pb.ListGroupOffsetsRequest(group=group)
+        request = pb.ListGroupOffsetsRequest(group=reader_group)
         async for page in paged(self._call, self._groups.ListGroupOffsets, request, timeout_s):
             found += map(_group_offset, page.offsets)
         return found
 
     async def reset_offsets(
         self,
-        group: str,
+        reader_group: str,
         topic: str,
         to: Start | str | int,
         *,
@@ -487,12 +491,12 @@ class Calls:
         time_ms: int | None = None,
         timeout_s: float | None = None,
     ) -> list[GroupOffset]:
-        """Move the group's offsets in a topic: to an end, to an offset, or to a time.
+        """Move the reader group's offsets in a topic: to an end, to an offset, or to a time.
 
         All queues when `queue_ids` is empty. `time_ms` overrules `to`.
         """
         queue_ids = [whole("queue_ids", queue_id, INT32_MAX) for queue_id in queue_ids]
-        request = pb.ResetOffsetsRequest(group=group, topic=topic, queue_ids=queue_ids)
+        request = pb.ResetOffsetsRequest(group=reader_group, topic=topic, queue_ids=queue_ids)
         if time_ms is not None:
             request.time_ms = time_ms
         elif isinstance(to, int):
@@ -509,12 +513,12 @@ class Calls:
         return list(map(_group_offset, answer.offsets))
 
     async def groups(self, *, timeout_s: float | None = None) -> list[str]:
-        """Names of all groups that committed something."""
+        """Names of all reader groups that committed something."""
         pages = paged(self._call, self._groups.ListGroups, pb.ListGroupsRequest(), timeout_s)
         return [group async for page in pages for group in page.groups]
 
     async def delete_group(self, group: str, *, timeout_s: float | None = None) -> None:
-        """The group's offsets are gone. Repeatable."""
+        """Delete the offsets that the reader group committed. Repeatable."""
         await self._call(self._groups.DeleteGroup, pb.DeleteGroupRequest(group=group), timeout_s)
 
     # --- the server ------------------------------------------------------------------------

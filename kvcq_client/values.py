@@ -130,7 +130,7 @@ class QueueState(NamedTuple):
 
 
 class GroupOffset(NamedTuple):
-    """What a group committed in one queue. `offset` is None when it never did."""
+    """What a reader group committed in one queue. `offset` is None when it never did."""
 
     topic: str
     queue_id: int
@@ -143,8 +143,8 @@ class GroupOffset(NamedTuple):
 class Start(enum.Enum):
     """Where a consumer begins in a queue for which no offset is given.
 
-    COMMITTED is the group's offset, or the earliest where it has none. Wherever a Start is taken
-    its text is taken too: `start="earliest"`.
+    COMMITTED is the reader group's offset, or the earliest where it has none. Its text may stand
+    for a Start everywhere: `start="earliest"`.
     """
 
     EARLIEST = "earliest"

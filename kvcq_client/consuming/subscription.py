@@ -305,8 +305,8 @@ class Subscription:
             form=pb.RECORD_FORM_WHOLE,
             max_messages=self._config.batch_messages,
             credit_bytes=credit,
-            group=self._config.group,
-            reader=self._name if self._config.group else "",
+            group=self._config.reader_group,
+            reader=self._name if self._config.reader_group else "",
         )
         await write_request(call, first)
 
@@ -348,17 +348,17 @@ class Subscription:
             self._received(response)
 
     def _tell_of(self, other: pb.GroupReader) -> None:
-        """Another reader of the group follows one of the queues: in most cases a mistake."""
+        """Warn that another consumer of the reader group follows the queue: mostly a mistake."""
         who = other.reader or other.address
         if who in self._told_of:
             return
         self._told_of.add(who)
         since = datetime.fromtimestamp(other.since_ms / 1000, UTC).isoformat(timespec="seconds")
         logger.warning(
-            "group %r: reader %s at %s has followed queue %d of %r since %s, and so does this one. "
-            "A group keeps offsets and does not share work: both get every message, and the "
-            "slower one's commits are refused. See docs/order.md",
-            *(self._config.group, who, other.address),
+            "reader group %r: %s at %s has followed queue %d of %r since %s, and now this consumer "
+            "does too. A reader group does not share work: both read every message, and the "
+            "commits of the slower one are refused. See docs/order.md",
+            *(self._config.reader_group, who, other.address),
             *(other.queue_id, other.topic, since),
         )
 

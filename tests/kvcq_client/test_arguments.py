@@ -156,7 +156,7 @@ async def _call(kind: type, name: str, parameter: str, value: object) -> Excepti
         }
         target: Any = targets.get(kind)
         if kind is AsyncConsumer:
-            target = await client.consumer({QUEUE: 0}, group="g")
+            target = await client.consumer({QUEUE: 0}, reader_group="g")
         if kind is AsyncProducer:
             target = client.producer(linger_ms=3_600_000, delivery_timeout_s=0.001)
         args, named = _arguments(kind, name, {parameter: value})
@@ -226,6 +226,8 @@ async def test_settings_of_a_producer_are_refused_by_name(
             client.producer(**settings)
         with pytest.raises((TypeError, ValueError), match="config"):
             await client.consumer((), ProducerConfig())  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="'group': reader_group=… keeps offsets"):
+            await client.consumer("orders", group="g")  # type: ignore[call-arg]
         for queues in (5, [5], None, {"orders": 1}, {QUEUE: "1"}, [b"orders"]):
             with pytest.raises((TypeError, ValueError), match="queues"):
                 await client.consumer(queues)  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ def right_options(command: Callable[..., object]) -> Callable[..., object]:
         return command(rights=rights, **others)
 
     option: Callable[..., object] = with_rights
-    for kind, words in (("group", "A consumer group"), ("topic", "A topic, or light queue")):
+    for kind, words in (("group", "A group"), ("topic", "A topic, or light queue")):
         option = click.option(
             f"--{kind}",
             f"{kind}s",
