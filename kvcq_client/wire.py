@@ -33,6 +33,7 @@ from typing import (
 )
 
 from kvcq_client.errors import ServerError
+from kvcq_client.values import position
 
 if TYPE_CHECKING:
     from enum import Enum
@@ -57,6 +58,11 @@ def from_wire(kind: type[T], message: Message) -> T:
     """
     reads = _reads_of(kind, message.DESCRIPTOR)  # type: ignore[arg-type] # a type has a hash
     return kind(*[read(message) for read in reads])
+
+
+def position_in(message: Any, offset: int) -> int:  # noqa: ANN401 - one with `given_at`
+    """An offset in the message, with what the server says of when it gave it."""
+    return position(offset, message.given_at if message.HasField("given_at") else None)
 
 
 @cache

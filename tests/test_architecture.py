@@ -141,6 +141,7 @@ UNITS |= {
     "kvcq_client.values": set(),
     "kvcq_client.arguments": {"kvcq_client.values"},
     "kvcq_client.errors": {"kvcq_client.values"},
+    "kvcq_client.wire": {"kvcq_client.errors", "kvcq_client.values"},
     "kvcq_client.format": {
         "kvcq_client.arguments",
         "kvcq_client.errors",
@@ -167,6 +168,18 @@ UNITS |= {
         "kvcq_client.transport",
         "kvcq_client.values",
     },
+    "kvcq_client.calls": {
+        "kvcq_client.activity",
+        "kvcq_client.arguments",
+        "kvcq_client.errors",
+        "kvcq_client.format",
+        "kvcq_client.pb.v1.kvcq_pb2",
+        "kvcq_client.results",
+        "kvcq_client.settings",
+        "kvcq_client.transport",
+        "kvcq_client.values",
+        "kvcq_client.wire",
+    },
     "kvcq_client.consuming": {
         "kvcq_client.arguments",
         "kvcq_client.bounds",
@@ -176,6 +189,7 @@ UNITS |= {
         "kvcq_client.pb.v1.kvcq_pb2",
         "kvcq_client.transport",
         "kvcq_client.values",
+        "kvcq_client.wire",
     },
 }
 _ARROW = {

@@ -42,10 +42,12 @@ from kvcq_client.transport import (
     close_in_children,
     from_batch_error,
     from_rpc,
+    in_parts,
     may_pass,
     write_request,
 )
-from kvcq_client.values import Queue, Start, given_at, position
+from kvcq_client.values import Queue, Start, given_at
+from kvcq_client.wire import position_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -315,9 +317,9 @@ class Subscription:
         requests = []
         adds = [queue for queue in self._to_add if queue in self._offsets]
         removes, self._to_remove, self._to_add = self._to_remove, [], []
-        for begin in range(0, len(adds), _QUEUES_A_REQUEST):
+        for part in in_parts(adds, _QUEUES_A_REQUEST):
             request = pb.SubscribeRequest()
-            for queue in adds[begin : begin + _QUEUES_A_REQUEST]:
+            for queue in part:
                 offset = self._offsets[queue]
                 request.add.add(
                     topic=queue.topic,
@@ -326,9 +328,9 @@ class Subscription:
                     given_at=given_at(offset),
                 )
             requests.append(request)
-        for begin in range(0, len(removes), _QUEUES_A_REQUEST):
+        for part in in_parts(removes, _QUEUES_A_REQUEST):
             request = pb.SubscribeRequest()
-            for queue in removes[begin : begin + _QUEUES_A_REQUEST]:
+            for queue in part:
                 request.remove.add(topic=queue.topic, queue_id=queue.queue_id)
             requests.append(request)
         with self._lock:
@@ -382,8 +384,7 @@ class Subscription:
             batch = one.batch
             if self._refused:
                 self._refused.pop(queue, None)
-            at = batch.given_at if batch.HasField("given_at") else None
-            next_offset = offsets[queue] = position(batch.next_offset, at)
+            next_offset = offsets[queue] = position_in(batch, batch.next_offset)
             fetched.append(Fetched(queue, batch.records, list(batch.queue_offsets), next_offset))
         if fetched:
             self._put(fetched)

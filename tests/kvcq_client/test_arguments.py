@@ -30,7 +30,7 @@ from kvcq_client import (
     Start,
     UserLimits,
 )
-from kvcq_client.calls import Calls
+from kvcq_client.calls import GroupCalls, MessageCalls, ServerCalls, TopicCalls
 from kvcq_client.format import put_stream_request
 from kvcq_client.transport import Connection
 
@@ -75,7 +75,8 @@ WRONG: tuple[object, ...] = (
     *(Message("x", b"", True), Message("x", b"", 1.0), Message([], b"")),  # type: ignore[arg-type]
     *(Retention(1 << 70), Retention("x"), [UserLimits()], UserLimits()),  # type: ignore[arg-type]
 )
-CLASSES = (Calls, AsyncJobs, AsyncMigration, AsyncAccess, AsyncConsumer, AsyncProducer)
+CALL_GROUPS = (MessageCalls, TopicCalls, GroupCalls, ServerCalls)
+CLASSES = (*CALL_GROUPS, AsyncJobs, AsyncMigration, AsyncAccess, AsyncConsumer, AsyncProducer)
 CALLS = [
     (kind, name, parameter.name)
     for kind in CLASSES
@@ -149,7 +150,7 @@ async def _call(kind: type, name: str, parameter: str, value: object) -> Excepti
     """What came of it; None when the value was taken."""
     async with AsyncClient("127.0.0.1:1") as client:
         targets: dict[type, Any] = {
-            Calls: client,
+            **dict.fromkeys(CALL_GROUPS, client),
             AsyncJobs: client.jobs,
             AsyncMigration: client.migration,
             AsyncAccess: client.access,
