@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kvcq_client.arguments import (
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 _BOUNDARIES = {Boundary.LOWER: pb.TIME_BOUNDARY_LOWER, Boundary.UPPER: pb.TIME_BOUNDARY_UPPER}
 
-_checker = Checker()
+_check = partial(Checker().check, strict=True)
 
 
 @checked(but=("put",))
@@ -74,7 +75,7 @@ class MessageCalls(CallGroup):
         if timeout_s is not None:
             number("timeout_s", timeout_s)
         request = pb.PutRequest()
-        write_to(request.message, _checker.check(outgoing_or_message(topic, body, fields))[0])
+        write_to(request.message, _check(outgoing_or_message(topic, body, fields))[0])
         answer = await self._call(self._messages.Put, request, timeout_s, may_repeat=False)
         return answer if isinstance(answer, Placed) else placed(answer)
 
@@ -90,11 +91,11 @@ class MessageCalls(CallGroup):
         for 32,767 bytes of properties, of which a light queue takes its name and 12 bytes. Not
         repeated once it may be stored, see `put`.
         """
-        light_queues = _checker.check(outgoing_of(message))[0][5]
+        light_queues = _check(outgoing_of(message))[0][5]
         parts = list(divided(replace(message, light_queues=tuple(light_queues))))
         request = pb.PutBatchRequest()
         for part in parts:
-            write_to(request.messages.add(), _checker.check(outgoing_of(part))[0])
+            write_to(request.messages.add(), _check(outgoing_of(part))[0])
         answer = await self._call(self._messages.PutBatch, request, timeout_s, may_repeat=False)
         return placed_all(answer, [len(part.light_queues) for part in parts])
 
@@ -119,7 +120,7 @@ class MessageCalls(CallGroup):
             producer=pb.ProducerSequence(producer_id=producer_id, sequence=sequence)
         )
         for message in messages:
-            checked_one, _ = _checker.check(outgoing_of(message, "messages"))
+            checked_one, _ = _check(outgoing_of(message, "messages"))
             write_to(request.messages.add(), checked_one)
         answer = await self._call(self._messages.PutBatch, request, timeout_s)
         repeated: bool = answer.repeated_batch

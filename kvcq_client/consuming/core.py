@@ -383,9 +383,7 @@ class ConsumerCore:
     async def commit(self, positions: Mapping[Queue, int], *, allow_back: bool) -> None:
         """Commit these for the reader group. Raises ValueError without one, OffsetBehindError."""
         if not self.config.reader_group:
-            raise ValueError(
-                "commit: needs a consumer with reader_group=…, which keeps the offsets"
-            )
+            raise ValueError("commit: a consumer without reader_group=… keeps no offsets")
         given = positions_of("positions", positions)
         await self._calls.commit_offsets(self.config.reader_group, given, allow_back=allow_back)
 

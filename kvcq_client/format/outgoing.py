@@ -175,8 +175,11 @@ class Checker:
         # (topic, queue_id, tag) that were checked before.
         self._known: set[tuple[str, int | None, str]] = set()
 
-    def check(self, message: Outgoing) -> Sized:
-        """The message, frozen, and its size in bytes. Raises ValueError, TypeError."""
+    def check(self, message: Outgoing, *, strict: bool = False) -> Sized:
+        """The message, frozen, and its size in bytes. Raises ValueError, TypeError.
+
+        Unless `strict`, None stands for an empty field, which saves a producer the look at each.
+        """
         topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms, key = (
             message
         )
@@ -191,7 +194,7 @@ class Checker:
         if not is_known or (queue_id is not None and queue_id.__class__ is not int):
             self._check_place(topic, queue_id, tag)
         size = FRAME_BYTES + len(topic) + len(body)
-        if not (keys or light_queues or properties or flag or born_time_ms or key):
+        if not (strict or keys or light_queues or properties or flag or born_time_ms or key):
             return message, size
         if keys:
             keys = _texts("keys", keys)

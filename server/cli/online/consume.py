@@ -68,7 +68,14 @@ _WAIT_S = 1.0
     help="Start at the committed offsets of GROUP, and commit its progress. Every consumer of a "
     "reader group reads every message.",
 )
-@click.option("--group", "group_before", type=text, default="", hidden=True)
+@click.option(
+    "--group",
+    "group_before",
+    type=text,
+    default="",
+    hidden=True,
+    help="The former name of --reader-group.",
+)
 @click.option(
     "--follow", "-f", is_flag=True, help="At the end, wait for new messages until Ctrl-C."
 )

@@ -53,10 +53,10 @@ async def test_commit_and_go_on_from_there(client: AsyncClient) -> None:
 
 async def test_commit_needs_a_group(client: AsyncClient) -> None:
     await fill(client, 1)
-    with pytest.raises(ValueError, match="needs a group"):
+    with pytest.raises(ValueError, match="needs a reader_group"):
         await client.consumer("orders", start=Start.COMMITTED)
     async with await client.consumer("orders") as consumer:
-        with pytest.raises(ValueError, match="without a group"):
+        with pytest.raises(ValueError, match="without reader_group"):
             await consumer.commit()
 
 
