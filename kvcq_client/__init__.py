@@ -13,7 +13,7 @@
 # First: it has a say in how grpc is imported.
 from kvcq_client.transport import TLS, Credentials, ForkedError, keep_freed_memory  # isort: split
 
-from kvcq_client.access import Access, AsyncAccess
+from kvcq_client.access import Access, AsyncAccess, Right, Role, User, UserLimits
 from kvcq_client.activity import Activity, GroupLag, TopicTraffic
 from kvcq_client.async_client import AsyncClient
 from kvcq_client.client import Client
@@ -45,8 +45,26 @@ from kvcq_client.errors import (
     UnavailableError,
 )
 from kvcq_client.format import StoredMessage, split_records
-from kvcq_client.jobs import AsyncJobs, Jobs
-from kvcq_client.migration import AsyncMigration, Migration
+from kvcq_client.jobs import AsyncJobs, Job, JobFinding, Jobs, JobStatus
+from kvcq_client.migration import (
+    AsyncMigration,
+    DeadRecords,
+    Difference,
+    FileLayout,
+    HeldBack,
+    Ingested,
+    Migration,
+    MigrationConfigTable,
+    MigrationEvent,
+    MigrationFinding,
+    MigrationPhase,
+    MigrationPlan,
+    MigrationSide,
+    MigrationStatus,
+    MigrationStep,
+    SortedFile,
+    VerifyResult,
+)
 from kvcq_client.producing import AsyncProducer, Producer, ProducerConfig, Sending, SendingMany
 from kvcq_client.results import Pulled, QueryPage, StoredBatch
 from kvcq_client.settings import ReloadedSettings, ServerSetting, SettingChange
@@ -87,17 +105,33 @@ __all__ = [
     "CorruptRecordError",
     "Credentials",
     "DataLossError",
+    "DeadRecords",
     "DeadlineError",
     "DeliveryTimeoutError",
+    "Difference",
+    "FileLayout",
     "ForkedError",
     "GroupLag",
     "GroupOffset",
     "HandshakeError",
+    "HeldBack",
+    "Ingested",
     "InvalidArgumentError",
+    "Job",
+    "JobFinding",
+    "JobStatus",
     "Jobs",
     "KvcqError",
     "Message",
     "Migration",
+    "MigrationConfigTable",
+    "MigrationEvent",
+    "MigrationFinding",
+    "MigrationPhase",
+    "MigrationPlan",
+    "MigrationSide",
+    "MigrationStatus",
+    "MigrationStep",
     "NotFoundError",
     "NotPossibleError",
     "NumberPassedError",
@@ -117,11 +151,14 @@ __all__ = [
     "ResourceExhaustedError",
     "Retention",
     "RetryableError",
+    "Right",
+    "Role",
     "Sending",
     "SendingMany",
     "ServerError",
     "ServerSetting",
     "SettingChange",
+    "SortedFile",
     "Start",
     "StoredBatch",
     "StoredMessage",
@@ -129,6 +166,9 @@ __all__ = [
     "TopicTraffic",
     "UnauthenticatedError",
     "UnavailableError",
+    "User",
+    "UserLimits",
+    "VerifyResult",
     "keep_freed_memory",
     "split_records",
 ]

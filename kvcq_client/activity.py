@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from typing import NamedTuple
 
 
 class TopicTraffic(NamedTuple):
@@ -20,7 +17,7 @@ class TopicTraffic(NamedTuple):
 
 
 class GroupLag(NamedTuple):
-    """How far a group is behind in a topic, over all its queues."""
+    """How far a reader group is behind in a topic, over all its queues."""
 
     group: str
     topic: str  # "%LMQ%": its light queues; empty: topics beyond the first 100 of the group
@@ -36,29 +33,3 @@ class Activity(NamedTuple):
     topic_count: int | None  # None until all were counted
     group_count: int | None
     groups_at_ms: int | None  # when the look at the groups began; None before the first
-
-    @classmethod
-    def of(cls, message: pb.GetActivityResponse) -> Activity:
-        def given(name: str) -> int | None:
-            return getattr(message, name) if message.HasField(name) else None
-
-        return cls(
-            [
-                TopicTraffic(
-                    one.topic, one.messages_in, one.bytes_in, one.messages_out, one.bytes_out
-                )
-                for one in message.topics
-            ],
-            [
-                GroupLag(
-                    one.group,
-                    one.topic,
-                    one.messages,
-                    one.since_ms if one.HasField("since_ms") else None,
-                )
-                for one in message.groups
-            ],
-            given("topic_count"),
-            given("group_count"),
-            given("groups_at_ms"),
-        )

@@ -102,6 +102,7 @@ _ADVICE = {
     ),
     "partition": "queue_id=… is the queue of the topic",
     "queue": "queue_id=… is the queue of the topic",
+    "group": "reader_group=… keeps offsets: every consumer of a reader group reads every message",
     "headers": 'properties={"name": "value"} travel with the message',
     "value": "the message's content is body, in bytes",
     "timeout": "timeout_s=… is the time in seconds",
@@ -221,8 +222,4 @@ _BRACKETS = re.compile(r"\[.*?\]")
 
 
 def _kind(head: str, names: Mapping[str, Any]) -> tuple[type, str]:
-    module, _, name = head.rpartition(".")
-    if not module:
-        return _KINDS[name]
-    kind: type = getattr(names[module], name)
-    return kind, f"a {name}"
+    return _KINDS.get(head) or (names[head], f"a {head}")

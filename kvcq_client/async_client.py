@@ -94,9 +94,9 @@ class AsyncClient(Calls, AsyncClosing):
     ) -> AsyncConsumer:
         """A consumer of topics (all their queues), light queues, or queues.
 
-        `{Queue("orders", 0): 42}` says where to begin; otherwise `start` does, a field
-        of ConsumerConfig like all `settings`. A `group` keeps offsets and shares no work: each of
-        its consumers reads every message. Raises NotFoundError, ClosedError.
+        `{Queue("orders", 0): 42}` says where to begin; otherwise `start` does. `settings` are
+        fields of ConsumerConfig. With `reader_group` the server keeps the committed offsets; every
+        consumer of a reader group reads every message. Raises NotFoundError, ClosedError.
         """
         return AsyncConsumer(await self._users.consumer(queues, config, settings), LoopWaits())
 

@@ -18,7 +18,7 @@
      +- NotPossibleError          cannot succeed before something else is done
      |   +- NumberReusedError     other messages have that number; none stored
      |   +- NumberPassedError     the number is used, its batch is gone; none stored
-     |   +- OffsetBehindError     the group is ahead of the offset; not committed
+     |   +- OffsetBehindError     the reader group is ahead; not committed
      +- UnauthenticatedError      no credentials, wrong ones, or a clock that is off
      +- PermissionDeniedError     the user has no right to that; the text says which is missing
      +- DataLossError             bytes that do not verify; says where to read on
@@ -143,9 +143,9 @@ class NotPossibleError(KvcqError):
 
 
 class OffsetBehindError(NotPossibleError):
-    """The group has committed a later offset in one of the queues; nothing was committed.
+    """The reader group has committed a later offset in one of the queues; nothing was committed.
 
-    Another reader of the group is ahead, or this one went back. `allow_back=True` takes the group
+    Another consumer of the group is ahead, or this one went back. `allow_back=True` takes the group
     back; `committed_offset` says from where.
     """
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kvcq_client.arguments import of_kind
+from kvcq_client.arguments import check_known, of_kind
 from kvcq_client.consuming import ConsumerConfig, ConsumerCore
 from kvcq_client.producing import ProducerConfig, ProducerCore
 from kvcq_client.transport import in_background
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kvcq_client.calls import Calls
     from kvcq_client.consuming import ConsumerSettings, Wanted
     from kvcq_client.producing import ProducerSettings
     from kvcq_client.transport import Connection
+
+
+S = TypeVar("S", ProducerConfig, ConsumerConfig)
 
 
 class Users:
@@ -30,8 +35,7 @@ class Users:
     def producer(self, config: ProducerConfig | None, settings: ProducerSettings) -> ProducerCore:
         """Raises ClosedError."""
         self._connection.check_open()
-        of_kind("config", config, ProducerConfig, or_none=True)
-        chosen = replace(config or ProducerConfig(), **settings)
+        chosen = _chosen(ProducerConfig, config, settings)
         core = ProducerCore(self._connection, chosen, self._open.discard)
         self._open.add(core)
         return core
@@ -41,8 +45,7 @@ class Users:
     ) -> ConsumerCore:
         """It follows the queues. Raises NotFoundError, ClosedError."""
         self._connection.check_open()
-        of_kind("config", config, ConsumerConfig, or_none=True)
-        chosen = replace(config or ConsumerConfig(), **settings)
+        chosen = _chosen(ConsumerConfig, config, settings)
         core = ConsumerCore(self._connection, self._calls, chosen, self._open.discard)
         self._open.add(core)
         try:
@@ -60,3 +63,11 @@ class Users:
 
     async def _close_all(self) -> None:
         await asyncio.gather(*(core.close() for core in tuple(self._open)))
+
+
+def _chosen(kind: type[S], config: S | None, settings: Mapping[str, Any]) -> S:
+    """The config with these fields replaced. Raises TypeError, ValueError."""
+    of_kind("config", config, kind, or_none=True)
+    known = {field.name for field in fields(kind)}
+    check_known(name for name in settings if name not in known)
+    return replace(config or kind(), **settings)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 #: Names of light queues begin with this.
 LIGHT_PREFIX = "%LMQ%"
@@ -44,6 +44,19 @@ class Message:
     flag: int = 0
     born_time_ms: int | None = None  # None: the server's own time
     ordering_key: str = ""  # up to 255 printable characters
+
+
+class MessageFields(TypedDict, total=False):
+    """The fields of Message that `put` and `send` take by name, with its defaults."""
+
+    queue_id: int | None
+    tag: str
+    keys: Sequence[str]
+    light_queues: Sequence[str]
+    properties: Mapping[str, str] | None
+    flag: int
+    born_time_ms: int | None
+    ordering_key: str
 
 
 class Placed(NamedTuple):
@@ -130,7 +143,7 @@ class QueueState(NamedTuple):
 
 
 class GroupOffset(NamedTuple):
-    """What a group committed in one queue. `offset` is None when it never did."""
+    """What a reader group committed in one queue. `offset` is None when it never did."""
 
     topic: str
     queue_id: int
@@ -143,8 +156,8 @@ class GroupOffset(NamedTuple):
 class Start(enum.Enum):
     """Where a consumer begins in a queue for which no offset is given.
 
-    COMMITTED is the group's offset, or the earliest where it has none. Wherever a Start is taken
-    its text is taken too: `start="earliest"`.
+    COMMITTED is the reader group's offset, or the earliest where it has none. Its text may stand
+    for a Start everywhere: `start="earliest"`.
     """
 
     EARLIEST = "earliest"

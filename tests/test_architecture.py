@@ -154,6 +154,7 @@ UNITS |= {
     "kvcq_client.values": set(),
     "kvcq_client.arguments": {"kvcq_client.values"},
     "kvcq_client.errors": {"kvcq_client.values"},
+    "kvcq_client.wire": {"kvcq_client.errors", "kvcq_client.values"},
     "kvcq_client.format": {
         "kvcq_client.arguments",
         "kvcq_client.errors",
@@ -180,6 +181,18 @@ UNITS |= {
         "kvcq_client.transport",
         "kvcq_client.values",
     },
+    "kvcq_client.calls": {
+        "kvcq_client.activity",
+        "kvcq_client.arguments",
+        "kvcq_client.errors",
+        "kvcq_client.format",
+        "kvcq_client.pb.v1.kvcq_pb2",
+        "kvcq_client.results",
+        "kvcq_client.settings",
+        "kvcq_client.transport",
+        "kvcq_client.values",
+        "kvcq_client.wire",
+    },
     "kvcq_client.consuming": {
         "kvcq_client.arguments",
         "kvcq_client.bounds",
@@ -189,6 +202,7 @@ UNITS |= {
         "kvcq_client.pb.v1.kvcq_pb2",
         "kvcq_client.transport",
         "kvcq_client.values",
+        "kvcq_client.wire",
     },
 }
 _ARROW = {

@@ -128,11 +128,11 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
     async def commit(
         self, positions: Mapping[Queue, int] | None = None, *, allow_back: bool = False
     ) -> None:
-        """Commit for the group, durably: these positions, or what was read so far.
+        """Commit offsets for the reader group, durably: `positions`, or what was read so far.
 
-        Raises ValueError without a group, and OffsetBehindError when the group is ahead in one of
-        the queues: another reader of the group has committed more, or this one began again further
-        back. Nothing is committed then; `allow_back` commits it all the same.
+        Raises ValueError without a reader group, and OffsetBehindError when the group's committed
+        offset in one of the queues is later: another consumer of the group is ahead, or this one
+        started again further back. Nothing is committed then; `allow_back` commits all the same.
         """
         chosen = self.positions() if positions is None else positions
         await self._waits.in_loop(self._core.commit(chosen, allow_back=allow_back))

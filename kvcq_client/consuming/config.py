@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 class ConsumerConfig:
     """Settings of one consumer, checked when made. Raises ValueError, naming the field.
 
-    `start`: where to begin in queues for which no offset is given. Without it a consumer of a
-    `group` goes on behind what the group committed, from the earliest where it did not, and one
-    without a group begins at the earliest. A group keeps offsets and shares no work: two consumers
-    of one group both read every message. `tag_filter`: such as "created || paid".
-    `when_expired`: where to go on when messages expired before they were read, or their topic, or
-    light queue, was deleted and made again; None raises OffsetOutOfRangeError, or RecreatedError.
-    `skip_damaged`: messages that cannot be read are left out, with a warning in the log; otherwise
-    DataLossError is raised. `buffer_bytes`: what the server may send ahead of the reader.
+    `reader_group`: a name under which the server keeps the offsets that `commit` stores. It does
+    not share work: each consumer of a reader group reads every message of the queues it follows.
+    `start`: where to begin in queues for which no offset is given. By default a consumer with a
+    reader group begins at the group's committed offset, or at the earliest message where there is
+    none; a consumer without one begins at the earliest message.
+    `when_expired`: where to continue when messages expired before they were read, or when their
+    topic or light queue was deleted and made again. By default OffsetOutOfRangeError, or
+    RecreatedError, is raised.
+    `skip_damaged`: leave out messages that cannot be read, with a warning in the log, instead of
+    raising DataLossError.
     """
 
-    group: str = ""  # whose offsets are read and committed; "" for none
-    start: Start | str | None = None  # None: COMMITTED with a group, EARLIEST without
+    reader_group: str = ""  # "" for none
+    start: Start | str | None = None  # None: COMMITTED with a reader group, EARLIEST without
     tag_filter: str = ""  # such as "created || paid"; "" for all
-    buffer_bytes: int = 32 << 20  # what the server may send ahead of the reader
-    batch_messages: int = 512  # of one queue at a time
-    # Where to go on when messages expired, or were deleted with their topic, before they were read.
-    # None: raise OffsetOutOfRangeError, so that the reader learns of it.
-    when_expired: Start | str | None = None
-    skip_damaged: bool = False  # leave out messages that cannot be read
+    buffer_bytes: int = 32 << 20  # how much the server may send ahead of the reader
+    batch_messages: int = 512  # at most, of one queue
+    when_expired: Start | str | None = None  # EARLIEST, LATEST, or None to raise
+    skip_damaged: bool = False
     verify: bool = True  # check each record against its CRC
 
     def __post_init__(self) -> None:
@@ -44,28 +44,28 @@ class ConsumerConfig:
                 raise ValueError(f"{name}: {getattr(self, name)!r} is not {rule}")
 
         check_settings(self, _BOUNDS, _wrong)
-        for name in ("group", "tag_filter"):
+        for name in ("reader_group", "tag_filter"):
             check(name, isinstance(getattr(self, name), str), "text")
         for name in ("start", "when_expired"):
             given = getattr(self, name)
             if given is not None:
                 object.__setattr__(self, name, start_of(name, given))
         check("when_expired", self.when_expired is not Start.COMMITTED, "EARLIEST or LATEST")
-        if self.start is Start.COMMITTED and not self.group:
-            raise ValueError("start: COMMITTED needs a group")
+        if self.start is Start.COMMITTED and not self.reader_group:
+            raise ValueError("start: COMMITTED needs a reader_group")
 
     @property
     def begins_at(self) -> Start:
         """`start`, or what stands for None."""
         if self.start is not None:
             return Start(self.start)
-        return Start.COMMITTED if self.group else Start.EARLIEST
+        return Start.COMMITTED if self.reader_group else Start.EARLIEST
 
 
 class ConsumerSettings(TypedDict, total=False):
     """The fields of ConsumerConfig, as `consumer()` takes them by name."""
 
-    group: str
+    reader_group: str
     start: Start | str | None
     tag_filter: str
     buffer_bytes: int

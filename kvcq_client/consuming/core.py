@@ -344,7 +344,7 @@ class ConsumerCore:
         return {**ends, **{queue: at + 1 for queue, at in self.subscription.failed().items()}}
 
     async def _committed(self, queues: Iterable[Queue]) -> dict[Queue, int]:
-        found = await self._calls.group_offsets(self.config.group, queues)
+        found = await self._calls.group_offsets(self.config.reader_group, queues)
         return {
             Queue(one.topic, one.queue_id): one.min_offset if one.offset is None else one.offset
             for one in found
@@ -381,11 +381,11 @@ class ConsumerCore:
         return found
 
     async def commit(self, positions: Mapping[Queue, int], *, allow_back: bool) -> None:
-        """Commit these for the group. Raises ValueError without a group, OffsetBehindError."""
-        if not self.config.group:
-            raise ValueError("a consumer without a group has nothing to commit to")
+        """Commit these for the reader group. Raises ValueError without one, OffsetBehindError."""
+        if not self.config.reader_group:
+            raise ValueError("commit: a consumer without reader_group=… keeps no offsets")
         given = positions_of("positions", positions)
-        await self._calls.commit_offsets(self.config.group, given, allow_back=allow_back)
+        await self._calls.commit_offsets(self.config.reader_group, given, allow_back=allow_back)
 
     async def close(self) -> None:
         """Stop fetching. Repeatable."""

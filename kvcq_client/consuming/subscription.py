@@ -42,10 +42,12 @@ from kvcq_client.transport import (
     close_in_children,
     from_batch_error,
     from_rpc,
+    in_parts,
     may_pass,
     write_request,
 )
-from kvcq_client.values import Queue, Start, given_at, position
+from kvcq_client.values import Queue, Start, given_at
+from kvcq_client.wire import position_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -305,8 +307,8 @@ class Subscription:
             form=pb.RECORD_FORM_WHOLE,
             max_messages=self._config.batch_messages,
             credit_bytes=credit,
-            group=self._config.group,
-            reader=self._name if self._config.group else "",
+            group=self._config.reader_group,
+            reader=self._name if self._config.reader_group else "",
         )
         await write_request(call, first)
 
@@ -315,9 +317,9 @@ class Subscription:
         requests = []
         adds = [queue for queue in self._to_add if queue in self._offsets]
         removes, self._to_remove, self._to_add = self._to_remove, [], []
-        for begin in range(0, len(adds), _QUEUES_A_REQUEST):
+        for part in in_parts(adds, _QUEUES_A_REQUEST):
             request = pb.SubscribeRequest()
-            for queue in adds[begin : begin + _QUEUES_A_REQUEST]:
+            for queue in part:
                 offset = self._offsets[queue]
                 request.add.add(
                     topic=queue.topic,
@@ -326,9 +328,9 @@ class Subscription:
                     given_at=given_at(offset),
                 )
             requests.append(request)
-        for begin in range(0, len(removes), _QUEUES_A_REQUEST):
+        for part in in_parts(removes, _QUEUES_A_REQUEST):
             request = pb.SubscribeRequest()
-            for queue in removes[begin : begin + _QUEUES_A_REQUEST]:
+            for queue in part:
                 request.remove.add(topic=queue.topic, queue_id=queue.queue_id)
             requests.append(request)
         with self._lock:
@@ -348,17 +350,17 @@ class Subscription:
             self._received(response)
 
     def _tell_of(self, other: pb.GroupReader) -> None:
-        """Another reader of the group follows one of the queues: in most cases a mistake."""
+        """Warn that another consumer of the reader group follows the queue: mostly a mistake."""
         who = other.reader or other.address
         if who in self._told_of:
             return
         self._told_of.add(who)
         since = datetime.fromtimestamp(other.since_ms / 1000, UTC).isoformat(timespec="seconds")
         logger.warning(
-            "group %r: reader %s at %s has followed queue %d of %r since %s, and so does this one. "
-            "A group keeps offsets and does not share work: both get every message, and the "
-            "slower one's commits are refused. See docs/order.md",
-            *(self._config.group, who, other.address),
+            "reader group %r: %s at %s has followed queue %d of %r since %s, and now this consumer "
+            "does too. A reader group does not share work: both read every message, and the "
+            "commits of the slower one are refused. See docs/order.md",
+            *(self._config.reader_group, who, other.address),
             *(other.queue_id, other.topic, since),
         )
 
@@ -382,8 +384,7 @@ class Subscription:
             batch = one.batch
             if self._refused:
                 self._refused.pop(queue, None)
-            at = batch.given_at if batch.HasField("given_at") else None
-            next_offset = offsets[queue] = position(batch.next_offset, at)
+            next_offset = offsets[queue] = position_in(batch, batch.next_offset)
             fetched.append(Fetched(queue, batch.records, list(batch.queue_offsets), next_offset))
         if fetched:
             self._put(fetched)

@@ -7,14 +7,15 @@ from kvcq_client.format.compression import COMPRESSED, BodyError, decompress
 from kvcq_client.format.fan_out import divided
 from kvcq_client.format.fields import length_delimited, varint
 from kvcq_client.format.outgoing import (
-    FRAME_BYTES,
     SHARDING_KEY,
     Checker,
     Outgoing,
-    as_bytes,
-    given_as,
+    Sized,
     outgoing_of,
+    outgoing_or_message,
+    outgoing_with,
     put_stream_request,
+    with_message_fields,
     write_to,
 )
 from kvcq_client.format.places import placed, placed_all
@@ -22,22 +23,23 @@ from kvcq_client.format.records import StoredMessage, split_records
 
 __all__ = [
     "COMPRESSED",
-    "FRAME_BYTES",
     "SHARDING_KEY",
     "BodyError",
     "Checker",
     "Outgoing",
+    "Sized",
     "StoredMessage",
-    "as_bytes",
     "decompress",
     "divided",
-    "given_as",
     "length_delimited",
     "outgoing_of",
+    "outgoing_or_message",
+    "outgoing_with",
     "placed",
     "placed_all",
     "put_stream_request",
     "split_records",
     "varint",
+    "with_message_fields",
     "write_to",
 ]

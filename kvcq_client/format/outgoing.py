@@ -7,16 +7,21 @@ travel message by message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import inspect
+from collections.abc import Callable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kvcq_client.arguments import INT32_MAX, INT64_MAX, text, whole, wrong_kind
+from kvcq_client.arguments import INT32_MAX, INT64_MAX, check_known, text, whole, wrong_kind
 from kvcq_client.format.fields import length_delimited, varint
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.values import Message, MessageFields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Never
 
-    from kvcq_client.values import Message
+C = TypeVar("C", bound=Callable[..., Any])
 
 #: Entries of the cache of what was checked before.
 _CACHE_LIMIT = 8192
@@ -43,6 +48,11 @@ Outgoing = tuple[
     "int | None",
     str,
 ]
+#: A message, and the bytes that it counts for.
+Sized = tuple[Outgoing, int]
+
+
+_fields_of: Callable[[Message], Outgoing] = attrgetter(*Message.__match_args__)
 
 
 def write_to(message: pb.Message, outgoing: Outgoing) -> None:
@@ -73,49 +83,77 @@ def write_to(message: pb.Message, outgoing: Outgoing) -> None:
 
 
 def outgoing_of(message: Message, field: str = "message") -> Outgoing:
-    """Its fields, not checked yet. Raises TypeError on what is no message, or has no body."""
+    """Its fields, not checked yet. Raises TypeError on what is no message."""
     try:
-        return (
-            message.topic,
-            as_bytes(message.body),
-            message.queue_id,
-            message.tag,
-            message.keys,
-            message.light_queues,
-            message.properties,
-            message.flag,
-            message.born_time_ms,
-            message.ordering_key,
-        )
+        return _fields_of(message)
     except AttributeError:
         raise wrong_kind(field, "a Message", message) from None
 
 
-def given_as(
-    topic: str | Message,
-    body: bytes | None,
-    queue_id: int | None,
-    tag: str,
-    keys: Sequence[str],
-    light_queues: Sequence[str],
-    properties: Mapping[str, str] | None,
-    flag: int,
-    born_time_ms: int | None,
-    ordering_key: str,
+def outgoing_with(
+    topic: str,
+    body: bytes,
+    *,
+    queue_id: int | None = None,
+    tag: str = "",
+    keys: Sequence[str] = (),
+    light_queues: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    flag: int = 0,
+    born_time_ms: int | None = None,
+    ordering_key: str = "",
+    **unknown: Never,
 ) -> Outgoing:
-    """What `put` was given: fields, or a Message instead of all of them. Not checked yet.
+    """A message of these fields, not checked yet. Raises TypeError for a field that is unknown.
+
+    The public calls take the fields as MessageFields, and hand them over here.
+    """
+    if unknown:
+        check_known(unknown)
+    return (
+        topic,
+        body,
+        queue_id,
+        tag,
+        keys,
+        light_queues,
+        properties,
+        flag,
+        born_time_ms,
+        ordering_key,
+    )
+
+
+def outgoing_or_message(
+    topic: str | Message, body: bytes | None, fields: MessageFields
+) -> Outgoing:
+    """As `outgoing_with`, or of a Message in place of all fields.
 
     Raises TypeError when it is neither, or both.
     """
-    texts = (tag, keys, light_queues, properties)
     if body is not None:
-        name = text("topic", topic)
-        return (name, as_bytes(body), queue_id, *texts, flag, born_time_ms, ordering_key)
+        return outgoing_with(text("topic", topic), body, **fields)
     if isinstance(topic, str):
         raise wrong_kind("body", "bytes", body)
-    if any(texts) or queue_id is not None or flag or born_time_ms is not None or ordering_key:
+    if fields:
+        outgoing_with("", b"", **fields)  # one that is unknown is the nearer mistake
         raise TypeError("a Message has all fields of what is put: give none beside it")
     return outgoing_of(topic)
+
+
+def with_message_fields(call: C) -> C:
+    """Let `help` and notebooks show each field of MessageFields, with its default."""
+    signature = inspect.signature(call)
+    parameters = dict(signature.parameters)
+    del parameters["fields"]
+    named = [
+        one
+        for one in inspect.signature(outgoing_with).parameters.values()
+        if one.name in MessageFields.__annotations__
+    ]
+    shown = signature.replace(parameters=[*parameters.values(), *named])
+    call.__signature__ = shown  # type: ignore[attr-defined]
+    return call
 
 
 def as_bytes(body: object) -> bytes:
@@ -130,37 +168,34 @@ def as_bytes(body: object) -> bytes:
 class Checker:
     """Refuses what no request can carry, when it is sent and not when it leaves.
 
-    Thread: any; the cache is a plain set of pure values, so a race costs one more check.
+    Thread-safe: the cache is a set of pure values, so a race costs one more check.
     """
 
     def __init__(self) -> None:
-        #: (topic, queue_id, tag) that were checked before. A sender may look here first, for a
-        #: queue id that is None or an int (True would pass for 1); what cannot be looked up raises
-        #: TypeError, and `check_place` says what it is.
-        self.known: set[tuple[str, int | None, str]] = set()
+        # (topic, queue_id, tag) that were checked before.
+        self._known: set[tuple[str, int | None, str]] = set()
 
-    def check_place(self, topic: str, queue_id: int | None, tag: str) -> None:
-        """Raises ValueError, TypeError."""
-        if queue_id is not None and whole("queue_id", queue_id, INT32_MAX) < 0:
-            raise ValueError(f"queue_id: {queue_id} is not from 0 to {INT32_MAX}")
-        text("topic", topic)
-        text("tag", tag)
-        if len(self.known) >= _CACHE_LIMIT:
-            self.known.clear()
-        self.known.add((topic, queue_id, tag))
+    def check(self, message: Outgoing, *, strict: bool = False) -> Sized:
+        """The message, frozen, and its size in bytes. Raises ValueError, TypeError.
 
-    def check(self, message: Outgoing) -> tuple[Outgoing, int]:
-        """The message, frozen, and its size in bytes. Raises ValueError, TypeError."""
+        Unless `strict`, None stands for an empty field, which saves a producer the look at each.
+        """
         topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms, key = (
             message
         )
+        if body.__class__ is not bytes:
+            body = as_bytes(body)
+            message = (topic, body, *message[2:])
         try:
-            is_known = (topic, queue_id, tag) in self.known
-        except TypeError:
+            is_known = (topic, queue_id, tag) in self._known
+        except TypeError:  # one of them cannot be looked up, and is refused below
             is_known = False
+        # True would pass for 1.
         if not is_known or (queue_id is not None and queue_id.__class__ is not int):
-            self.check_place(topic, queue_id, tag)
+            self._check_place(topic, queue_id, tag)
         size = FRAME_BYTES + len(topic) + len(body)
+        if not (strict or keys or light_queues or properties or flag or born_time_ms or key):
+            return message, size
         if keys:
             keys = _texts("keys", keys)
             size += sum(map(len, keys)) + len(keys)
@@ -185,6 +220,16 @@ class Checker:
             texts = (tag, keys, light_queues, properties)
             message = (topic, body, queue_id, *texts, flag, born_time_ms, key)
         return message, size
+
+    def _check_place(self, topic: str, queue_id: int | None, tag: str) -> None:
+        """Raises ValueError, TypeError."""
+        if queue_id is not None and whole("queue_id", queue_id, INT32_MAX) < 0:
+            raise ValueError(f"queue_id: {queue_id} is not from 0 to {INT32_MAX}")
+        text("topic", topic)
+        text("tag", tag)
+        if len(self._known) >= _CACHE_LIMIT:
+            self._known.clear()
+        self._known.add((topic, queue_id, tag))
 
 
 def _check_ordering_key(

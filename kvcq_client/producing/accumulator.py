@@ -6,21 +6,17 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from kvcq_client.arguments import wrong_kind
-from kvcq_client.format import FRAME_BYTES, Checker, Outgoing, as_bytes
+from kvcq_client.format import Checker, outgoing_of
 from kvcq_client.producing.batch import Batch, Sending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kvcq_client.errors import ClosedError
+    from kvcq_client.format import Outgoing, Sized
     from kvcq_client.producing.batch import Run
     from kvcq_client.producing.config import ProducerConfig
     from kvcq_client.values import Message
-
-
-#: A message, and the bytes it counts for.
-Sized = tuple[Outgoing, int]
 
 
 class Accumulator:
@@ -40,8 +36,7 @@ class Accumulator:
         self._batch_bytes = config.batch_bytes
         self._batch_messages = config.batch_messages
         self._buffer_bytes = config.buffer_bytes
-        self._checker = Checker()
-        self._known = self._checker.known
+        self._check = Checker().check
         self._on_begin = on_begin
         self._on_ready = on_ready
         #: A batch became ready; whoever sends takes it back, and lets the loop's thread have it.
@@ -58,47 +53,12 @@ class Accumulator:
 
     # --- in --------------------------------------------------------------------------------
 
-    def add(
-        self,
-        topic: str,
-        body: bytes,
-        queue_id: int | None,
-        tag: str,
-        keys: Sequence[str],
-        light_queues: Sequence[str],
-        properties: Mapping[str, str] | None,
-        flag: int,
-        born_time_ms: int | None,
-        ordering_key: str,
-    ) -> Sending | None:
+    def add(self, message: Outgoing) -> Sending | None:
         """The message's future; None when the buffer is full.
 
         Raises ClosedError, TypeError, ValueError.
         """
-        if body.__class__ is not bytes:
-            body = as_bytes(body)
-        message = (
-            topic,
-            body,
-            queue_id,
-            tag,
-            keys,
-            light_queues,
-            properties,
-            flag,
-            born_time_ms,
-            ordering_key,
-        )
-        if keys or light_queues or properties or flag or born_time_ms or ordering_key:
-            message, size = self._checker.check(message)
-        else:
-            try:
-                is_known = (topic, queue_id, tag) in self._known
-            except TypeError:
-                is_known = False
-            if not is_known or (queue_id is not None and queue_id.__class__ is not int):
-                self._checker.check_place(topic, queue_id, tag)
-            size = FRAME_BYTES + len(topic) + len(body)
+        message, size = self._check(message)
         with self._lock:
             if self._buffered >= self._buffer_bytes:
                 if self._closed is not None:
@@ -118,31 +78,8 @@ class Accumulator:
 
     def check(self, messages: Iterable[Message]) -> list[Sized]:
         """What `add_checked` takes. Raises TypeError, ValueError, before anything is added."""
-        checker, known = self._checker, self._known
-        checked: list[Sized] = []
-        for message in messages:
-            try:
-                topic, body, queue_id = message.topic, message.body, message.queue_id
-                tag, keys, light_queues = message.tag, message.keys, message.light_queues
-                properties, flag, born = message.properties, message.flag, message.born_time_ms
-                order = message.ordering_key
-            except AttributeError:
-                raise wrong_kind("messages", "a Message", message) from None
-            if body.__class__ is not bytes:
-                body = as_bytes(body)
-            texts = (tag, keys, light_queues, properties)
-            outgoing = (topic, body, queue_id, *texts, flag, born, order)
-            if keys or light_queues or properties or flag or born or order:
-                checked.append(checker.check(outgoing))
-                continue
-            try:
-                is_known = (topic, queue_id, tag) in known
-            except TypeError:
-                is_known = False
-            if not is_known or (queue_id is not None and queue_id.__class__ is not int):
-                checker.check_place(topic, queue_id, tag)
-            checked.append((outgoing, FRAME_BYTES + len(topic) + len(body)))
-        return checked
+        check = self._check
+        return [check(outgoing_of(message, "messages")) for message in messages]
 
     def add_checked(self, checked: Sequence[Sized], first: int) -> list[Run]:
         """Add `checked[first:]` while there is room, under one lock; [] when there is none."""

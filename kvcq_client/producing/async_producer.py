@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq_client.arguments import check_known, checked
+from kvcq_client.arguments import checked
 from kvcq_client.errors import DeadlineError
-from kvcq_client.format import given_as
+from kvcq_client.format import outgoing_or_message, outgoing_with, with_message_fields
 from kvcq_client.producing.batch import SendingMany
 from kvcq_client.producing.core import ProducerState
 from kvcq_client.transport import AsyncClosing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import Never
+    from collections.abc import Iterable
+    from typing import Unpack
 
     from kvcq_client.format import Outgoing
     from kvcq_client.producing.batch import Run, Sending
     from kvcq_client.producing.core import ProducerCore
     from kvcq_client.transport import Waits
-    from kvcq_client.values import Message, Placed
+    from kvcq_client.values import Message, MessageFields, Placed
 
 
 @checked(but=("send", "put"))  # each message is checked as it is added
@@ -40,35 +40,16 @@ class AsyncProducer(ProducerState, AsyncClosing):
         self._waits = waits
         self._add = core.accumulator.add
 
-    async def send(
-        self,
-        /,
-        topic: str,
-        body: bytes,
-        *,
-        ordering_key: str = "",
-        queue_id: int | None = None,
-        tag: str = "",
-        keys: Sequence[str] = (),
-        light_queues: Sequence[str] = (),
-        properties: Mapping[str, str] | None = None,
-        flag: int = 0,
-        born_time_ms: int | None = None,
-        **unknown: Never,
-    ) -> Sending:
-        """The message is buffered. Fields: see Message.
+    @with_message_fields
+    async def send(self, /, topic: str, body: bytes, **fields: Unpack[MessageFields]) -> Sending:
+        """Put a message into the buffer. Fields: see Message.
 
         Raises ClosedError; BufferFullError after `max_block_s`; TypeError, ValueError.
         """
-        if unknown:
-            check_known(unknown)
-        texts = (tag, keys, light_queues, properties)
-        return await self._buffered(
-            (topic, body, queue_id, *texts, flag, born_time_ms, ordering_key)
-        )
+        return await self._buffered(outgoing_with(topic, body, **fields))
 
     async def _buffered(self, message: Outgoing) -> Sending:
-        while (sending := self._add(*message)) is None:
+        while (sending := self._add(message)) is None:
             await self._wait_for_room()
         return sending
 
@@ -92,31 +73,16 @@ class AsyncProducer(ProducerState, AsyncClosing):
                 await self._wait_for_room()
         return SendingMany(runs)
 
+    @with_message_fields
     async def put(
-        self,
-        /,
-        topic: str | Message,
-        body: bytes | None = None,
-        *,
-        ordering_key: str = "",
-        queue_id: int | None = None,
-        tag: str = "",
-        keys: Sequence[str] = (),
-        light_queues: Sequence[str] = (),
-        properties: Mapping[str, str] | None = None,
-        flag: int = 0,
-        born_time_ms: int | None = None,
-        **unknown: Never,
+        self, /, topic: str | Message, body: bytes | None = None, **fields: Unpack[MessageFields]
     ) -> Placed:
         """Send one message and wait until it is acknowledged. Raises its error.
 
         Fields: see Message, which may also stand in place of all of them. When the wait is
         cancelled the message is still delivered.
         """
-        check_known(unknown)
-        texts = (tag, keys, light_queues, properties)
-        given = given_as(topic, body, queue_id, *texts, flag, born_time_ms, ordering_key)
-        sending = await self._buffered(given)
+        sending = await self._buffered(outgoing_or_message(topic, body, fields))
         await self._waits.until(lambda wake: sending.add_done_callback(lambda _: wake()), None)
         return sending.result()
 

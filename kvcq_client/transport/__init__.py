@@ -15,14 +15,13 @@ from kvcq_client.transport.connection import (
     DEFAULT_TARGET,
     DEFAULT_TIMEOUT_S,
     Backoff,
-    Call,
     Connection,
     is_target,
-    paged,
 )
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
 from kvcq_client.transport.freed_memory import keep_freed_memory
 from kvcq_client.transport.loop_thread import LoopThread, in_background
+from kvcq_client.transport.paging import in_parts, paged
 from kvcq_client.transport.secured import (
     ACCESS_KEY_FORM,
     ALGORITHM,
@@ -48,7 +47,6 @@ __all__ = [
     "AsyncClosing",
     "Backoff",
     "Blocking",
-    "Call",
     "Closing",
     "Connection",
     "Credentials",
@@ -65,6 +63,7 @@ __all__ = [
     "from_batch_error",
     "from_rpc",
     "in_background",
+    "in_parts",
     "is_target",
     "keep_freed_memory",
     "may_pass",

@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
     from typing import Concatenate
 
-C = TypeVar("C")
+C = TypeVar("C", covariant=True)  # what is made of a base class serves the whole
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Run(Protocol):
+class Runner(Protocol):
     """Waits for the coroutine's result."""
 
     def __call__(self, call: Coroutine[Any, Any, R]) -> R: ...
@@ -23,7 +23,7 @@ class Run(Protocol):
 class Blocking(Generic[C]):
     """Something with methods of `calls`, each of which `run` runs to its end."""
 
-    def __init__(self, calls: C, run: Run) -> None:
+    def __init__(self, calls: C, run: Runner) -> None:
         self._calls = calls
         self._run = run
 

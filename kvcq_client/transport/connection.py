@@ -119,8 +119,8 @@ def is_target(target: object) -> bool:
     return bool(_WITH_SCHEME.fullmatch(target) or (found and 0 < int(found[1]) <= 65_535))
 
 
-class Call(Protocol):
-    """See Connection.call."""
+class Caller(Protocol):
+    """The type of Connection.call."""
 
     async def __call__(
         self,
@@ -130,21 +130,6 @@ class Call(Protocol):
         *,
         may_repeat: bool = True,
     ) -> R: ...
-
-
-async def paged(
-    call: Call,
-    method: Callable[..., Awaitable[Any]],
-    request: Any,  # noqa: ANN401 - of the method's type, one with a page_token
-    timeout_s: float | None,
-) -> AsyncIterator[Any]:
-    """The responses to the request, page by page; the time is for each. Raises as the call."""
-    while True:
-        page = await call(method, request, timeout_s)
-        yield page
-        if not page.next_page_token:
-            return
-        request.page_token = page.next_page_token
 
 
 class Connection:

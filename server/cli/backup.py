@@ -75,11 +75,10 @@ def backup() -> None:
 
 
 @backup.command()
-@click.argument("target", type=text, default="")
+@click.argument("target", type=text, required=False)
 @click.option(
     "--bytes-per-s",
     type=OFFSET,
-    default=0,
     help="Maximum bytes read per second; by default 64 MiB.",
 )
 @click.option(
@@ -94,17 +93,24 @@ def backup() -> None:
 )
 @server_options
 def create(
-    target: str, bytes_per_s: int, link: bool, detach: bool, server: str, as_json: bool
+    target: str | None,
+    bytes_per_s: int | None,
+    link: bool,
+    detach: bool,
+    server: str,
+    as_json: bool,
 ) -> None:
     """Back up the store of a running server to TARGET, and wait until it is done.
 
     TARGET must be in server.backup_to, or below one of its entries; by default the first entry.
     Files of earlier backups are not copied again. Ctrl-C stops waiting, not the backup.
     """
-    from kvcq_client.pb.v1 import jobs_pb2 as pb
-
-    wanted = pb.BackupJob(target=target, bytes_per_s=bytes_per_s, link=link)
-    start_job(pb.StartJobRequest(backup=wanted), server, wait=not detach, as_json=as_json)
+    start_job(
+        lambda jobs: jobs.backup(target, bytes_per_s=bytes_per_s, link=link),
+        *(server,),
+        wait=not detach,
+        as_json=as_json,
+    )
 
 
 @backup.command("list")

@@ -43,7 +43,7 @@ _SECTIONS = {
     "A running server": {
         "serve": (".serve", "Serve the store in a directory until Ctrl-C."),
         "topic": (".online.topics", "Create, list, describe, update and delete topics."),
-        "group": (".online.groups", "Show, reset and delete the offsets of consumer groups."),
+        "group": (".online.groups", "Show, reset and delete the offsets of reader groups."),
         "stats": (".online.stats", "Show the server's counters and levels."),
         "top": (".top", "Watch rates, busy topics and lagging groups until Ctrl-C."),
         "config": (".config", "Show, check, reload and import settings."),

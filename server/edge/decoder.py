@@ -63,16 +63,20 @@ class Decoder:
         self._counted = DECODED_IN_LOOP_BYTES if self._limit == largest else COUNTED_BYTES
 
     async def read(
-        self, context: Context, read: Callable[[], Awaitable[Any]] | None = None
+        self,
+        context: Context,
+        read: Callable[[], Awaitable[Any]] | None = None,
+        *,
+        is_first: bool = False,
     ) -> tuple[Message | None, int]:
         """The next request, None when there is none, and the bytes it had; `read`: how, if not as
-        others are.
+        others are; `is_first`: of a stream.
 
         Above LARGE_BYTES `memory.end_decoding` must follow when it is no longer in use. Raises
         InvalidArgumentError; MemoryFullError or RequestLateError when its reading was ended.
         """
         memory = self._memory
-        memory.reading(context, self.kind)
+        memory.reading(context, self.kind, is_first=is_first)
         try:
             data = await (receive(context) if read is None else read())
         except asyncio.CancelledError:
@@ -132,6 +136,7 @@ class Requests:
         self._context = context
         self._memory = memory
         self._size = 0
+        self._is_first = True
         self._answer: Callable[[], Awaitable[bytes | None]] | None = None
         #: Of the user whose stream it is; None: it is not measured.
         self.usage: Usage | None = None
@@ -146,7 +151,9 @@ class Requests:
         if usage is not None:
             await usage.pause()
         answer, self._answer = self._answer, None
-        request, self._size = await self._decoder.read(self._context, answer)
+        is_first, self._is_first = self._is_first, False
+        read = self._decoder.read
+        request, self._size = await read(self._context, answer, is_first=is_first)
         if usage is not None:
             usage.took(self._size)
         if request is None:

@@ -305,7 +305,7 @@ class Edge:
             )
             user, usage = caller.name, caller.usage
         gate = self.gate
-        if kind is CallKind.OPEN and gate.is_half_full(kind):
+        if kind in (CallKind.OPEN, CallKind.STREAM) and gate.is_half_full(kind):
             self.memory.readings.end_oldest(kind)
         gate.enter(kind, peer, user)
         used: list[Usage] = []

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: for ever. A call without a user asks for a health status: 30 bytes. The largest request of a user
 #: takes 120 s at a megabit a second.
 LATE_S = {CallKind.OPEN: 5.0, CallKind.SHORT: 120.0, CallKind.PULL: 120.0}
+#: A stream of which nothing has come for so long may be ended to make room for another. Our own
+#: client keeps one open that it may use later, and manages without.
+UNSENT_S = 5.0
 #: A request that has not come within this time is slow, and may be ended to make room.
 SLOW_S = 0.05
 
@@ -36,6 +39,8 @@ class Readings:
         self._now_s = now_s
         # Oldest first.
         self._by_kind: dict[CallKind, dict[object, _Reading]] = {kind: {} for kind in CallKind}
+        # Of the streams those of which nothing has come.
+        self._unsent: dict[object, _Reading] = {}
         self._ended: dict[object, Exception] = {}
 
     @property
@@ -48,16 +53,20 @@ class Readings:
         """Whether a request of a call that is no stream is."""
         return any(self._by_kind[kind] for kind in LATE_S)
 
-    def begin(self, call: object, kind: CallKind) -> None:
-        """The current task reads a request of the call. `end` must follow, once. The task may be
-        cancelled meanwhile; then `why_ended` says why."""
+    def begin(self, call: object, kind: CallKind, *, is_first: bool = False) -> None:
+        """The current task reads a request of the call; `is_first`: of a stream. `end` must
+        follow, once. The task may be cancelled meanwhile; then `why_ended` says why."""
         task = asyncio.current_task()
         assert task is not None
-        self._by_kind[kind][call] = _Reading(task, self._now_s())
+        self._by_kind[kind][call] = reading = _Reading(task, self._now_s())
+        if is_first:
+            self._unsent[call] = reading
 
     def end(self, call: object, kind: CallKind) -> None:
         """The request was read, or its reading was ended."""
         del self._by_kind[kind][call]
+        if self._unsent:
+            self._unsent.pop(call, None)
         if self._ended:
             self._ended.pop(call, None)
 
@@ -75,10 +84,16 @@ class Readings:
                 self._end(call, reading, RequestLateError(late_s))
 
     def end_oldest(self, kind: CallKind) -> None:
-        """End the one that is waited for longest, to make room for another call."""
-        for call, reading in self._by_kind[kind].items():
+        """End the one that is waited for longest, to make room for another call. Of streams only
+        one of which nothing has come within UNSENT_S."""
+        is_stream = kind is CallKind.STREAM
+        now_s = self._now_s()
+        for call, reading in (self._unsent if is_stream else self._by_kind[kind]).items():
+            age_s = now_s - reading.since_s
+            if is_stream and age_s <= UNSENT_S:
+                return
             if call not in self._ended:
-                self._end(call, reading, RequestLateError(self._now_s() - reading.since_s))
+                self._end(call, reading, RequestLateError(age_s))
                 return
 
     def end_younger_half(self, *, streams: bool) -> None:

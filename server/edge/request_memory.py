@@ -241,10 +241,10 @@ class RequestMemory:
         self._decoded_bytes -= size
         self._decoders.next()
 
-    def reading(self, call: object, kind: CallKind) -> None:
-        """A request of the call is being read by the current task; `readings.end` must follow. On
-        the path of every call."""
-        self.readings.begin(call, kind)
+    def reading(self, call: object, kind: CallKind, *, is_first: bool = False) -> None:
+        """A request of the call is being read by the current task, `is_first`: of a stream;
+        `readings.end` must follow. On the path of every call."""
+        self.readings.begin(call, kind, is_first=is_first)
         if self._is_slow and kind is not CallKind.STREAM:
             self._look_later()
         elif self._timer is None:

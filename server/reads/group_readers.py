@@ -1,7 +1,7 @@
-"""Which streams read for which group, so that a second reader of a queue hears of the first.
+"""Which streams read for which reader group, so that a second reader of a queue hears of the first.
 
-A group keeps offsets and does not share its work: each of its readers gets every message, which is
-seldom what a second process of the same program is meant for. Nothing is refused.
+A reader group keeps offsets and does not share work: each of its consumers reads every message,
+which is seldom what a second process of the same program is meant for. Nothing is refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Offsets that consumer groups commit: commit, fetch, reset, list, delete."""
+"""Offsets that reader groups commit: commit, fetch, reset, list, delete."""
 
 from __future__ import annotations
 

@@ -204,19 +204,17 @@ class FallFinder:
 
 
 def bounded(falls: Sequence[Fall]) -> Falls:
-    """The same, or half as many that say no less: each with the lowest and highest time of two."""
+    """The same, or half as many that say no less. Of four in a row the first and the last are kept,
+    with the highest time before and the lowest time behind any of them: what stands between counts
+    as stored no earlier than it was."""
     if len(falls) <= MOST_FALLS:
         return tuple(falls)
-    pairs = zip(falls[::2], falls[1::2], strict=False)
-    joined = [
-        Fall(
-            second.offset,
-            max(first.before_ms, second.before_ms),
-            min(first.after_ms, second.after_ms),
-        )
-        for first, second in pairs
-    ]
-    return tuple(joined + list(falls[len(joined) * 2 :]))
+    joined: list[Fall] = []
+    for at in range(0, len(falls), 4):
+        some = falls[at : at + 4]
+        before_ms, after_ms = max(f.before_ms for f in some), min(f.after_ms for f in some)
+        joined += [Fall(f.offset, before_ms, after_ms) for f in (some[0], some[-1])]
+    return tuple(joined)
 
 
 def _boot() -> str:

@@ -161,10 +161,10 @@ def test_a_reader_that_ends_first_ends_the_command_quietly(
     _json(target, "put", topic, "--lines", "--queue", "0", stdin=lines * 4000)
     words = [sys.executable, "-m", "server", *command, topic, *form, "--server", target]
     if command == ("consume",):
-        words += ["--group", topic]
+        words += ["--reader-group", topic]
     assert ended_after_a_line(words, cwd=ROOT) == (b"", 141)
     if command == ("consume",):  # what was not printed is read again
-        rest = _run(target, "consume", topic, "--group", topic, "--raw").stdout
+        rest = _run(target, "consume", topic, "--reader-group", topic, "--raw").stdout
         assert len(rest.splitlines()) > 2000
 
 
@@ -281,7 +281,7 @@ def test_what_cannot_be_sent_is_wrong_usage(arguments: tuple[str, ...], names: s
         (("pull", "there", "--tag", "a||"), 2, "--tag: 'a||'"),
         (("query", "t", ""), 2, "KEY: is empty"),
         (("query", "t", "k", "--since", "2026-01-02", "--until", "2026-01-01"), 2, "later than"),
-        (("consume", "there", "--group", "a b"), 2, "--group: 'a b'"),
+        (("consume", "there", "--reader-group", "a b"), 2, "--reader-group: 'a b'"),
         (("topic", "create", "q", "--queues", "65537"), 2, "--queues: 65537 is not from 1"),
         (("topic", "create", "b g"), 2, "NAMES: 'b g'"),
         (("topcs",), 2, "did you mean: kvcq topic"),

@@ -25,7 +25,16 @@ def test_following_outlives_the_server(tmp_path: Path) -> None:
         server.wait_for("ready")
         target = server.target
         answer_of("put", "lasting", "before", "--queue", "0", server=target)
-        command = [sys.executable, "-m", "server", "consume", "lasting", "--follow", "--group", "g"]
+        command = [
+            sys.executable,
+            "-m",
+            "server",
+            "consume",
+            "lasting",
+            "--follow",
+            "--reader-group",
+            "g",
+        ]
         with child_process(
             [*command, "--raw", "--server", target],
             cwd=ROOT,
@@ -99,14 +108,17 @@ def test_messages_before_a_damaged_one_are_shown_and_those_behind_it_can_be(
         found = [json.loads(line)["body"] for line in rest.stdout.splitlines()]
         assert found == ["body-0", "body-1", "body-3", "body-4"]
         assert "skipped: damaged message: one of 'torn' with the key 'k'" in rest.stderr
-        stuck = kvcq("consume", "torn", "--group", "g", "--raw", server=server.target)
+        stuck = kvcq("consume", "torn", "--reader-group", "g", "--raw", server=server.target)
         assert (stuck.exit_code, stuck.stdout.split()) == (1, ["body-0", "body-1"])
-        advice = "consume torn --group g --raw --skip-damaged"
+        advice = "consume torn --reader-group g --raw --skip-damaged"
         assert f"next:  kvcq {advice}\n" in stuck.stderr
         read_on = kvcq(*advice.split(), server=server.target)
         assert (read_on.exit_code, read_on.stdout.split()) == (0, ["body-3", "body-4"])
         assert "left out: damaged message: offset 2 of queue 0 of 'torn'" in read_on.stderr
-        assert kvcq("consume", "torn", "--group", "g", "--raw", server=server.target).stdout == ""
+        assert (
+            kvcq("consume", "torn", "--reader-group", "g", "--raw", server=server.target).stdout
+            == ""
+        )
 
 
 def test_consuming_from_a_time_passes_over_what_a_repair_left_out(tmp_path: Path) -> None:
@@ -122,6 +134,17 @@ def test_consuming_from_a_time_passes_over_what_a_repair_left_out(tmp_path: Path
         assert found.stdout.split() == ["body-0", "body-1", "body-3", "body-4"]
 
 
+def test_the_former_name_of_the_option_works_and_says_what_to_write(target: str) -> None:
+    answer_of("put", "former", "one", server=target)
+    read = kvcq("consume", "former", "--group", "g", "--raw", server=target)
+    assert (read.exit_code, read.stdout.split()) == (0, ["one"])
+    assert "write --reader-group g" in " ".join(read.stderr.split())
+    again = kvcq("consume", "former", "--reader-group", "g", "--raw", server=target)
+    assert (again.exit_code, again.stdout, again.stderr) == (0, "", "")
+    both = kvcq("consume", "former", "--group", "g", "--reader-group", "g", server=target)
+    assert both.exit_code == 2
+
+
 def test_consume_reads_a_topic_and_goes_on_for_its_group(target: str) -> None:
     for body in ("one", "two", "three"):
         answer_of("put", "feed", body, "--queue", "0", "--tag", "t", server=target)
@@ -130,12 +153,12 @@ def test_consume_reads_a_topic_and_goes_on_for_its_group(target: str) -> None:
     assert kvcq("consume", "feed", "--raw", server=target).stdout.split() == everything
     shown = kvcq("consume", "feed", server=target).stdout.splitlines()
     assert [line.split()[-1] for line in shown] == everything
-    first = lines_of("consume", "feed", "--group", "g", "--limit", "2", server=target)
+    first = lines_of("consume", "feed", "--reader-group", "g", "--limit", "2", server=target)
     assert [one["body"] for one in first] == ["one", "two"]
-    rest = lines_of("consume", "feed", "--group", "g", server=target)
+    rest = lines_of("consume", "feed", "--reader-group", "g", server=target)
     assert [one["body"] for one in rest] == ["three"]
-    assert lines_of("consume", "feed", "--group", "g", server=target) == []
-    again = lines_of("consume", "feed", "--group", "g", "--from", "earliest", server=target)
+    assert lines_of("consume", "feed", "--reader-group", "g", server=target) == []
+    again = lines_of("consume", "feed", "--reader-group", "g", "--from", "earliest", server=target)
     assert len(again) == 3
     assert lines_of("consume", "feed", "--from", "latest", server=target) == []
     assert len(lines_of("consume", "feed", "--from", "-1h", server=target)) == 3

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from kvcq_client import Client, NotPossibleError
+from kvcq_client import Client, Job, NotPossibleError
 from kvcq_client.pb.v1 import jobs_pb2 as pb
+from kvcq_client.wire import from_wire
 from server.cli.main import main
 from server.cli.online.connection import command_error
 from server.cli.online.jobs import _show
@@ -81,9 +82,13 @@ def test_each_kind_is_started_and_tells_its_numbers(
     assert numbers.items() <= done["numbers"].items()
 
 
+def _job(**fields: Any) -> Job:  # noqa: ANN401 - of the message
+    return from_wire(Job, pb.Job(job_id="a1", **fields))
+
+
 def test_findings_are_shown_with_what_helps(capsys: pytest.CaptureFixture[str]) -> None:
     finding = pb.JobFinding(fault="missing unit", place="consume queue", topic="orders", count=1)
-    found = pb.Job(job_id="a1", kind="scrub", status=pb.JOB_STATUS_DONE, findings=[finding])
+    found = _job(kind="scrub", status=pb.JOB_STATUS_DONE, findings=[finding])
     with pytest.raises(click.exceptions.Exit) as ended, click.Context(main):
         _show(found, "127.0.0.1:8081", as_json=False)
     assert ended.value.exit_code == 1
@@ -93,7 +98,7 @@ def test_findings_are_shown_with_what_helps(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_job_that_failed_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    failed = pb.Job(job_id="a1", kind="scrub", status=pb.JOB_STATUS_FAILED, error="Input/output")
+    failed = _job(kind="scrub", status=pb.JOB_STATUS_FAILED, error="Input/output")
     with pytest.raises(CommandError, match="Input/output"), click.Context(main):
         _show(failed, "127.0.0.1:8081", as_json=False)
     with pytest.raises(click.exceptions.Exit) as ended, click.Context(main):
@@ -104,9 +109,7 @@ def test_a_job_that_failed_says_why(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_job_that_was_cancelled_was_not_done(as_json: bool) -> None:
     """As by a server that was stopped: a script must not go on as if there were a backup."""
-    cancelled = pb.Job(
-        job_id="a1", kind="backup", status=pb.JOB_STATUS_CANCELLED, error="the server ends"
-    )
+    cancelled = _job(kind="backup", status=pb.JOB_STATUS_CANCELLED, error="the server ends")
     with pytest.raises((CommandError, click.exceptions.Exit)) as ended, click.Context(main):
         _show(cancelled, "127.0.0.1:8081", as_json=as_json)
     assert isinstance(ended.value, CommandError | click.exceptions.Exit)
@@ -116,7 +119,7 @@ def test_a_job_that_was_cancelled_was_not_done(as_json: bool) -> None:
 
 def test_faults_are_told_when_the_findings_are_forgotten() -> None:
     numbers = {"damaged_records": 3, "wrong_units": 0}
-    found = pb.Job(job_id="a1", kind="scrub", status=pb.JOB_STATUS_DONE, numbers=numbers)
+    found = _job(kind="scrub", status=pb.JOB_STATUS_DONE, numbers=numbers)
     with pytest.raises(click.exceptions.Exit) as ended, click.Context(main):
         _show(found, "127.0.0.1:8081", as_json=True)
     assert ended.value.exit_code == 1

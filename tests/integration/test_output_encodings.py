@@ -51,8 +51,8 @@ def test_messages_are_shown_that_the_encoding_does_not_have(target: str, encodin
 def test_a_group_gets_past_such_a_message(target: str, encoding: str) -> None:
     topic = f"group-{encoding}"
     answer_of("put", topic, BODY, server=target)
-    assert run(target, encoding, "consume", topic, "--group", topic).stdout
-    assert run(target, encoding, "consume", topic, "--group", topic).stdout == ""
+    assert run(target, encoding, "consume", topic, "--reader-group", topic).stdout
+    assert run(target, encoding, "consume", topic, "--reader-group", topic).stdout == ""
 
 
 @pytest.mark.parametrize("encoding", NOT_UTF8)

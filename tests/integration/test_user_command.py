@@ -94,7 +94,7 @@ def test_users_are_made_given_rights_and_work(site: Site) -> None:
     site.json("ops", "acl", "grant", "app", "publish", "--topic", "orders*")
     site.json("ops", "acl", "grant", "reader", "subscribe", "--topic", "orders", "--group", "g*")
     assert site.run("app", "put", "orders", "hello").returncode == 0
-    consumed = site.run("reader", "consume", "orders", "--group", "g1", "--to-end")
+    consumed = site.run("reader", "consume", "orders", "--reader-group", "g1", "--to-end")
     assert b"hello" in consumed.stdout + site.run("reader", "pull", "orders").stdout
     assert site.run("app", "pull", "orders").returncode == 1
     assert site.run("reader", "topic", "list", "--prefix", "orders").returncode == 1, "no pattern"
@@ -234,7 +234,7 @@ def test_who_may_administer_a_group_need_not_see_the_others(site: Site) -> None:
     site.secrets["keeper"] = SECRET.decode().strip()
     site.json("ops", "topic", "create", "kept", "--queues", "1")
     site.json("ops", "put", "kept", "x")
-    consumed = site.run("ops", "consume", "kept", "--group", "billing", "--from", "earliest")
+    consumed = site.run("ops", "consume", "kept", "--reader-group", "billing", "--from", "earliest")
     assert consumed.returncode == 0, consumed.stderr
     site.json("ops", "acl", "grant", "keeper", "admin", "--group", "billing", "--topic", "kept")
     reset = site.run("keeper", "group", "reset", "billing", "kept", "--to", "earliest")

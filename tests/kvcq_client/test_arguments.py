@@ -24,11 +24,14 @@ from kvcq_client import (
     ProducerConfig,
     Queue,
     Retention,
+    Right,
+    Role,
+    SortedFile,
     Start,
+    UserLimits,
 )
-from kvcq_client.calls import Calls
+from kvcq_client.calls import GroupCalls, MessageCalls, ServerCalls, TopicCalls
 from kvcq_client.format import put_stream_request
-from kvcq_client.pb.v1 import access_pb2, jobs_pb2, migration_pb2
 from kvcq_client.transport import Connection
 
 if TYPE_CHECKING:
@@ -55,13 +58,12 @@ RIGHT: dict[str, object] = {
     "Retention": Retention(1),
     "Sequence[Message]": [Message("orders", b"x")],
     "Sequence[int]": [1],
-    "Sequence[pb.AccessRight]": [access_pb2.AccessRight()],
+    "Sequence[Right]": [Right(Role.ADMIN, topic="*")],
+    "Sequence[SortedFile]": [SortedFile("a", "default")],
     "Sequence[str]": ["x"],
     "Start | str | int": 1,
+    "UserLimits": UserLimits(calls=1),
     "Wanted": [QUEUE],
-    "pb.IngestFilesRequest": migration_pb2.IngestFilesRequest(),
-    "pb.StartJobRequest": jobs_pb2.StartJobRequest(),
-    "pb.UserLimits": access_pb2.UserLimits(),
 }
 WRONG: tuple[object, ...] = (
     *(None, True, 1, 1.5, -1, 1 << 31, 1 << 63, 1 << 70, float("nan"), float("inf")),
@@ -71,9 +73,10 @@ WRONG: tuple[object, ...] = (
     *(object(), Message, QUEUE, Queue("x", 1 << 40), Message("", b""), Start.LATEST, Retention()),
     *([Message("x", b"", 1 << 40)], [Message("x", None)], [Message(None, b"")]),  # type: ignore[arg-type]
     *(Message("x", b"", True), Message("x", b"", 1.0), Message([], b"")),  # type: ignore[arg-type]
-    *(Retention(1 << 70), Retention("x"), [access_pb2.User()], access_pb2.User()),  # type: ignore[arg-type]
+    *(Retention(1 << 70), Retention("x"), [UserLimits()], UserLimits()),  # type: ignore[arg-type]
 )
-CLASSES = (Calls, AsyncJobs, AsyncMigration, AsyncAccess, AsyncConsumer, AsyncProducer)
+CALL_GROUPS = (MessageCalls, TopicCalls, GroupCalls, ServerCalls)
+CLASSES = (*CALL_GROUPS, AsyncJobs, AsyncMigration, AsyncAccess, AsyncConsumer, AsyncProducer)
 CALLS = [
     (kind, name, parameter.name)
     for kind in CLASSES
@@ -147,14 +150,14 @@ async def _call(kind: type, name: str, parameter: str, value: object) -> Excepti
     """What came of it; None when the value was taken."""
     async with AsyncClient("127.0.0.1:1") as client:
         targets: dict[type, Any] = {
-            Calls: client,
+            **dict.fromkeys(CALL_GROUPS, client),
             AsyncJobs: client.jobs,
             AsyncMigration: client.migration,
             AsyncAccess: client.access,
         }
         target: Any = targets.get(kind)
         if kind is AsyncConsumer:
-            target = await client.consumer({QUEUE: 0}, group="g")
+            target = await client.consumer({QUEUE: 0}, reader_group="g")
         if kind is AsyncProducer:
             target = client.producer(linger_ms=3_600_000, delivery_timeout_s=0.001)
         args, named = _arguments(kind, name, {parameter: value})
@@ -224,6 +227,8 @@ async def test_settings_of_a_producer_are_refused_by_name(
             client.producer(**settings)
         with pytest.raises((TypeError, ValueError), match="config"):
             await client.consumer((), ProducerConfig())  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="'group': reader_group=… keeps offsets"):
+            await client.consumer("orders", group="g")  # type: ignore[call-arg]
         for queues in (5, [5], None, {"orders": 1}, {QUEUE: "1"}, [b"orders"]):
             with pytest.raises((TypeError, ValueError), match="queues"):
                 await client.consumer(queues)  # type: ignore[arg-type]

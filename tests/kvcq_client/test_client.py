@@ -215,7 +215,7 @@ async def test_the_blocking_face_does_it_all(served: Served) -> None:
                 assert sendings[499].exception() is None
             assert [one.result().queue_offset for one in sendings] == list(range(500))
             assert [one.queue_offset for one in many.result()] == list(range(500, 1000))
-            with client.consumer("t0", group="g") as consumer:
+            with client.consumer("t0", reader_group="g") as consumer:
                 assert next(consumer).body == b"0"
                 assert [m.body for m in consumer.take(2)] == [b"1", b"2"]
                 rest = [m.queue_offset for m in consumer.to_end(10)]
@@ -301,7 +301,7 @@ async def test_a_consumer_waits_for_the_first_message_of_a_light_queue(
 ) -> None:
     await client.put(Message("t", b"before", queue_id=0, light_queues=("%LMQ%old",)))
     wanted = [Queue("t", 0), Queue("%LMQ%old"), Queue("%LMQ%new")]
-    async with await client.consumer(wanted, start=start, group="g") as consumer:
+    async with await client.consumer(wanted, start=start, reader_group="g") as consumer:
         seen = [message.body async for message in consumer.to_end()]
         assert seen == ([] if start is Start.LATEST else [b"before", b"before"])
         await client.put(Message("u", b"first", light_queues=("%LMQ%new",)))
@@ -400,7 +400,7 @@ async def test_where_to_begin_may_be_said_in_words(client: AsyncClient) -> None:
     await client.create_topic("t", 1)
     for at in range(3):
         await client.put("t", b"%d" % at)
-    async with await client.consumer("t", group="g", start="earliest") as consumer:
+    async with await client.consumer("t", reader_group="g", start="earliest") as consumer:
         assert (await consumer.take(1))[0].body == b"0"
         await consumer.seek("latest")
         assert consumer.positions() == {Queue("t", 0): 3}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
-from typing import get_type_hints
+from typing import TYPE_CHECKING, get_type_hints
 
 import pytest
 
@@ -19,12 +20,17 @@ from kvcq_client import (
     Consumer,
     ConsumerConfig,
     Jobs,
+    Message,
     Migration,
     Producer,
     ProducerConfig,
 )
 from kvcq_client.consuming.config import ConsumerSettings
 from kvcq_client.producing.config import ProducerSettings
+from kvcq_client.values import MessageFields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FACES = [
     (Client, AsyncClient),
@@ -69,6 +75,17 @@ def test_each_is_called_and_described_alike(blocking: type, asynchronous: type, 
 )
 def test_settings_are_the_fields_of_the_config(settings: type, config: type) -> None:
     assert get_type_hints(settings) == get_type_hints(config)
+
+
+@pytest.mark.parametrize(
+    "call", [Client.put, AsyncClient.put, Producer.send, AsyncProducer.send, Producer.put]
+)
+def test_put_and_send_show_the_fields_of_a_message(call: Callable[..., object]) -> None:
+    shown = inspect.signature(call).parameters
+    for field in dataclasses.fields(Message)[2:]:
+        assert shown[field.name].kind is inspect.Parameter.KEYWORD_ONLY
+        assert shown[field.name].default == field.default
+        assert field.name in MessageFields.__annotations__
 
 
 def test_blocking_calls_are_no_coroutines() -> None:

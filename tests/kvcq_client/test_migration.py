@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq_client import AsyncClient, Client, NotPossibleError
-from kvcq_client.pb.v1 import migration_pb2 as pb
+from kvcq_client import AsyncClient, Client, MigrationPhase, NotPossibleError
 from tests.support.migrating import SEGMENT_BYTES, make_on_files
 from tests.support.serving import serving
 
@@ -25,13 +24,13 @@ async def test_a_store_is_moved_step_by_step(tmp_path: Path) -> None:
         AsyncClient(served.target, timeout_s=10) as client,
     ):
         migration = client.migration
-        assert (await migration.status()).phase == pb.MIGRATION_PHASE_FILES
+        assert (await migration.status()).phase is MigrationPhase.FILES
         with pytest.raises(NotPossibleError) as refused:
             await migration.cutover()
         assert refused.value.reason == "ILLEGAL_STEP"
         assert refused.value.metadata["nextCommand"] == "kvcq migrate start"
         job_id = (await migration.start()).job_id
-        while (status := await migration.status()).phase != pb.MIGRATION_PHASE_DOUBLE_WRITE:
+        while (status := await migration.status()).phase is not MigrationPhase.DOUBLE_WRITE:
             assert status.running_job_id == job_id
         assert await migration.differences(10) == []
 
@@ -42,7 +41,7 @@ async def test_the_blocking_face_does_the_same(tmp_path: Path) -> None:
     def work(target: str) -> None:
         with Client(target, timeout_s=10) as client:
             assert client.migration.plan().kind
-            assert client.migration.status().phase == pb.MIGRATION_PHASE_FILES
+            assert client.migration.status().phase is MigrationPhase.FILES
             with pytest.raises(NotPossibleError):
                 client.migration.finish()
 

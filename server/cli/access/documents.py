@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from kvcq_client.pb.v1 import access_pb2 as pb
-from server.cli.terminal import document_of
+from typing import TYPE_CHECKING
 
-ROLES = {"publish": pb.ROLE_PUBLISH, "subscribe": pb.ROLE_SUBSCRIBE, "admin": pb.ROLE_ADMIN}
-WORDS = {number: word for word, number in ROLES.items()}
+from server.cli.terminal import camel_case
+
+if TYPE_CHECKING:
+    from kvcq_client import User
+
 LIMITS = ("connections", "calls", "bytes_per_s", "messages_per_s")
 
 
-def document(one: pb.User) -> dict[str, object]:
+def document(one: User) -> dict[str, object]:
+    limits = {name: getattr(one.limits, name) or 0 for name in LIMITS}
     return {
-        **document_of(one, "user admin created_ms"),
-        "limits": document_of(one.limits, " ".join(LIMITS)),
+        "user": one.name,
+        "admin": one.is_admin,
+        "createdMs": one.created_time_ms,
+        "limits": camel_case(limits),
         "rights": [
             {
-                "role": WORDS[right.role],
-                "kind": right.WhichOneof("on"),
-                "pattern": right.topic or right.group,
+                "role": right.role.value,
+                "kind": right.kind,
+                "pattern": right.pattern,
             }
             for right in one.rights
         ],

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvcq_client.pb.v1 import access_pb2 as pb
-from server.cli.access.documents import ROLES, WORDS, document
+from kvcq_client import Right, Role
+from server.cli.access.documents import document
 from server.cli.online import connect, server_options
 from server.cli.terminal import Sections, print_json, print_table, say, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kvcq_client import User
 
 
 @click.group(cls=Sections)
@@ -30,15 +32,14 @@ def right_options(command: Callable[..., object]) -> Callable[..., object]:
     ) -> object:
         if not (topics or groups):
             raise click.UsageError("give --topic or --group")
-        number = ROLES[role]
         rights = [
-            *(pb.AccessRight(role=number, topic=pattern) for pattern in topics),
-            *(pb.AccessRight(role=number, group=pattern) for pattern in groups),
+            *(Right(Role(role), topic=pattern) for pattern in topics),
+            *(Right(Role(role), group=pattern) for pattern in groups),
         ]
         return command(rights=rights, **others)
 
     option: Callable[..., object] = with_rights
-    for kind, words in (("group", "A consumer group"), ("topic", "A topic, or light queue")):
+    for kind, words in (("group", "A group"), ("topic", "A topic, or light queue")):
         option = click.option(
             f"--{kind}",
             f"{kind}s",
@@ -47,14 +48,14 @@ def right_options(command: Callable[..., object]) -> Callable[..., object]:
             metavar="PATTERN",
             help=f"{words}: its name, or a prefix and '*'; may be repeated.",
         )(option)
-    return click.argument("role", type=click.Choice(list(ROLES)))(option)
+    return click.argument("role", type=click.Choice([each.value for each in Role]))(option)
 
 
 @acl.command()
 @click.argument("name", type=text)
 @right_options
 @server_options
-def grant(name: str, rights: list[pb.AccessRight], server: str, as_json: bool) -> None:
+def grant(name: str, rights: list[Right], server: str, as_json: bool) -> None:
     """Grant user NAME the right to publish to, subscribe to, or administer topics or groups.
 
     A consumer needs subscribe on its topics, and on its group to commit offsets.
@@ -68,7 +69,7 @@ def grant(name: str, rights: list[pb.AccessRight], server: str, as_json: bool) -
 @click.argument("name", type=text)
 @right_options
 @server_options
-def revoke(name: str, rights: list[pb.AccessRight], server: str, as_json: bool) -> None:
+def revoke(name: str, rights: list[Right], server: str, as_json: bool) -> None:
     """Revoke rights of user NAME exactly as they were granted. Open streams lose them, too."""
     with connect(server) as client:
         before = client.access.user(name)
@@ -91,22 +92,19 @@ def list_rights(name: str | None, server: str, as_json: bool) -> None:
     _show_rights(found, as_json=as_json)
 
 
-def _words(right: pb.AccessRight) -> str:
-    kind = right.WhichOneof("on") or ""
-    return f"{WORDS[right.role]} on {kind} {getattr(right, kind)}"
+def _words(right: Right) -> str:
+    return f"{right.role.value} on {right.kind} {right.pattern}"
 
 
-def _show_rights(users: list[pb.User], *, as_json: bool) -> None:
+def _show_rights(users: list[User], *, as_json: bool) -> None:
     if as_json:
         print_json([document(each) for each in users])
         return
     rows: list[tuple[str, ...]] = []
     for each in users:
-        if each.admin:
-            rows.append((each.user, "everything", "", ""))
-        for right in each.rights:
-            kind = right.WhichOneof("on") or ""
-            rows.append((each.user, WORDS[right.role], kind, getattr(right, kind)))
+        if each.is_admin:
+            rows.append((each.name, "everything", "", ""))
+        rows += [(each.name, one.role.value, one.kind, one.pattern) for one in each.rights]
     if rows:
         print_table("", ("user", "may", "on", "name"), rows)
     else:

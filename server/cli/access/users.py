@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kvcq_client import AlreadyExistsError
-from kvcq_client.pb.v1 import access_pb2 as pb
+from kvcq_client import AlreadyExistsError, UserLimits
 from server.cli.access.documents import LIMITS, document
 from server.cli.online import command_at, connect, read_secret, server_options
 from server.cli.terminal import (
@@ -26,7 +26,9 @@ from server.cli.terminal import (
 from server.errors import UserExistsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from kvcq_client import User
 
 _LIMIT = Whole(0, 1 << 50)
 
@@ -108,9 +110,11 @@ def add(
         elif key_file is not None:
             raise click.UsageError("--key-file needs --data")
         else:
-            of_user = pb.UserLimits(**given)
+            of_user = UserLimits(**_limits(given))
             with connect(server) as client:
-                made = client.access.create_user(name, admin=admin, secret=secret, limits=of_user)
+                made = client.access.create_user(
+                    name, admin=admin, secret=secret or None, limits=of_user
+                )
     except CommandError as error:
         cause = error.__cause__
         if not (if_absent and isinstance(cause, AlreadyExistsError | UserExistsError)):
@@ -147,7 +151,7 @@ def rotate(name: str, new_secret_file: str | None, server: str, as_json: bool) -
     """Give user NAME a new secret, and print it. The old one stops working at once."""
     secret = read_new_secret(new_secret_file)
     with connect(server) as client:
-        made = client.access.rotate_secret(name, secret)
+        made = client.access.rotate_secret(name, secret or None)
     _show_secret(name, made, as_json=as_json, given=bool(secret))
 
 
@@ -158,11 +162,9 @@ def rotate(name: str, new_secret_file: str | None, server: str, as_json: bool) -
 def limit(name: str, server: str, as_json: bool, **limits: int | None) -> None:
     """Set limits of user NAME. Limits without an option are not changed."""
     with connect(server) as client:
-        of_user = client.access.user(name).limits
-        for field, value in limits.items():
-            if value is not None:
-                setattr(of_user, field, value)
-        found = client.access.set_limits(name, of_user)
+        before = client.access.user(name).limits
+        given = {field: value for field, value in limits.items() if value is not None}
+        found = client.access.set_limits(name, replace(before, **_limits(given)))
     _show([found], as_json=as_json)
 
 
@@ -173,6 +175,11 @@ def list_users(server: str, as_json: bool) -> None:
     with connect(server) as client:
         found = client.access.users()
     _show(found, as_json=as_json)
+
+
+def _limits(given: Mapping[str, int]) -> dict[str, int | None]:
+    """As UserLimits has them: there None is no limit, and 0 on the command line."""
+    return {name: value or None for name, value in given.items()}
 
 
 def read_new_secret(file: str | None) -> str:
@@ -190,7 +197,7 @@ def _show_secret(name: str, secret: str, *, as_json: bool, given: bool) -> None:
         say(f"the secret of user {name}; it is not shown again")
 
 
-def _show(users: list[pb.User], *, as_json: bool) -> None:
+def _show(users: list[User], *, as_json: bool) -> None:
     if as_json:
         print_json([document(each) for each in users])
         return
@@ -199,11 +206,11 @@ def _show(users: list[pb.User], *, as_json: bool) -> None:
         ("user", "admin", "rights", *(name.replace("_", " ") for name in LIMITS), "created"),
         [
             (
-                each.user,
-                "yes" if each.admin else "",
+                each.name,
+                "yes" if each.is_admin else "",
                 len(each.rights),
                 *(getattr(each.limits, name) or "" for name in LIMITS),
-                time_text(each.created_ms),
+                time_text(each.created_time_ms),
             )
             for each in users
         ],

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvcq_client.pb.v1 import jobs_pb2 as jobs_pb
-from kvcq_client.pb.v1 import migration_pb2 as pb
+from kvcq_client import JobStatus, MigrationPhase, MigrationStatus, MigrationStep
 from migration.broker_config import reclaims_unexpired
 from migration.plan import layout_given
 from migration.release import Home
@@ -17,7 +17,6 @@ from migration.state import SideName
 from migration.steps import VerifyOptions
 from server.cli.migration.ingest import ingest
 from server.cli.migration.on_store import OnStore, existing_directory, on_store, opened
-from server.cli.migration.plain import phase_name
 from server.cli.migration.shown import (
     SHOWN,
     faults_of,
@@ -103,8 +102,8 @@ def plan(on: OnStore, limit: int, **sizes: int | None) -> None:
     found = on.target.plan(_layout(on, **sizes))
     if found.kind == "rocketmq":  # a start needs the sizes that were given here
         given = {name: size for name, size in sizes.items() if size is not None}
-        for name, size in given.items():
-            found.next_command += f" --{name.replace('_', '-')} {size}"
+        options = [f"--{name.replace('_', '-')} {size}" for name, size in given.items()]
+        found = replace(found, next_command=" ".join((found.next_command or "", *options)))
     on.bars.rest()
     show_plan(found, limit, as_json=on.as_json)
     if faults_of(found) or found.blocking:
@@ -184,11 +183,14 @@ def verify(on: OnStore, key_every: int, limit: int, *, detach: bool) -> None:
     if detach:
         show_status(answer.status, as_json=on.as_json)
         return
+    assert answer.job_id is not None, "a verification is a job"
     found = _waited(on, answer.job_id)
+    result = found.verified
+    assert result is not None, "a verification that is done has a result"
     differences = on.target.differences(limit)
     on.bars.rest()
-    show_verification(found, differences, as_json=on.as_json)
-    if found.verified.difference_count:
+    show_verification(found, result, differences, as_json=on.as_json)
+    if result.difference_count:
         raise SystemExit(EXIT_REFUSED)
 
 
@@ -283,10 +285,10 @@ def resume(on: OnStore, rebuild: str | None, *, detach: bool) -> None:
 
 def _end(
     on: OnStore,
-    answer: pb.MigrationStepResponse,
+    answer: MigrationStep,
     *,
     detach: bool = False,
-    since: pb.MigrationStatus | None = None,
+    since: MigrationStatus | None = None,
 ) -> None:
     """Wait for the step's job, unless that is not wanted, and show what it led to.
 
@@ -303,22 +305,22 @@ def _end(
     show_status(found, as_json=on.as_json, done=done)
 
 
-def _waited(on: OnStore, job_id: str) -> pb.MigrationStatus:
+def _waited(on: OnStore, job_id: str) -> MigrationStatus:
     """The status once the job is done. Raises CommandError for one that is not."""
     job = on.target.wait(job_id)
     found = on.target.status()
-    if job.status != jobs_pb.JOB_STATUS_DONE:
+    if job.status is not JobStatus.DONE:
         raise CommandError(f"{job.kind}: {job.error}", found.hint, command=found.next_command)
     return found
 
 
-def _check_can_finish(status: pb.MigrationStatus) -> None:
+def _check_can_finish(status: MigrationStatus) -> None:
     """Before anybody is asked: the step itself looks again."""
-    phase = phase_name(status.phase)
+    phase = status.phase
     why = ""
     if phase is None:
         why = "its queues are only in RocksDB"
-    elif phase not in ("ROCKSDB", "FINISHED"):
+    elif phase not in (MigrationPhase.ROCKSDB, MigrationPhase.FINISHED):
         why = "reads still come from files"
     elif status.pending_phase:
         why = "another step is under way"
@@ -326,7 +328,7 @@ def _check_can_finish(status: pb.MigrationStatus) -> None:
         why = "RocksDB differs from the log"
     if why:
         raise CommandError(
-            f"finish is not possible{'' if phase is None else f' in state {phase}'}: {why}",
+            f"finish is not possible{'' if phase is None else f' in state {phase.name}'}: {why}",
             status.hint,
             command=status.next_command,
             code="ILLEGAL_STEP",

@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 import click
 
-from kvcq_client.pb.v1 import migration_pb2 as pb
+from kvcq_client import SortedFile
 from server.cli.migration.on_store import existing_directory
 from server.cli.online import connect, server_options
 from server.cli.terminal import CommandError, print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kvcq_client import Client
 
 _MANIFEST = "manifest.json"
 #: The files are copied meanwhile.
@@ -34,14 +37,17 @@ def ingest(directory: Path, server: str, as_json: bool) -> None:
     end in the flushed log, and be on the server's machine. They are copied; repeating the command
     does no harm.
     """
-    request = _request(directory)
+    manifest = _manifest(directory)
     with (
         connect(server) as client,
-        _reachable(directory.resolve(), Path(client.migration.status().ingest_directory)) as below,
+        _reachable(directory.resolve(), _ingest_directory(client)) as below,
     ):
-        for file in request.files:
-            file.path = str(PurePosixPath(below, file.path))
-        answer = client.migration.ingest(request, timeout_s=_TIMEOUT_S)
+        answer = client.migration.ingest(
+            [replace(one, path=str(PurePosixPath(below, one.path))) for one in manifest.files],
+            start_offset=manifest.start_offset,
+            dispatched_offset=manifest.dispatched_offset,
+            timeout_s=_TIMEOUT_S,
+        )
     if as_json:
         document = {"ingested": answer.ingested, "dispatchedOffset": answer.dispatched_offset}
         print_json(document)
@@ -83,6 +89,12 @@ def _reachable(directory: Path, taken: Path) -> Iterator[str]:
             taken.rmdir()  # unless it has other files
 
 
+def _ingest_directory(client: Client) -> Path:
+    found = client.migration.status().ingest_directory
+    assert found is not None, "a server says where it takes files from"
+    return Path(found)
+
+
 def _link(path: Path, target: Path) -> None:
     if not path.is_file():
         return
@@ -92,20 +104,28 @@ def _link(path: Path, target: Path) -> None:
         shutil.copyfile(path, target)
 
 
-def _request(directory: Path) -> pb.IngestFilesRequest:
+class _Manifest(NamedTuple):
+    """What the files are; see `AsyncMigration.ingest`."""
+
+    files: list[SortedFile]
+    start_offset: int
+    dispatched_offset: int
+
+
+def _manifest(directory: Path) -> _Manifest:
     """What the manifest says. Raises CommandError."""
     path = directory / _MANIFEST
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        return pb.IngestFilesRequest(
-            files=[
+        return _Manifest(
+            [
                 # By its name alone: the directory may have been moved as a whole.
-                pb.IngestFilesRequest.File(path=Path(name).name, family=family)
+                SortedFile(Path(name).name, family)
                 for family, names in manifest["files"].items()
                 for name in names
             ],
-            start_offset=manifest["log_start"],
-            dispatched_offset=manifest["log_end"],
+            manifest["log_start"],
+            manifest["log_end"],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = error.strerror if isinstance(error, OSError) else repr(error)

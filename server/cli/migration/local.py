@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
-from kvcq_client.pb.v1 import jobs_pb2 as jobs_pb
-from kvcq_client.pb.v1 import migration_pb2 as pb
+from kvcq_client import Difference, Job, MigrationPlan, MigrationStatus, MigrationStep
+from kvcq_client.wire import from_wire
 from migration.errors import JobCancelledError
 from migration.migrator import Migrator, begin_on_rocksdb, open_migrator
 from migration.next_step import NextStep
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from migration.jobs import Job
+    from migration.jobs import Job as RunningJob
     from migration.state import FileLayout, SideName
     from migration.steps import LiveMigration
     from server.cli.migration.target import Watch
@@ -72,16 +72,15 @@ class LocalTarget:
             self._closer = None
         self._opened = None
 
-    def _answer(self, job: Job | None) -> pb.MigrationStepResponse:
-        return pb.MigrationStepResponse(
-            job_id="" if job is None else job.job_id, status=self.status()
-        )
+    def _answer(self, job: RunningJob | None) -> MigrationStep:
+        return MigrationStep(None if job is None else job.job_id, self.status())
 
-    def plan(self, layout: FileLayout | None) -> pb.MigrationPlan:
-        return plan_out(plan_directory(self._root, layout, self._progress), self._root)
+    def plan(self, layout: FileLayout | None) -> MigrationPlan:
+        found = plan_directory(self._root, layout, self._progress)
+        return from_wire(MigrationPlan, plan_out(found, self._root))
 
-    def status(self) -> pb.MigrationStatus:
-        return status_out(self._migrator().status(), self._root)
+    def status(self) -> MigrationStatus:
+        return from_wire(MigrationStatus, status_out(self._migrator().status(), self._root))
 
     def again(self, step: str, *options: str) -> str:
         """A step on the same store, for a shell."""
@@ -93,7 +92,7 @@ class LocalTarget:
         *,
         adopt_only: bool,
         reclaim_unexpired: bool | None,
-    ) -> pb.MigrationStepResponse:
+    ) -> MigrationStep:
         adopt(
             self._root,
             layout=layout,
@@ -105,19 +104,19 @@ class LocalTarget:
             return self._answer(None)
         return self._answer(self._migrator().live_for("start").start())
 
-    def verify(self, key_every: int) -> pb.MigrationStepResponse:
+    def verify(self, key_every: int) -> MigrationStep:
         options = VerifyOptions(key_every=key_every) if key_every else VerifyOptions()
         return self._answer(self._settled("verify").verify(options))
 
-    def differences(self, limit: int) -> list[pb.Difference]:
+    def differences(self, limit: int) -> list[Difference]:
         found = self._migrator().live.differences[:limit]
-        return list(differences_out(found).differences)
+        return [from_wire(Difference, one) for one in differences_out(found).differences]
 
-    def cutover(self) -> pb.MigrationStepResponse:
+    def cutover(self) -> MigrationStep:
         self._settled("cutover").cutover()
         return self._answer(None)
 
-    def rollback(self, *, to_files: bool) -> pb.MigrationStepResponse:
+    def rollback(self, *, to_files: bool) -> MigrationStep:
         if not self._migrator().has_live:
             if not to_files:
                 raise CommandError(
@@ -134,11 +133,11 @@ class LocalTarget:
             begin_on_rocksdb(self._root)
         return self._answer(self._settled("rollback").rollback())
 
-    def finish(self) -> pb.MigrationStepResponse:
+    def finish(self) -> MigrationStep:
         self._settled("finish").finish()
         return self._answer(None)
 
-    def resume(self, rebuild: SideName | None) -> pb.MigrationStepResponse:
+    def resume(self, rebuild: SideName | None) -> MigrationStep:
         if rebuild is not None:
             set_side_aside(self._root, rebuild)
         return self._answer(self._migrator().live_for("resume").resume())
@@ -146,19 +145,19 @@ class LocalTarget:
     def release(self, home: Home | None) -> list[str]:
         return release(self._root, self._progress, home)
 
-    def wait(self, job_id: str) -> jobs_pb.Job:
+    def wait(self, job_id: str) -> Job:
         """The job, once it has ended."""
         job = self._migrator().live.job(job_id)
         try:
             while not job.wait(POLL_S):
-                self._watch(*progress_of(job_out(job.view())))
+                self._watch(*progress_of(_job(job)))
         except KeyboardInterrupt:
             job.stop()
             step, how = ("verify", "restarts") if job.kind == "verify" else ("resume", "continues")
             raise InterruptedCommandError(
                 f"interrupted; the next command {how} the {job.kind}", command=self.again(step)
             ) from None
-        return job_out(job.view())
+        return _job(job)
 
     def _settled(self, step: str) -> LiveMigration:
         """What an opening went on with by itself is done first: nothing else could bring it on."""
@@ -166,3 +165,7 @@ class LocalTarget:
         if live.filling is not None:
             live.filling.wait()
         return live
+
+
+def _job(job: RunningJob) -> Job:
+    return from_wire(Job, job_out(job.view()))

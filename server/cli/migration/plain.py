@@ -1,39 +1,27 @@
-"""Messages of the migration as plain values, for `--json` and for tables."""
+"""The client's types of a migration as plain values, for `--json` and for tables."""
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any
 
-from google.protobuf.message import Message
-
-from kvcq_client.pb.v1 import migration_pb2 as pb
-from server.texts import word_of
+from server.cli.terminal import camel_case
 
 
-def plain(message: Message) -> dict[str, Any]:
-    """Every field, for JSON: camelCase names, phases as they are written everywhere, other enums in
-    lower case. What is absent is None, an empty text as well."""
-    found: dict[str, Any] = {}
-    for field in message.DESCRIPTOR.fields:
-        value = getattr(message, field.name)
-        name = field.json_name
-        if field.is_repeated:
-            found[name] = [_plain_value(field, each) for each in value]
-        elif (field.has_presence and not message.HasField(field.name)) or value == "":
-            found[name] = None
-        else:
-            found[name] = _plain_value(field, value)
-    return found
+def plain(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any of the dataclasses
+    """Every field of a dataclass, for JSON: names in camelCase, enums by their names. What is
+    absent is None, an empty text as well."""
+    found = {each.name: _plain_value(getattr(value, each.name)) for each in fields(value)}
+    document: dict[str, Any] = camel_case(found)
+    return document
 
 
-def _plain_value(field: Any, value: Any) -> Any:  # noqa: ANN401 - any field's, of any kind
-    if isinstance(value, Message):
+def _plain_value(value: Any) -> Any:  # noqa: ANN401 - any field's, of any kind
+    if isinstance(value, tuple):
+        return [_plain_value(each) for each in value]
+    if isinstance(value, Enum):
+        return value.name
+    if is_dataclass(value):
         return plain(value)
-    if field.enum_type is None:
-        return value
-    return phase_name(value)
-
-
-def phase_name(phase: pb.MigrationPhase) -> str | None:
-    """None for one that is not given."""
-    return word_of(pb.MigrationPhase, phase) or None
+    return None if value == "" else value

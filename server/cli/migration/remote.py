@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
-from kvcq_client.pb.v1 import jobs_pb2 as jobs_pb
-from kvcq_client.pb.v1 import migration_pb2 as pb
+from kvcq_client import JobStatus
 from migration.next_step import NextStep
 from server.cli.migration.target import POLL_S, progress_of
 from server.cli.online import command_at, connect, on_server
@@ -16,10 +16,12 @@ from server.cli.terminal import CommandError, InterruptedCommandError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kvcq_client import Client
+    from kvcq_client import Client, Difference, Job, MigrationPlan, MigrationStatus, MigrationStep
     from migration.release import Home
     from migration.state import FileLayout, SideName
     from server.cli.migration.target import Watch
+
+N = TypeVar("N", "MigrationStatus", "MigrationPlan")
 
 _TIMEOUT_S = 60.0
 
@@ -41,28 +43,24 @@ class RemoteTarget:
         self._watch = watch
         self.notes: list[str] = []
 
-    def _taken(self, step: pb.MigrationStepResponse) -> pb.MigrationStepResponse:
-        self._name_server(step.status)
-        return step
+    def _taken(self, step: MigrationStep) -> MigrationStep:
+        return replace(step, status=self._with_server(step.status))
 
-    def _name_server(self, found: pb.MigrationStatus | pb.MigrationPlan) -> None:
+    def _with_server(self, found: N) -> N:
         """The service does not know by which address it was reached."""
-        if found.next_command:
-            found.next_command = on_server(found.next_command, self._server)
+        if found.next_command is None:
+            return found
+        return replace(found, next_command=on_server(found.next_command, self._server))
 
     def again(self, step: str, *options: str) -> str:
         return command_at(self._server, f"migrate {step}", *options)
 
-    def plan(self, layout: FileLayout | None) -> pb.MigrationPlan:
+    def plan(self, layout: FileLayout | None) -> MigrationPlan:
         self._watch("measuring", 0.0, "")
-        found = self._migration.plan()
-        self._name_server(found)
-        return found
+        return self._with_server(self._migration.plan())
 
-    def status(self) -> pb.MigrationStatus:
-        found = self._migration.status()
-        self._name_server(found)
-        return found
+    def status(self) -> MigrationStatus:
+        return self._with_server(self._migration.status())
 
     def start(
         self,
@@ -70,29 +68,29 @@ class RemoteTarget:
         *,
         adopt_only: bool,
         reclaim_unexpired: bool | None,
-    ) -> pb.MigrationStepResponse:
+    ) -> MigrationStep:
         return self._taken(self._migration.start())
 
-    def verify(self, key_every: int) -> pb.MigrationStepResponse:
+    def verify(self, key_every: int) -> MigrationStep:
         return self._taken(self._migration.verify(key_every))
 
-    def differences(self, limit: int) -> list[pb.Difference]:
+    def differences(self, limit: int) -> list[Difference]:
         return self._migration.differences(limit)
 
-    def cutover(self) -> pb.MigrationStepResponse:
+    def cutover(self) -> MigrationStep:
         return self._taken(self._migration.cutover())
 
-    def rollback(self, *, to_files: bool) -> pb.MigrationStepResponse:
+    def rollback(self, *, to_files: bool) -> MigrationStep:
         if to_files:
             step = NextStep("rollback", ("--to-files",), stopped_only=True)
             reason = "files of a store without a migration can only be created while it is stopped"
             raise CommandError(reason, step.sentence(None))
         return self._taken(self._migration.rollback())
 
-    def finish(self) -> pb.MigrationStepResponse:
+    def finish(self) -> MigrationStep:
         return self._taken(self._migration.finish())
 
-    def resume(self, rebuild: SideName | None) -> pb.MigrationStepResponse:
+    def resume(self, rebuild: SideName | None) -> MigrationStep:
         if rebuild is not None:
             step = NextStep("resume", ("--rebuild", rebuild.value), stopped_only=True)
             reason = "a side can only be rebuilt while the store is stopped"
@@ -103,9 +101,9 @@ class RemoteTarget:
         hint = NextStep("release", stopped_only=True).sentence(None)
         raise CommandError("a running store cannot be handed back", hint)
 
-    def wait(self, job_id: str) -> jobs_pb.Job:
+    def wait(self, job_id: str) -> Job:
         """The job, once it has ended."""
-        while (job := self._jobs.get(job_id)).status == jobs_pb.JOB_STATUS_RUNNING:
+        while (job := self._jobs.get(job_id)).status is JobStatus.RUNNING:
             self._watch(*progress_of(job))
             try:
                 time.sleep(POLL_S)

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.cli.migration.plain import phase_name, plain
+from server.cli.migration.plain import plain
 from server.cli.terminal import escape, notes, print_json, print_next, print_table, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvcq_client.pb.v1 import migration_pb2 as pb
+    from kvcq_client import (
+        Difference,
+        MigrationFinding,
+        MigrationPlan,
+        MigrationStatus,
+        VerifyResult,
+    )
 
 SHOWN = 20
 _LEFT_ALONE = "leave it where it is"
 
 
-def faults_of(found: pb.MigrationPlan) -> list[pb.MigrationFinding]:
+def faults_of(found: MigrationPlan) -> list[MigrationFinding]:
     """Findings that something is done about."""
     return [each for each in found.findings if each.remedy != _LEFT_ALONE]
 
 
 def show_status(
-    status: pb.MigrationStatus, *, as_json: bool, done: Sequence[str] | None = None
+    status: MigrationStatus, *, as_json: bool, done: Sequence[str] | None = None
 ) -> None:
     """`done`: what the step did, line by line, for a command that was a step."""
     if as_json:
@@ -34,13 +40,12 @@ def show_status(
         _say(f"[bold]done:[/]  {escape(line)}")
     if len(lines) > SHOWN:
         _say(f"       and {len(lines) - SHOWN:,} more; --json prints all of them")
-    phase = phase_name(status.phase)
-    if phase is not None:
-        print_table("", ("state", "reads come from", "written to"), [_served(phase)])
+    if status.phase is not None:
+        print_table("", ("state", "reads come from", "written to"), [_served(status.phase.name)])
     if status.stopped:
         _say(f"[bold red]stopped:[/] {escape(status.stopped)}")
     if status.pending_phase:
-        _say(f"changing to {phase_name(status.pending_phase)}")
+        _say(f"changing to {status.pending_phase.name}")
     print_table(
         "sides",
         ("side", "dispatched up to", "bytes behind", "live", "failure"),
@@ -53,8 +58,7 @@ def show_status(
             f"the last verification broke off: {escape(status.verify_broken_off)}. A "
             "verification does not continue where it was; it restarts"
         )
-    if status.HasField("verified"):
-        result = status.verified
+    if (result := status.verified) is not None:
         _say(
             f"last verification: {result.compared_units:,} units, "
             f"{result.difference_count:,} differences, {time_text(result.finished_ms)}"
@@ -69,9 +73,12 @@ def _served(phase: str) -> tuple[str, str, str]:
 
 
 def show_verification(
-    found: pb.MigrationStatus, differences: Sequence[pb.Difference], *, as_json: bool
+    found: MigrationStatus,
+    result: VerifyResult,
+    differences: Sequence[Difference],
+    *,
+    as_json: bool,
 ) -> None:
-    result = found.verified
     if as_json:
         print_json({**plain(found), "differences": [plain(each) for each in differences]})
         return
@@ -90,7 +97,7 @@ def show_verification(
     print_next(found.next_command, found.hint)
 
 
-def show_plan(found: pb.MigrationPlan, limit: int, *, as_json: bool) -> None:
+def show_plan(found: MigrationPlan, limit: int, *, as_json: bool) -> None:
     """`limit`: rows of each table."""
     if as_json:
         print_json(plain(found))
@@ -113,13 +120,13 @@ def show_plan(found: pb.MigrationPlan, limit: int, *, as_json: bool) -> None:
             (
                 "measured here",
                 f"{found.units_per_s:,.0f} units/s, {found.bytes_per_unit:.1f} bytes each"
-                if found.HasField("units_per_s")
+                if found.units_per_s is not None
                 else too_few,
             ),
             ("disk needed", f"{found.disk_needed_bytes:,} of {found.disk_free_bytes:,} free bytes"),
             (
                 "time expected",
-                f"{found.expected_s:,.1f} s" if found.HasField("expected_s") else "-",
+                f"{found.expected_s:,.1f} s" if found.expected_s is not None else "-",
             ),
             *(
                 [("queues only in RocketMQ's RocksDB", f"{found.queues_in_rocksdb:,}")]
@@ -147,7 +154,7 @@ def show_plan(found: pb.MigrationPlan, limit: int, *, as_json: bool) -> None:
                     each.kind,
                     each.topic,
                     f"{each.records:,}",
-                    f"{each.waiting:,}" if each.HasField("waiting") else "known only to the broker",
+                    f"{each.waiting:,}" if each.waiting is not None else "known only to the broker",
                 )
                 for each in found.held_back
             ],
@@ -161,7 +168,7 @@ def show_plan(found: pb.MigrationPlan, limit: int, *, as_json: bool) -> None:
                     each.name,
                     f"{each.records:,}",
                     f"{each.generations:,}",
-                    f"{each.live_from:,}" if each.HasField("live_from") else "deleted",
+                    f"{each.live_from:,}" if each.live_from is not None else "deleted",
                 )
                 for each in found.dead[:limit]
             ],

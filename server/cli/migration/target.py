@@ -1,6 +1,6 @@
 """What a running store and a stopped one have in common for `kvcq migrate`.
 
-Both answer with the same messages, so that the commands need not know which it is.
+Both answer with the client's types, so that the commands need not know which it is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kvcq_client.pb.v1 import jobs_pb2 as pb
+    from kvcq_client import Job
 
     #: Told what is being done, how much of it, and a remark.
     Watch = Callable[[str, float, str], None]
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 POLL_S = 0.2
 
 
-def progress_of(job: pb.Job) -> tuple[str, float, str]:
+def progress_of(job: Job) -> tuple[str, float, str]:
     """Step, share done, and a remark, for a progress bar."""
     rows_per_s = job.numbers.get("rows", 0) / job.elapsed_s if job.elapsed_s else 0.0
     remark = f"{rows_per_s:,.0f} rows/s"
-    if job.HasField("remaining_s"):
+    if job.remaining_s is not None:
         remark += f", {job.remaining_s:,.0f} s left"
     if differences := job.numbers.get("differences"):
         remark += f", {differences:,} differences"

@@ -1,4 +1,4 @@
-"""kvcq consume: messages of a topic as they come, for a group if one is named."""
+"""kvcq consume: messages of a topic as they come, for a reader group if one is named."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from kvcq_client import Client, Consumer, StoredMessage
 
-#: What a group has read is committed that often, and at the end.
+#: What a reader group has read is committed that often, and at the end.
 _COMMIT_S = 1.0
 #: How long to wait for more before committing what was read.
 _WAIT_S = 1.0
@@ -60,10 +60,21 @@ _WAIT_S = 1.0
 @click.command()
 @click.argument("topic", type=text)
 @click.option(
-    "--group",
+    "--reader-group",
+    "group",
+    metavar="GROUP",
     type=text,
     default="",
-    help="Start at the committed offsets of GROUP, and commit its progress.",
+    help="Start at the committed offsets of GROUP, and commit its progress. Every consumer of a "
+    "reader group reads every message.",
+)
+@click.option(
+    "--group",
+    "group_before",
+    type=text,
+    default="",
+    hidden=True,
+    help="The former name of --reader-group.",
 )
 @click.option(
     "--follow", "-f", is_flag=True, help="At the end, wait for new messages until Ctrl-C."
@@ -72,7 +83,7 @@ _WAIT_S = 1.0
     "--from",
     "where",
     metavar="WHERE",
-    help=f"earliest, latest, or a time. {TIMES}  [default: the group's offsets, or earliest]",
+    help=f"earliest, latest, or a time. {TIMES}  [default: the committed offsets, or earliest]",
 )
 @click.option(
     "--tag", "tag_filter", type=text, default="", help='Tags to read, such as "created || paid".'
@@ -84,6 +95,7 @@ _WAIT_S = 1.0
 def consume(
     topic: str,
     group: str,
+    group_before: str,
     follow: bool,
     where: str | None,
     tag_filter: str,
@@ -95,9 +107,19 @@ def consume(
 ) -> None:
     """Read all queues of TOPIC, or a light queue (%LMQ%…), message by message.
 
-    Stops at the end of the queues, unless --follow is given. With --group, the next run continues
-    after the last message printed; after a crash, messages of the last second may be printed again.
+    Stops at the end of the queues, unless --follow is given. With --reader-group, the next run
+    continues after the last message printed; after a crash, messages of the last second may be
+    printed again.
     """
+    if group_before:
+        if group:
+            raise click.UsageError("--group is the former name of --reader-group: give one of them")
+        group = group_before
+        say(
+            f"--group is now called --reader-group: write --reader-group {group}. It still reads "
+            "by committed offsets, every message for each consumer; a later version may use "
+            "--group for groups that share their messages"
+        )
     if raw and as_json:
         raise click.UsageError("--raw and --json exclude each other")
     show = print_documents if as_json else print_bodies if raw else _print_lines
@@ -105,7 +127,9 @@ def consume(
     with (
         client_log_shown(),
         connect(server) as client,
-        client.consumer(group=group, tag_filter=tag_filter, skip_damaged=skip_damaged) as consumer,
+        client.consumer(
+            reader_group=group, tag_filter=tag_filter, skip_damaged=skip_damaged
+        ) as consumer,
     ):
         consumer.follow(_begin(client, topic, group, where))
         commits = _Commits(consumer, is_patient=follow, goes_back=where is not None)

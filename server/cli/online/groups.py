@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Sections)
 def group() -> None:
-    """Show and manage consumer groups of a running server."""
+    """Show and manage the reader groups of a running server."""
 
 
 @group.command("list")
@@ -94,7 +94,8 @@ def reset(
 ) -> None:
     """Move the committed offsets of GROUP in TOPIC. Running consumers keep their positions.
 
-    GROUP must exist; `kvcq consume TOPIC --group GROUP --from WHERE` creates a group.
+    GROUP must exist; `kvcq consume TOPIC --reader-group GROUP --from WHERE`
+    creates a group.
     """
     where, time_ms = _where(to)
     with connect(server) as client:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvcq_client.pb.v1 import jobs_pb2 as pb
+from kvcq_client import JobStatus
 from server.cli.online.connection import command_at, connect, server_options
 from server.cli.terminal import (
     EXIT_REFUSED,
@@ -27,19 +27,18 @@ from server.cli.terminal import (
     text,
     time_text,
 )
-from server.texts import word_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kvcq_client import Client
+    from kvcq_client import Client, Job, JobFinding, Jobs
 
 _FIELDS = """
     job_id kind scheduled step done total unit percent elapsed_s started_ms ended_ms summary error
 """
-_FINDING = "fault place topic queue_id detail remedy count"
+_FINDING = "fault place topic queue_id detail remedy count queue_offset physical_offset"
 #: What became of a job that was not done.
-_NOT_DONE = {pb.JOB_STATUS_FAILED: "failed", pb.JOB_STATUS_CANCELLED: "was cancelled"}
+_NOT_DONE = {JobStatus.FAILED: "failed", JobStatus.CANCELLED: "was cancelled"}
 #: Numbers of a job that count faults.
 _FAULTS = {"scrub": ("damaged_records", "wrong_units")}
 #: Findings that are printed for people.
@@ -66,27 +65,29 @@ def _starting(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--family",
     type=text,
-    default="",
     help="Column family: default, index or offset. Without it: default and index.",
 )
-@click.option("--topic", type=text, default="", help="Only rows of this topic or light queue.")
+@click.option("--topic", type=text, help="Only rows of this topic or light queue.")
 @_starting
-def compact(family: str, topic: str, wait: bool, server: str, as_json: bool) -> None:
+def compact(family: str | None, topic: str | None, wait: bool, server: str, as_json: bool) -> None:
     """Compact RocksDB: free the space of expired and deleted rows."""
-    wanted = pb.CompactJob(family=family, topic=topic)
-    start_job(pb.StartJobRequest(compact=wanted), server, wait=wait, as_json=as_json)
+    start_job(
+        lambda jobs: jobs.compact(family=family, topic=topic), server, wait=wait, as_json=as_json
+    )
 
 
 @start.command()
-@click.option(
-    "--bytes-per-s", type=OFFSET, default=0, help="Maximum rate; by default the server's own."
-)
+@click.option("--bytes-per-s", type=OFFSET, help="Maximum rate; by default the server's own.")
 @click.option("--log-only", is_flag=True, help="Only verify records, not their units in queues.")
 @_starting
-def scrub(bytes_per_s: int, log_only: bool, wait: bool, server: str, as_json: bool) -> None:
+def scrub(bytes_per_s: int | None, log_only: bool, wait: bool, server: str, as_json: bool) -> None:
     """Verify the CRC of every record in the log, and every queue unit against its record."""
-    wanted = pb.ScrubJob(bytes_per_s=bytes_per_s, log_only=log_only)
-    start_job(pb.StartJobRequest(scrub=wanted), server, wait=wait, as_json=as_json)
+    start_job(
+        lambda jobs: jobs.scrub(bytes_per_s=bytes_per_s, log_only=log_only),
+        *(server,),
+        wait=wait,
+        as_json=as_json,
+    )
 
 
 @start.command()
@@ -95,35 +96,32 @@ def scrub(bytes_per_s: int, log_only: bool, wait: bool, server: str, as_json: bo
 @_starting
 def rebuild(topic: str, queue_id: int | None, wait: bool, server: str, as_json: bool) -> None:
     """Rebuild the units of TOPIC, or of a light queue, from the log. No unit is removed."""
-    wanted = pb.RebuildJob(topic=topic, queue_id=queue_id)
-    start_job(pb.StartJobRequest(rebuild=wanted), server, wait=wait, as_json=as_json)
+    start_job(lambda jobs: jobs.rebuild(topic, queue_id), server, wait=wait, as_json=as_json)
 
 
 @start.command()
 @_starting
 def expire(wait: bool, server: str, as_json: bool) -> None:
     """Drop segments whose messages have all expired, without waiting for the configured hour."""
-    request = pb.StartJobRequest(expire=pb.ExpireJob())
-    start_job(request, server, wait=wait, as_json=as_json)
+    start_job(lambda jobs: jobs.expire(), server, wait=wait, as_json=as_json)
 
 
 @start.command("keep_latest")
-@click.argument("topic", type=text, default="")
+@click.argument("topic", type=text, required=False)
 @_starting
-def keep_latest(topic: str, wait: bool, server: str, as_json: bool) -> None:
+def keep_latest(topic: str | None, wait: bool, server: str, as_json: bool) -> None:
     """Hide all but the latest message of each key in TOPIC.
 
     TOPIC may be a light queue, or a prefix of light queues such as %LMQ%state-*. Without TOPIC: all
     topics with --latest. A message with an empty body deletes its key.
     """
-    wanted = pb.KeepLatestJob(topic=topic)
-    start_job(pb.StartJobRequest(keep_latest=wanted), server, wait=wait, as_json=as_json)
+    start_job(lambda jobs: jobs.keep_latest(topic), server, wait=wait, as_json=as_json)
 
 
 @job.command("list")
-@click.option("--kind", type=text, default="", help="Only jobs of this kind.")
+@click.option("--kind", type=text, help="Only jobs of this kind.")
 @server_options
-def list_jobs(kind: str, server: str, as_json: bool) -> None:
+def list_jobs(kind: str | None, server: str, as_json: bool) -> None:
     """List jobs, newest first. The server remembers the last 100 of each kind."""
     with connect(server) as client:
         found = client.jobs.list(kind)
@@ -137,9 +135,9 @@ def list_jobs(kind: str, server: str, as_json: bool) -> None:
                 (
                     each.job_id,
                     _kind_of(each),
-                    _status_of(each),
+                    each.status.value,
                     f"{each.percent:.1f}",
-                    f"{each.remaining_s:.0f}" if each.HasField("remaining_s") else "-",
+                    "-" if each.remaining_s is None else f"{each.remaining_s:.0f}",
                     time_text(each.started_ms),
                     each.summary or each.error,
                 )
@@ -169,10 +167,10 @@ def cancel(job_id: str, server: str, as_json: bool) -> None:
         found = client.jobs.cancel(job_id)
     if as_json:
         print_json(_document(found))
-    elif found.status == pb.JOB_STATUS_RUNNING:
+    elif found.status is JobStatus.RUNNING:
         say(f"cancelling {job_id}")
     else:
-        say(f"{job_id} has already ended: {_status_of(found)}")
+        say(f"{job_id} has already ended: {found.status.value}")
 
 
 @job.command()
@@ -188,10 +186,11 @@ def watch(job_id: str, server: str, as_json: bool) -> None:
     _show(found, server, as_json=as_json)
 
 
-def start_job(request: pb.StartJobRequest, server: str, *, wait: bool, as_json: bool) -> None:
-    """Start it and, with `wait`, watch it. Exit code 1 when it was not done, or found faults."""
+def start_job(begin: Callable[[Jobs], Job], server: str, *, wait: bool, as_json: bool) -> None:
+    """Start the job that `begin` starts and, with `wait`, watch it. Exit code 1 when it was not
+    done, or found faults."""
     with connect(server) as client:
-        found = client.jobs.start(request)
+        found = begin(client.jobs)
         if wait:
             found = _watched(client, found.job_id, server)
     if wait:
@@ -204,9 +203,9 @@ def start_job(request: pb.StartJobRequest, server: str, *, wait: bool, as_json: 
         print_next(command_at(server, "job watch", name=found.job_id), None)
 
 
-def _watched(client: Client, job_id: str, server: str) -> pb.Job:
+def _watched(client: Client, job_id: str, server: str) -> Job:
     """The job when it has ended."""
-    last: pb.Job | None = None
+    last: Job | None = None
     try:
         with Bars() as bars:
             for last in client.jobs.watch(job_id):
@@ -222,7 +221,7 @@ def _watched(client: Client, job_id: str, server: str) -> pb.Job:
     return last
 
 
-def _show(found: pb.Job, server: str, *, as_json: bool) -> None:
+def _show(found: Job, server: str, *, as_json: bool) -> None:
     """The job; ends the command with exit code 1 when it was not done, or found something."""
     if as_json:
         print_json(_document(found, findings=True))
@@ -239,19 +238,19 @@ def _show(found: pb.Job, server: str, *, as_json: bool) -> None:
         click.get_current_context().exit(EXIT_REFUSED)
 
 
-def _print(found: pb.Job, server: str) -> None:
-    console.print(f"{_kind_of(found)} {found.job_id}: {_status_of(found)}", highlight=False)
+def _print(found: Job, server: str) -> None:
+    console.print(f"{_kind_of(found)} {found.job_id}: {found.status.value}", highlight=False)
     rows: list[tuple[str, object]] = list(found.arguments.items())
     rows.append(("started", time_text(found.started_ms)))
     if found.ended_ms:
         rows.append(("ended", time_text(found.ended_ms)))
     else:
         rows.append(("step", found.step))
-        rows.append((found.unit, f"{found.done:,} of {found.total:,}"))
-    if found.HasField("remaining_s"):
+        rows.append((found.unit, f"{found.done:,} of {found.total or 0:,}"))
+    if found.remaining_s is not None:
         rows.append(("seconds left", f"{found.remaining_s:,.0f}"))
     rows += [(name, f"{value:,}") for name, value in sorted(found.numbers.items())]
-    if found.status == pb.JOB_STATUS_CANCELLED:
+    if found.status is JobStatus.CANCELLED:
         rows.append(("why", found.error))
     if found.summary:
         rows.append(("result", found.summary))
@@ -260,14 +259,17 @@ def _print(found: pb.Job, server: str) -> None:
         print_table(
             counted(len(found.findings), "finding"),
             ("place", "finding", "topic", "queue", "detail"),
-            [(f.place, f.fault, f.topic, f.queue_id, f.detail) for f in found.findings[:SHOWN]],
+            [
+                (f.place, f.fault, f.topic or "", f.queue_id, f.detail)
+                for f in found.findings[:SHOWN]
+            ],
         )
         if len(found.findings) > SHOWN:
             say(f"{len(found.findings) - SHOWN:,} more; --json prints all of them")
         print_next(*_remedy(found.findings, server))
 
 
-def _remedy(findings: Iterable[pb.JobFinding], server: str) -> tuple[str | None, str | None]:
+def _remedy(findings: Iterable[JobFinding], server: str) -> tuple[str | None, str | None]:
     """What to type, and a sentence."""
     topic = next((each.topic for each in findings if each.topic), "")
     if topic:
@@ -275,30 +277,25 @@ def _remedy(findings: Iterable[pb.JobFinding], server: str) -> tuple[str | None,
     return None, "damaged records cannot be rebuilt: restore the segment from a backup or a replica"
 
 
-def _kind_of(found: pb.Job) -> str:
+def _kind_of(found: Job) -> str:
     return f"{found.kind} (scheduled)" if found.scheduled else found.kind
 
 
-def _status_of(found: pb.Job) -> str:
-    return word_of(pb.JobStatus, found.status).lower()
-
-
-def _document(found: pb.Job, *, findings: bool = False) -> dict[str, Any]:
+def _document(found: Job, *, findings: bool = False) -> dict[str, Any]:
     document = {
         **document_of(found, _FIELDS),
-        "status": _status_of(found),
+        "status": found.status.value,
         "arguments": camel_case(dict(found.arguments)),
-        "remainingS": found.remaining_s if found.HasField("remaining_s") else None,
+        "remainingS": found.remaining_s,
         "numbers": camel_case(dict(found.numbers)),
+        # Scripts know these as 0 and "" where there is none.
+        "total": found.total or 0,
+        "endedMs": found.ended_ms or 0,
+        "summary": found.summary or "",
+        "error": found.error or "",
     }
     if findings:
-        document["findings"] = [_finding(each) for each in found.findings]
+        document["findings"] = [
+            {**document_of(each, _FINDING), "topic": each.topic or ""} for each in found.findings
+        ]
     return document
-
-
-def _finding(found: pb.JobFinding) -> dict[str, Any]:
-    places = {
-        name: getattr(found, name) if found.HasField(name) else None
-        for name in ("queue_offset", "physical_offset")
-    }
-    return {**document_of(found, _FINDING), **camel_case(places)}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import kvcq_client
     from kvcq_client import TopicTraffic
-    from kvcq_client.pb.v1 import jobs_pb2
     from server.cli.top.sample import Sample
 
 #: Levels of the server by the names that they have here; what a server does not tell is None.
@@ -178,6 +178,6 @@ def _of_families(now: Sample, name: str) -> float | None:
     return sum(found) if found else None
 
 
-def _job(job: jobs_pb2.Job) -> Job:
+def _job(job: kvcq_client.Job) -> Job:
     percent = job.percent if job.total else None
     return Job(job.job_id, job.kind, job.step, percent, job.elapsed_s)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kvcq_client import Activity, PermissionDeniedError, UnavailableError
-from kvcq_client.pb.v1 import jobs_pb2
+from kvcq_client import Activity, JobStatus, PermissionDeniedError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kvcq_client import Client
+    from kvcq_client import Client, Job
 
 _NOTHING_YET = Activity([], [], None, None, None)
 
@@ -24,7 +23,7 @@ class Sample:
     version: str
     numbers: Mapping[str, float]
     activity: Activity
-    jobs: Sequence[jobs_pb2.Job]  # those that run
+    jobs: Sequence[Job]  # those that run
     #: Whether topics, groups and jobs are for administrators, and this user is none.
     denied: bool = False
 
@@ -48,7 +47,7 @@ def take(client: Client, time_s: float, *, denied: bool = False) -> Sample:
         if denied:
             return Sample(time_s, version, numbers, _NOTHING_YET, (), denied=True)
         activity = client.activity()
-        jobs = [job for job in client.jobs.list() if job.status == jobs_pb2.JOB_STATUS_RUNNING]
+        jobs = [job for job in client.jobs.list() if job.status is JobStatus.RUNNING]
     except UnavailableError as error:
         if error.reason not in ("STARTING", "DRAINING"):
             raise

@@ -1,4 +1,4 @@
-"""Consumer groups, and how far behind each is."""
+"""Reader groups, and how far behind each is."""
 
 from __future__ import annotations
 

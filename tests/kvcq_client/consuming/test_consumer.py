@@ -42,21 +42,21 @@ async def test_new_messages_come_to_a_waiting_reader(client: AsyncClient) -> Non
 
 async def test_commit_and_go_on_from_there(client: AsyncClient) -> None:
     await fill(client, 100)
-    async with await client.consumer("orders", group="g") as consumer:
+    async with await client.consumer("orders", reader_group="g") as consumer:
         assert len(await consumer.take(30)) == 30
         await consumer.commit()
     [committed] = await client.group_offsets("g")
     assert (committed.offset, committed.lag) == (30, 70)
-    async with await client.consumer("orders", group="g") as consumer:
+    async with await client.consumer("orders", reader_group="g") as consumer:
         assert (await anext(consumer)).queue_offset == 30
 
 
 async def test_commit_needs_a_group(client: AsyncClient) -> None:
     await fill(client, 1)
-    with pytest.raises(ValueError, match="needs a group"):
+    with pytest.raises(ValueError, match="needs a reader_group"):
         await client.consumer("orders", start=Start.COMMITTED)
     async with await client.consumer("orders") as consumer:
-        with pytest.raises(ValueError, match="without a group"):
+        with pytest.raises(ValueError, match="without reader_group"):
             await consumer.commit()
 
 

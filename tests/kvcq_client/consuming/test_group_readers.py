@@ -48,8 +48,8 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_the_slower_reader_does_not_take_the_group_back(client: AsyncClient) -> None:
     await _fill(client)
     async with (
-        await client.consumer("orders", group="g") as fast,
-        await client.consumer("orders", group="g") as slow,
+        await client.consumer("orders", reader_group="g") as fast,
+        await client.consumer("orders", reader_group="g") as slow,
     ):
         await fast.take(100)
         await fast.commit()
@@ -77,10 +77,10 @@ async def test_all_of_a_commit_is_refused(client: AsyncClient) -> None:
 
 async def test_a_reader_that_begins_again_must_say_so(client: AsyncClient) -> None:
     await _fill(client)
-    async with await client.consumer("orders", group="g") as first:
+    async with await client.consumer("orders", reader_group="g") as first:
         await first.take(100)
         await first.commit()
-    async with await client.consumer("orders", group="g", start=Start.EARLIEST) as again:
+    async with await client.consumer("orders", reader_group="g", start=Start.EARLIEST) as again:
         await again.take(3)
         with pytest.raises(OffsetBehindError):
             await again.commit()
@@ -92,10 +92,10 @@ async def test_the_second_reader_is_warned_and_the_first_is_named(
     client: AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     await _fill(client)
-    async with await client.consumer("orders", group="g") as first:
+    async with await client.consumer("orders", reader_group="g") as first:
         await _first(first)
         assert _warnings(caplog) == []
-        async with await client.consumer("orders", group="g") as second:
+        async with await client.consumer("orders", reader_group="g") as second:
             await _first(second)
             (warning,) = _warnings(caplog)
             assert first._core.subscription._name in warning
@@ -105,7 +105,7 @@ async def test_the_second_reader_is_warned_and_the_first_is_named(
             await _first(second)
             assert len(_warnings(caplog)) == 1
         caplog.clear()
-        async with await client.consumer("orders", group="g") as third:
+        async with await client.consumer("orders", reader_group="g") as third:
             await _first(third)
             assert len(_warnings(caplog)) == 1
 
@@ -116,9 +116,9 @@ async def test_readers_of_other_queues_or_groups_are_not_warned(
     await _fill(client)
     await client.put(Message("orders", b"", 1))
     async with (
-        await client.consumer(Q, group="g") as first,
-        await client.consumer(Queue("orders", 1), group="g") as other_queue,
-        await client.consumer("orders", group="h") as other_group,
+        await client.consumer(Q, reader_group="g") as first,
+        await client.consumer(Queue("orders", 1), reader_group="g") as other_queue,
+        await client.consumer("orders", reader_group="h") as other_group,
         await client.consumer("orders") as without,
     ):
         for consumer in (first, other_queue, other_group, without):
@@ -133,7 +133,10 @@ async def test_a_reader_that_connects_again_is_not_warned_of_itself(
     line: CutLine, client: AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     await _fill(client)
-    async with AsyncClient(line.target) as far, await far.consumer("orders", group="g") as one:
+    async with (
+        AsyncClient(line.target) as far,
+        await far.consumer("orders", reader_group="g") as one,
+    ):
         for _ in range(5):
             await one.seek({Q: 0})  # another stream, while the server may still have the old one
             await _first(one)
@@ -146,7 +149,7 @@ async def test_a_reader_that_connects_again_is_not_warned_of_itself(
 async def test_who_left_is_forgotten(client: AsyncClient, served: Served) -> None:
     await _fill(client)
     for _ in range(3):
-        async with await client.consumer("orders", group="g") as consumer:
+        async with await client.consumer("orders", reader_group="g") as consumer:
             await _first(consumer)
     await until(lambda: not served.serving.reads._groups._by_group)
 
@@ -155,6 +158,6 @@ async def test_a_group_takes_the_right_to_it(tmp_path: Path) -> None:
     rights = ["publish topic orders", "subscribe topic orders"]
     async with guarded(tmp_path, {"bob": rights}) as served, client_of(served, "bob") as bob:
         await bob.put(Message("orders", b"x"))
-        async with await bob.consumer("orders", group="g", start=Start.EARLIEST) as consumer:
+        async with await bob.consumer("orders", reader_group="g", start=Start.EARLIEST) as consumer:
             with pytest.raises(PermissionDeniedError, match="subscribe to group 'g'"):
                 await consumer.take(1)

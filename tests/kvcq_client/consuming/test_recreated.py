@@ -142,7 +142,7 @@ async def test_who_waits_for_a_light_queue_to_begin_waits_on(
 @NAMES
 async def test_what_was_read_before_is_not_committed_after(client: AsyncClient, name: str) -> None:
     await put(client, name, "old", 8)
-    async with await client.consumer(name, group="g") as consumer:
+    async with await client.consumer(name, reader_group="g") as consumer:
         for _ in range(5):
             await anext(consumer)  # in the middle of a batch
         await recreate(client, name)

@@ -40,7 +40,7 @@ async def _waiting_take(consumer: AsyncConsumer, at_hand: int) -> asyncio.Task[A
 
 async def test_what_a_waiting_take_has_is_not_read_yet(client: AsyncClient) -> None:
     await fill(client, 30, queues=2)
-    async with await client.consumer("orders", group="g") as consumer:
+    async with await client.consumer("orders", reader_group="g") as consumer:
         task = await _waiting_take(consumer, 30)
         await consumer.commit()
         assert {one.offset for one in await client.group_offsets("g")} == {0}

@@ -215,13 +215,13 @@ def test_text_is_no_body() -> None:
 def test_cache_is_bounded() -> None:
     checker = Checker()
     for number in range(20_000):
-        checker.check_place(f"topic-{number}", 0, "")
-    assert len(checker.known) <= 8192
+        checker.check((f"topic-{number}", b"", 0, "", (), (), None, 0, None, ""))
+    assert len(checker._known) <= 8192
 
 
 def test_the_garbage_collector_lets_go_of_what_waits_to_be_sent() -> None:
     accumulator = Accumulator(ProducerConfig(), lambda: None, lambda: None)
-    accumulator.add("t", b"x", 0, "tag", (), (), None, 0, None, "")
+    accumulator.add(("t", b"x", 0, "tag", (), (), None, 0, None, ""))
     batch, _, _ = accumulator.add_checked(accumulator.check([Message("t", b"y")]), 0)[0]
     gc.collect()
     assert [gc.is_tracked(each) for each in batch.messages] == [False, False]

@@ -60,7 +60,7 @@ def test_an_interrupt_at_any_instruction_stops_no_later_send(
         return ProducerCore(nobody, config, lambda _core: None)
 
     def send() -> Any:  # noqa: ANN401 - a Sending
-        return core.accumulator.add("t", b"x", None, "", (), (), None, 0, None, "")
+        return core.accumulator.add(("t", b"x", None, "", (), (), None, 0, None, ""))
 
     at, reached = 0, True
     while reached:

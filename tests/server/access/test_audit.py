@@ -16,8 +16,9 @@ from kvcq_client import (
     Message,
     PermissionDeniedError,
     Queue,
+    Right,
+    Role,
 )
-from kvcq_client.pb.v1 import access_pb2 as access
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.transport.secured import Signer
@@ -39,7 +40,7 @@ async def test_refusals_and_acts_are_audited(
     caplog.set_level(logging.INFO, AUDIT)
     async with client_of(served, "ops") as ops, client_of(served, "reader") as reader:
         secret = await ops.access.create_user("new", secret="a-secret-nobody-sees")
-        await ops.access.grant("new", [access.AccessRight(role=access.ROLE_PUBLISH, topic="a*")])
+        await ops.access.grant("new", [Right(Role.PUBLISH, topic="a*")])
         await ops.create_topics(["orders", "a1"])
         await reader.statistics()
         with pytest.raises(PermissionDeniedError):

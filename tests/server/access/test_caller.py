@@ -10,13 +10,16 @@ import pytest
 from kvcq_client import (
     Client,
     Credentials,
+    JobStatus,
     Message,
     PermissionDeniedError,
+    Right,
+    Role,
     UnauthenticatedError,
 )
 from kvcq_client.pb.v1 import access_pb2 as access
-from kvcq_client.pb.v1 import jobs_pb2, kvcq_pb2_grpc
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.transport.secured import Signer
 from tests.support.held_jobs import HeldKind
 from tests.support.users import client_of, refusal, secret_of
@@ -53,8 +56,8 @@ async def test_a_right_that_is_taken_away_stops_open_streams(served: Served) -> 
 
     async with client_of(served, "ops") as ops:
         rights = [
-            access.AccessRight(role=access.ROLE_SUBSCRIBE, topic="orders*"),
-            access.AccessRight(role=access.ROLE_PUBLISH, topic="orders*"),
+            Right(Role.SUBSCRIBE, topic="orders*"),
+            Right(Role.PUBLISH, topic="orders*"),
         ]
         await ops.access.revoke("app", rights)
         assert await put() == 7
@@ -85,7 +88,7 @@ async def test_a_user_that_is_gone_is_gone_from_open_streams(served: Served, cha
         await ops.put(Message("orders", b"the rest goes on"))
         if change != "delete":
             async with client_of(served, "app", "a-new-secret") as again:
-                assert (await again.access.who_am_i()).user == "app"
+                assert (await again.access.who_am_i()).name == "app"
 
 
 @pytest.mark.parametrize("change", ["delete", "rotate"])
@@ -119,7 +122,7 @@ async def test_an_open_stream_is_no_way_back_for_a_user_that_is_gone(
     calls.cancel()
     if change == "rotate":
         async with client_of(served, "app", "a-new-secret") as app:
-            assert (await app.access.who_am_i()).user == "app"
+            assert (await app.access.who_am_i()).name == "app"
 
 
 async def test_whoever_watches_a_job_is_asked_again(served: Served) -> None:
@@ -130,7 +133,7 @@ async def test_whoever_watches_a_job_is_asked_again(served: Served) -> None:
         async with client_of(served, "second") as second:
             watching = aiter(second.jobs.watch(job_id))
             while (job := await anext(watching)).step != "half":
-                assert job.status == jobs_pb2.JOB_STATUS_RUNNING
+                assert job.status is JobStatus.RUNNING
             await ops.access.delete_user("second")
             kind.end.set()
             with pytest.raises(UnauthenticatedError, match="deleted"):

@@ -31,7 +31,9 @@ async def test_users_work_within_their_rights(served: Served) -> None:
         async with app.producer() as producer:
             await producer.send("orders", b"one")
         await app.put(Message("orders", b"two"))
-        async with await app.consumer("orders", group="billing", start=Start.EARLIEST) as consumer:
+        async with await app.consumer(
+            "orders", reader_group="billing", start=Start.EARLIEST
+        ) as consumer:
             assert len([message async for message in consumer.to_end()]) == 2
             await consumer.commit()
         async with await reader.consumer("orders", start=Start.EARLIEST) as consumer:

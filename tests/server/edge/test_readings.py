@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq_client import Message, Queue
+from kvcq_client import AsyncClient, Message, Queue
 from server.edge import CallKind
 from server.edge import readings as readings_module
 from server.edge.call_gate import Places
-from server.edge.readings import LATE_S, SLOW_S, Readings
+from server.edge.readings import LATE_S, SLOW_S, UNSENT_S, Readings
 from server.edge.request_limits import OPEN_PLACES, PLACES
 from server.errors import MemoryFullError, RequestLateError
 from tests.support.attacks import begun_and_never_sent, close
+from tests.support.serving import serving
 from tests.support.until import until
 from tests.support.users import ADMIN, client_of, guarded
 
@@ -34,8 +35,8 @@ class Reader:
         self.ended: list[tuple[int, type[Exception]]] = []
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def begin(self, number: int, kind: CallKind) -> None:
-        self._tasks.append(asyncio.create_task(self._read(number, kind)))
+    async def begin(self, number: int, kind: CallKind, *, is_first: bool = False) -> None:
+        self._tasks.append(asyncio.create_task(self._read(number, kind, is_first)))
         await asyncio.sleep(0)
 
     async def taken(self) -> list[tuple[int, type[Exception]]]:
@@ -53,9 +54,9 @@ class Reader:
         assert not self.readings.of_streams
         assert not self.readings.of_others
 
-    async def _read(self, number: int, kind: CallKind) -> None:
+    async def _read(self, number: int, kind: CallKind, is_first: bool) -> None:
         call = object()
-        self.readings.begin(call, kind)
+        self.readings.begin(call, kind, is_first=is_first)
         try:
             await asyncio.get_running_loop().create_future()
         except asyncio.CancelledError:
@@ -108,6 +109,48 @@ async def test_the_one_that_is_waited_for_longest_makes_room() -> None:
     reader.readings.end_oldest(OPEN)
     assert [number for number, _ in await reader.taken()] == [0, 1]
     await reader.close()
+
+
+async def test_of_streams_only_one_of_which_nothing_came_for_long_makes_room() -> None:
+    reader = Reader()
+    await reader.begin(0, STREAM)
+    for number in (1, 2):
+        await reader.begin(number, STREAM, is_first=True)
+    reader.now_s += UNSENT_S
+    await reader.begin(3, STREAM, is_first=True)
+    reader.readings.end_oldest(STREAM)
+    assert await reader.taken() == [], "it may be on its way"
+    reader.now_s += 0.1
+    for _ in range(4):
+        reader.readings.end_oldest(STREAM)
+    assert [number for number, _ in await reader.taken()] == [1, 2]
+    await reader.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "workers"), [("PutStream", 1), ("Subscribe", 1), ("Calls", 1), ("PutStream", 2)]
+)
+async def test_streams_that_are_begun_and_never_sent_shut_nobody_out(
+    tmp_path: Path, method: str, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no users are asked for, and the attack is as good as anybody."""
+    monkeypatch.setattr(readings_module, "UNSENT_S", 0.3)
+    monkeypatch.setitem(PLACES, STREAM, Places(512, 64))
+    service = "CallService" if method == "Calls" else "MessageService"
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(serving(tmp_path / "store", workers=workers))
+        attack = await begun_and_never_sent(
+            store.target, f"/kvcq.v1.{service}/{method}", [], 200, 25
+        )
+        stack.push_async_callback(close, attack)
+        gate = store.server._edge.gate
+        await until(lambda: gate.under_way(STREAM) >= 32)
+        await asyncio.sleep(0.4)
+        async with AsyncClient(store.target) as client:
+            async with client.producer() as producer:
+                await producer.put(Message("t", b"a", queue_id=0))
+            async with await client.consumer([Queue("t", 0)]) as consumer:
+                assert (await anext(consumer)).body == b"a"
 
 
 @pytest.mark.parametrize("workers", [1, 2])

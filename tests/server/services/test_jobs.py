@@ -13,6 +13,8 @@ from kvcq_client import (
     Client,
     DeadlineError,
     InvalidArgumentError,
+    Job,
+    JobStatus,
     NotFoundError,
     NotPossibleError,
     UnavailableError,
@@ -45,7 +47,7 @@ async def test_a_job_is_started_watched_and_found_again(served: Served) -> None:
             {"family": "index", "topic": "orders"},
         )
         watched = [job async for job in client.jobs.watch(began.job_id)]
-        assert watched[-1].status == pb.JOB_STATUS_DONE
+        assert watched[-1].status is JobStatus.DONE
         assert set(watched[-1].numbers) == {"bytes_before", "bytes_after"}
         assert await client.jobs.get(began.job_id) == watched[-1]
         assert await client.jobs.list() == await client.jobs.list("compact") == [watched[-1]]
@@ -57,12 +59,12 @@ async def test_a_watcher_is_told_of_each_step_and_of_the_end(served: Served) -> 
     kind = hold(served)
     async with AsyncClient(served.target, timeout_s=10) as client:
         job_id = (await client.jobs.compact()).job_id
-        seen: list[pb.Job] = []
+        seen: list[Job] = []
         async for job in client.jobs.watch(job_id):
             seen.append(job)
             if job.step == "half":
                 kind.end.set()
-        assert [job.status for job in seen[-2:]] == [pb.JOB_STATUS_RUNNING, pb.JOB_STATUS_DONE]
+        assert [job.status for job in seen[-2:]] == [JobStatus.RUNNING, JobStatus.DONE]
         assert (seen[-2].done, seen[-2].total, seen[-1].done) == (5, 10, 10)
 
 
@@ -77,7 +79,7 @@ async def test_a_second_one_is_told_of_the_first(served: Served) -> None:
         cancelled = await client.jobs.cancel(job_id)
         assert cancelled.job_id == job_id
         watched = [job async for job in client.jobs.watch(job_id)]
-        assert watched[-1].status == pb.JOB_STATUS_CANCELLED
+        assert watched[-1].status is JobStatus.CANCELLED
         assert not kind.end.is_set()
 
 
@@ -103,14 +105,14 @@ async def test_a_server_that_ends_cancels_its_jobs_and_remembers_them(tmp_path: 
         AsyncClient(served.target, timeout_s=10) as client,
     ):
         found = await client.jobs.get(job.job_id)
-        assert found.status == pb.JOB_STATUS_CANCELLED
+        assert found.status is JobStatus.CANCELLED
         assert [each async for each in client.jobs.watch(job.job_id)] == [found]
 
 
 @pytest.mark.parametrize(
     ("call", "field"),
     [
-        (lambda jobs: jobs.start(pb.StartJobRequest()), "kind"),
+        (lambda jobs: jobs._start(pb.StartJobRequest(), None), "kind"),
         (lambda jobs: jobs.compact(family="none"), "family"),
         (lambda jobs: jobs.list("none"), "kind"),
     ],
@@ -145,7 +147,7 @@ async def test_the_blocking_client_does_the_same(served: Served) -> None:
         with Client(served.target, timeout_s=10) as client:
             began = client.jobs.compact()
             last = list(client.jobs.watch(began.job_id))[-1]
-            assert last.status == pb.JOB_STATUS_DONE
+            assert last.status is JobStatus.DONE
             assert [job.job_id for job in client.jobs.list()] == [began.job_id]
 
     await asyncio.to_thread(work)

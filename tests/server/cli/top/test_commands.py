@@ -31,7 +31,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         with Client(server.target) as client:
             for _ in range(10):
                 client.put(Message("orders", b"x", queue_id=0))
-            with client.consumer("orders", group="billing", start=Start.EARLIEST) as consumer:
+            with client.consumer(
+                "orders", reader_group="billing", start=Start.EARLIEST
+            ) as consumer:
                 assert sum(1 for _ in consumer.to_end()) == 10
                 consumer.commit()
             for _ in range(4):

@@ -8,12 +8,16 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from kvcq_client import Activity, GroupLag, TopicTraffic
-from kvcq_client.pb.v1 import jobs_pb2
+from kvcq_client import Activity, GroupLag, Job, TopicTraffic
+from kvcq_client.pb.v1.jobs_pb2 import Job as JobMessage
+from kvcq_client.wire import from_wire
 from server.cli.top.figures import figures_of
 from server.cli.top.sample import Sample
 from server.cli.top.shown import document, screen
 
+_RUNNING = from_wire(Job, JobMessage(job_id="j1", status="JOB_STATUS_RUNNING"))
+_SCRUB = replace(_RUNNING, kind="scrub", step="log", done=1, total=4, percent=25.0)
+_COMPACT = replace(_RUNNING, job_id="j2", kind="compact", elapsed_s=61.0)
 BEFORE = Sample(
     100.0,
     "1.2",
@@ -73,10 +77,7 @@ NOW = Sample(
         2,
         80_000,
     ),
-    (
-        jobs_pb2.Job(job_id="j1", kind="scrub", step="log", done=1, total=4, percent=25),
-        jobs_pb2.Job(job_id="j2", kind="compact", elapsed_s=61),
-    ),
+    [_SCRUB, _COMPACT],
 )
 
 

@@ -38,7 +38,7 @@ async def _offsets(served: Served, group: str) -> list[int]:
 
 
 async def test_groups_with_their_lag(served: Served, console: ConsoleClient) -> None:
-    assert "No group has committed" in (await console.get("/groups")).text
+    assert "No reader group has committed" in (await console.get("/groups")).text
     await _fill(served)
     await _commit(served, "billing", 1, 3)
     await _commit(served, "audit", 0)

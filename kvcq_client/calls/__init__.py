@@ -1,0 +1,15 @@
+"""Calls that are one request and one response, by what they are about.
+
+Uses `arguments`, `format`, `transport` and `wire`. Every call raises KvcqError.
+"""
+
+from kvcq_client.calls.groups import GroupCalls
+from kvcq_client.calls.messages import MessageCalls
+from kvcq_client.calls.server import ServerCalls
+from kvcq_client.calls.topics import TopicCalls
+
+__all__ = ["Calls", "GroupCalls", "MessageCalls", "ServerCalls", "TopicCalls"]
+
+
+class Calls(MessageCalls, TopicCalls, GroupCalls, ServerCalls):
+    """All of them, in the event loop of a connection."""

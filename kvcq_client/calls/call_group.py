@@ -1,0 +1,37 @@
+"""What the calls of one subject have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvcq_client.arguments import queue_of
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.transport import in_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kvcq_client.transport import Connection
+    from kvcq_client.values import Queue
+
+#: Queues of one request; the server takes no more.
+QUEUES_A_CALL = 10_000
+
+
+class CallGroup:
+    """Calls over one connection, in its event loop."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._call = connection.call
+        self._messages = connection.messages
+        self._topics = connection.topics
+        self._groups = connection.groups
+        self._admin = connection.admin
+
+
+def queues_out(queues: Iterable[Queue]) -> Iterator[list[pb.Queue]]:
+    """The queues for requests, as many as one takes at a time. Raises TypeError, ValueError."""
+    wanted = [queue_of("queues", one) for one in queues]
+    for part in in_parts(wanted, QUEUES_A_CALL):
+        yield [pb.Queue(topic=topic, queue_id=queue_id) for topic, queue_id in part]

@@ -1,0 +1,50 @@
+"""Calls on the server itself."""
+
+from __future__ import annotations
+
+from kvcq_client.activity import Activity
+from kvcq_client.arguments import (
+    checked,
+)
+from kvcq_client.calls.call_group import CallGroup
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.settings import ReloadedSettings, ServerSetting
+from kvcq_client.wire import from_wire
+
+
+@checked()
+class ServerCalls(CallGroup):
+    """Asks the server how it is, and for its settings."""
+
+    async def ping(self, *, timeout_s: float | None = None) -> None:
+        """A server answers there, be its store open or not. It asks nobody who they are."""
+        await self._call(self._connection.health, b"", timeout_s)
+
+    async def statistics(self, *, timeout_s: float | None = None) -> dict[str, float]:
+        """The server's numbers, by name; units in the names."""
+        answer = await self._call(self._admin.GetStatistics, pb.GetStatisticsRequest(), timeout_s)
+        return dict(answer.values)
+
+    async def server_version(self, *, timeout_s: float | None = None) -> str:
+        """The version of the program that answers."""
+        answer = await self._call(self._admin.GetStatistics, pb.GetStatisticsRequest(), timeout_s)
+        version: str = answer.version
+        return version
+
+    async def activity(self, *, timeout_s: float | None = None) -> Activity:
+        """Traffic by topic, and how far groups are behind."""
+        answer = await self._call(self._admin.GetActivity, pb.GetActivityRequest(), timeout_s)
+        return from_wire(Activity, answer)
+
+    async def settings(self, *, timeout_s: float | None = None) -> list[ServerSetting]:
+        """Every setting of the server: what holds now, and where it came from."""
+        answer = await self._call(self._admin.GetSettings, pb.GetSettingsRequest(), timeout_s)
+        return [ServerSetting.of(one) for one in answer.settings]
+
+    async def reload_settings(self, *, timeout_s: float | None = None) -> ReloadedSettings:
+        """The server reads its settings again, and takes those that may change while it runs.
+
+        Raises NotPossibleError, reason SETTINGS_REFUSED, when they are wrong: the old ones stay.
+        """
+        answer = await self._call(self._admin.ReloadSettings, pb.ReloadSettingsRequest(), timeout_s)
+        return ReloadedSettings.of(answer)

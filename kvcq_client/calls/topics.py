@@ -1,0 +1,153 @@
+"""Calls on topics and light queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kvcq_client.arguments import (
+    INT32_MAX,
+    checked,
+    text,
+    whole,
+)
+from kvcq_client.calls.call_group import CallGroup
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.transport import in_parts, paged
+from kvcq_client.values import (
+    QueueState,
+    Retention,
+    Topic,
+)
+from kvcq_client.wire import from_wire
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+
+#: Topics of one request; the server takes no more.
+_TOPICS_A_CALL = 10_000
+
+
+@checked()
+class TopicCalls(CallGroup):
+    """Creates, changes, lists and deletes topics."""
+
+    async def create_topic(
+        self,
+        name: str,
+        queue_count: int | None = None,
+        *,
+        retention: Retention | None = None,
+        timeout_s: float | None = None,
+    ) -> Topic:
+        """The topic exists, durably; without a count, with the server's default.
+
+        Without a `retention` it keeps all that is in the log. Repeatable; raises AlreadyExistsError
+        when it has another count, or another retention than the one given.
+        """
+        made = await self.create_topics(
+            {name: queue_count}, retention=retention, timeout_s=timeout_s
+        )
+        return made[0]
+
+    async def create_topics(
+        self,
+        topics: Mapping[str, int | None] | Mapping[str, int] | Iterable[str],
+        *,
+        retention: Retention | None = None,
+        timeout_s: float | None = None,
+    ) -> list[Topic]:
+        """Names, or names and queue counts. All of 10,000 at a time, or none of them."""
+        kept = None if retention is None else _retention_out(retention)
+        given = topics.items() if isinstance(topics, Mapping) else ((name, None) for name in topics)
+        wanted = {text("topics", name): count for name, count in given}
+        items = [
+            (name, None if count is None else whole("topics", count, INT32_MAX))
+            for name, count in wanted.items()
+        ]
+        made: list[Topic] = []
+        for part in in_parts(items, _TOPICS_A_CALL):
+            answer = await self._call(
+                self._topics.CreateTopics,
+                pb.CreateTopicsRequest(
+                    topics=[
+                        pb.CreateTopicRequest(name=name, queue_count=count, retention=kept)
+                        for name, count in part
+                    ]
+                ),
+                timeout_s,
+            )
+            made += (from_wire(Topic, topic) for topic in answer.topics)
+        return made
+
+    async def update_topic(
+        self,
+        name: str,
+        *,
+        retention_time_ms: int | None = None,
+        retention_bytes: int | None = None,
+        retention_messages: int | None = None,
+        retention_latest: bool | None = None,
+        timeout_s: float | None = None,
+    ) -> Topic:
+        """What the topic keeps from now on: see Retention. What is None stays as it is.
+
+        Raises NotFoundError, InvalidArgumentError when nothing is given.
+        """
+        answer = await self._call(
+            self._topics.UpdateTopic,
+            pb.UpdateTopicRequest(
+                name=name,
+                retention_time_ms=retention_time_ms,
+                retention_bytes=retention_bytes,
+                retention_messages=retention_messages,
+                retention_latest=retention_latest,
+            ),
+            timeout_s,
+        )
+        return from_wire(Topic, answer.topic)
+
+    async def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
+        """The topic, or light queue, is gone with all its messages. Raises NotFoundError."""
+        await self._call(
+            self._topics.DeleteTopic,
+            pb.DeleteTopicRequest(name=name),
+            timeout_s,
+            # Repeated after an answer that was lost, it would say that there is none.
+            may_repeat=False,
+        )
+
+    async def topic_queues(
+        self, name: str, *, timeout_s: float | None = None
+    ) -> tuple[Topic, list[QueueState]]:
+        """The topic, and all of its queues, by id. Raises NotFoundError."""
+        request = pb.DescribeTopicRequest(name=name)
+        pages = paged(self._call, self._topics.DescribeTopic, request, timeout_s)
+        found = [page async for page in pages]
+        queues = [from_wire(QueueState, one) for page in found for one in page.queues]
+        return from_wire(Topic, found[-1].topic), queues
+
+    async def describe_topic(self, name: str, *, timeout_s: float | None = None) -> Topic:
+        """Raises NotFoundError."""
+        answer = await self._call(
+            self._topics.DescribeTopic,
+            pb.DescribeTopicRequest(name=name, page_size=1),
+            timeout_s,
+        )
+        return from_wire(Topic, answer.topic)
+
+    async def topics(
+        self, prefix: str = "", *, light_queues: bool = False, timeout_s: float | None = None
+    ) -> AsyncIterator[Topic]:
+        """All topics, or light queues, whose names begin so; `timeout_s` is for each page."""
+        request = pb.ListTopicsRequest(prefix=prefix, light_queues=light_queues)
+        async for page in paged(self._call, self._topics.ListTopics, request, timeout_s):
+            for topic in page.topics:
+                yield from_wire(Topic, topic)
+
+
+def _retention_out(retention: Retention) -> pb.Retention:
+    *numbers, latest = retention
+    time_ms, size, messages = (whole("retention", number) for number in numbers)
+    return pb.Retention(time_ms=time_ms, bytes=size, messages=messages, latest=bool(latest))
