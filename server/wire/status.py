@@ -31,6 +31,7 @@ from kvcq import errors as kvcq_errors
 from migration import errors as migration_errors
 from server import errors as server_errors
 from store import errors as store_errors
+from store.state import CorruptRowError, CorruptStateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,6 +136,8 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         migration_errors.JobCancelledError: "JOB_CANCELLED",
     },
     _Code.DATA_LOSS: {
+        CorruptRowError: "CORRUPT_STATE",
+        CorruptStateError: "CORRUPT_STATE",
         store_errors.CorruptRecordError: "CORRUPT_RECORD physical_offset",
         store_errors.CorruptMessageError: (
             "CORRUPT_RECORD topic queue_id queue_offset physical_offset next_offset"
