@@ -1,14 +1,14 @@
 """From format 1 to 2: topics, groups and offsets go from `meta/` into the one database.
 
-Until then a database of its own, `meta/`, kept them. Its rows of topics, groups, offsets and what
-is hidden have the same keys and values as rows of state, and are taken over as they are. Others:
+Until then a database of its own, `meta/`, kept them. Its rows of topics, groups, offsets, what is
+hidden and what was counted have the same keys and values as rows of state, and are taken over as
+they are. Others:
 
 | key in `meta/`     | value                              | becomes                              |
 |--------------------|------------------------------------|--------------------------------------|
 | `d` i64 number     | i64 offset, name                   | `d` row: its records below are dead  |
 | `u` i16, topic, i32| i64 queue offset, i64 offset       | the queue's bound, if it has none    |
 | `s` name           | a small value                      | a note; users become one note        |
-| `k` ...            | what was counted                   | nothing: it is counted again         |
 
 Everything is done again from the start when it was interrupted: `meta/` is only read, and moved
 aside once the store says that it has format 2. An older program that ran in between has thrown the
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import struct
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvcq.engine import LAST_KEY, KvBatch, pages
 from kvcq.engine.rocks import RocksEngine, small_profile
 from kvcq.errors import EngineFailedError, EngineUnavailableError
-from kvcq.tables import BOUNDS, DELETIONS_KEY, STATE, unpack_i64
+from kvcq.tables import BOUNDS, DELETIONS_KEY, STATE, pack_i64, unpack_i64
 from store.base import move_aside
 from store.consume_queue import LastUnit
 from store.errors import StoreFormatError
@@ -44,6 +43,7 @@ from store.state import (
     topic_key,
     unpack_topic,
 )
+from store.store_dir import OLD_FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,14 +59,13 @@ logger = logging.getLogger(__name__)
 _META = "default"
 #: Above every physical offset.
 LAST_OFFSET = (1 << 63) - 1
-_AS_THEY_ARE = (b"g", b"h", b"l", b"o", b"q")
+_AS_THEY_ARE = (b"g", b"h", b"k", b"l", b"o", b"q")
 #: What the note of all users is called; each was a value of its own.
 USERS_NOTE = "users"
 _USER = "access.user."
 _NOT_NEEDED = frozenset({"ends_kept"})
 _PAGE = 1000
 _LEAST_QUEUES = 8
-_ASIDE = "format-1"
 
 _I64 = struct.Struct(">q")
 _I32 = struct.Struct(">i")
@@ -132,14 +131,8 @@ def raise_version(directory: StoreDir, snapshots: Snapshots, log_end: int) -> No
     snapshots.take()
     directory.begin_state(log_end)
     if directory.meta.exists():
-        aside = move_aside(directory.meta, _ASIDE)
+        aside = move_aside(directory.meta, OLD_FORMAT)
         logger.info("the store has format 2; %s is kept until the next clean stop", aside.name)
-
-
-def remove_aside(directory: StoreDir) -> None:
-    """What an upgrade kept: at a clean stop the new format has proved itself."""
-    for path in directory.root.glob(f"{directory.meta.name}.{_ASIDE}-*"):
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _has_meta(directory: StoreDir) -> bool:
@@ -182,7 +175,9 @@ def _finish_deletions(
     for deletion in sorted(deletions, key=lambda each: each.number):
         if deletion.number > applied:
             queues.delete_topic(deletion.name, LAST_OFFSET)
-    engine.write(KvBatch(deletes=[(BOUNDS, DELETIONS_KEY)]))
+            applied = deletion.number
+    # The number stays: another try must not delete what a topic that was made again has.
+    engine.write(KvBatch(puts={BOUNDS: [(DELETIONS_KEY, pack_i64(applied))]}))
 
 
 def _topics(meta: KvEngine, engine: KvEngine, log_end: int) -> None:

@@ -25,6 +25,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import struct
 import zlib
 from dataclasses import asdict, dataclass, replace
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 2
 #: The state of a migration. A store that has one is opened by what it says.
 MIGRATION_FILE = "migration.json"
+#: In the name of what an upgrade keeps.
+OLD_FORMAT = "format-1"
 _PRODUCT = "kvcq"
 _LOCK = "lock"
 _IDENTITY = "store.json"
@@ -203,9 +206,14 @@ class StoreDir:
         write_file(self.abort, str(os.getpid()).encode())
 
     def mark_clean(self) -> None:
-        """The next open may trust that all is flushed and dispatched. Repeatable."""
+        """The next open may trust that all is flushed and dispatched. Repeatable.
+
+        What an upgrade kept goes: the new format has proved itself.
+        """
         self.abort.unlink(missing_ok=True)
         fsync_directory(self.root)
+        for path in (self.meta, *self.root.glob(f"{self.meta.name}.{OLD_FORMAT}-*")):
+            shutil.rmtree(path, ignore_errors=True)
 
     def what_is_gone(self) -> Path | None:
         """What was removed or replaced under the process that has the directory open, if anything.
