@@ -23,6 +23,7 @@ from kvcq.snapshots import DIRECTORY, Snapshot, place_sealed, snapshots_in
 from kvcq.state_store import KvStateStore
 from kvcq.tables.keys import (
     BOUNDS,
+    DELETIONS_KEY,
     DISPATCHED_KEY,
     FAMILIES,
     INDEX,
@@ -137,10 +138,12 @@ def live_engine(store: MessageStore) -> KvEngine:
 
 
 def rows(engine: KvEngine, log_start: int) -> dict[tuple[str, bytes], bytes]:
-    """Family and key to value, without what is expired."""
+    """Family and key to value, without what is expired and what format 1 counted deletions by."""
     found = {}
     for family in FAMILIES:
         for key, value in engine.scan(family, b"", _END):
+            if key == DELETIONS_KEY:
+                continue
             if family == UNITS:
                 physical_offset = unpack_unit(value).physical_offset
             elif family == INDEX:
