@@ -229,10 +229,15 @@ class FileQueueStore(FileQueueReads):
         """See ConsumeQueueStore. Durable on return."""
         with self._flushing, self._writing:
             self._check_writable()
-            if log_end >= max(self._dispatched, self._durable):
+            # What ended with a record that a loss of power took lives again, and its queues are
+            # gone: they are made again from the log.
+            dead = {name: at for name, at in self._dead.items() if at < log_end}
+            is_undone = dead != self._dead
+            if log_end >= max(self._dispatched, self._durable) and not is_undone:
                 return
-            self._dispatched = min(self._dispatched, log_end)
-            self._flushed = min(self._flushed, log_end)
+            self._dead = dead
+            self._dispatched = 0 if is_undone else min(self._dispatched, log_end)
+            self._flushed = min(self._flushed, self._dispatched)
             self._durable = min(self._durable, log_end)
             # First: whatever a crash leaves of the cut, the next opening finishes it.
             self._save(clean=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from migration.columnar import ALL_LIVE, ReadOptions
@@ -25,6 +26,7 @@ from migration.spark.jobs.store_parts import (
 from migration.spark.verify import VerifySettings
 from migration.spark.verify import verify as compare
 from store.base import Progress, no_progress
+from store.state import STATE_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from migration.columnar import Liveness
     from migration.spark.jobs.rebuilding import RebuildResult
     from migration.spark.verify import VerifyResult
 
@@ -130,7 +133,8 @@ def choose(
 ) -> MessageChoice:
     """Messages of a store, for `export`. Times are inclusive; it may run.
 
-    `all_topics`: also those of deleted topics. `skip_damaged`: pass over what is no record.
+    `all_topics`: also those of deleted topics, and of the system's own. `skip_damaged`: pass over
+    what is no record.
     """
     parts = find_parts(store)
     return MessageChoice(
@@ -138,9 +142,16 @@ def choose(
         topics=tuple(topics),
         begin_ms=None if since is None else int(since.timestamp() * 1000),
         end_ms=None if until is None else int(until.timestamp() * 1000),
-        liveness=ALL_LIVE if all_topics else read_liveness(parts),
+        liveness=ALL_LIVE if all_topics else _of_users(read_liveness(parts), topics),
         skip_damaged=skip_damaged,
     )
+
+
+def _of_users(liveness: Liveness, named: Sequence[str]) -> Liveness:
+    """Without what the system keeps in its own topic, unless that is named."""
+    found = liveness.topics or {}
+    kept = {name: at for name, at in found.items() if name != STATE_TOPIC or name in named}
+    return replace(liveness, topics=kept)
 
 
 def _must_be_new(output: Path | None) -> None:
