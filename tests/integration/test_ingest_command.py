@@ -14,6 +14,7 @@ from kvcq.engine.rocks.options import DERIVED
 from kvcq.tables.keys import FAMILIES, UNITS
 from migration.columnar.liveness import Liveness
 from migration.steps.live import LiveMigration
+from store.state import STATE_TOPIC
 from tests.support.command_line import kvcq
 from tests.support.migrating import (
     LIGHT,
@@ -70,7 +71,7 @@ def dispatched_rows(root: Path, scratch: Path) -> dict[str, list[Pair]]:
 def sort_plainly(root: Path, output: Path, end: int) -> None:
     """Files of the log up to `end`, and their manifest, as the pipeline writes them."""
     output.mkdir()
-    made = sorter(root, output, Liveness(dict.fromkeys(TOPICS, 0))).make(end)
+    made = sorter(root, output, Liveness(dict.fromkeys([*TOPICS, STATE_TOPIC], 0))).make(end)
     assert made["end"] == end
     manifest = {"files": made["files"], "log_start": 0, "log_end": end}
     (output / "manifest.json").write_text(json.dumps(manifest))
