@@ -398,6 +398,7 @@ ALSO = {
     ("kvcq/opening.py", "store"),
     ("kvcq/snapshots/", "store"),
     ("kvcq/upgrade.py", "store"),
+    ("kvcq/without_queues.py", "store"),
 }
 
 ROOMS = rooms_of(MAY_IMPORT)

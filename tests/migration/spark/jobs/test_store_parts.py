@@ -41,7 +41,7 @@ def test_a_directory_of_rocketmqs_lives_as_it_does_once_taken_over(tmp_path: Pat
     assert set(before.dead_light) == {LIGHT}
     adopt(root, layout=LAYOUT)
     after = read_liveness(find_parts(root))
-    assert after.topics == before.topics | {STATE_TOPIC: 0}
+    assert after.topics == {**before.topics, STATE_TOPIC: 0}
     assert after.dead_light == before.dead_light
 
 
