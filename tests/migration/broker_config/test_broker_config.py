@@ -8,6 +8,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from rocksdict import Options, Rdict
 
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
@@ -217,13 +218,18 @@ def _database(root: Path, name: str, rows: dict[str, str], counter: int) -> Rock
 
 def test_rows_in_the_write_ahead_log_of_a_broker_that_runs_are_read(tmp_path: Path) -> None:
     """What a broker wrote last is in its log alone; and it may have the database open."""
-    engine = _database(tmp_path, "consumerOffsets", {"orders@billing": '{"offsetTable":{0:5}}'}, 1)
+    path = tmp_path / "config" / "consumerOffsets"
+    path.parent.mkdir()
+    broker = Rdict(str(path), Options(raw_mode=True))
+    versions = broker.create_column_family("kvDataVersion", Options(raw_mode=True))
+    versions[b"kvDataVersionKey"] = b'{"counter":1,"timestamp":1}'
+    broker[b"orders@billing"] = b'{"offsetTable":{0:5}}'
     before = tree_digest(tmp_path)
     assert read_config(tmp_path).offsets == [GroupOffset("billing", "orders", 0, 5)]
     assert tree_digest(tmp_path) == before
     with pytest.raises(EngineUnavailableError):
-        RocksEngine.open(tmp_path / "config" / "consumerOffsets", small_profile())
-    engine.close()
+        RocksEngine.open(path, small_profile())
+    broker.close()
 
 
 def test_files_whose_version_counts_further_win_over_a_database(

@@ -61,7 +61,7 @@ def test_it_has_the_records_of_the_store(url: str, store: MessageStore, clock: F
         assert records(layout, 10_000) == wanted
     newest = backup_layout(url)
     assert records(newest) == records(read_layout(root))
-    assert len(records(newest)) == 440
+    assert len(records(newest)) == 441
     assert [segment.name for segment in newest.segments] == [
         path.name for path in sorted(root.iterdir())
     ]
