@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq.errors import EngineFullError
-from kvcq.snapshots import DIRECTORY, snapshots_in, taking
+from kvcq.snapshots import DIRECTORY, sealing, snapshots_in, taking
 from store.errors import DiskFullError, StoreFormatError
 from store.light_queue import LMQ_PREFIX
 from store.message import Message
@@ -227,7 +227,7 @@ def test_a_topic_deleted_while_a_snapshot_is_taken_does_not_come_back(
     root, clock = tmp_path / "store", FakeClock()
     with open_small(root, clock) as store:
         fill(store)
-        seal = taking.seal
+        seal = sealing.seal
 
         def late(snapshot: Snapshot) -> None:
             monkeypatch.undo()

@@ -76,14 +76,16 @@ def lose_tables(root: Path) -> None:
         path.unlink()
 
 
+def lose_copies_too(root: Path) -> None:
+    for path in [root / "kvcq", *(root / DIRECTORY).glob("*/copy")]:
+        shutil.rmtree(path)
+
+
 LOSSES: list[Callable[[Path], object]] = [
     lambda root: shutil.rmtree(root / "kvcq"),
     spoil_manifest,
     lose_tables,
-    lambda root: (
-        [shutil.rmtree(path) for path in (root / DIRECTORY).glob("*/copy")]
-        and shutil.rmtree(root / "kvcq")
-    ),
+    lose_copies_too,
 ]
 
 

@@ -75,9 +75,9 @@ def test_a_message_decides_whether_its_topic_is_of_before_or_after(tmp_path: Pat
             deleting = [pool.submit(store.delete_topic, name) for name in ("T", LIGHT)]
             for each in putting:
                 each.result(60)
-            for each in deleting:
+            for deleted in deleting:
                 with suppress(UnknownTopicError):
-                    each.result(60)
+                    deleted.result(60)
         assert differences(store) == []
     assert_whole(tmp_path / "store")
 
