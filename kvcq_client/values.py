@@ -77,11 +77,13 @@ class Placed(NamedTuple):
 
 
 class Position(int):
-    """An offset in a queue that knows when the server gave it.
+    """An offset that knows which generation of its queue it belongs to.
 
-    Sent back, it is refused with RecreatedError when its topic, or light queue, was deleted and
-    made again since: it is none of the new queue. What is computed from it is a plain int, which is
-    not checked.
+    All offsets that the client returns are such ints. Sent back, one is refused with RecreatedError
+    when its topic or light queue was deleted and made again since. A plain int, as a number that a
+    program stored itself or computed (`offset + 1`), is not checked: it is taken for an offset of
+    the queue that has the name now, and reading from it may skip messages of a new queue. Pickle
+    keeps what a Position knows; JSON and arithmetic do not.
     """
 
     given_at: int  # opaque: the server's

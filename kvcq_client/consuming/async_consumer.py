@@ -133,9 +133,15 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
         Raises ValueError without a reader group, and OffsetBehindError when the group's committed
         offset in one of the queues is later: another consumer of the group is ahead, or this one
         started again further back. Nothing is committed then; `allow_back` commits all the same.
+        Light queues that have no message yet, or were deleted, are left out of what was read;
+        NotFoundError is raised when `positions` has one.
         """
-        chosen = self.positions() if positions is None else positions
-        await self._waits.in_loop(self._core.commit(chosen, allow_back=allow_back))
+        core = self._core
+        if positions is None:
+            committing = core.commit_read(self.positions(), allow_back=allow_back)
+        else:
+            committing = core.commit(positions, allow_back=allow_back)
+        await self._waits.in_loop(committing)
 
     async def close(self) -> None:
         """Stop. Commits nothing. Repeatable."""

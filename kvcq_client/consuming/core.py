@@ -35,6 +35,8 @@ V = TypeVar("V")
 Wanted = str | Queue | Iterable[str | Queue] | Mapping[Queue, int]
 
 
+#: Bounds of a light queue that has no message yet.
+_NOTHING = Bounds(0, 0)
 #: Light queues that are looked up one by one, at a time: some of them have no message yet.
 _LOOKUPS = 64
 
@@ -79,6 +81,8 @@ class ConsumerCore:
         self._failed: Fetched | None = None  # its error is raised, and perhaps taken out
         self._broken: tuple[Queue, CorruptRecordError] | None = None
         self._to_reach: dict[Queue, int] = {}  # ends that `to_end` waits for
+        self._ended: set[Queue] = set()  # light queues that were deleted: no positions any more
+        self._empty: set[Queue] = set()  # those that had no message when they were to be committed
 
     # --- reading; on the reader's thread ---------------------------------------------------
 
@@ -123,6 +127,12 @@ class ConsumerCore:
             self.subscription.take(fetched)
             self._failed = None  # no call from here on: it is raised once
             raise error
+        if fetched.is_end:
+            self._ended.add(fetched.queue)
+            self._positions.pop(fetched.queue, None)
+            self._to_reach.pop(fetched.queue, None)
+            self.subscription.take(fetched)
+            return 0
         try:
             messages = self._decoded(fetched)
         except CorruptRecordError:
@@ -201,6 +211,8 @@ class ConsumerCore:
             self._ahead, self._ahead_at = [], 0
         if self._reached:
             for queue, position in self._reached.items():
+                if queue in self._ended:
+                    continue
                 self._positions[queue] = position
                 if self._to_reach.get(queue, position + 1) <= position:
                     del self._to_reach[queue]
@@ -298,6 +310,7 @@ class ConsumerCore:
 
     def _move(self, offsets: Mapping[Queue, int]) -> None:
         self._forget_of(offsets)
+        self._ended.difference_update(offsets)
         self._reached = dict(offsets)
         self._settle()
         self.subscription.follow(offsets)
@@ -327,7 +340,7 @@ class ConsumerCore:
     async def _starts(self, queues: list[Queue], start: Start) -> dict[Queue, int]:
         if start is Start.COMMITTED:
             return await self._look_up(queues, self._committed, 0)
-        bounds = await self._look_up(queues, self._calls.offsets, Bounds(0, 0))
+        bounds = await self._look_up(queues, self._calls.offsets, _NOTHING)
         return {
             queue: one.min_offset if start is Start.EARLIEST else one.max_offset
             for queue, one in bounds.items()
@@ -339,7 +352,7 @@ class ConsumerCore:
         A queue that failed, and whose error nobody has seen, ends behind what could not be read.
         """
         queues = self.subscription.queues
-        bounds = await self._look_up(queues, self._calls.offsets, Bounds(0, 0))
+        bounds = await self._look_up(queues, self._calls.offsets, _NOTHING)
         ends = {queue: one.max_offset for queue, one in bounds.items()}
         return {**ends, **{queue: at + 1 for queue, at in self.subscription.failed().items()}}
 
@@ -386,6 +399,32 @@ class ConsumerCore:
             raise ValueError("commit: a consumer without reader_group=… keeps no offsets")
         given = positions_of("positions", positions)
         await self._calls.commit_offsets(self.config.reader_group, given, allow_back=allow_back)
+
+    async def commit_read(self, positions: Mapping[Queue, int], *, allow_back: bool) -> None:
+        """As `commit`, for what was read so far. Light queues that have no message yet, or were
+        deleted meanwhile, are left out: there is nothing to commit."""
+        left = {one: at for one, at in positions.items() if at or one not in self._empty}
+        while True:
+            try:
+                return await self.commit(left, allow_back=allow_back)
+            except NotFoundError as error:
+                missing = await self._missing(left, error)
+                if not missing:
+                    raise
+            left = {one: at for one, at in left.items() if one not in missing}
+
+    async def _missing(self, positions: Mapping[Queue, int], error: NotFoundError) -> set[Queue]:
+        """Light queues that do not exist: the one that the error names, and those at offset 0."""
+        named = Queue(error.metadata.get("topic", ""))
+        if named not in positions or not named.topic.startswith(LIGHT_PREFIX):
+            return set()
+        unread = [
+            one for one, at in positions.items() if not at and one.topic.startswith(LIGHT_PREFIX)
+        ]
+        found = await self._look_up(unread, self._calls.offsets, _NOTHING)
+        empty = {queue for queue, bounds in found.items() if bounds is _NOTHING}
+        self._empty |= empty
+        return {named, *empty}
 
     async def close(self) -> None:
         """Stop fetching. Repeatable."""

@@ -31,6 +31,7 @@ from kvcq_client.errors import (
     DeadlineError,
     HandshakeError,
     KvcqError,
+    NotFoundError,
     OffsetOutOfRangeError,
     UnavailableError,
 )
@@ -46,7 +47,7 @@ from kvcq_client.transport import (
     may_pass,
     write_request,
 )
-from kvcq_client.values import Queue, Start, given_at
+from kvcq_client.values import LIGHT_PREFIX, Queue, Start, given_at
 from kvcq_client.wire import position_in
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ _QUEUES_A_REQUEST = 10_000
 
 
 class Fetched(NamedTuple):
-    """What a response brought of one queue, not decoded; or the error of the queue.
+    """What a response brought of one queue, not decoded; or the error of the queue, or its end.
 
     With an error, `next_offset` is the offset that could not be read.
     """
@@ -85,6 +86,7 @@ class Fetched(NamedTuple):
     queue_offsets: list[int]
     next_offset: int
     error: KvcqError | None = None
+    is_end: bool = False  # a light queue that was deleted: it is no longer followed
 
 
 class Subscription:
@@ -403,6 +405,16 @@ class Subscription:
             self._mended[queue] = asked
             self._loop.call_later(wait_s, self._ask_again, queue)
             return None
+        if isinstance(error, NotFoundError) and queue.topic.startswith(LIGHT_PREFIX):
+            if self._config.when_expired is not None:
+                # As before its first message: the server sends what comes, from offset 0.
+                logger.warning("light queue %r was deleted; following it anew", queue.topic)
+                self._add_again(queue, 0)
+                return Fetched(queue, b"", [], 0)
+            if self._offsets or self._mended:  # without any, the reader would wait for nothing
+                logger.warning("light queue %r was deleted; no longer following it", queue.topic)
+                self._left.add(queue)
+                return Fetched(queue, b"", [], asked, is_end=True)
         offset = self._goes_on_at(error)
         if offset is not None:
             self._add_again(queue, offset)
@@ -439,7 +451,7 @@ class Subscription:
     def _put(self, fetched: Sequence[Fetched]) -> None:
         with self._lock:
             for one in fetched:
-                if one.records or one.error is not None:
+                if one.records or one.error is not None or one.is_end:
                     self._buffer.append(one)
                     self._buffered += len(one.records)
                     if one.records:  # they lead beyond
