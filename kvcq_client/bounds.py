@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     #: The least and the most that a setting may be, both included.
-    Bounds = tuple[float, float]
+    Range = tuple[float, float]
 
 _OTHERWISE = (0, 1 << 53)
 #: By the end of a setting's name.
 _UNITS = {"ms": " ms", "s": " s", "bytes": " bytes", "hours": " hours"}
 
 
-def numbers(settings: Any, bounds: Mapping[str, Bounds]) -> Iterator[tuple[str, bool, Bounds]]:  # noqa: ANN401 - a dataclass, or an instance
+def numbers(settings: Any, bounds: Mapping[str, Range]) -> Iterator[tuple[str, bool, Range]]:  # noqa: ANN401 - a dataclass, or an instance
     """Name, whether it is a whole number, and bounds of each field whose default is a number."""
     for field in dataclasses.fields(settings):
         if isinstance(field.default, int | float) and not isinstance(field.default, bool):
@@ -31,7 +31,7 @@ def numbers(settings: Any, bounds: Mapping[str, Bounds]) -> Iterator[tuple[str, 
 
 def check_settings(
     settings: Any,  # noqa: ANN401 - an instance of a dataclass
-    bounds: Mapping[str, Bounds],
+    bounds: Mapping[str, Range],
     error: Callable[[str, str], Exception],
 ) -> None:
     """Raises `error(name, what is wrong)` for the first field that is not as it should be."""

@@ -41,7 +41,7 @@ _NOTHING = Bounds(0, 0)
 _LOOKUPS = 64
 
 
-class Batch(NamedTuple):
+class Decoded(NamedTuple):
     """Messages of one queue, as they came."""
 
     queue: Queue
@@ -72,11 +72,11 @@ class ConsumerCore:
         self.index = 0  # messages of it that were read
         self._next_offset = 0  # behind all of them
         # What comes next, `_ahead[_ahead_at:]`: a reader wanted more than one batch.
-        self._ahead: list[Batch] = []
+        self._ahead: list[Decoded] = []
         self._ahead_at = 0
         # Both to be settled: a batch that goes there, and perhaps is still in the subscription; and
         # positions of queues whose batches were read.
-        self._begun: tuple[Fetched, Batch] | None = None
+        self._begun: tuple[Fetched, Decoded] | None = None
         self._reached: dict[Queue, int] = {}
         self._failed: Fetched | None = None  # its error is raised, and perhaps taken out
         self._broken: tuple[Queue, CorruptRecordError] | None = None
@@ -139,7 +139,7 @@ class ConsumerCore:
             if self.at_hand():  # those first; then it is raised
                 return 0
             raise
-        self._begun = fetched, Batch(fetched.queue, messages, fetched.next_offset)
+        self._begun = fetched, Decoded(fetched.queue, messages, fetched.next_offset)
         self._settle()
         return len(messages)
 
@@ -218,7 +218,7 @@ class ConsumerCore:
                     del self._to_reach[queue]
             self._reached = {}
 
-    def _move_behind(self, nothing: Batch) -> None:
+    def _move_behind(self, nothing: Decoded) -> None:
         """Nothing was left of what the queue has up to there: its position follows once all before
         it is read. Not a batch of its own, as a filter may leave out very many."""
         for at in range(len(self._ahead) - 1, self._ahead_at - 1, -1):

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from kvcq_client.consuming.config import ConsumerConfig
     from kvcq_client.transport import Connection
 
-    Call = grpc.aio.StreamStreamCall[pb.SubscribeRequest, pb.SubscribeResponse]
+    Stream = grpc.aio.StreamStreamCall[pb.SubscribeRequest, pb.SubscribeResponse]
 
 logger = logging.getLogger(__name__)
 
@@ -257,7 +257,7 @@ class Subscription:
             self._loop.call_soon_threadsafe(self._changed.set)
 
     def when_fetched(self, callback: Callable[[], None]) -> None:
-        """Call back once there is something to take, or a failure; now if there is.
+        """Stream back once there is something to take, or a failure; now if there is.
 
         It takes the place of an earlier callback: who stopped waiting leaves nothing behind.
         """
@@ -280,7 +280,7 @@ class Subscription:
         self._left.clear()
         self._to_remove.clear()
         self._to_add = list(self._offsets)
-        call: Call = self._connection.subscribe(None)
+        call: Stream = self._connection.subscribe(None)
         reader = asyncio.create_task(self._read(call, backoff), name="subscription")
         reader.add_done_callback(lambda _: self._changed.set())
         try:
@@ -300,7 +300,7 @@ class Subscription:
         if not self._reopen and isinstance(outcome[0], Exception):
             raise outcome[0]
 
-    async def _write_first(self, call: Call) -> None:
+    async def _write_first(self, call: Stream) -> None:
         with self._lock:
             self._taken = 0
             credit = max(1, self._config.buffer_bytes - self._buffered)
@@ -341,7 +341,7 @@ class Subscription:
                 self._taken = 0
         return requests
 
-    async def _read(self, call: Call, backoff: Backoff) -> None:
+    async def _read(self, call: Stream, backoff: Backoff) -> None:
         while True:
             response = await call.read()
             if not isinstance(response, pb.SubscribeResponse):

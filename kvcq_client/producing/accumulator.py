@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kvcq_client.errors import ClosedError
     from kvcq_client.format import Outgoing, Sized
-    from kvcq_client.producing.batch import Run
+    from kvcq_client.producing.batch import Part
     from kvcq_client.producing.config import ProducerConfig
     from kvcq_client.values import Message
 
@@ -81,9 +81,9 @@ class Accumulator:
         check = self._check
         return [check(outgoing_of(message, "messages")) for message in messages]
 
-    def add_checked(self, checked: Sequence[Sized], first: int) -> list[Run]:
+    def add_checked(self, checked: Sequence[Sized], first: int) -> list[Part]:
         """Add `checked[first:]` while there is room, under one lock; [] when there is none."""
-        runs: list[Run] = []
+        parts: list[Part] = []
         with self._lock:
             if self._closed is not None:
                 raise self._closed
@@ -96,7 +96,7 @@ class Accumulator:
                 message, size = checked[at]
                 if batch is None or batch.size + size > self._batch_bytes:
                     if batch is not None and batch.count > begin:
-                        runs.append((batch, begin, batch.count))
+                        parts.append((batch, begin, batch.count))
                     batch = self._next_batch()
                     begin = 0
                 room -= size
@@ -105,12 +105,12 @@ class Accumulator:
                 batch.size += size
                 batch.messages.append(message)
                 if batch.count >= self._batch_messages or batch.size >= self._batch_bytes:
-                    runs.append((batch, begin, batch.count))
+                    parts.append((batch, begin, batch.count))
                     self._seal()
                     batch = None
             if batch is not None and batch.count > begin:
-                runs.append((batch, begin, batch.count))
-        return runs
+                parts.append((batch, begin, batch.count))
+        return parts
 
     def _next_batch(self) -> Batch:
         """A new open batch; the one before it, if any, is ready."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from kvcq_client.format import Outgoing
-    from kvcq_client.producing.batch import Run, Sending
+    from kvcq_client.producing.batch import Part, Sending
     from kvcq_client.producing.core import ProducerCore
     from kvcq_client.transport import Waits
     from kvcq_client.values import Message, MessageFields, Placed
@@ -60,18 +60,18 @@ class AsyncProducer(ProducerState, AsyncClosing):
         """
         accumulator = self._core.accumulator
         checked = accumulator.check(messages)
-        runs: list[Run] = []
+        parts: list[Part] = []
         first = 0
         while first < len(checked):
             added = accumulator.add_checked(checked, first)
             if accumulator.has_sealed:
                 accumulator.has_sealed = False
                 self._waits.give_way()
-            runs += added
+            parts += added
             first += sum(end - begin for _, begin, end in added)
             if first < len(checked):
                 await self._wait_for_room()
-        return SendingMany(runs)
+        return SendingMany(parts)
 
     @with_message_fields
     async def put(

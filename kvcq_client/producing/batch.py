@@ -213,7 +213,7 @@ class Batch:
 
 
 #: A batch, the index of the first message in it, and the index behind the last.
-Run = tuple[Batch, int, int]
+Part = tuple[Batch, int, int]
 
 
 class Sending:
@@ -282,7 +282,7 @@ class SendingMany:
 
     __slots__ = ("_parts",)
 
-    def __init__(self, parts: Sequence[Run]) -> None:
+    def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
 
     def __len__(self) -> int:

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from kvcq_client.producing.config import ProducerConfig
     from kvcq_client.transport import Connection
 
-    Call = grpc.aio.StreamStreamCall[bytes, pb.PutStreamResponse]
+    Stream = grpc.aio.StreamStreamCall[bytes, pb.PutStreamResponse]
 
 logger = logging.getLogger(__name__)
 
@@ -205,7 +205,7 @@ class Delivery:
         if self._next_sequence is None:
             self._next_sequence = await self._first_number()
         self._proven = self._progressed = self._rewinding = False
-        call: Call = self._connection.put_stream(None)
+        call: Stream = self._connection.put_stream(None)
         reader = asyncio.create_task(self._read(call, backoff), name="put-answers")
         reader.add_done_callback(lambda _: self._changed.set())
         try:
@@ -255,7 +255,7 @@ class Delivery:
         left_s = oldest[0].begun_s + self._config.delivery_timeout_s - monotonic()
         return asyncio.get_running_loop().time() + max(0.0, left_s)
 
-    async def _send(self, call: Call, batch: Batch, reader: asyncio.Task[None]) -> None:
+    async def _send(self, call: Stream, batch: Batch, reader: asyncio.Task[None]) -> None:
         assert self._next_sequence is not None, "the stream began with a number"
         sequence = self._next_sequence if batch.sequence is None else batch.sequence
         try:
@@ -275,7 +275,7 @@ class Delivery:
         except STREAM_OVER:
             await asyncio.wait({reader})  # the stream has ended; the reader knows why
 
-    async def _read(self, call: Call, backoff: Backoff) -> None:
+    async def _read(self, call: Stream, backoff: Backoff) -> None:
         """Answers, until the stream ends, or all have come and some go again."""
         while not self._rewinding or self._flying:
             response = await call.read()

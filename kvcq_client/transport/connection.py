@@ -179,7 +179,7 @@ class Connection:
             request_serializer=pb.SubscribeRequest.SerializeToString,
             response_deserializer=pb.SubscribeResponse.FromString,
         )
-        self.calls = CallStream(kvcq_pb2_grpc.CallServiceStub(self._channel).Calls)
+        self.call_stream = CallStream(kvcq_pb2_grpc.CallServiceStub(self._channel).Calls)
         # The methods whose calls share a stream, as long as they are small.
         self._sharing: dict[object, tuple[str, type[Message]]] = {
             self.messages.Put: ("Put", pb.PutResponse),
@@ -212,7 +212,7 @@ class Connection:
             if not self._first.is_made:
                 await self.first_contact(end_s)
             try:
-                if shared is not None and (own := self.calls.own) is not None and not parked:
+                if shared is not None and (own := self.call_stream.own) is not None and not parked:
                     name, data, kind = shared
                     left_s = max(0.001, end_s - monotonic())
                     return cast("R", kind.FromString(await own.call(name, data, left_s)))
@@ -228,7 +228,7 @@ class Connection:
                     if isinstance(request, pb.PutRequest):
                         names = request.message.light_queues
                         light_queues = len(set(names)) if names else 0
-                    answer = await self.calls.call(name, data, left_s, light_queues)
+                    answer = await self.call_stream.call(name, data, left_s, light_queues)
                     # One that left with others comes placed.
                     whole = kind.FromString(answer) if isinstance(answer, bytes) else answer
                     return cast("R", whole)
@@ -340,5 +340,5 @@ class Connection:
         if self._forked is not None:
             return
         self._first.close()
-        await self.calls.close()
+        await self.call_stream.close()
         await self._channel.close(None)

@@ -73,7 +73,7 @@ def _tell(
         loop.default_exception_handler(context)
 
 
-class _Call(Generic[R]):
+class _Handed(Generic[R]):
     """A coroutine that one thread hands to the loop of another, and waits for.
 
     The thread waits for a bare lock. While it holds any other, as those of `threading` and of
@@ -144,7 +144,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._forked: ForkedError | None = None
-        self._calls: set[_Call[Any]] = set()
+        self._calls: set[_Handed[Any]] = set()
         self._is_ending = False
         self._is_stopped = False  # in the loop
         self.loop = new_event_loop()
@@ -169,7 +169,7 @@ class LoopThread:
         if self.has_ended:  # who tries again and again must not keep it from that
             call.close()
             raise ClosedError("the client is closed")
-        handed = _Call(call, self.loop)
+        handed = _Handed(call, self.loop)
         self._calls.add(handed)  # first: the loop may end at any time
         try:
             return handed.wait()

@@ -76,7 +76,7 @@ async def test_a_blocking_caller_has_a_stream_of_its_own_over_tls(
     def work(target: str) -> None:
         with Client(target, tls=tls) as client:
             client.create_topic("T", 1)
-            while client._connection.calls.own is None:
+            while client._connection.call_stream.own is None:
                 client.pull("T", 0, 0)
             assert client.put(Message("T", b"one")).queue_offset == 0
 

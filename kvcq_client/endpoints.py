@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", ProducerConfig, ConsumerConfig)
 
 
-class Users:
+class Endpoints:
     """Makes them, and closes those that are still open. Owned by the connection's event loop."""
 
     def __init__(self, connection: Connection, calls: Calls) -> None:
