@@ -125,7 +125,7 @@ async def test_a_client_says_at_once_what_is_wrong_with_tls(
         (settings_of(own), TLS(ca=authority.ca, server_name="elsewhere"), "with other names"),
         (settings_of(late), ca, "that has expired"),
         (settings_of(own, authority.ca), None, SPEAKS_TLS),
-        (settings_of(own, authority.ca), ca, "does not take this client's certificate"),
+        (settings_of(own, authority.ca), ca, "rejects this client's certificate"),
     ]
     for number, (settings, tls, fault) in enumerate(cases):
         async with (
