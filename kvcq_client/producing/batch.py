@@ -311,7 +311,7 @@ class SendingMany:
             batch.when_done(one_done)
 
     def result(self, timeout: float | None = None) -> list[Placed]:
-        """Return the place of each message. Raises the first error, and DeadlineError as Sending."""
+        """Return the place of each message. Raises the first error; else as Sending does."""
         self._wait_all(timeout)
         return self._placed()
 

@@ -1,7 +1,7 @@
 """A connection to one server: calls with a deadline, retried while the server is unavailable.
 
-A call with `may_repeat` False, such as a plain `put`, is never sent twice; all others may be repeated.
-A producer numbers its puts, so that repeating them stores nothing twice.
+A call with `may_repeat` False, such as a plain `put`, is never sent twice; all others may be. A
+producer numbers its puts, so that repeating them stores nothing twice.
 """
 
 from __future__ import annotations

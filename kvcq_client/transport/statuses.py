@@ -58,9 +58,9 @@ _BY_REASON: dict[str, type[KvcqError]] = {
     "QUEUE_RECREATED": RecreatedError,
     **dict.fromkeys(("TOO_MANY_CALLS", "REQUEST_LATE", "MEMORY_FULL", "USER_LIMIT"), BusyError),
 }
-#: The server gives a reason with each of its errors. Without one, the transport failed: gRPC reports
-#: INTERNAL for a connection lost during a write, and cancels calls that arrive while its server
-#: ends.
+#: The server gives a reason with each of its errors. Without one, the transport failed: gRPC
+#: reports INTERNAL for a connection lost during a write, and cancels calls that arrive while its
+#: server ends.
 _OF_TRANSPORT = (grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED)
 _NAME_BY_NUMBER: dict[int, str] = {code.value[0]: code.name for code in grpc.StatusCode}
 
