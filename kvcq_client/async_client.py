@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 class AsyncClient(Calls, AsyncClosing):
-    """A connection to one server, and all that can be asked of it.
+    """A connection to one server, and every call that it offers.
 
     `async with AsyncClient("127.0.0.1:8081") as client:` — nothing is sent before the first call.
-    Every call has a deadline, `timeout_s` unless it is given its own; until then a server that is
-    not there, or not ready, is tried again. Owned by the event loop that it was made in.
+    Every call has a deadline, `timeout_s` unless it is given its own. Until then it is retried
+    while the server cannot be reached or is not ready. Owned by the event loop that it was made in.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Numbers and switches among settings: each is of its kind, finite, and within its bounds.
+"""Checks numbers and switches of settings: type, finite, within bounds.
 
-One check for all fields of a settings class, so that none is forgotten: a number without bounds of
-its own may not be negative, nor above 2**53.
+Checks all fields of a settings class, so that none is forgotten. A number without bounds of its own
+must be from 0 to 2**53.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    #: The least and the most that a setting may be, both included.
+    #: Minimum and maximum of a setting, both inclusive.
     Range = tuple[float, float]
 
 _OTHERWISE = (0, 1 << 53)
-#: By the end of a setting's name.
+#: Units by the end of a setting's name.
 _UNITS = {"ms": " ms", "s": " s", "bytes": " bytes", "hours": " hours"}
 
 
 def numbers(settings: Any, bounds: Mapping[str, Range]) -> Iterator[tuple[str, bool, Range]]:  # noqa: ANN401 - a dataclass, or an instance
-    """Name, whether it is a whole number, and bounds of each field whose default is a number."""
+    """Name, whether it is an integer, and bounds of each field whose default is a number."""
     for field in dataclasses.fields(settings):
         if isinstance(field.default, int | float) and not isinstance(field.default, bool):
             whole = isinstance(field.default, int)
@@ -34,7 +34,7 @@ def check_settings(
     bounds: Mapping[str, Range],
     error: Callable[[str, str], Exception],
 ) -> None:
-    """Raises `error(name, what is wrong)` for the first field that is not as it should be."""
+    """Raise `error(name, reason)` for the first invalid field."""
     for name, whole, (least, most) in numbers(settings, bounds):
         value = getattr(settings, name)
         kinds = (int,) if whole else (int, float)

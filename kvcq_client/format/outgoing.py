@@ -207,7 +207,7 @@ class Checker:
                 properties = dict(properties)
             except (TypeError, ValueError):
                 kind = type(properties).__name__
-                raise TypeError(f"properties: a mapping of texts is wanted, not {kind}") from None
+                raise TypeError(f"properties: expected a mapping of texts, not {kind}") from None
             for name, value in properties.items():
                 size += _text_bytes("properties", name) + _text_bytes("properties", value)
         whole("flag", flag, INT32_MAX)
@@ -253,12 +253,12 @@ def _text_bytes(field: str, value: str) -> int:
 
 def _texts(field: str, texts: Sequence[str]) -> tuple[str, ...]:
     if isinstance(texts, str):
-        raise TypeError(f"{field}: a sequence of texts is wanted, not one text; put it in a tuple")
+        raise TypeError(f"{field}: expected a sequence of texts, not one text; put it in a tuple")
     try:
         frozen = tuple(texts)
     except TypeError:
         kind = type(texts).__name__
-        raise TypeError(f"{field}: a sequence of texts is wanted, not {kind}") from None
+        raise TypeError(f"{field}: expected a sequence of texts, not {kind}") from None
     try:
         plain = "".join(frozen).isascii()
     except TypeError:

@@ -148,7 +148,7 @@ class Connection:
         of_kind("tls", tls, TLS, or_none=True)
         of_kind("credentials", credentials, Credentials, or_none=True)
         if not isinstance(options, list | tuple):
-            raise TypeError(f"options: a list of pairs is wanted, not {type(options).__name__}")
+            raise TypeError(f"options: expected a list of pairs, not {type(options).__name__}")
         begin_grpc()
         self.target = target
         self.timeout_s = number("timeout_s", timeout_s)
