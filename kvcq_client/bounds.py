@@ -1,7 +1,7 @@
-"""Checks numbers and switches of settings: type, finite, within bounds.
+"""Numbers and switches among settings: each is of its kind, finite, and within its bounds.
 
-Checks all fields of a settings class, so that none is forgotten. A number without bounds of its own
-must be from 0 to 2**53.
+One check for all fields of a settings class, so that none is forgotten: a number without bounds of
+its own may not be negative, nor above 2**53.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    #: Minimum and maximum of a setting, both inclusive.
-    Range = tuple[float, float]
+    #: The least and the most that a setting may be, both included.
+    Bounds = tuple[float, float]
 
 _OTHERWISE = (0, 1 << 53)
-#: Units by the end of a setting's name.
+#: By the end of a setting's name.
 _UNITS = {"ms": " ms", "s": " s", "bytes": " bytes", "hours": " hours"}
 
 
-def numbers(settings: Any, bounds: Mapping[str, Range]) -> Iterator[tuple[str, bool, Range]]:  # noqa: ANN401 - a dataclass, or an instance
-    """Name, whether it is an integer, and bounds of each field whose default is a number."""
+def numbers(settings: Any, bounds: Mapping[str, Bounds]) -> Iterator[tuple[str, bool, Bounds]]:  # noqa: ANN401 - a dataclass, or an instance
+    """Name, whether it is a whole number, and bounds of each field whose default is a number."""
     for field in dataclasses.fields(settings):
         if isinstance(field.default, int | float) and not isinstance(field.default, bool):
             whole = isinstance(field.default, int)
@@ -31,10 +31,10 @@ def numbers(settings: Any, bounds: Mapping[str, Range]) -> Iterator[tuple[str, b
 
 def check_settings(
     settings: Any,  # noqa: ANN401 - an instance of a dataclass
-    bounds: Mapping[str, Range],
+    bounds: Mapping[str, Bounds],
     error: Callable[[str, str], Exception],
 ) -> None:
-    """Raise `error(name, reason)` for the first invalid field."""
+    """Raises `error(name, what is wrong)` for the first field that is not as it should be."""
     for name, whole, (least, most) in numbers(settings, bounds):
         value = getattr(settings, name)
         kinds = (int,) if whole else (int, float)

@@ -10,7 +10,7 @@ from kvcq_client.bounds import check_settings
 from kvcq_client.values import Start
 
 if TYPE_CHECKING:
-    from kvcq_client.bounds import Range
+    from kvcq_client.bounds import Bounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class ConsumerSettings(TypedDict, total=False):
 
 
 #: Both included.
-_BOUNDS: dict[str, Range] = {"buffer_bytes": (1, 1 << 40), "batch_messages": (1, 10_000)}
+_BOUNDS: dict[str, Bounds] = {"buffer_bytes": (1, 1 << 40), "batch_messages": (1, 10_000)}
 
 
 def _wrong(name: str, why: str) -> ValueError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 from kvcq_client.bounds import check_settings
 
 if TYPE_CHECKING:
-    from kvcq_client.bounds import Range
+    from kvcq_client.bounds import Bounds
 
 _LAST_FIRST_SEQUENCE = 1 << 61
 _PRODUCER_ID = re.compile(r"[A-Za-z0-9._-]{1,48}")
@@ -80,7 +80,7 @@ class ProducerSettings(TypedDict, total=False):
 
 
 #: Minimum and maximum, both inclusive.
-_BOUNDS: dict[str, Range] = {
+_BOUNDS: dict[str, Bounds] = {
     "linger_ms": (0, 3_600_000),
     "batch_bytes": (1, 1 << 30),
     "batch_messages": (1, 10_000),
