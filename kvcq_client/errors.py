@@ -87,7 +87,7 @@ class InvalidArgumentError(KvcqError):
 
     @property
     def field(self) -> str:
-        """Which part of the request, such as `messages[3].topic`; "" when not told."""
+        """Which part of the request, such as `messages[3].topic`; "" if unknown."""
         return self.metadata.get("field", "")
 
 
@@ -228,14 +228,14 @@ class DataLossError(KvcqError):
     @property
     def next_offset(self) -> int | None:
         """The offset after the damage; None if unknown, or while the server may repair it."""
-        told = self.metadata.get("nextOffset")
-        return None if told is None else int(told)
+        given = self.metadata.get("nextOffset")
+        return None if given is None else int(given)
 
     @property
     def next_cursor(self) -> bytes | None:
         """For a query: the cursor after the damage; None if unknown."""
-        told = self.metadata.get("nextCursor")
-        return None if told is None else bytes.fromhex(told)
+        given = self.metadata.get("nextCursor")
+        return None if given is None else bytes.fromhex(given)
 
 
 class CorruptRecordError(DataLossError):

@@ -178,7 +178,7 @@ class MessageCalls(CallGroup):
     ) -> QueryPage:
         """Messages of the topic with the key, oldest first; times are inclusive.
 
-        Raises DataLossError when the next message is damaged; its `next_cursor` goes on behind it.
+        Raises DataLossError if the next message is damaged; its `next_cursor` continues after it.
         """
         answer = await self._call(
             self._messages.Query,

@@ -58,7 +58,7 @@ class ConsumerConfig:
 
     @property
     def begins_at(self) -> Start:
-        """`start`, or what stands for None."""
+        """`start`, or its default."""
         if self.start is not None:
             return Start(self.start)
         return Start.COMMITTED if self.reader_group else Start.EARLIEST

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-#: What a consumer may be told to follow: topics (all their queues), light queues, single queues,
+#: What a consumer can follow: topics (all their queues), light queues, single queues,
 #: or queues with the offsets to begin at.
 Wanted = str | Queue | Iterable[str | Queue] | Mapping[Queue, int]
 

@@ -100,7 +100,7 @@ class Subscription:
         self._connection = connection
         self._config = config
         self._name = f"{socket.gethostname()}:{os.getpid()}:{next(_numbers)}"[:_LONGEST_NAME]
-        self._told_of: set[str] = set()  # other consumers of the group that were warned of
+        self._warned_of: set[str] = set()  # other consumers of the group that were warned of
         self._offsets: dict[Queue, int] = {}  # next offset to fetch
         self._left: set[Queue] = set()  # no longer followed on this stream
         self._mended: dict[Queue, int] = {}  # to be requested again a little later
@@ -353,12 +353,12 @@ class Subscription:
             backoff.reset()
             self._received(response)
 
-    def _tell_of(self, other: pb.GroupReader) -> None:
+    def _warn_of(self, other: pb.GroupReader) -> None:
         """Warn that another consumer of the reader group follows the queue: mostly a mistake."""
         who = other.reader or other.address
-        if who in self._told_of:
+        if who in self._warned_of:
             return
-        self._told_of.add(who)
+        self._warned_of.add(who)
         since = datetime.fromtimestamp(other.since_ms / 1000, UTC).isoformat(timespec="seconds")
         logger.warning(
             "reader group %r: %s at %s has followed queue %d of %r since %s, and now this consumer "
@@ -370,7 +370,7 @@ class Subscription:
 
     def _received(self, response: pb.SubscribeResponse) -> None:
         if response.HasField("shared_with"):
-            self._tell_of(response.shared_with)
+            self._warn_of(response.shared_with)
         offsets = self._offsets
         fetched: list[Fetched] = []
         unwanted = 0  # bytes

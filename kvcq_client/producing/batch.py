@@ -172,7 +172,7 @@ class Batch:
         return error
 
     def placed(self, index: int) -> Placed:
-        """Where the message stands. Only when done. Raises its error."""
+        """The place of the message. Only when done. Raises its error."""
         error = self.error_of(index)
         if error is not None:
             raise error

@@ -262,7 +262,7 @@ class Delivery:
         sequence = self._next_sequence if batch.sequence is None else batch.sequence
         try:
             request = put_stream_request(sequence, batch.messages, self._name, sequence)
-        except Exception as error:  # noqa: BLE001 - told as the outcome of its batch
+        except Exception as error:  # noqa: BLE001 - it becomes the result of its batch
             # What `send` did not check fails only its own batch.
             kind = InvalidArgumentError if isinstance(error, TypeError | ValueError) else KvcqError
             reason = f"cannot encode the batch: {error!r}"
@@ -466,6 +466,6 @@ def _named_by(messages: Sequence[Outgoing], error: KvcqError) -> set[int]:
     return set()
 
 
-def _is(told: str, name: str) -> bool:
+def _is(named: str, name: str) -> bool:
     """Whether the server named it; the server truncates long values."""
-    return told == name or (told.endswith(_CUT) and name.startswith(told[: -len(_CUT)]))
+    return named == name or (named.endswith(_CUT) and name.startswith(named[: -len(_CUT)]))

@@ -250,13 +250,13 @@ class CallStream:
         # Iterating over a stream leaves a reference cycle behind.
         while (response := await stream.read()) is not _EOF:
             for result in response.results:
-                told: bytes | KvcqError = result.response
+                outcome: bytes | KvcqError = result.response
                 if result.HasField("error"):
-                    told = from_batch_error(result.error)
+                    outcome = from_batch_error(result.error)
                 if (puts := self._joined.pop(result.id, None)) is not None:
-                    self._settle_joined(puts, told)
+                    self._settle_joined(puts, outcome)
                 else:
-                    self._settle(result.id, told)
+                    self._settle(result.id, outcome)
 
     def _send_soon(self) -> None:
         """Send at the end of the loop's turn, together with other calls of that turn."""

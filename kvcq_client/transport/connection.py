@@ -186,7 +186,7 @@ class Connection:
             self.groups.CommitOffsets: ("CommitOffsets", pb.CommitOffsetsResponse),
         }
         self._turns = Turns(CALLS_UNDER_WAY)
-        self._told_of_pulls = False
+        self._warned_of_pulls = False
         self._closed = False
         self._forked: ForkedError | None = None
         close_in_children(self)
@@ -237,7 +237,7 @@ class Connection:
             except (grpc.aio.AioRpcError, KvcqError) as rpc_error:
                 error = rpc_error if isinstance(rpc_error, KvcqError) else from_rpc(rpc_error)
                 if parked and error.reason == "TOO_MANY_CALLS":
-                    self._tell_of_pulls(error)
+                    self._warn_of_pulls(error)
                 check_may_go_again(error, may_repeat=may_repeat)
             except (asyncio.CancelledError, grpc.aio.UsageError):
                 self.check_open()  # `close` cancels calls in flight
@@ -292,10 +292,10 @@ class Connection:
         await self._first.wait(end_s)
         self.check_open()
 
-    def _tell_of_pulls(self, error: KvcqError) -> None:
+    def _warn_of_pulls(self, error: KvcqError) -> None:
         """Warn once that pulls are rejected and retried, which callers would only notice late."""
-        if not self._told_of_pulls:
-            self._told_of_pulls = True
+        if not self._warned_of_pulls:
+            self._warned_of_pulls = True
             logger.warning(
                 "the server at %s rejects pulls that wait for messages: %s. They are retried with "
                 "growing delays. A consumer follows up to a million queues over one stream: "

@@ -48,7 +48,7 @@ class OwnStream:
         self._is_taken = True  # until the initial metadata have arrived, and during a call
         self._timer: asyncio.TimerHandle | None = None
         # Of the current call: its response, and its deadline.
-        self._told: asyncio.Future[pb.CallsResponse] | None = None
+        self._pending: asyncio.Future[pb.CallsResponse] | None = None
         self._end_s = 0.0
         self._opening = self._loop.create_task(self._open(), name="kvcq-own-stream")
 
@@ -76,13 +76,13 @@ class OwnStream:
         """
         message = _request_of(method, request, timeout_s)
         self._is_taken = True
-        self._told = told = self._loop.create_future()
+        self._pending = pending = self._loop.create_future()
         self._end_s = self._loop.time() + timeout_s
         if self._timer is None or self._timer.when() > self._end_s:
             self._watch()
-        run_at_once(self._ask(message, told), _ended)
+        run_at_once(self._ask(message, pending), _ended)
         try:
-            answer = await told
+            answer = await pending
         except TimeoutError:
             raise DeadlineError(f"no answer within {timeout_s:g} s") from None
         (result,) = answer.results
@@ -91,18 +91,20 @@ class OwnStream:
         response: bytes = result.response
         return response
 
-    async def _ask(self, message: pb.CallsRequest, told: asyncio.Future[pb.CallsResponse]) -> None:
+    async def _ask(
+        self, message: pb.CallsRequest, pending: asyncio.Future[pb.CallsResponse]
+    ) -> None:
         """Run to the end, even if the caller has been cancelled: gRPC leaks an operation that is
         cancelled."""
         answer = await exchange(self._stream, message, pb.CallsResponse)
         if answer is not None:
             self._is_taken = False
-            if not told.done():
-                told.set_result(answer)
+            if not pending.done():
+                pending.set_result(answer)
             return
         error = await self._why()
-        if not told.done():
-            told.set_exception(error)
+        if not pending.done():
+            pending.set_exception(error)
 
     async def _why(self) -> KvcqError:
         try:
@@ -120,12 +122,12 @@ class OwnStream:
 
     def _look(self) -> None:
         self._timer = None
-        if self._told is None or self._told.done():
+        if self._pending is None or self._pending.done():
             return
         if self._loop.time() < self._end_s:
             self._watch()
         else:
-            self._told.set_exception(TimeoutError())
+            self._pending.set_exception(TimeoutError())
 
     async def close(self, limit_s: float) -> None:
         """End the stream and cancel a call in flight. Repeatable.
@@ -139,8 +141,8 @@ class OwnStream:
                 async with asyncio.timeout(limit_s):
                     await self._stream.done_writing()
                     await self._stream.read()
-        if self._told is not None:
-            self._told.cancel()
+        if self._pending is not None:
+            self._pending.cancel()
         if self._timer is not None:
             self._timer.cancel()
         self._stream.cancel()

@@ -97,8 +97,8 @@ def from_rpc(error: grpc.aio.AioRpcError) -> KvcqError:
 def from_shared_stream(error: grpc.aio.AioRpcError) -> KvcqError:
     """The error for all calls on a stream that ended; UnavailableError if the server gave no
     reason."""
-    told = from_rpc(error)
-    return told if told.reason else UnavailableError(str(told))
+    found = from_rpc(error)
+    return found if found.reason else UnavailableError(str(found))
 
 
 def from_batch_error(error: pb.BatchError) -> KvcqError:
