@@ -191,7 +191,7 @@ class Batch:
         done = threading.Event()
         self.when_done(done.set)
         if not done.wait(timeout_s):
-            raise DeadlineError("no response in time; the producer still delivers the message")
+            raise DeadlineError("no response in time; the producer still delivers it")
 
     async def waited(self) -> None:
         """Wait until done, in any event loop."""
