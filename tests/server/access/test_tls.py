@@ -122,8 +122,8 @@ async def test_a_client_says_at_once_what_is_wrong_with_tls(
         ({}, ca, TAKES_NO_TLS),
         (settings_of(own), None, SPEAKS_TLS),
         (settings_of(own), TLS(ca=foreign.ca), "an authority that is not trusted"),
-        (settings_of(own), TLS(ca=authority.ca, server_name="elsewhere"), "with other names"),
-        (settings_of(late), ca, "that has expired"),
+        (settings_of(own), TLS(ca=authority.ca, server_name="elsewhere"), "for other names"),
+        (settings_of(late), ca, "an expired certificate"),
         (settings_of(own, authority.ca), None, SPEAKS_TLS),
         (settings_of(own, authority.ca), ca, "rejects this client's certificate"),
     ]
