@@ -58,8 +58,8 @@ class Right:
 class UserLimits:
     """Limits over all connections of a user. None: no limit. Raises ValueError, TypeError."""
 
-    connections: int | None = None  # with calls under way
-    calls: int | None = None  # under way
+    connections: int | None = None  # with calls in flight
+    calls: int | None = None  # in flight
     bytes_per_s: int | None = None  # of requests and responses
     messages_per_s: int | None = None  # put and read
 
@@ -72,7 +72,7 @@ class UserLimits:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user of the server. Its secret is not told."""
+    """A user of the server. The server never returns its secret after creation."""
 
     name: Annotated[str, Wire("user")]  # the access key
     is_admin: Annotated[bool, Wire("admin")]  # may do everything

@@ -1,4 +1,4 @@
-"""What a server is busy with, as it tells it."""
+"""What a server is busy with."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 
 class TopicTraffic(NamedTuple):
-    """What was put and pulled since the row began. It only rises, and begins again at 0 when the
-    topic had no row for a time."""
+    """Counters of a topic since its row was created. They start again at 0 if the row was dropped
+    for a while."""
 
-    topic: str  # "%LMQ%": all light queues; empty: all topics without a row
+    topic: str  # "%LMQ%" for all light queues; "" for all topics without a row
     messages_in: int
-    bytes_in: int  # as they are in the log
+    bytes_in: int  # as stored in the log
     messages_out: int
     bytes_out: int
 
@@ -20,16 +20,16 @@ class GroupLag(NamedTuple):
     """How far a reader group is behind in a topic, over all its queues."""
 
     group: str
-    topic: str  # "%LMQ%": its light queues; empty: topics beyond the first 100 of the group
+    topic: str  # "%LMQ%" for its light queues; "" for topics beyond the group's first 100
     messages: int
-    since_ms: int | None  # when the oldest that it has not committed was stored; ms since 1970
+    since_ms: int | None  # when the oldest uncommitted message was stored; ms since 1970
 
 
 class Activity(NamedTuple):
-    """Traffic by topic, and how far groups are behind."""
+    """Traffic of topics, and lag of groups."""
 
-    topics: list[TopicTraffic]  # those with most traffic
-    groups: list[GroupLag]  # those that are farthest behind, the farthest first
-    topic_count: int | None  # None until all were counted
+    topics: list[TopicTraffic]  # the busiest
+    groups: list[GroupLag]  # by lag, the largest first
+    topic_count: int | None  # None until all have been counted
     group_count: int | None
-    groups_at_ms: int | None  # when the look at the groups began; None before the first
+    groups_at_ms: int | None  # when lags were looked up; None before the first time

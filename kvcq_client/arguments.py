@@ -1,6 +1,6 @@
-"""Arguments of public calls: each is what its annotation says, before anything is sent.
+"""Checks arguments of public calls against their annotations, before anything is sent.
 
-A request would take None and bytes for text, and says of other kinds not which field has them.
+protobuf would accept None and bytes as text, and its errors do not name the field.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ C = TypeVar("C")
 
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
-#: The most of a time in seconds.
+#: Largest time in seconds.
 YEAR_S = 365 * 86_400
-#: The most of a number, as the requests have it; others have 64 bits.
+#: Largest values of arguments that requests hold with fewer than 64 bits.
 _MOST = {
     **dict.fromkeys(("queue_id", "queue_count", "max_messages"), INT32_MAX),
     **dict.fromkeys(("key_every", "limit", "skip"), INT32_MAX),
@@ -29,7 +29,7 @@ _MOST = {
 
 
 def text(field: str, value: object) -> str:
-    """The value. Raises TypeError, and ValueError on a lone surrogate."""
+    """Return the value. Raises TypeError, and ValueError for a lone surrogate."""
     if not isinstance(value, str):
         raise wrong_kind(field, "text", value)
     if not value.isascii():
@@ -41,7 +41,7 @@ def text(field: str, value: object) -> str:
 
 
 def whole(field: str, value: Any, most: int = INT64_MAX) -> int:  # noqa: ANN401 - whatever was given
-    """The value. Raises TypeError, and ValueError outside of -`most` - 1 to `most`."""
+    """Return the value. Raises TypeError, and ValueError unless from -`most` - 1 to `most`."""
     if value.__class__ is not int and (isinstance(value, bool) or not hasattr(value, "__index__")):
         raise wrong_kind(field, "a whole number", value)
     if not -most - 1 <= value <= most:
@@ -51,8 +51,7 @@ def whole(field: str, value: Any, most: int = INT64_MAX) -> int:  # noqa: ANN401
 
 
 def number(field: str, value: Any, most: float = YEAR_S) -> float:  # noqa: ANN401 - as in `whole`
-    """The value. Raises TypeError, and ValueError when it is NaN, or above `most` or below its
-    negative."""
+    """Return the value. Raises TypeError, and ValueError if NaN, or not from -`most` to `most`."""
     is_number = isinstance(value, float | int | Real) and not isinstance(value, bool)
     if not is_number:
         raise wrong_kind(field, "a number", value)
@@ -62,20 +61,20 @@ def number(field: str, value: Any, most: float = YEAR_S) -> float:  # noqa: ANN4
 
 
 def of_kind(field: str, value: object, kind: type, *, or_none: bool = False) -> None:
-    """Raises TypeError of what is not of the kind."""
+    """Raise TypeError unless the value is of the kind."""
     if not (isinstance(value, kind) or (or_none and value is None)):
         raise wrong_kind(field, f"a {kind.__name__}", value)
 
 
 def queue_of(field: str, value: object) -> Queue:
-    """The value, a Queue or such a pair, as a Queue. Raises TypeError, ValueError."""
+    """Return a Queue or an equal pair as a Queue. Raises TypeError, ValueError."""
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise wrong_kind(field, "a Queue", value)
     return Queue(text(field, value[0]), whole(field, value[1], INT32_MAX))
 
 
 def positions_of(field: str, value: Mapping[Queue, int]) -> dict[Queue, int]:
-    """The offset of each queue. Raises TypeError, ValueError."""
+    """Return the offset of each queue. Raises TypeError, ValueError."""
     found = {queue_of(field, queue): whole(field, offset) for queue, offset in value.items()}
     for (topic, queue_id), offset in found.items():
         if offset < 0:
@@ -84,17 +83,17 @@ def positions_of(field: str, value: Mapping[Queue, int]) -> dict[Queue, int]:
 
 
 def start_of(field: str, value: Start | str) -> Start:
-    """The value, or what its text stands for. Raises ValueError, TypeError."""
+    """Return a Start, or the Start of a text. Raises ValueError, TypeError."""
     if not isinstance(value, Start | str):
-        raise wrong_kind(field, 'a Start, such as "earliest",', value)
+        raise wrong_kind(field, 'a Start such as "earliest"', value)
     try:
         return Start(value)
     except ValueError:
         known = ", ".join(repr(one.value) for one in Start)
-        raise ValueError(f"{field}: {value!r} is none of {known}") from None
+        raise ValueError(f"{field}: {value!r} is not one of {known}") from None
 
 
-#: What is written for these in other libraries, and how it is done here.
+#: Arguments of other libraries, and what they are called here.
 _ADVICE = {
     "key": (
         'ordering_key="…" keeps messages with the same key in order; keys=["…"] are words to find '
@@ -110,20 +109,20 @@ _ADVICE = {
 
 
 def check_known(names: Iterable[str]) -> None:
-    """Of arguments that a call does not have. Raises TypeError, with advice where there is some."""
+    """Raise TypeError for an argument that a call does not have, with advice if there is any."""
     for name in names:
         advice = _ADVICE.get(name)
         raise TypeError(f"no argument {name!r}" + (f": {advice}" if advice else ""))
 
 
 def wrong_kind(field: str, wanted: str, value: object) -> TypeError:
-    """What to raise of the value."""
-    return TypeError(f"{field}: {wanted} is wanted, not {type(value).__name__}")
+    """The error for a value of a wrong type."""
+    return TypeError(f"{field}: expected {wanted}, not {type(value).__name__}")
 
 
 # --- by annotation -------------------------------------------------------------------------
 
-#: What an annotation names, and in which words that is said. Numbers have checks of their own.
+#: Types in annotations, and their names in errors. Numbers have checks of their own.
 _KINDS: dict[str, tuple[type, str]] = {
     "None": (type(None), "None"),
     "str": (str, "text"),
@@ -134,14 +133,14 @@ _KINDS: dict[str, tuple[type, str]] = {
     "Iterable": (Iterable, "a sequence"),
     **{kind.__name__: (kind, f"a {kind.__name__}") for kind in (Boundary, Queue, Retention, Start)},
 }
-#: These need no second look, as nothing else is of their class.
+#: Types that `value.__class__` identifies completely.
 _PLAIN = {type(None), str, bytes, bool}
-#: Their fields are looked at where they are read.
+#: Types whose fields are checked where they are used.
 _BY_THEIR_FIELDS = {"Message"}
 
 
 def checked(*, but: Collection[str] = ()) -> Callable[[type[C]], type[C]]:
-    """A class whose public methods check their arguments, all `but` those that do so themselves.
+    """Make the public methods of a class check their arguments, except `but`.
 
     They are methods that are awaited, or gone through.
     """
@@ -165,7 +164,7 @@ def _checked(call: Callable[..., Any]) -> Callable[..., Any]:
     checks = [by_name[one.name] for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
 
     def look(args: tuple[Any, ...], given: dict[str, Any]) -> None:
-        for check, value in zip(checks, args, strict=False):  # Python counts them itself
+        for check, value in zip(checks, args, strict=False):  # Python checks their number
             check(value)
         for name, value in given.items():
             if name in by_name:
@@ -189,7 +188,7 @@ def _checked(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_of(field: str, annotation: str, names: Mapping[str, Any]) -> Callable[[Any], None]:
-    """Raises TypeError, ValueError, of a value that is not what the annotation says."""
+    """A function that raises TypeError or ValueError unless a value fits the annotation."""
     heads = _BRACKETS.sub("", _ALIASES.get(annotation, annotation)).split(" | ")
     if _BY_THEIR_FIELDS & {*heads}:
         return lambda value: None
@@ -216,7 +215,7 @@ def _check_of(field: str, annotation: str, names: Mapping[str, Any]) -> Callable
     return check
 
 
-#: Of what stands for several kinds.
+#: Type aliases.
 _ALIASES = {"Wanted": "str | Queue | Iterable | Mapping"}
 _BRACKETS = re.compile(r"\[.*?\]")
 

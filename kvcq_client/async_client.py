@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kvcq_client.access import AsyncAccess
 from kvcq_client.calls import Calls
 from kvcq_client.consuming import AsyncConsumer
+from kvcq_client.endpoints import Endpoints
 from kvcq_client.jobs import AsyncJobs
 from kvcq_client.migration import AsyncMigration
 from kvcq_client.producing import AsyncProducer
@@ -17,7 +18,6 @@ from kvcq_client.transport import (
     Connection,
     LoopWaits,
 )
-from kvcq_client.users import Users
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 class AsyncClient(Calls, AsyncClosing):
-    """A connection to one server, and all that can be asked of it.
+    """A connection to one server, and every call that it offers.
 
     `async with AsyncClient("127.0.0.1:8081") as client:` — nothing is sent before the first call.
-    Every call has a deadline, `timeout_s` unless it is given its own; until then a server that is
-    not there, or not ready, is tried again. Owned by the event loop that it was made in.
+    Every call has a deadline, `timeout_s` unless it is given its own. Until then it is retried
+    while the server cannot be reached or is not ready. Owned by the event loop that it was made in.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class AsyncClient(Calls, AsyncClosing):
                 target, timeout_s=timeout_s, options=options, tls=tls, credentials=credentials
             )
         )
-        self._users = Users(self._connection, self)
+        self._endpoints = Endpoints(self._connection, self)
 
     @property
     def target(self) -> str:
@@ -75,7 +75,7 @@ class AsyncClient(Calls, AsyncClosing):
 
     @property
     def access(self) -> AsyncAccess:
-        """The users of the server, and what they may do."""
+        """The users of the server, and their rights."""
         return AsyncAccess(self._connection)
 
     def producer(
@@ -84,7 +84,7 @@ class AsyncClient(Calls, AsyncClosing):
         **settings: Unpack[ProducerSettings],
     ) -> AsyncProducer:
         """A producer; `settings` are fields of ProducerConfig. Raises ClosedError."""
-        return AsyncProducer(self._users.producer(config, settings), LoopWaits())
+        return AsyncProducer(self._endpoints.producer(config, settings), LoopWaits())
 
     async def consumer(
         self,
@@ -98,9 +98,9 @@ class AsyncClient(Calls, AsyncClosing):
         fields of ConsumerConfig. With `reader_group` the server keeps the committed offsets; every
         consumer of a reader group reads every message. Raises NotFoundError, ClosedError.
         """
-        return AsyncConsumer(await self._users.consumer(queues, config, settings), LoopWaits())
+        return AsyncConsumer(await self._endpoints.consumer(queues, config, settings), LoopWaits())
 
     async def close(self) -> None:
         """Close producers (they deliver first) and consumers, then the connection. Repeatable."""
-        await self._users.close()
+        await self._endpoints.close()
         await self._connection.close()

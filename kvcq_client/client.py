@@ -5,25 +5,23 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kvcq_client.access import Access, AsyncAccess
-from kvcq_client.calls import Calls
+from kvcq_client.access import Access
+from kvcq_client.async_client import AsyncClient
 from kvcq_client.consuming import Consumer
 from kvcq_client.errors import ClosedError
-from kvcq_client.jobs import AsyncJobs, Jobs
-from kvcq_client.migration import AsyncMigration, Migration
+from kvcq_client.jobs import Jobs
+from kvcq_client.migration import Migration
 from kvcq_client.producing import Producer
 from kvcq_client.transport import (
     DEFAULT_TARGET,
     DEFAULT_TIMEOUT_S,
     Blocking,
     Closing,
-    Connection,
     LoopThread,
     begin_grpc,
     blocking,
     blocking_iterator,
 )
-from kvcq_client.users import Users
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -36,15 +34,15 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class Client(Blocking[Calls], Closing):
-    """A connection to one server, and all that can be asked of it.
+class Client(Blocking[AsyncClient], Closing):
+    """A connection to one server, and every call that it offers.
 
     `with Client("127.0.0.1:8081") as client:` — nothing is sent before the first call. Every call
-    has a deadline, `timeout_s` unless it is given its own; until then a server that is not there,
-    or not ready, is tried again. Thread: any. It works in a thread of its own, also where an
-    event loop runs already, as in a notebook. Ctrl-C cancels the call under way, and is raised once
-    that has ended. A process that is forked once a client was made cannot use it, nor one of its
-    own: every call raises ForkedError there.
+    has a deadline, `timeout_s` unless it is given its own. Until then it is retried while the
+    server cannot be reached or is not ready. Thread-safe. The client runs in a thread of its own,
+    so it also works where an event loop is running, as in a notebook. Ctrl-C cancels the call under
+    way, and is raised once the call has ended. In a process that was forked after the client was
+    made, every call raises ForkedError.
     """
 
     def __init__(
@@ -66,39 +64,39 @@ class Client(Blocking[Calls], Closing):
         self._thread = LoopThread()
         self._closed = False
 
-        async def connect() -> Connection:
-            return Connection(
+        async def connect() -> AsyncClient:
+            return AsyncClient(
                 target, timeout_s=timeout_s, options=options, tls=tls, credentials=credentials
             )
 
         try:
-            self._connection = self._thread.run(connect())
+            client = self._thread.run(connect())
         except BaseException:
             self._thread.close()
             raise
-        calls = Calls(self._connection)
-        super().__init__(calls, self._thread.run)
-        self._users = Users(self._connection, calls)
+        super().__init__(client, self._thread.run)
+        self._connection = client._connection  # noqa: SLF001 - the other face of the same class
+        self._endpoints = client._endpoints  # noqa: SLF001 - likewise
 
     @property
     def target(self) -> str:
         """Host and port of the server."""
-        return self._connection.target
+        return self._calls.target
 
     @property
     def jobs(self) -> Jobs:
         """Long pieces of work on the server."""
-        return Jobs(AsyncJobs(self._connection), self._wait)
+        return Jobs(self._calls.jobs, self._wait)
 
     @property
     def migration(self) -> Migration:
         """The steps of a migration of the server's store."""
-        return Migration(AsyncMigration(self._connection), self._wait)
+        return Migration(self._calls.migration, self._wait)
 
     @property
     def access(self) -> Access:
-        """The users of the server, and what they may do."""
-        return Access(AsyncAccess(self._connection), self._wait)
+        """The users of the server, and their rights."""
+        return Access(self._calls.access, self._wait)
 
     def producer(
         self,
@@ -108,7 +106,7 @@ class Client(Blocking[Calls], Closing):
         """A producer; `settings` are fields of ProducerConfig. Raises ClosedError."""
 
         async def make() -> ProducerCore:
-            return self._users.producer(config, settings)
+            return self._endpoints.producer(config, settings)
 
         return Producer(self._wait(make()), self._thread)
 
@@ -124,40 +122,41 @@ class Client(Blocking[Calls], Closing):
         fields of ConsumerConfig. With `reader_group` the server keeps the committed offsets; every
         consumer of a reader group reads every message. Raises NotFoundError, ClosedError.
         """
-        return Consumer(self._wait(self._users.consumer(queues, config, settings)), self._thread)
+        core = self._wait(self._endpoints.consumer(queues, config, settings))
+        return Consumer(core, self._thread)
 
-    # --- calls: see Calls ------------------------------------------------------------------
+    # --- calls: see AsyncClient ------------------------------------------------------------
 
-    put = blocking(Calls.put)
-    put_fan_out = blocking(Calls.put_fan_out)
-    put_numbered = blocking(Calls.put_numbered)
-    stored_batch = blocking(Calls.stored_batch)
-    pull = blocking(Calls.pull)
-    query = blocking(Calls.query)
-    get = blocking(Calls.get)
-    offsets = blocking(Calls.offsets)
-    search_time = blocking(Calls.search_time)
+    put = blocking(AsyncClient.put)
+    put_fan_out = blocking(AsyncClient.put_fan_out)
+    put_numbered = blocking(AsyncClient.put_numbered)
+    stored_batch = blocking(AsyncClient.stored_batch)
+    pull = blocking(AsyncClient.pull)
+    query = blocking(AsyncClient.query)
+    get = blocking(AsyncClient.get)
+    offsets = blocking(AsyncClient.offsets)
+    search_time = blocking(AsyncClient.search_time)
 
-    create_topic = blocking(Calls.create_topic)
-    create_topics = blocking(Calls.create_topics)
-    update_topic = blocking(Calls.update_topic)
-    delete_topic = blocking(Calls.delete_topic)
-    describe_topic = blocking(Calls.describe_topic)
-    topic_queues = blocking(Calls.topic_queues)
-    topics = blocking_iterator(Calls.topics)
+    create_topic = blocking(AsyncClient.create_topic)
+    create_topics = blocking(AsyncClient.create_topics)
+    update_topic = blocking(AsyncClient.update_topic)
+    delete_topic = blocking(AsyncClient.delete_topic)
+    describe_topic = blocking(AsyncClient.describe_topic)
+    topic_queues = blocking(AsyncClient.topic_queues)
+    topics = blocking_iterator(AsyncClient.topics)
 
-    commit_offsets = blocking(Calls.commit_offsets)
-    group_offsets = blocking(Calls.group_offsets)
-    reset_offsets = blocking(Calls.reset_offsets)
-    groups = blocking(Calls.groups)
-    delete_group = blocking(Calls.delete_group)
+    commit_offsets = blocking(AsyncClient.commit_offsets)
+    group_offsets = blocking(AsyncClient.group_offsets)
+    reset_offsets = blocking(AsyncClient.reset_offsets)
+    groups = blocking(AsyncClient.groups)
+    delete_group = blocking(AsyncClient.delete_group)
 
-    statistics = blocking(Calls.statistics)
-    ping = blocking(Calls.ping)
-    server_version = blocking(Calls.server_version)
-    activity = blocking(Calls.activity)
-    settings = blocking(Calls.settings)
-    reload_settings = blocking(Calls.reload_settings)
+    statistics = blocking(AsyncClient.statistics)
+    ping = blocking(AsyncClient.ping)
+    server_version = blocking(AsyncClient.server_version)
+    activity = blocking(AsyncClient.activity)
+    settings = blocking(AsyncClient.settings)
+    reload_settings = blocking(AsyncClient.reload_settings)
 
     # --- end of life -----------------------------------------------------------------------
 
@@ -166,9 +165,8 @@ class Client(Blocking[Calls], Closing):
         if self._closed or self._thread.is_forked:
             return
         with suppress(ClosedError):  # another thread closes it as well
-            self._thread.run(self._users.close())
+            self._thread.run(self._calls.close())
             self._closed = True
-            self._thread.run(self._connection.close())
         self._thread.close()
 
     def _wait(self, call: Coroutine[Any, Any, R]) -> R:

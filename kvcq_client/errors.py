@@ -27,9 +27,9 @@
      +- ClosedError               the client, producer or consumer is closed
          +- ForkedError           the process was forked after a client was made
 
-What the server refused keeps the server's own words: the status code, the reason, and the values
-that its ErrorInfo carries. The client itself retries until the time of the call is up, so a
-RetryableError says that it has tried.
+Errors of the server keep its message, status code, reason, and the values of its ErrorInfo. The
+client retries on its own until the timeout of the call, so a RetryableError means that retrying did
+not help within that time.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-#: Reasons of a server that may have stored the message all the same.
+#: Reasons with which the server may have stored the message.
 _PERHAPS_DONE = ("FLUSH_DISK_TIMEOUT", "STORE_CLOSED")
 
 
 class KvcqError(Exception):
-    """Anything that this package raises, but for wrong types and values of arguments.
+    """Base of all errors of this package, except TypeError and ValueError for wrong arguments.
 
-    `code` is a gRPC status name, `reason` the server's word for it ("" when no server said it).
+    `code` is the name of a gRPC status, `reason` the server's reason ("" if the client raised it).
     """
 
     code = "UNKNOWN"
@@ -69,14 +69,14 @@ class KvcqError(Exception):
 class RetryableError(KvcqError):
     """The same call may succeed a little later.
 
-    Before a put is sent again look at `may_be_done`: the message may be stored already, and then
-    stands there twice. A producer, and `put_numbered`, send again without that risk.
+    Check `may_be_done` before repeating a put: if the message is already stored, it would be stored
+    twice. A producer and `put_numbered` retry without that risk.
     """
 
     @property
     def may_be_done(self) -> bool:
-        """Whether the server may have done it all the same. False: it has refused the call, or
-        the call was never sent."""
+        """Whether the server may have executed the call. False if it rejected the call, or the
+        call was never sent."""
         return not self.reason or self.reason in _PERHAPS_DONE
 
 
@@ -87,7 +87,7 @@ class InvalidArgumentError(KvcqError):
 
     @property
     def field(self) -> str:
-        """Which part of the request, such as `messages[3].topic`; "" when not told."""
+        """Which part of the request, such as `messages[3].topic`; "" if unknown."""
         return self.metadata.get("field", "")
 
 
@@ -120,7 +120,7 @@ class OffsetOutOfRangeError(KvcqError):
 class RecreatedError(OffsetOutOfRangeError):
     """The topic, or light queue, was deleted and made again since the offset was given.
 
-    What was not read of the earlier one is gone; the new one has messages from `min_offset` on.
+    Unread messages of the former one are gone; the new one starts at `min_offset`.
     """
 
 
@@ -131,13 +131,13 @@ class ResourceExhaustedError(KvcqError):
 
 
 class BusyError(RetryableError):
-    """The server, or the user, is at its limits of calls, memory or rate."""
+    """The server or the user has reached a limit of calls, memory or rate."""
 
     code = "RESOURCE_EXHAUSTED"
 
 
 class NotPossibleError(KvcqError):
-    """The same call cannot succeed before something else is done."""
+    """The call cannot succeed until something else is done."""
 
     code = "FAILED_PRECONDITION"
 
@@ -145,8 +145,8 @@ class NotPossibleError(KvcqError):
 class OffsetBehindError(NotPossibleError):
     """The reader group has committed a later offset in one of the queues; nothing was committed.
 
-    Another consumer of the group is ahead, or this one went back. `allow_back=True` takes the group
-    back; `committed_offset` says from where.
+    Another consumer of the group is ahead, or this one started further back. `allow_back=True`
+    commits anyway; `committed_offset` is the group's offset.
     """
 
     @property
@@ -162,44 +162,44 @@ class OffsetBehindError(NotPossibleError):
 class NumberReusedError(NotPossibleError):
     """The producer has used that number for other messages; nothing was stored.
 
-    Send again what was sent first under the number, or take another producer id.
+    Send the messages that were first sent under the number, or use another producer id.
     """
 
 
 class NumberPassedError(NotPossibleError):
-    """The producer is beyond that number, and its batch has expired, or was cut in another way.
+    """The producer is past that number, and its batch has expired or was cut differently.
 
-    Nothing was stored now; it may have been before. Leave it out, or take another producer id.
+    Nothing was stored now, but may have been before. Skip the batch, or use another producer id.
     """
 
 
 class UnavailableError(RetryableError):
-    """No server answers, or it takes no calls now.
+    """The server cannot be reached, or does not accept calls now.
 
-    Without a reason the connection broke while the call was under way, and whether the server did
-    it is not known.
+    Without a reason the connection broke during the call, and it is unknown whether the server
+    executed it.
     """
 
     code = "UNAVAILABLE"
 
 
 class HandshakeError(KvcqError):
-    """A server is there, and TLS keeps the client from it. The text says what to change.
+    """TLS settings prevent the connection. The message says what to change.
 
-    Of a client that has not reached it before, within a few seconds; others try until the time.
+    Raised within seconds by a client that has never been connected; others retry until the timeout.
     """
 
     code = "UNAVAILABLE"
 
 
 class DeadlineError(RetryableError, TimeoutError):
-    """The caller's time is up. Whether the server did it is not known."""
+    """The timeout of the call has passed. It is unknown whether the server executed it."""
 
     code = "DEADLINE_EXCEEDED"
 
 
 class UnauthenticatedError(KvcqError):
-    """No credentials, wrong ones, or a clock that is off."""
+    """Missing or wrong credentials, or a clock that is off."""
 
     code = "UNAUTHENTICATED"
 
@@ -211,35 +211,35 @@ class PermissionDeniedError(KvcqError):
 
 
 class DataLossError(KvcqError):
-    """Bytes that do not verify.
+    """Damaged data.
 
-    Where `next_offset` is not None, `consumer.seek({error.queue: error.next_offset})` reads on;
-    where `next_cursor` is not None, the same query with that cursor does.
+    To continue after it, use `consumer.seek({error.queue: error.next_offset})` or the same query
+    with `next_cursor`, whichever is not None.
     """
 
     code = "DATA_LOSS"
 
     @property
     def queue(self) -> Queue | None:
-        """The queue that was read; None when it is not told."""
+        """The queue that was read; None if unknown."""
         topic = self.metadata.get("topic")
         return None if topic is None else Queue(topic, int(self.metadata.get("queueId", "0")))
 
     @property
     def next_offset(self) -> int | None:
-        """Behind what is lost; None while the server may mend it, and when it is not told."""
-        told = self.metadata.get("nextOffset")
-        return None if told is None else int(told)
+        """The offset after the damage; None if unknown, or while the server may repair it."""
+        given = self.metadata.get("nextOffset")
+        return None if given is None else int(given)
 
     @property
     def next_cursor(self) -> bytes | None:
-        """Of a query: goes on behind what is lost; None when it is not told."""
-        told = self.metadata.get("nextCursor")
-        return None if told is None else bytes.fromhex(told)
+        """For a query: the cursor after the damage; None if unknown."""
+        given = self.metadata.get("nextCursor")
+        return None if given is None else bytes.fromhex(given)
 
 
 class CorruptRecordError(DataLossError):
-    """A record that came over the wire does not verify."""
+    """A received record does not verify."""
 
     def __init__(self, why: str, queue_offset: int | None = None) -> None:
         at = "" if queue_offset is None else f" at queue offset {queue_offset}"
@@ -247,7 +247,7 @@ class CorruptRecordError(DataLossError):
 
 
 class ServerError(KvcqError):
-    """A defect of the server; its log has the request id of `metadata`."""
+    """An internal error of the server; its log has the request id of `metadata`."""
 
     code = "INTERNAL"
 
@@ -259,8 +259,7 @@ class ClosedError(KvcqError):
 
 
 class BufferFullError(RetryableError):
-    """The producer's buffer stayed full for the whole time that `send` may wait. The message was
-    not taken."""
+    """The producer's buffer stayed full for `max_block_s`. The message was not buffered."""
 
     code = "RESOURCE_EXHAUSTED"
 
@@ -270,4 +269,4 @@ class BufferFullError(RetryableError):
 
 
 class DeliveryTimeoutError(DeadlineError):
-    """A message was not acknowledged in time. It may be stored, and will not be sent again."""
+    """A message was not acknowledged in time. It may be stored, and is no longer retried."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class JobStatus(Enum):
-    """How a job stands. All but RUNNING are final."""
+    """The state of a job. All but RUNNING are final."""
 
     RUNNING = "running"
     DONE = "done"

@@ -84,10 +84,10 @@ class MigrationEvent:
 
 @dataclass(frozen=True, slots=True)
 class MigrationStatus:
-    """Where a migration stands. Offsets are physical: byte positions in the commit log."""
+    """The state of a migration. Offsets are physical: byte positions in the commit log."""
 
     phase: MigrationPhase | None  # None: the store was made in RocksDB, and has no migration
-    pending_phase: MigrationPhase | None  # while a change of phase is under way
+    pending_phase: MigrationPhase | None  # during a change of phase
     stopped: str | None  # why a side was left behind
     verified: VerifyResult | None  # None before the first verification
     history: tuple[MigrationEvent, ...]
@@ -180,7 +180,7 @@ class MigrationPlan:
 class MigrationStep:
     """What a step led to."""
 
-    job_id: str | None  # the job that goes on with it; None when nothing is left to do
+    job_id: str | None  # the job that continues the step; None if it is done
     status: MigrationStatus
 
 
@@ -220,7 +220,7 @@ class AsyncMigration:
         return from_wire(MigrationPlan, answer)
 
     async def status(self, *, timeout_s: float | None = None) -> MigrationStatus:
-        """Where the migration stands, and which job runs."""
+        """The state of the migration, and its running job."""
         request = pb.GetMigrationStatusRequest()
         answer = await self._connection.call(self._stub.GetMigrationStatus, request, timeout_s)
         return from_wire(MigrationStatus, answer)

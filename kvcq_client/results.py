@@ -1,4 +1,4 @@
-"""What calls return that have messages. `max_` and `next_` are exclusive."""
+"""Results of calls that return messages. `max_` and `next_` offsets are exclusive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
 
 class Pulled(NamedTuple):
-    """One pull. Empty `messages` with `next_offset` above the asked one: none had a wanted tag."""
+    """The result of a pull. If `messages` is empty and `next_offset` is later than the requested
+    offset, no message there passed the tag filter."""
 
     messages: list[StoredMessage]
     next_offset: int
@@ -18,19 +19,19 @@ class Pulled(NamedTuple):
 
 
 class StoredBatch(NamedTuple):
-    """What the log has under a producer's number. Queue offsets are those of the topics."""
+    """A numbered batch in the log. Queue offsets are those of the topics."""
 
     messages: list[StoredMessage]
-    message_count: int  # with those that have left the log, or are not kept
+    message_count: int  # including messages that expired or are not kept
 
     @property
     def is_partial(self) -> bool:
-        """Whether some of it has left the log, or is not kept by its topic any more."""
+        """Whether some of its messages have expired, or are no longer kept by their topics."""
         return len(self.messages) < self.message_count
 
 
 class QueryPage(NamedTuple):
-    """Messages with one key, oldest first. `complete` is false when `cursor` has more."""
+    """Messages with a key, oldest first. If not `complete`, `cursor` continues the query."""
 
     messages: list[StoredMessage]
     cursor: bytes

@@ -1,4 +1,4 @@
-"""Settings of a server, as it tells them."""
+"""Settings of a server."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 
 
 class ServerSetting(NamedTuple):
-    """One setting. Values are as JSON has them; None: not set."""
+    """A setting of the server. Values are as in JSON; None if not set."""
 
     name: str
     value: Any
     default: Any
     origin: str  # default, file, environment, flag, store or program
-    where: str  # the file, the variable, the flag; empty for a default
-    live: bool  # whether it may change while the server runs
-    rocketmq: str  # the setting of a broker that says the same; empty: none
+    where: str  # the file, variable or flag; "" for a default
+    live: bool  # whether it can be changed while the server runs
+    rocketmq: str  # the equivalent setting of a RocketMQ broker; "" for none
     meaning: str
-    is_waiting: bool  # for a restart, with `waiting`
+    is_waiting: bool  # whether a restart will set it to `waiting`
     waiting: Any
 
     @classmethod
@@ -40,7 +40,7 @@ class ServerSetting(NamedTuple):
 
 
 class SettingChange(NamedTuple):
-    """One setting that has another value now, or will have it."""
+    """A changed setting."""
 
     name: str
     before: Any
@@ -48,7 +48,7 @@ class SettingChange(NamedTuple):
 
 
 class ReloadedSettings(NamedTuple):
-    """What came of a reload."""
+    """The result of a reload."""
 
     taken: list[SettingChange]
     waiting: list[SettingChange]  # these need a restart

@@ -1,4 +1,4 @@
-"""Values that go in and come out. Times are ms since 1970; `max_` and `next_` are exclusive."""
+"""Values of calls. Times are ms since 1970; `max_` and `next_` offsets are exclusive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIGHT_PREFIX = "%LMQ%"
 
 
 class Queue(NamedTuple):
-    """One queue of a topic. A light queue's name stands for the topic, with queue 0."""
+    """One queue of a topic, or a light queue: its name, and queue 0."""
 
     topic: str
     queue_id: int = 0
@@ -24,14 +24,13 @@ class Queue(NamedTuple):
 class Message:
     """A message to send. The server checks its limits before anything is written.
 
-    `ordering_key`: messages of one topic with the same key stand in the same queue, in the order
-    in which they were stored, and are read in that order. The key and the topic's number of queues
-    decide the queue. `queue_id`: the queue itself, instead. With neither, messages go to the queues
-    in turn, and there is no order among them.
+    `ordering_key`: messages of a topic with the same key are stored in the same queue, and read in
+    the order in which they were stored. The key and the topic's number of queues determine the
+    queue. `queue_id` names the queue instead. With neither, messages are distributed over the
+    queues in turn, without an order among them.
 
-    `keys` are single words that can be queried for; they say nothing about order. Each of
-    `light_queues` is a full name, `%LMQ%` included; the message then stands in each of them as
-    well.
+    `keys` are single words to query for; they do not affect order. Each of `light_queues` is a full
+    name with `%LMQ%`; the message is also put into each of them.
     """
 
     topic: str
@@ -42,7 +41,7 @@ class Message:
     light_queues: tuple[str, ...] = ()
     properties: Mapping[str, str] | None = None
     flag: int = 0
-    born_time_ms: int | None = None  # None: the server's own time
+    born_time_ms: int | None = None  # None for the server's time
     ordering_key: str = ""  # up to 255 printable characters
 
 
@@ -60,9 +59,9 @@ class MessageFields(TypedDict, total=False):
 
 
 class Placed(NamedTuple):
-    """Where an acknowledged message stands.
+    """Where an acknowledged message is stored.
 
-    Numbers are -1 and the id is empty when it was sent again, and has expired meanwhile.
+    Numbers are -1 and the id is "" if the message was repeated after it had expired.
     """
 
     queue_id: int
@@ -71,17 +70,19 @@ class Placed(NamedTuple):
     message_id: str
     store_time_ms: int
     light_queue_offsets: tuple[int, ...] = ()  # in the order of Message.light_queues
-    #: It was stored by an earlier attempt: by this producer, whose first answer was lost, or by
-    #: another process that used the same `producer_id` and number.
+    #: Whether it was already stored: by this producer, if the first response was lost, or by
+    #: another process with the same `producer_id` and number.
     repeated: bool = False
 
 
 class Position(int):
-    """An offset in a queue that knows when the server gave it.
+    """An offset that knows which generation of its queue it belongs to.
 
-    Sent back, it is refused with RecreatedError when its topic, or light queue, was deleted and
-    made again since: it is none of the new queue. What is computed from it is a plain int, which is
-    not checked.
+    All offsets that the client returns are such ints. Sent back, one is refused with RecreatedError
+    when its topic or light queue was deleted and made again since. A plain int, as a number that a
+    program stored itself or computed (`offset + 1`), is not checked: it is taken for an offset of
+    the queue that has the name now, and reading from it may skip messages of a new queue. Pickle
+    keeps what a Position knows; JSON and arithmetic do not.
     """
 
     given_at: int  # opaque: the server's
@@ -96,33 +97,33 @@ class Position(int):
 
 
 def position(offset: int, given_at: int | None) -> int:
-    """The offset, with what the server said when it gave it."""
+    """The offset as a Position, if the server gave `given_at`."""
     return offset if given_at is None else Position(offset, given_at)
 
 
 def given_at(offset: int) -> int | None:
-    """What a Position knows; None of a plain int."""
+    """`given_at` of a Position; None for a plain int."""
     return getattr(offset, "given_at", None)
 
 
 class Bounds(NamedTuple):
-    """Offsets of a queue: the first message that is kept, and the end (exclusive)."""
+    """Offsets of a queue: its first message, and its end (exclusive)."""
 
     min_offset: int
     max_offset: int
 
 
 class Retention(NamedTuple):
-    """What each queue of a topic keeps; 0: as much as the server's log does."""
+    """What each queue of a topic keeps; 0 for as much as the server's log."""
 
-    time_ms: int = 0  # messages stored so long ago at most
-    bytes: int = 0  # the last ones whose records have so many bytes together, one at least
-    messages: int = 0  # the last ones, so many
-    latest: bool = False  # of each key the latest one, once the server has looked for it
+    time_ms: int = 0  # messages up to this age
+    bytes: int = 0  # the latest messages up to this total size, at least one
+    messages: int = 0  # this many of the latest messages
+    latest: bool = False  # only the latest message of each key, after a keep_latest job
 
 
 class Topic(NamedTuple):
-    """A topic as the server has it."""
+    """A topic."""
 
     name: str
     queue_count: int
@@ -131,9 +132,9 @@ class Topic(NamedTuple):
 
 
 class QueueState(NamedTuple):
-    """Where a queue begins and ends. `log_min_offset` is the first message that is still in the
-    log: those from there to `min_offset` are hidden, since the topic does not keep them;
-    `superseded_messages` more are, since a later one has their key."""
+    """Where a queue starts and ends. `log_min_offset` is the first message that is still in the
+    log; messages from there to `min_offset` are hidden by the topic's retention.
+    `superseded_messages` more are hidden by later messages with their keys."""
 
     queue_id: int
     min_offset: int
@@ -143,7 +144,7 @@ class QueueState(NamedTuple):
 
 
 class GroupOffset(NamedTuple):
-    """What a reader group committed in one queue. `offset` is None when it never did."""
+    """The offset of a reader group in a queue; `offset` is None if it never committed one."""
 
     topic: str
     queue_id: int
@@ -154,7 +155,7 @@ class GroupOffset(NamedTuple):
 
 
 class Start(enum.Enum):
-    """Where a consumer begins in a queue for which no offset is given.
+    """Where a consumer starts in a queue for which no offset is given.
 
     COMMITTED is the reader group's offset, or the earliest where it has none. Its text may stand
     for a Start everywhere: `start="earliest"`.
@@ -166,7 +167,7 @@ class Start(enum.Enum):
 
 
 class Boundary(enum.Enum):
-    """Which of several messages a search by time returns."""
+    """Which message a search by time returns."""
 
-    LOWER = "lower"  # the first one stored at or after the time
-    UPPER = "upper"  # the last one stored at or before the time
+    LOWER = "lower"  # the first message stored at or after the time
+    UPPER = "upper"  # the last message stored at or before the time

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from server.errors import ServerDrainingError, ServerStartingError
+from server.in_turns import in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +112,8 @@ class Stage:
         self._tell()
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` when readiness changes or the server drains, or now if it drains.
+        """Call `callback` when readiness changes or the server drains, or now if it drains: at
+        once, or within a few turns of the loop when there are many.
 
         Returns how to take it back.
         """
@@ -121,5 +123,5 @@ class Stage:
         return lambda: self._on_change.discard(callback)
 
     def _tell(self) -> None:
-        for callback in tuple(self._on_change):
-            callback()
+        callbacks = self._on_change
+        in_turns(callback for callback in tuple(callbacks) if callback in callbacks)

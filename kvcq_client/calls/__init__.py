@@ -1,4 +1,4 @@
-"""Calls that are one request and one response, by what they are about.
+"""Calls with one request and one response, by subject.
 
 Uses `arguments`, `format`, `transport` and `wire`. Every call raises KvcqError.
 """
@@ -12,4 +12,4 @@ __all__ = ["Calls", "GroupCalls", "MessageCalls", "ServerCalls", "TopicCalls"]
 
 
 class Calls(MessageCalls, TopicCalls, GroupCalls, ServerCalls):
-    """All of them, in the event loop of a connection."""
+    """All calls of a client, in the event loop of its connection."""

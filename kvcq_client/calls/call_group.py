@@ -1,4 +1,4 @@
-"""What the calls of one subject have in common."""
+"""The base of calls of one subject."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CallGroup:
 
 
 def queues_out(queues: Iterable[Queue]) -> Iterator[list[pb.Queue]]:
-    """The queues for requests, as many as one takes at a time. Raises TypeError, ValueError."""
+    """Yield the queues in lists for one request each. Raises TypeError, ValueError."""
     wanted = [queue_of("queues", one) for one in queues]
     for part in in_parts(wanted, QUEUES_A_CALL):
         yield [pb.Queue(topic=topic, queue_id=queue_id) for topic, queue_id in part]

@@ -38,7 +38,7 @@ class GroupCalls(CallGroup):
         allow_back: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Store the next offset to read of each queue, durably. All of 10,000 at a time, or none.
+        """Commit the next offset to read of each queue, durably; 10,000 queues at a time or none.
 
         Raises OffsetBehindError when the reader group has committed a later offset in one of them,
         unless `allow_back`; OffsetOutOfRangeError above a queue's end.
@@ -70,7 +70,7 @@ class GroupCalls(CallGroup):
         *,
         timeout_s: float | None = None,
     ) -> list[GroupOffset]:
-        """What the reader group committed, with the lag: in these queues, or in all."""
+        """The committed offsets of a reader group, with the lag: of these queues, or of all."""
         found: list[GroupOffset] = []
         if queues is not None:
             for part in queues_out(queues):
@@ -96,7 +96,7 @@ class GroupCalls(CallGroup):
         time_ms: int | None = None,
         timeout_s: float | None = None,
     ) -> list[GroupOffset]:
-        """Move the reader group's offsets in a topic: to an end, to an offset, or to a time.
+        """Move a reader group's offsets in a topic: to an end, an offset, or a time.
 
         All queues when `queue_ids` is empty. `time_ms` overrules `to`.
         """

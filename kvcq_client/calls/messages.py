@@ -49,7 +49,7 @@ _check = partial(Checker().check, strict=True)
 
 @checked(but=("put",))
 class MessageCalls(CallGroup):
-    """Puts, reads and looks for messages."""
+    """Puts, reads and finds messages."""
 
     @with_message_fields
     async def put(
@@ -61,16 +61,16 @@ class MessageCalls(CallGroup):
         timeout_s: float | None = None,
         **fields: Unpack[MessageFields],
     ) -> Placed:
-        """Store one message, now: `put("orders", b"hello")`. Fields: see Message, which may also
-        stand in place of all of them. A producer is the way for many messages.
+        """Store one message: `put("orders", b"hello")`. Fields: see Message, which may also be
+        given instead of all fields. Use a producer for many messages.
 
-        It is sent once. After UnavailableError or DeadlineError without a reason, or when the call
-        is cancelled (`asyncio.wait_for`, a task that is cancelled, Ctrl-C), the message may be
-        stored all the same; putting it again may store it twice. A producer, or `put_numbered`,
-        stores it once however often it is sent.
+        The message is sent once. After UnavailableError or DeadlineError without a reason, or when
+        the call is cancelled (`asyncio.wait_for`, a cancelled task, Ctrl-C), it may be stored;
+        putting it again may store it twice. A producer or `put_numbered` stores it once however
+        often it is sent.
 
         Raises TypeError, ValueError, PermissionDeniedError, NotFoundError, InvalidArgumentError,
-        ResourceExhaustedError when the disk is full, and what every call raises.
+        ResourceExhaustedError when the disk is full, and the errors of every call.
         """
         if timeout_s is not None:
             number("timeout_s", timeout_s)
@@ -82,14 +82,14 @@ class MessageCalls(CallGroup):
     async def put_fan_out(
         self, message: Message, *, timeout_s: float | None = None
     ) -> list[Placed]:
-        """Store a message in more light queues than one record has room for, now.
+        """Store a message in more light queues than fit into one record.
 
-        It is stored as several records of one batch, all or none: each light queue has it once, and
-        the topic's own queue once for each record (in one queue, if the message names it or has an
-        ordering key). Returns their places, each with the offsets in its light queues: together
-        those of `message.light_queues`, in that order, without repeated names. One record has room
-        for 32,767 bytes of properties, of which a light queue takes its name and 12 bytes. Not
-        repeated once it may be stored, see `put`.
+        It is stored atomically as several records of one batch. Each light queue gets it once, the
+        topic's queues once for each record (the same queue if the message has a queue or an
+        ordering key). Returns a place for each record; their light-queue offsets together are those
+        of `message.light_queues`, in order and without repeated names. A record has room for 32,767
+        bytes of properties, of which a light queue takes its name and 12 bytes. As with `put`, the
+        batch is sent once.
         """
         light_queues = _check(outgoing_of(message))[0][5]
         parts = list(divided(replace(message, light_queues=tuple(light_queues))))
@@ -107,14 +107,13 @@ class MessageCalls(CallGroup):
         sequence: int,
         timeout_s: float | None = None,
     ) -> bool:
-        """Store all of the messages, or none; the same batch again, whenever, changes nothing.
+        """Store the messages atomically; repeating the same batch, at any time, changes nothing.
 
-        For callers that cut batches themselves, the same way each time, such as a job that is
-        run again.
-        `sequence` numbers the first message; the next batch of the id begins behind the last one.
-        Returns whether the batch was there before. Raises NotPossibleError out of sequence,
-        NumberReusedError when other messages have that number, NumberPassedError when its batch
-        has expired; nothing was stored then.
+        For callers that cut the same batches each time, such as a job that may be run again.
+        `sequence` is the number of the first message; the next batch of the id starts after the
+        last one. Returns whether the batch was already stored. Raises NotPossibleError if out of
+        sequence, NumberReusedError if other messages have that number, NumberPassedError if its
+        batch has expired; nothing is stored then.
         """
         request = pb.PutBatchRequest(
             producer=pb.ProducerSequence(producer_id=producer_id, sequence=sequence)
@@ -138,10 +137,10 @@ class MessageCalls(CallGroup):
         wait_s: float = 0.0,
         timeout_s: float | None = None,
     ) -> Pulled:
-        """Messages of one queue from `offset` on; `wait_s`: how long to wait when there are none.
+        """Messages of a queue from `offset` on; `wait_s`: how long to wait if there are none.
 
-        Raises OffsetOutOfRangeError, NotFoundError, DataLossError; RecreatedError when the offset
-        is that of an answer, and the topic was deleted and made again since.
+        Raises OffsetOutOfRangeError, NotFoundError, DataLossError; RecreatedError if the offset is
+        a Position, and the topic was deleted and made again since.
         """
         limit_s = self._connection.timeout_s if timeout_s is None else timeout_s
         answer = await self._call(
@@ -179,7 +178,7 @@ class MessageCalls(CallGroup):
     ) -> QueryPage:
         """Messages of the topic with the key, oldest first; times are inclusive.
 
-        Raises DataLossError when the next message is damaged; its `next_cursor` goes on behind it.
+        Raises DataLossError if the next message is damaged; its `next_cursor` continues after it.
         """
         answer = await self._call(
             self._messages.Query,
@@ -207,7 +206,7 @@ class MessageCalls(CallGroup):
     async def stored_batch(
         self, producer_id: str, sequence: int, *, timeout_s: float | None = None
     ) -> StoredBatch | None:
-        """What `put_numbered` stored under that number; None when no batch begins with it."""
+        """The batch that `put_numbered` stored under that number; None if none starts with it."""
         try:
             answer = await self._call(
                 self._messages.GetBatch,
@@ -236,7 +235,7 @@ class MessageCalls(CallGroup):
     async def offsets(
         self, queues: Iterable[Queue], *, timeout_s: float | None = None
     ) -> dict[Queue, Bounds]:
-        """Min and max offset of each queue. Raises NotFoundError."""
+        """The first offset and the end of each queue. Raises NotFoundError."""
         found: dict[Queue, Bounds] = {}
         for part in queues_out(queues):
             answer = await self._call(
@@ -257,7 +256,8 @@ class MessageCalls(CallGroup):
         *,
         timeout_s: float | None = None,
     ) -> int:
-        """The offset of the message that was stored at that time, or next to it."""
+        """The offset of the first message stored at or after a time; with UPPER, of the last one
+        stored at or before it."""
         answer = await self._call(
             self._messages.SearchTime,
             pb.SearchTimeRequest(

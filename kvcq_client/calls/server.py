@@ -14,35 +14,35 @@ from kvcq_client.wire import from_wire
 
 @checked()
 class ServerCalls(CallGroup):
-    """Asks the server how it is, and for its settings."""
+    """Reads the server's state and settings."""
 
     async def ping(self, *, timeout_s: float | None = None) -> None:
-        """A server answers there, be its store open or not. It asks nobody who they are."""
+        """Return if the server responds, even while its store is not open. Needs no credentials."""
         await self._call(self._connection.health, b"", timeout_s)
 
     async def statistics(self, *, timeout_s: float | None = None) -> dict[str, float]:
-        """The server's numbers, by name; units in the names."""
+        """The server's counters and levels by name; units are in the names."""
         answer = await self._call(self._admin.GetStatistics, pb.GetStatisticsRequest(), timeout_s)
         return dict(answer.values)
 
     async def server_version(self, *, timeout_s: float | None = None) -> str:
-        """The version of the program that answers."""
+        """The version of the server."""
         answer = await self._call(self._admin.GetStatistics, pb.GetStatisticsRequest(), timeout_s)
         version: str = answer.version
         return version
 
     async def activity(self, *, timeout_s: float | None = None) -> Activity:
-        """Traffic by topic, and how far groups are behind."""
+        """Traffic of topics, and lag of reader groups."""
         answer = await self._call(self._admin.GetActivity, pb.GetActivityRequest(), timeout_s)
         return from_wire(Activity, answer)
 
     async def settings(self, *, timeout_s: float | None = None) -> list[ServerSetting]:
-        """Every setting of the server: what holds now, and where it came from."""
+        """All settings of the server: current values, and where they came from."""
         answer = await self._call(self._admin.GetSettings, pb.GetSettingsRequest(), timeout_s)
         return [ServerSetting.of(one) for one in answer.settings]
 
     async def reload_settings(self, *, timeout_s: float | None = None) -> ReloadedSettings:
-        """The server reads its settings again, and takes those that may change while it runs.
+        """Make the server reread its settings, and apply those that can change while it runs.
 
         Raises NotPossibleError, reason SETTINGS_REFUSED, when they are wrong: the old ones stay.
         """

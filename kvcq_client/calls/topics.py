@@ -41,10 +41,10 @@ class TopicCalls(CallGroup):
         retention: Retention | None = None,
         timeout_s: float | None = None,
     ) -> Topic:
-        """The topic exists, durably; without a count, with the server's default.
+        """Create a topic durably, with `queue_count` queues or the server's default.
 
         Without a `retention` it keeps all that is in the log. Repeatable; raises AlreadyExistsError
-        when it has another count, or another retention than the one given.
+        if the topic exists with another count, or another retention than the given one.
         """
         made = await self.create_topics(
             {name: queue_count}, retention=retention, timeout_s=timeout_s
@@ -58,7 +58,7 @@ class TopicCalls(CallGroup):
         retention: Retention | None = None,
         timeout_s: float | None = None,
     ) -> list[Topic]:
-        """Names, or names and queue counts. All of 10,000 at a time, or none of them."""
+        """Create topics, given as names or as names and queue counts; 10,000 at a time or none."""
         kept = None if retention is None else _retention_out(retention)
         given = topics.items() if isinstance(topics, Mapping) else ((name, None) for name in topics)
         wanted = {text("topics", name): count for name, count in given}
@@ -91,7 +91,7 @@ class TopicCalls(CallGroup):
         retention_latest: bool | None = None,
         timeout_s: float | None = None,
     ) -> Topic:
-        """What the topic keeps from now on: see Retention. What is None stays as it is.
+        """Change what the topic keeps, see Retention. None leaves a limit as it is.
 
         Raises NotFoundError, InvalidArgumentError when nothing is given.
         """
@@ -109,7 +109,7 @@ class TopicCalls(CallGroup):
         return from_wire(Topic, answer.topic)
 
     async def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
-        """The topic, or light queue, is gone with all its messages. Raises NotFoundError."""
+        """Delete a topic or light queue with all its messages. Raises NotFoundError."""
         await self._call(
             self._topics.DeleteTopic,
             pb.DeleteTopicRequest(name=name),
@@ -121,7 +121,7 @@ class TopicCalls(CallGroup):
     async def topic_queues(
         self, name: str, *, timeout_s: float | None = None
     ) -> tuple[Topic, list[QueueState]]:
-        """The topic, and all of its queues, by id. Raises NotFoundError."""
+        """A topic, and its queues by id. Raises NotFoundError."""
         request = pb.DescribeTopicRequest(name=name)
         pages = paged(self._call, self._topics.DescribeTopic, request, timeout_s)
         found = [page async for page in pages]
@@ -129,7 +129,7 @@ class TopicCalls(CallGroup):
         return from_wire(Topic, found[-1].topic), queues
 
     async def describe_topic(self, name: str, *, timeout_s: float | None = None) -> Topic:
-        """Raises NotFoundError."""
+        """A topic. Raises NotFoundError."""
         answer = await self._call(
             self._topics.DescribeTopic,
             pb.DescribeTopicRequest(name=name, page_size=1),
@@ -140,7 +140,7 @@ class TopicCalls(CallGroup):
     async def topics(
         self, prefix: str = "", *, light_queues: bool = False, timeout_s: float | None = None
     ) -> AsyncIterator[Topic]:
-        """All topics, or light queues, whose names begin so; `timeout_s` is for each page."""
+        """Yield topics or light queues with the prefix. `timeout_s` is for each page of 1,000."""
         request = pb.ListTopicsRequest(prefix=prefix, light_queues=light_queues)
         async for page in paged(self._call, self._topics.ListTopics, request, timeout_s):
             for topic in page.topics:

@@ -1,7 +1,7 @@
-"""Consumers: many queues are fetched over one stream, and handed out in batches of one queue.
+"""Consumers: many queues are fetched over one stream, and returned in batches of one queue.
 
-Uses `calls`, `format` and `transport`. The way of a message: `subscription` fetches, `core` decodes
-and keeps the positions, `async_consumer` and `consumer` hand out.
+Uses `calls`, `format` and `transport`. `subscription` fetches, `core` decodes and keeps the
+positions, `async_consumer` and `consumer` return messages.
 """
 
 from kvcq_client.consuming.async_consumer import AsyncConsumer

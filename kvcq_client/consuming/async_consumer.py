@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 @checked()
 class AsyncConsumer(ConsumerState, AsyncClosing):
-    """Reads many queues as one run of messages; each queue in its order.
+    """Reads messages of many queues; those of each queue in order.
 
-    `async for message in consumer` never ends, and waits when there is nothing; `to_end()` ends at
-    what was there when it began. After a lost connection it reconnects, and reading continues
-    behind the last message. Made by `AsyncClient.consumer`. Owned by its loop; one reader.
+    `async for message in consumer` never ends, and waits for new messages; `to_end()` ends at
+    the ends of the queues when it was called. After a lost connection the consumer reconnects and
+    continues after the last message. Made by `AsyncClient.consumer`. Owned by its event loop, for
+    one reader.
     """
 
     def __init__(self, core: ConsumerCore, waits: Waits) -> None:
@@ -35,7 +36,7 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
         return self
 
     async def __anext__(self) -> StoredMessage:
-        """The next message. Raises the error of a queue; the others can then be read on."""
+        """The next message. Raises the error of a queue; the other queues can still be read."""
         core = self._core
         at = core.index
         messages = core.messages
@@ -46,23 +47,23 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
         return messages[at]
 
     async def batch(self, timeout_s: float | None = None) -> list[StoredMessage]:
-        """The next messages of one queue, as they came; [] when there were none in time."""
+        """The next messages of one queue; [] if none arrive within `timeout_s`."""
         core = self._core
         if core.index >= len(core.messages) and not await self._wait(timeout_s):
             return []
         return core.rest_of_batch()
 
     async def take(self, count: int, timeout_s: float | None = None) -> list[StoredMessage]:
-        """The next `count` messages, or as many as came in time.
+        """The next `count` messages, or as many as arrive within `timeout_s`.
 
-        Cancelled or interrupted it has read none. The error of a queue, or of all, is raised when
-        nothing is to be read before it.
+        If cancelled or interrupted, none of them counts as read. An error is raised when there is
+        nothing to read before it.
         """
         await self._gather(count, timeout_s)
         return self._core.read(count)
 
     async def _gather(self, count: int, timeout_s: float | None) -> None:
-        """So many messages are at hand, none of them read, or as many as came in time."""
+        """Decode `count` messages, or as many as arrive in time, without reading them."""
         if whole("count", count) < 0:
             raise ValueError(f"count: {count} is below 0")
         end_s = _end_of(timeout_s)
@@ -78,10 +79,10 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
                 return
 
     async def to_end(self, idle_timeout_s: float = 30.0) -> AsyncIterator[StoredMessage]:
-        """All that is there now and was not read; what comes meanwhile may be among it.
+        """Yield all messages up to the current ends of the queues, perhaps with some newer ones.
 
-        A message is read once it was handed out: who leaves the loop goes on behind it. Raises
-        DeadlineError when nothing arrives for `idle_timeout_s` before the end.
+        A message counts as read once it is yielded, so reading continues after it if the loop is
+        left. Raises DeadlineError if nothing arrives for `idle_timeout_s` before the end.
         """
         await self._aim(idle_timeout_s)
         while await self._before_end(idle_timeout_s):
@@ -91,18 +92,18 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
     async def batches_to_end(
         self, idle_timeout_s: float = 30.0
     ) -> AsyncIterator[list[StoredMessage]]:
-        """As `to_end`, in batches of one queue each."""
+        """As `to_end`, in batches of one queue."""
         await self._aim(idle_timeout_s)
         while await self._before_end(idle_timeout_s):
             yield self._core.rest_of_batch()
 
     async def _aim(self, idle_timeout_s: float) -> None:
-        """At the present ends of all queues."""
+        """Aim at the current ends of all queues."""
         number("idle_timeout_s", idle_timeout_s)
         self._core.aim_at(await self._waits.in_loop(self._core.ends()))
 
     async def _before_end(self, idle_timeout_s: float) -> bool:
-        """Whether a message is at hand; False once all queues are where they were aimed at."""
+        """Wait for a message. Returns False once all queues have reached their ends."""
         core = self._core
         while core.index >= len(core.messages):
             if core.next_batch() is not None:
@@ -114,15 +115,15 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
         return True
 
     async def follow(self, queues: Wanted) -> None:
-        """Follow more queues; one that is followed already begins anew."""
+        """Follow more queues; those that are already followed start again."""
         await self._waits.in_loop(self._core.follow(queues))
 
     def leave(self, queues: Iterable[str | Queue]) -> None:
-        """Follow these no longer: queues, light queues, or all queues of a topic, by its name."""
+        """Stop following queues, light queues, or all queues of a topic, by its name."""
         self._core.leave(queues)
 
     async def seek(self, to: Mapping[Queue, int] | Start | str) -> None:
-        """Go on from these offsets, or with all queues from one end or the committed offsets."""
+        """Continue at these offsets, or with all queues at one end or at the committed offsets."""
         await self._waits.in_loop(self._core.seek(to))
 
     async def commit(
@@ -133,19 +134,22 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
         Raises ValueError without a reader group, and OffsetBehindError when the group's committed
         offset in one of the queues is later: another consumer of the group is ahead, or this one
         started again further back. Nothing is committed then; `allow_back` commits all the same.
+        Light queues that have no message yet, or were deleted, are left out of what was read;
+        NotFoundError is raised when `positions` has one.
         """
-        chosen = self.positions() if positions is None else positions
-        await self._waits.in_loop(self._core.commit(chosen, allow_back=allow_back))
+        core = self._core
+        if positions is None:
+            committing = core.commit_read(self.positions(), allow_back=allow_back)
+        else:
+            committing = core.commit(positions, allow_back=allow_back)
+        await self._waits.in_loop(committing)
 
     async def close(self) -> None:
-        """Stop. Commits nothing. Repeatable."""
+        """Stop fetching. Commits nothing. Repeatable."""
         await self._waits.end(self._core.close())
 
     async def _wait(self, timeout_s: float | None) -> bool:
-        """Whether there is a next batch, nothing of it read, in time.
-
-        Called when all of the last one is read.
-        """
+        """Wait for the next batch, after the current one was read. Whether it came in time."""
         end_s = _end_of(timeout_s)
         while self._core.next_batch() is None:
             left_s = None if end_s is None else end_s - monotonic()
@@ -156,10 +160,10 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
         return True
 
     async def _fetched(self, timeout_s: float | None) -> bool:
-        """Whether something came in time."""
+        """Wait for fetched messages. Returns whether some came in time."""
         return await self._waits.until(self._core.subscription.when_fetched, timeout_s)
 
 
 def _end_of(timeout_s: float | None) -> float | None:
-    """When it is over, by the monotonic clock; None: never. Raises TypeError, ValueError."""
+    """The deadline on the monotonic clock; None for none. Raises TypeError, ValueError."""
     return None if timeout_s is None else monotonic() + number("timeout_s", timeout_s)

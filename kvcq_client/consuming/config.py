@@ -24,7 +24,9 @@ class ConsumerConfig:
     none; a consumer without one begins at the earliest message.
     `when_expired`: where to continue when messages expired before they were read, or when their
     topic or light queue was deleted and made again. By default OffsetOutOfRangeError, or
-    RecreatedError, is raised.
+    RecreatedError, is raised. A light queue that was deleted and is not made again yet is then
+    followed as before its first message; by default a consumer that follows others as well leaves
+    it, with a warning in its log, and one that follows nothing else raises NotFoundError.
     `skip_damaged`: leave out messages that cannot be read, with a warning in the log, instead of
     raising DataLossError.
     """
@@ -56,7 +58,7 @@ class ConsumerConfig:
 
     @property
     def begins_at(self) -> Start:
-        """`start`, or what stands for None."""
+        """`start`, or its default."""
         if self.start is not None:
             return Start(self.start)
         return Start.COMMITTED if self.reader_group else Start.EARLIEST

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class Consumer(ConsumerState, Blocking[AsyncConsumer], Closing):
-    """Reads many queues as one run of messages; each queue in its order.
+    """Reads messages of many queues; those of each queue in order.
 
-    `for message in consumer` never ends, and waits when there is nothing; `to_end()` ends at
-    what was there when it began. After a lost connection it reconnects, and reading continues
-    behind the last message. Made by `Client.consumer`. Thread: one reader; records are decoded
-    on its thread, a batch at a time.
+    `for message in consumer` never ends, and waits for new messages; `to_end()` ends at
+    the ends of the queues when it was called. After a lost connection the consumer reconnects and
+    continues after the last message. Made by `Client.consumer`. For one reader at a time, on any
+    thread; records are decoded on that thread, one batch at a time.
     """
 
     def __init__(self, core: ConsumerCore, thread: LoopThread) -> None:
@@ -41,7 +41,7 @@ class Consumer(ConsumerState, Blocking[AsyncConsumer], Closing):
         return self
 
     def __next__(self) -> StoredMessage:
-        """The next message. Raises the error of a queue; the others can then be read on."""
+        """The next message. Raises the error of a queue; the other queues can still be read."""
         core = self._core
         at = core.index
         messages = core.messages
@@ -53,40 +53,40 @@ class Consumer(ConsumerState, Blocking[AsyncConsumer], Closing):
         return messages[at]
 
     def batch(self, timeout_s: float | None = None) -> list[StoredMessage]:
-        """The next messages of one queue, as they came; [] when there were none in time."""
-        # As AsyncConsumer's, in this frame: Ctrl-C between there and here would skip the batch.
+        """The next messages of one queue; [] if none arrive within `timeout_s`."""
+        # Not through AsyncConsumer's: Ctrl-C between its return and ours would skip the batch.
         core = self._core
         if core.index >= len(core.messages) and not self._wait(timeout_s):
             return []
         return core.rest_of_batch()
 
     def take(self, count: int, timeout_s: float | None = None) -> list[StoredMessage]:
-        """The next `count` messages, or as many as came in time.
+        """The next `count` messages, or as many as arrive within `timeout_s`.
 
-        Cancelled or interrupted it has read none. The error of a queue, or of all, is raised when
-        nothing is to be read before it.
+        If cancelled or interrupted, none of them counts as read. An error is raised when there is
+        nothing to read before it.
         """
         self._gather(count, timeout_s)
         return self._core.read(count)
 
     def to_end(self, idle_timeout_s: float = 30.0) -> Iterator[StoredMessage]:
-        """All that is there now and was not read; what comes meanwhile may be among it.
+        """Yield all messages up to the current ends of the queues, perhaps with some newer ones.
 
-        A message is read once it was handed out: who leaves the loop goes on behind it. Raises
-        DeadlineError when nothing arrives for `idle_timeout_s` before the end.
+        A message counts as read once it is yielded, so reading continues after it if the loop is
+        left. Raises DeadlineError if nothing arrives for `idle_timeout_s` before the end.
         """
         self._aim(idle_timeout_s)
         while self._before_end(idle_timeout_s):
             yield from self._core.one_by_one()
 
     def batches_to_end(self, idle_timeout_s: float = 30.0) -> Iterator[list[StoredMessage]]:
-        """As `to_end`, in batches of one queue each."""
+        """As `to_end`, in batches of one queue."""
         self._aim(idle_timeout_s)
         while self._before_end(idle_timeout_s):
             yield self._core.rest_of_batch()
 
     def leave(self, queues: Iterable[str | Queue]) -> None:
-        """Follow these no longer: queues, light queues, or all queues of a topic, by its name."""
+        """Stop following queues, light queues, or all queues of a topic, by its name."""
 
         async def leave() -> None:
             self._core.leave(queues)

@@ -1,4 +1,4 @@
-"""What both faces of a consumer share: where to begin, where it stands, what to commit."""
+"""The state that Consumer and AsyncConsumer share: positions, fetched messages, commits."""
 
 from __future__ import annotations
 
@@ -30,17 +30,19 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-#: What a consumer may be told to follow: topics (all their queues), light queues, single queues,
+#: What a consumer can follow: topics (all their queues), light queues, single queues,
 #: or queues with the offsets to begin at.
 Wanted = str | Queue | Iterable[str | Queue] | Mapping[Queue, int]
 
 
-#: Light queues that are looked up one by one, at a time: some of them have no message yet.
+#: Bounds of a light queue that has no message yet.
+_NOTHING = Bounds(0, 0)
+#: How many light queues are looked up at a time, one by one, when some have no message yet.
 _LOOKUPS = 64
 
 
-class Batch(NamedTuple):
-    """Messages of one queue, as they came."""
+class Decoded(NamedTuple):
+    """Decoded messages of one queue."""
 
     queue: Queue
     messages: list[StoredMessage]
@@ -48,7 +50,7 @@ class Batch(NamedTuple):
 
 
 class ConsumerCore:
-    """Positions of one consumer. Coroutines in the event loop; the rest by one reader."""
+    """Positions of one consumer. Coroutines run in the event loop, the rest on its reader."""
 
     def __init__(
         self,
@@ -62,39 +64,41 @@ class ConsumerCore:
         self.subscription = Subscription(connection, config)
         self._calls = calls
         self._task = in_background(self.subscription.run(), "consumer")
-        # The next offset to read of each queue, as the reader has seen it.
+        # The next offset to read of each queue.
         self._positions: dict[Queue, int] = {}
-        # What the reader goes through just now; its queue's position moves with `index`.
+        # The current batch; the position of its queue moves with `index`.
         self.queue: Queue | None = None
         self.messages: list[StoredMessage] = []
-        self.index = 0  # messages of it that were read
+        self.index = 0  # messages of it that have been read
         self._next_offset = 0  # behind all of them
-        # What comes next, `_ahead[_ahead_at:]`: a reader wanted more than one batch.
-        self._ahead: list[Batch] = []
+        # The batches after it: `_ahead[_ahead_at:]`.
+        self._ahead: list[Decoded] = []
         self._ahead_at = 0
-        # Both to be settled: a batch that goes there, and perhaps is still in the subscription; and
-        # positions of queues whose batches were read.
-        self._begun: tuple[Fetched, Batch] | None = None
+        # Changes that an interrupt may leave half done, completed by `_settle`: a batch on its way
+        # from the subscription to `_ahead`, and new positions.
+        self._begun: tuple[Fetched, Decoded] | None = None
         self._reached: dict[Queue, int] = {}
-        self._failed: Fetched | None = None  # its error is raised, and perhaps taken out
+        self._failed: Fetched | None = None  # its error is about to be raised
         self._broken: tuple[Queue, CorruptRecordError] | None = None
         self._to_reach: dict[Queue, int] = {}  # ends that `to_end` waits for
+        self._ended: set[Queue] = set()  # deleted light queues, which have no position
+        self._empty: set[Queue] = set()  # light queues that had no message at a commit
 
     # --- reading; on the reader's thread ---------------------------------------------------
 
     def next_batch(self) -> list[StoredMessage] | None:
-        """The next messages of some queue, none of them read yet; None when there are none now.
+        """Make the next batch current, and return it; None if there is none now.
 
-        Called when all of the last one is read. Raises the error of a queue (the others go on), or
-        the failure of all. A record that does not verify is such a failure: going on behind it
-        would skip it.
+        Called when the current batch has been read. Raises the error of a queue, after which the
+        others can be read, or the failure of the subscription. A record that does not verify is a
+        failure, since continuing would skip it.
         """
         self.finish_batch()
         while self._ahead_at == len(self._ahead):
             if self.fetch() is None:
                 return None
         batch = self._ahead[self._ahead_at]
-        # No call in between, so no interrupt: it is ahead, or begun.
+        # No call in between, so no interrupt: it is in `_ahead`, or current.
         self.queue, self.messages, self._next_offset = batch
         self.index = 0
         self._ahead_at += 1
@@ -107,7 +111,7 @@ class ConsumerCore:
         return len(self.messages) - self.index + sum(len(batch.messages) for batch in ahead)
 
     def fetch(self) -> int | None:
-        """One more batch is at hand, behind the others: its messages. None: there is none now.
+        """Decode one more batch. Returns its number of messages; None if there is none now.
 
         Raises as `next_batch` does.
         """
@@ -121,20 +125,26 @@ class ConsumerCore:
             self._failed = fetched
             self._to_reach.pop(fetched.queue, None)
             self.subscription.take(fetched)
-            self._failed = None  # no call from here on: it is raised once
+            self._failed = None  # no call from here on, so it is raised once
             raise error
+        if fetched.is_end:
+            self._ended.add(fetched.queue)
+            self._positions.pop(fetched.queue, None)
+            self._to_reach.pop(fetched.queue, None)
+            self.subscription.take(fetched)
+            return 0
         try:
             messages = self._decoded(fetched)
         except CorruptRecordError:
-            if self.at_hand():  # those first; then it is raised
+            if self.at_hand():  # those first
                 return 0
             raise
-        self._begun = fetched, Batch(fetched.queue, messages, fetched.next_offset)
+        self._begun = fetched, Decoded(fetched.queue, messages, fetched.next_offset)
         self._settle()
         return len(messages)
 
     def is_error_next(self) -> bool:
-        """Whether `fetch` would raise one of those."""
+        """Whether `fetch` would raise an error."""
         if self._broken is not None or self._failed is not None:
             return True
         try:
@@ -144,20 +154,20 @@ class ConsumerCore:
         return fetched is not None and fetched.error is not None
 
     def rest_of_batch(self) -> list[StoredMessage]:
-        """What is left of the batch at hand, now read."""
+        """Read the rest of the current batch."""
         rest = self.messages[self.index :]
         self.index = len(self.messages)
         return rest
 
     def one_by_one(self) -> Iterator[StoredMessage]:
-        """The same, each read as it is handed out; until the reader goes on elsewhere."""
+        """Yield the rest of the current batch. Ends when the reader seeks elsewhere."""
         messages = self.messages
         while (at := self.index) < len(messages) and self.messages is messages:
             self.index = at + 1
             yield messages[at]
 
     def read(self, most: int) -> list[StoredMessage]:
-        """What is at hand, at most so many messages, now read."""
+        """Read at most `most` messages of those that are decoded."""
         self._settle()
         queue, messages, next_offset = self.queue, self.messages, self._next_offset
         found = messages[self.index : self.index + max(0, most)]
@@ -170,7 +180,7 @@ class ConsumerCore:
             ahead_at += 1
             index = min(len(messages), most - len(found))
             found += messages[:index]
-        # No call from here on: Ctrl-C comes before all of it counts as read, or to the caller.
+        # No call from here on: an interrupt comes before any of it is read, or to the caller.
         self.queue, self.messages, self._next_offset = queue, messages, next_offset
         self.index, self._ahead_at, self._reached = index, ahead_at, reached
         return found
@@ -188,7 +198,7 @@ class ConsumerCore:
             raise
 
     def _settle(self) -> None:
-        """What an interrupt may have left undone. Repeatable."""
+        """Complete what an interrupt may have left undone. Repeatable."""
         if self._begun is not None:
             fetched, batch = self._begun
             if not batch.messages:
@@ -201,14 +211,16 @@ class ConsumerCore:
             self._ahead, self._ahead_at = [], 0
         if self._reached:
             for queue, position in self._reached.items():
+                if queue in self._ended:
+                    continue
                 self._positions[queue] = position
                 if self._to_reach.get(queue, position + 1) <= position:
                     del self._to_reach[queue]
             self._reached = {}
 
-    def _move_behind(self, nothing: Batch) -> None:
-        """Nothing was left of what the queue has up to there: its position follows once all before
-        it is read. Not a batch of its own, as a filter may leave out very many."""
+    def _move_behind(self, nothing: Decoded) -> None:
+        """Move the queue's position after messages that were filtered out, once those before are
+        read. Not a batch of its own, because a filter may exclude very many."""
         for at in range(len(self._ahead) - 1, self._ahead_at - 1, -1):
             batch = self._ahead[at]
             if batch.queue == nothing.queue:
@@ -220,7 +232,7 @@ class ConsumerCore:
             self._reached = {**self._reached, nothing.queue: nothing.next_offset}
 
     def finish_batch(self) -> None:
-        """What the reader went through becomes its position."""
+        """Make the end of the current batch the position of its queue."""
         self._settle()
         if self.queue is not None:
             reached = {self.queue: self._position_in_batch()}
@@ -228,7 +240,7 @@ class ConsumerCore:
             self._settle()
 
     def aim_at(self, ends: Mapping[Queue, int]) -> None:
-        """Count down the queues that have not reached these offsets, in `behind`."""
+        """Track in `behind` which queues have not reached these offsets."""
         positions = self.positions()
         self._to_reach = {
             queue: end for queue, end in ends.items() if positions.get(queue, end) < end
@@ -236,11 +248,11 @@ class ConsumerCore:
 
     @property
     def behind(self) -> int:
-        """Queues that have not reached what was aimed at."""
+        """Number of queues that have not reached their offsets of `aim_at`."""
         return len(self._to_reach)
 
     def stuck(self, idle_timeout_s: float) -> DeadlineError:
-        """What to raise when nothing comes and `behind` is not 0."""
+        """The error when nothing arrives and `behind` is not 0."""
         return DeadlineError(
             f"nothing arrived for {idle_timeout_s:g} s; {self.behind} queues are not at their end"
         )
@@ -255,7 +267,7 @@ class ConsumerCore:
         return self._positions[self.queue]
 
     def positions(self) -> dict[Queue, int]:
-        """The next offset to read of each queue: behind the last message that was handed out."""
+        """The next offset to read of each queue: after the last message that was returned."""
         self._settle()
         positions = dict(self._positions)
         if self.queue is not None and self.queue in positions:
@@ -265,7 +277,7 @@ class ConsumerCore:
     # --- in the loop -----------------------------------------------------------------------
 
     async def follow(self, wanted: Wanted) -> None:
-        """Find where to begin, and begin. Raises NotFoundError and what the calls raise."""
+        """Look up where to start, and follow. Raises NotFoundError and errors of the calls."""
         if isinstance(wanted, Mapping):
             offsets = positions_of("queues", wanted)
         else:
@@ -276,14 +288,14 @@ class ConsumerCore:
         self._move(offsets)
 
     async def seek(self, to: Mapping[Queue, int] | Start | str) -> None:
-        """Go on elsewhere. What was fetched for the old place is dropped."""
+        """Continue elsewhere. Fetched messages of the queues are dropped."""
         if isinstance(to, Mapping):
             self._move(positions_of("to", to))
         else:
             self._move(await self._starts(self.subscription.queues, start_of("to", to)))
 
     def leave(self, queues: Iterable[str | Queue]) -> None:
-        """Follow these no longer."""
+        """Stop following these queues."""
         if isinstance(queues, Queue | str) or not isinstance(queues, Iterable):
             raise wrong_kind("queues", "a sequence of names and Queues", queues)
         queues = list(queues)
@@ -298,12 +310,13 @@ class ConsumerCore:
 
     def _move(self, offsets: Mapping[Queue, int]) -> None:
         self._forget_of(offsets)
+        self._ended.difference_update(offsets)
         self._reached = dict(offsets)
         self._settle()
         self.subscription.follow(offsets)
 
     def _forget_of(self, queues: Container[Queue]) -> None:
-        """Nothing of them is at hand any more."""
+        """Drop decoded messages and errors of the queues."""
         self._settle()
         ahead = [batch for batch in self._ahead[self._ahead_at :] if batch.queue not in queues]
         self._ahead, self._ahead_at = ahead, 0
@@ -327,19 +340,19 @@ class ConsumerCore:
     async def _starts(self, queues: list[Queue], start: Start) -> dict[Queue, int]:
         if start is Start.COMMITTED:
             return await self._look_up(queues, self._committed, 0)
-        bounds = await self._look_up(queues, self._calls.offsets, Bounds(0, 0))
+        bounds = await self._look_up(queues, self._calls.offsets, _NOTHING)
         return {
             queue: one.min_offset if start is Start.EARLIEST else one.max_offset
             for queue, one in bounds.items()
         }
 
     async def ends(self) -> dict[Queue, int]:
-        """The present end of each queue that is followed.
+        """The current end of each followed queue.
 
-        A queue that failed, and whose error nobody has seen, ends behind what could not be read.
+        A queue that failed with an error which was not raised yet ends after that offset.
         """
         queues = self.subscription.queues
-        bounds = await self._look_up(queues, self._calls.offsets, Bounds(0, 0))
+        bounds = await self._look_up(queues, self._calls.offsets, _NOTHING)
         ends = {queue: one.max_offset for queue, one in bounds.items()}
         return {**ends, **{queue: at + 1 for queue, at in self.subscription.failed().items()}}
 
@@ -356,9 +369,9 @@ class ConsumerCore:
         ask: Callable[[Iterable[Queue]], Awaitable[dict[Queue, V]]],
         nothing: V,
     ) -> dict[Queue, V]:
-        """What `ask` says of each queue; `nothing` of a light queue that has no message yet.
+        """The result of `ask` for each queue, and `nothing` for light queues without messages.
 
-        Raises NotFoundError for other queues that do not exist.
+        Raises NotFoundError if another queue does not exist.
         """
         try:
             return await ask(queues)
@@ -387,25 +400,51 @@ class ConsumerCore:
         given = positions_of("positions", positions)
         await self._calls.commit_offsets(self.config.reader_group, given, allow_back=allow_back)
 
+    async def commit_read(self, positions: Mapping[Queue, int], *, allow_back: bool) -> None:
+        """As `commit`, for what was read so far. Light queues that have no message yet, or were
+        deleted meanwhile, are left out: there is nothing to commit."""
+        left = {one: at for one, at in positions.items() if at or one not in self._empty}
+        while True:
+            try:
+                return await self.commit(left, allow_back=allow_back)
+            except NotFoundError as error:
+                missing = await self._missing(left, error)
+                if not missing:
+                    raise
+            left = {one: at for one, at in left.items() if one not in missing}
+
+    async def _missing(self, positions: Mapping[Queue, int], error: NotFoundError) -> set[Queue]:
+        """Light queues that do not exist: the one that the error names, and those at offset 0."""
+        named = Queue(error.metadata.get("topic", ""))
+        if named not in positions or not named.topic.startswith(LIGHT_PREFIX):
+            return set()
+        unread = [
+            one for one, at in positions.items() if not at and one.topic.startswith(LIGHT_PREFIX)
+        ]
+        found = await self._look_up(unread, self._calls.offsets, _NOTHING)
+        empty = {queue for queue, bounds in found.items() if bounds is _NOTHING}
+        self._empty |= empty
+        return {named, *empty}
+
     async def close(self) -> None:
         """Stop fetching. Repeatable."""
         self._forget(self)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        self.subscription.fail(ClosedError("the consumer is closed"))  # where it never began
+        self.subscription.fail(ClosedError("the consumer is closed"))  # in case it never started
 
 
 class ConsumerState:
-    """What a consumer tells of itself, in both faces."""
+    """Properties of Consumer and AsyncConsumer."""
 
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
 
     @property
     def queue(self) -> Queue | None:
-        """The queue of the last message or batch; a light queue where one was read."""
+        """The queue of the last message or batch; the light queue if it was read from one."""
         return self._core.queue
 
     def positions(self) -> dict[Queue, int]:
-        """The next offset of each queue: behind the last message that was handed out."""
+        """The next offset of each queue: after the last message that was returned."""
         return self._core.positions()

@@ -1,14 +1,14 @@
-"""Follows many queues over one stream, and goes on where it was when the stream breaks.
+"""Fetches many queues over one stream, and continues where it was when the stream breaks.
 
-Each queue has a next offset to fetch. A response carries, for one or many queues, whole messages
-and the offset behind them; taking it moves the offset, so after a lost connection the new stream
-begins exactly behind what was taken: nothing is lost, nothing comes twice.
+Each queue has a next offset to fetch. A response carries, for one or more queues, whole messages
+and the offset after them. Buffering them moves the next offset, so after a lost connection the new
+stream starts exactly there: nothing is lost and nothing comes twice.
 
-The server sends no more than the bytes that were granted. What the reader has taken is granted
-again, a quarter of the buffer at a time.
+The server sends at most as many bytes as were granted. What the reader has taken is granted again,
+a quarter of the buffer at a time.
 
-Moving a queue that is followed (`seek`, or following one again that was given up) opens a new
-stream: on the old one, responses for the old offset may be on their way.
+Moving a queue that is followed (`seek`, or following it again) opens a new stream, because
+responses for the old offset may be in flight on the old one.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from kvcq_client.errors import (
     DeadlineError,
     HandshakeError,
     KvcqError,
+    NotFoundError,
     OffsetOutOfRangeError,
     UnavailableError,
 )
@@ -46,7 +47,7 @@ from kvcq_client.transport import (
     may_pass,
     write_request,
 )
-from kvcq_client.values import Queue, Start, given_at
+from kvcq_client.values import LIGHT_PREFIX, Queue, Start, given_at
 from kvcq_client.wire import position_in
 
 if TYPE_CHECKING:
@@ -55,27 +56,27 @@ if TYPE_CHECKING:
     from kvcq_client.consuming.config import ConsumerConfig
     from kvcq_client.transport import Connection
 
-    Call = grpc.aio.StreamStreamCall[pb.SubscribeRequest, pb.SubscribeResponse]
+    Stream = grpc.aio.StreamStreamCall[pb.SubscribeRequest, pb.SubscribeResponse]
 
 logger = logging.getLogger(__name__)
 
-#: Of a reader, on the server.
+#: The server's limit for the name of a consumer.
 _LONGEST_NAME = 255
-#: Of this process, to tell its readers apart.
+#: Numbers the consumers of this process.
 _numbers = count(1)
 
-#: Reasons of a server that is there, and takes no more for now.
+#: Reasons of a server that is available, but overloaded.
 _AT_ITS_LIMITS = ("TOO_MANY_CALLS", "MEMORY_FULL")
-#: With this reason and no next offset the server is making the queue again from its log.
+#: With this reason and no next offset, the server is rebuilding the queue from its log.
 _BEING_MENDED = "DAMAGED_QUEUE"
-#: How long until such a queue is asked for again.
+#: How long until such a queue is requested again.
 MENDED_S = 0.5
-#: Queues of one request: about 300 KB.
+#: Most queues in one request, about 300 KB.
 _QUEUES_A_REQUEST = 10_000
 
 
 class Fetched(NamedTuple):
-    """What a response brought of one queue, not decoded; or the error of the queue.
+    """Encoded messages of one queue, or the error of the queue, or its end.
 
     With an error, `next_offset` is the offset that could not be read.
     """
@@ -85,26 +86,28 @@ class Fetched(NamedTuple):
     queue_offsets: list[int]
     next_offset: int
     error: KvcqError | None = None
+    is_end: bool = False  # a light queue that was deleted: it is no longer followed
 
 
 class Subscription:
     """The receiving side of one consumer.
 
-    `take` and `when_fetched` from any thread; the rest is owned by the event loop.
+    `first`, `take` and `when_fetched` may be called on any thread; the rest is owned by the event
+    loop.
     """
 
     def __init__(self, connection: Connection, config: ConsumerConfig) -> None:
         self._connection = connection
         self._config = config
         self._name = f"{socket.gethostname()}:{os.getpid()}:{next(_numbers)}"[:_LONGEST_NAME]
-        self._told_of: set[str] = set()  # other readers of the group
-        self._offsets: dict[Queue, int] = {}  # next to fetch
+        self._warned_of: set[str] = set()  # other consumers of the group that were warned of
+        self._offsets: dict[Queue, int] = {}  # next offset to fetch
         self._left: set[Queue] = set()  # no longer followed on this stream
-        self._mended: dict[Queue, int] = {}  # asked for again a little later
+        self._mended: dict[Queue, int] = {}  # to be requested again a little later
         self._to_add: list[Queue] = []
         self._to_remove: list[Queue] = []
         self._reopen = False  # a queue was moved
-        self._refused: dict[Queue, Backoff] = {}  # by the server, for now
+        self._refused: dict[Queue, Backoff] = {}  # rejected for now
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._regrant = max(1, config.buffer_bytes // 4)
@@ -112,16 +115,16 @@ class Subscription:
         self._lock = threading.Lock()
         self._buffer: deque[Fetched] = deque()
         self._buffered = 0  # bytes in the buffer
-        self._taken = 0  # bytes taken and not granted again
-        # Offsets behind messages that the tag filter left out, where nothing else is buffered: one
-        # for each queue, however many answers say so while nobody reads.
+        self._taken = 0  # bytes taken, not granted again yet
+        # Offsets after messages that the tag filter excluded, if nothing of the queue is buffered:
+        # one for each queue, however many responses say so.
         self._passed: dict[Queue, int] = {}
-        self._waiter: Callable[[], None] | None = None  # of the one reader
+        self._waiter: Callable[[], None] | None = None  # the reader's callback
         self._failure: KvcqError | None = None
         close_in_children(self)
 
     def after_fork(self, error: ForkedError) -> None:
-        """See Forkable. What was fetched and not taken is the parent's to read."""
+        """See Forkable. Fetched messages belong to the parent."""
         self._lock = threading.Lock()
         self._buffer.clear()
         self._passed.clear()
@@ -131,7 +134,7 @@ class Subscription:
     # --- what the consumer calls, in the loop ----------------------------------------------
 
     def follow(self, offsets: Mapping[Queue, int]) -> None:
-        """Follow these queues from these offsets on. What was fetched of them is dropped."""
+        """Follow these queues from these offsets. Their fetched messages are dropped."""
         for queue, offset in offsets.items():
             self._mended.pop(queue, None)
             if queue in self._offsets or queue in self._left:
@@ -143,7 +146,7 @@ class Subscription:
         self._changed.set()
 
     def leave(self, queues: Iterable[Queue]) -> None:
-        """Follow these no longer. What was fetched of them is dropped."""
+        """Stop following these queues. Their fetched messages are dropped."""
         queues = list(queues)
         known = [queue for queue in queues if queue in self._offsets]
         for queue in queues:
@@ -157,16 +160,16 @@ class Subscription:
 
     @property
     def queues(self) -> list[Queue]:
-        """Those that are followed."""
+        """The queues that are followed."""
         return [*self._offsets, *self._mended]
 
     def failed(self) -> dict[Queue, int]:
-        """Queues that are followed no longer, of an error that was not taken yet, and where."""
+        """Queues that ended with an error which was not taken yet, and the offset of the error."""
         with self._lock:
             return {one.queue: one.next_offset for one in self._buffer if one.error is not None}
 
     def fail(self, error: KvcqError) -> None:
-        """End: readers get what was fetched, then the error."""
+        """End with the error, which is raised after the fetched messages."""
         with self._lock:
             self._failure = self._failure or error
             wake, self._waiter = self._waiter, None
@@ -196,14 +199,15 @@ class Subscription:
             self.fail(ClosedError("the consumer is closed"))
             raise
         except Exception as error:
-            # A defect here must not leave readers waiting for ever.
+            # A defect here must not leave the reader waiting.
             self.fail(KvcqError(f"the consumer failed: {error!r}"))
             raise
 
     async def _wait_for_server(self, error: KvcqError, backoff: Backoff) -> None:
-        """Returns when it answers again, and says so: a stream tells nothing before a message."""
+        """Wait until the server responds again, and log it. A stream would tell nothing until there
+        is a message."""
         target = self._connection.target
-        logger.warning("the server at %s is away, trying again: %s", target, error)
+        logger.warning("the server at %s is unavailable, retrying: %s", target, error)
         while True:
             if await self._connection.rest(backoff.next_s()):
                 backoff.reset()
@@ -212,13 +216,13 @@ class Subscription:
                     self._connection.admin.GetStatistics, pb.GetStatisticsRequest()
                 )
             except HandshakeError:
-                return  # the stream fails of it
+                return  # the stream will raise it
             except KvcqError as refusal:
                 if may_pass(refusal) or isinstance(refusal, DeadlineError):
                     continue
-                # It answers, perhaps that this is asked elsewhere. The stream is told as well.
+                # It responds, if only with an error; the stream will get that as well.
             else:
-                if not answer.values["server.ready"]:  # it is opening its store, or ends
+                if not answer.values["server.ready"]:  # it is starting or stopping
                     continue
             logger.info("the server at %s is back", target)
             return
@@ -226,9 +230,9 @@ class Subscription:
     # --- what readers call, on any thread --------------------------------------------------
 
     def first(self) -> Fetched | None:
-        """What came first and was not taken, or None. It stays: see `take`.
+        """The first item that was not taken, or None. It stays until `take`.
 
-        Raises the failure once all is taken.
+        Raises the failure after the last item.
         """
         with self._lock:
             if self._buffer:
@@ -237,11 +241,11 @@ class Subscription:
                 queue, offset = next(iter(self._passed.items()))
                 return Fetched(queue, b"", [], offset)
             if self._failure is not None:
-                raise self._failure.with_traceback(None)  # or each time makes it longer
+                raise self._failure.with_traceback(None)  # otherwise each raise extends it
             return None
 
     def take(self, fetched: Fetched) -> None:
-        """It is the reader's, which `first` gave it. Repeatable, as an interrupt may end it."""
+        """Remove what `first` returned. Repeatable, since an interrupt may come before its end."""
         with self._lock:
             if self._buffer and self._buffer[0] is fetched:
                 size = len(fetched.records)
@@ -255,9 +259,9 @@ class Subscription:
             self._loop.call_soon_threadsafe(self._changed.set)
 
     def when_fetched(self, callback: Callable[[], None]) -> None:
-        """Call back once there is something to take, or a failure; now if there is.
+        """Call back once there is an item or a failure, or now if there is.
 
-        It takes the place of an earlier callback: who stopped waiting leaves nothing behind.
+        Replaces an earlier callback, so that a reader that stopped waiting leaves nothing behind.
         """
         with self._lock:
             if not self._buffer and not self._passed and self._failure is None:
@@ -268,7 +272,7 @@ class Subscription:
     # --- the stream ------------------------------------------------------------------------
 
     async def _stream(self, backoff: Backoff) -> None:
-        """One stream, until a queue is moved. Raises AioRpcError when it breaks, and
+        """Run one stream until a queue is moved. Raises AioRpcError when it breaks, and
         HandshakeError."""
         await self._connection.first_contact()
         while not self._offsets:
@@ -278,7 +282,7 @@ class Subscription:
         self._left.clear()
         self._to_remove.clear()
         self._to_add = list(self._offsets)
-        call: Call = self._connection.subscribe(None)
+        call: Stream = self._connection.subscribe(None)
         reader = asyncio.create_task(self._read(call, backoff), name="subscription")
         reader.add_done_callback(lambda _: self._changed.set())
         try:
@@ -298,7 +302,7 @@ class Subscription:
         if not self._reopen and isinstance(outcome[0], Exception):
             raise outcome[0]
 
-    async def _write_first(self, call: Call) -> None:
+    async def _write_first(self, call: Stream) -> None:
         with self._lock:
             self._taken = 0
             credit = max(1, self._config.buffer_bytes - self._buffered)
@@ -313,7 +317,7 @@ class Subscription:
         await write_request(call, first)
 
     def _requests(self) -> list[pb.SubscribeRequest]:
-        """What is to be told to the server."""
+        """Pending requests: queues to add and remove, and bytes to grant."""
         requests = []
         adds = [queue for queue in self._to_add if queue in self._offsets]
         removes, self._to_remove, self._to_add = self._to_remove, [], []
@@ -339,22 +343,22 @@ class Subscription:
                 self._taken = 0
         return requests
 
-    async def _read(self, call: Call, backoff: Backoff) -> None:
+    async def _read(self, call: Stream, backoff: Backoff) -> None:
         while True:
             response = await call.read()
             if not isinstance(response, pb.SubscribeResponse):
-                # In order, but not by our wish: the server ends. The next stream finds out.
+                # The server ended the stream, perhaps because it stops. The next stream will tell.
                 await asyncio.sleep(backoff.next_s())
                 return
             backoff.reset()
             self._received(response)
 
-    def _tell_of(self, other: pb.GroupReader) -> None:
+    def _warn_of(self, other: pb.GroupReader) -> None:
         """Warn that another consumer of the reader group follows the queue: mostly a mistake."""
         who = other.reader or other.address
-        if who in self._told_of:
+        if who in self._warned_of:
             return
-        self._told_of.add(who)
+        self._warned_of.add(who)
         since = datetime.fromtimestamp(other.since_ms / 1000, UTC).isoformat(timespec="seconds")
         logger.warning(
             "reader group %r: %s at %s has followed queue %d of %r since %s, and now this consumer "
@@ -366,14 +370,14 @@ class Subscription:
 
     def _received(self, response: pb.SubscribeResponse) -> None:
         if response.HasField("shared_with"):
-            self._tell_of(response.shared_with)
+            self._warn_of(response.shared_with)
         offsets = self._offsets
         fetched: list[Fetched] = []
         unwanted = 0  # bytes
         for one in response.queues:
             queue = Queue(one.topic, one.queue_id)
             if queue not in offsets or self._reopen:
-                # Of a queue that was left, or moved, meanwhile.
+                # The queue was left or moved meanwhile.
                 unwanted += len(one.batch.records)
                 continue
             if one.HasField("error"):
@@ -389,24 +393,34 @@ class Subscription:
         if fetched:
             self._put(fetched)
         if unwanted:
-            # They took credit all the same: not granted again, the server would have ever less.
+            # They used up credit, which has to be granted again.
             with self._lock:
                 self._taken += unwanted
             self._changed.set()
 
     def _queue_failed(self, queue: Queue, error: KvcqError) -> Fetched | None:
-        """The server has dropped the queue from this stream; what the reader is told of it."""
-        # On this stream nothing more comes for it, so it can be added again.
+        """Handle an error with which the server dropped the queue. Returns what the reader gets."""
+        # Nothing more arrives for it on this stream, so it can be added again.
         asked = self._offsets.pop(queue)
-        if isinstance(error, UnavailableError):  # ever later, and the others go on
+        if isinstance(error, UnavailableError):  # with growing delays, while the others continue
             wait_s = self._refused.setdefault(queue, Backoff()).next_s()
             self._mended[queue] = asked
             self._loop.call_later(wait_s, self._ask_again, queue)
             return None
+        if isinstance(error, NotFoundError) and queue.topic.startswith(LIGHT_PREFIX):
+            if self._config.when_expired is not None:
+                # As before its first message: from offset 0.
+                logger.warning("light queue %r was deleted; following it anew", queue.topic)
+                self._add_again(queue, 0)
+                return Fetched(queue, b"", [], 0)
+            if self._offsets or self._mended:  # without others, the reader would wait for ever
+                logger.warning("light queue %r was deleted; no longer following it", queue.topic)
+                self._left.add(queue)
+                return Fetched(queue, b"", [], asked, is_end=True)
         offset = self._goes_on_at(error)
         if offset is not None:
             self._add_again(queue, offset)
-            return Fetched(queue, b"", [], offset)  # the reader's position moves too
+            return Fetched(queue, b"", [], offset)  # moves the reader's position too
         if self._config.skip_damaged and error.reason == _BEING_MENDED:
             self._mended[queue] = asked
             self._loop.call_later(MENDED_S, self._ask_again, queue)
@@ -415,13 +429,13 @@ class Subscription:
         return Fetched(queue, b"", [], asked, error)
 
     def _goes_on_at(self, error: KvcqError) -> int | None:
-        """Where the settings say to go on by itself; None: the reader is told."""
+        """Where to continue according to the settings; None to raise the error."""
         where = self._config.when_expired
         if isinstance(error, OffsetOutOfRangeError) and where is not None:
             return error.min_offset if where is Start.EARLIEST else error.max_offset
         if isinstance(error, DataLossError) and self._config.skip_damaged:
             if error.next_offset is not None:
-                logger.warning("left out: %s; reading on at offset %d", error, error.next_offset)
+                logger.warning("skipped: %s; continuing at offset %d", error, error.next_offset)
             return error.next_offset
         return None
 
@@ -431,7 +445,7 @@ class Subscription:
         self._changed.set()
 
     def _ask_again(self, queue: Queue) -> None:
-        """Unless it was moved or left meanwhile."""
+        """Request the queue again, unless it was moved or left meanwhile."""
         offset = self._mended.pop(queue, None)
         if offset is not None:
             self._add_again(queue, offset)
@@ -439,10 +453,10 @@ class Subscription:
     def _put(self, fetched: Sequence[Fetched]) -> None:
         with self._lock:
             for one in fetched:
-                if one.records or one.error is not None:
+                if one.records or one.error is not None or one.is_end:
                     self._buffer.append(one)
                     self._buffered += len(one.records)
-                    if one.records:  # they lead beyond
+                    if one.records:  # these messages end after that offset
                         self._passed.pop(one.queue, None)
                 else:
                     self._passed[one.queue] = one.next_offset
@@ -451,7 +465,7 @@ class Subscription:
             wake()
 
     def _drop(self, queues: Iterable[Queue]) -> None:
-        """Forget what was fetched of the queues and not taken."""
+        """Drop fetched messages of the queues."""
         unwanted = set(queues)
         with self._lock:
             kept = deque(one for one in self._buffer if one.queue not in unwanted)

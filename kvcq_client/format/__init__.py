@@ -1,6 +1,6 @@
-"""Messages as bytes: how they leave in a request, and the records of the log that come back.
+"""Messages as bytes: encoded in requests, and decoded from records of the log.
 
-Uses `arguments`, `errors` and `values` alone; knows nothing of connections.
+Only uses `arguments`, `errors` and `values`; independent of connections.
 """
 
 from kvcq_client.format.compression import COMPRESSED, BodyError, decompress

@@ -1,11 +1,11 @@
-"""Bodies that a producer compressed: RocketMQ's clients do so from 4 KiB on.
+"""Decompresses bodies. RocketMQ's clients compress them from 4 KiB on.
 
 | bits of the sys flag | meaning                                                 |
 |----------------------|---------------------------------------------------------|
 | 0x001                | the body is compressed                                  |
 | 0x700                | how: 0 and 0x300 zlib, 0x100 an LZ4 frame, 0x200 zstd   |
 
-The store keeps such a body as it came, and its CRC is over the compressed bytes.
+The store keeps a compressed body as it is, and its CRC covers the compressed bytes.
 Source: RocketMQ 5, MessageSysFlag and CompressionType.
 """
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 COMPRESSED = 0x1
 _KIND_BITS = 0x700
-#: A body that becomes larger is refused: a few KiB can be made to fill the memory.
+#: Larger bodies are rejected, since a few KiB can expand to fill the memory.
 MAX_BODY_BYTES = 64 << 20
 
 
 class BodyError(ValueError):
-    """The body does not decompress to at most MAX_BODY_BYTES, or nobody knows how."""
+    """The body cannot be decompressed, or exceeds MAX_BODY_BYTES."""
 
 
 class _Decompressor(Protocol):
@@ -36,7 +36,7 @@ class _Decompressor(Protocol):
 
 
 def decompress(body: bytes, sys_flag: int) -> bytes:
-    """The body as its producer had it; `body` itself when the flag says that it is plain.
+    """Decompress the body; returns `body` itself if the flag says that it is not compressed.
 
     Raises BodyError, naming the method.
     """
@@ -48,10 +48,10 @@ def decompress(body: bytes, sys_flag: int) -> bytes:
     name, begin = kind
     decompressor = begin()
     try:
-        # One byte more than allowed tells whether there is more.
+        # One byte more than allowed shows whether there is more.
         plain = decompressor.decompress(body, MAX_BODY_BYTES + 1)
     except Exception as error:
-        # Each library has an error of its own, which it may not even export.
+        # Each library has its own errors, not all of them public.
         raise BodyError(f"does not decompress ({name}): {error}") from error
     if len(plain) > MAX_BODY_BYTES:
         raise BodyError(f"decompresses ({name}) to more than {MAX_BODY_BYTES:,} bytes")
@@ -60,7 +60,7 @@ def decompress(body: bytes, sys_flag: int) -> bytes:
     return plain
 
 
-# The libraries are imported when a body needs them: most stores have no such body.
+# Imported on demand: most stores have no compressed bodies.
 
 
 def _zlib() -> _Decompressor:

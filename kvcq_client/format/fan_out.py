@@ -1,7 +1,7 @@
-"""A message whose light queues do not fit into one record, as several messages.
+"""Divides a message whose light queues do not fit into one record.
 
 The properties of a record have at most 32,767 bytes. Each light queue takes its name and 12 bytes
-of that (a comma, and room for its offset); what the message has of its own takes the rest.
+of that (a comma and its offset); the message's own properties take the rest.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ if TYPE_CHECKING:
 
     from kvcq_client.values import Message
 
-#: Light queues of one message, at most, as long as the server's `store.max_light_queues` is not set
-#: to less.
+#: Most light queues of one message, unless the server's `store.max_light_queues` is lower.
 _MOST_NAMES = 4096
 _PROPERTIES_BYTES = 32_767
 _CRC_ITEM_BYTES = 20
-#: Names of the properties with names and offsets of light queues, and two separators each; no comma
-#: is behind the last name.
+#: The properties with names and offsets of light queues: their names and two separators each, less
+#: the comma after the last name.
 _LIGHT_BYTES = len("INNER_MULTI_DISPATCH") + len("INNER_MULTI_QUEUE_OFFSET") + 4 - 1
 _A_NAME_BYTES = 12
 
 
 def divided(message: Message) -> Iterator[Message]:
-    """The message, once for as many of its light queues as fit a record; each name once."""
+    """Yield copies of the message, each with as many light queues as fit; repeated names once."""
     names = dict.fromkeys(message.light_queues)
     room = _PROPERTIES_BYTES - _CRC_ITEM_BYTES - _LIGHT_BYTES - _own_bytes(message)
     some: list[str] = []
@@ -42,7 +41,7 @@ def divided(message: Message) -> Iterator[Message]:
 
 
 def _own_bytes(message: Message) -> int:
-    """What tag, keys, ordering key and properties take, at most."""
+    """Upper bound on the bytes of tag, keys, ordering key and properties."""
     properties = {
         **(message.properties or {}),
         "TAGS": message.tag,

@@ -1,6 +1,6 @@
-"""Fields of protobuf that are written by hand: what protobuf copies thrice is joined once.
+"""Encodes protobuf fields by hand, which avoids protobuf's copies of large ones.
 
-A message is its fields, in any order; so one that protobuf encoded may be followed by more of them.
+A message is a sequence of fields in any order, so fields may be appended to an encoded message.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def varint(value: int) -> bytes:
-    """Base 128, low bits first, as protobuf has it. Not for negative numbers."""
+    """A protobuf varint of a number that is not negative."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -22,5 +22,5 @@ def varint(value: int) -> bytes:
 
 
 def length_delimited(message: type[Message], field: str) -> bytes:
-    """What stands before the length of such a field."""
+    """The tag of a length-delimited field, which precedes its length."""
     return varint(message.DESCRIPTOR.fields_by_name[field].number << 3 | 2)

@@ -1,8 +1,8 @@
-"""Messages on their way out: checked when they are sent, and put into a request when they leave.
+"""Outgoing messages: checked when they are sent, encoded when their batch leaves.
 
-A batch travels by columns (kvcq.v1.MessageColumns), which both sides handle many times faster
-than an object for each message. What columns cannot carry, such as properties, makes the batch
-travel message by message.
+A batch is encoded by columns (kvcq.v1.MessageColumns), which both sides process many times faster
+than a protobuf message each. A batch with something that columns cannot carry, such as properties,
+is encoded message by message.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=Callable[..., Any])
 
-#: Entries of the cache of what was checked before.
+#: Entries of the cache of checked places.
 _CACHE_LIMIT = 8192
 _LONGEST_KEY = 255
-#: Where an ordering key is stored, as RocketMQ's producers store it.
+#: The property that holds the ordering key, as with RocketMQ's producers.
 SHARDING_KEY = "__SHARDINGKEY"
-#: Counted for each message besides its texts and its body.
+#: Bytes counted for each message in addition to its texts and body.
 FRAME_BYTES = 16
 
 
 #: A message in a batch: topic, body, queue id, tag, keys, light queues, properties, flag, time of
-#: birth and ordering key, as Message has them, checked and frozen. A plain tuple: one of texts and
-#: numbers is looked at by Python's garbage collector once, and one with names for its fields each
-#: time. A producer's buffer holds tens of thousands, and a tenth of a sender's time went into that.
+#: birth and ordering key, as Message has them, checked and frozen. A plain tuple, because
+#: Python's garbage collector stops tracking a tuple of texts and numbers, but not a NamedTuple. A
+#: producer's buffer holds tens of thousands.
 Outgoing = tuple[
     str,
     bytes,
@@ -56,10 +56,10 @@ _fields_of: Callable[[Message], Outgoing] = attrgetter(*Message.__match_args__)
 
 
 def write_to(message: pb.Message, outgoing: Outgoing) -> None:
-    """Fill a message of a request, as the service takes it one by one.
+    """Fill a message of a request.
 
-    In place, and without the fields that are empty: to build a message with all of them and to
-    copy it into its request takes five times as long.
+    In place and without empty fields, which is several times faster than building a message with
+    all fields and copying it into the request.
     """
     topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms, key = outgoing
     message.topic = topic
@@ -83,7 +83,7 @@ def write_to(message: pb.Message, outgoing: Outgoing) -> None:
 
 
 def outgoing_of(message: Message, field: str = "message") -> Outgoing:
-    """Its fields, not checked yet. Raises TypeError on what is no message."""
+    """Its fields, not checked yet. Raises TypeError if it is not a Message."""
     try:
         return _fields_of(message)
     except AttributeError:
@@ -104,9 +104,9 @@ def outgoing_with(
     ordering_key: str = "",
     **unknown: Never,
 ) -> Outgoing:
-    """A message of these fields, not checked yet. Raises TypeError for a field that is unknown.
+    """A message with these fields, not checked yet. Raises TypeError for an unknown field.
 
-    The public calls take the fields as MessageFields, and hand them over here.
+    The public calls take the fields as MessageFields, and pass them on to this.
     """
     if unknown:
         check_known(unknown)
@@ -127,16 +127,16 @@ def outgoing_with(
 def outgoing_or_message(
     topic: str | Message, body: bytes | None, fields: MessageFields
 ) -> Outgoing:
-    """As `outgoing_with`, or of a Message in place of all fields.
+    """As `outgoing_with`, or from a Message instead of fields.
 
-    Raises TypeError when it is neither, or both.
+    Raises TypeError if neither or both are given.
     """
     if body is not None:
         return outgoing_with(text("topic", topic), body, **fields)
     if isinstance(topic, str):
         raise wrong_kind("body", "bytes", body)
     if fields:
-        outgoing_with("", b"", **fields)  # one that is unknown is the nearer mistake
+        outgoing_with("", b"", **fields)  # reports an unknown field first
         raise TypeError("a Message has all fields of what is put: give none beside it")
     return outgoing_of(topic)
 
@@ -157,7 +157,7 @@ def with_message_fields(call: C) -> C:
 
 
 def as_bytes(body: object) -> bytes:
-    """The body, frozen. Raises TypeError on text: only its owner knows the encoding."""
+    """The body as immutable bytes. Raises TypeError for text, whose encoding is not known here."""
     if isinstance(body, bytes):
         return body
     if isinstance(body, bytearray | memoryview):
@@ -166,19 +166,19 @@ def as_bytes(body: object) -> bytes:
 
 
 class Checker:
-    """Refuses what no request can carry, when it is sent and not when it leaves.
+    """Rejects at `send` what no request can carry.
 
-    Thread-safe: the cache is a set of pure values, so a race costs one more check.
+    Thread-safe: a race for the cache only costs another check.
     """
 
     def __init__(self) -> None:
-        # (topic, queue_id, tag) that were checked before.
+        # Checked (topic, queue_id, tag).
         self._known: set[tuple[str, int | None, str]] = set()
 
     def check(self, message: Outgoing, *, strict: bool = False) -> Sized:
-        """The message, frozen, and its size in bytes. Raises ValueError, TypeError.
+        """The message with immutable fields, and its size in bytes. Raises ValueError, TypeError.
 
-        Unless `strict`, None stands for an empty field, which saves a producer the look at each.
+        Unless `strict`, None is accepted as an empty field, which saves producers a check of each.
         """
         topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms, key = (
             message
@@ -188,9 +188,9 @@ class Checker:
             message = (topic, body, *message[2:])
         try:
             is_known = (topic, queue_id, tag) in self._known
-        except TypeError:  # one of them cannot be looked up, and is refused below
+        except TypeError:  # one of them is not hashable, and is rejected below
             is_known = False
-        # True would pass for 1.
+        # True equals 1.
         if not is_known or (queue_id is not None and queue_id.__class__ is not int):
             self._check_place(topic, queue_id, tag)
         size = FRAME_BYTES + len(topic) + len(body)
@@ -207,7 +207,7 @@ class Checker:
                 properties = dict(properties)
             except (TypeError, ValueError):
                 kind = type(properties).__name__
-                raise TypeError(f"properties: a mapping of texts is wanted, not {kind}") from None
+                raise TypeError(f"properties: expected a mapping of texts, not {kind}") from None
             for name, value in properties.items():
                 size += _text_bytes("properties", name) + _text_bytes("properties", value)
         whole("flag", flag, INT32_MAX)
@@ -253,16 +253,16 @@ def _text_bytes(field: str, value: str) -> int:
 
 def _texts(field: str, texts: Sequence[str]) -> tuple[str, ...]:
     if isinstance(texts, str):
-        raise TypeError(f"{field}: a sequence of texts is wanted, not one text; put it in a tuple")
+        raise TypeError(f"{field}: expected a sequence of texts, not one text; put it in a tuple")
     try:
         frozen = tuple(texts)
     except TypeError:
         kind = type(texts).__name__
-        raise TypeError(f"{field}: a sequence of texts is wanted, not {kind}") from None
+        raise TypeError(f"{field}: expected a sequence of texts, not {kind}") from None
     try:
         plain = "".join(frozen).isascii()
     except TypeError:
-        plain = False  # one of them is no text
+        plain = False  # one of them is not text
     if not plain:
         for one in frozen:
             text(field, one)
@@ -272,7 +272,7 @@ def _texts(field: str, texts: Sequence[str]) -> tuple[str, ...]:
 def put_stream_request(
     request_id: int, messages: Sequence[Outgoing], producer_id: str, sequence: int
 ) -> bytes:
-    """The bytes of a PutStreamRequest with one batch."""
+    """An encoded PutStreamRequest with one batch."""
     batch = pb.PutBatchRequest()
     batch.producer.producer_id = producer_id
     batch.producer.sequence = sequence
@@ -281,8 +281,8 @@ def put_stream_request(
         for message in messages:
             write_to(batch.messages.add(), message)
         return pb.PutStreamRequest(request_id=request_id, batch=batch).SerializeToString()
-    # The bodies are nearly all of the request, and the generated code copies each three times.
-    # So the fields around them are written here; the order of fields is free.
+    # Bodies make up most of the request, and protobuf would copy each three times. So the fields
+    # around them are encoded here; their order is free.
     parts = [columns.SerializeToString()]
     for message in messages:
         body = message[1]
@@ -303,7 +303,7 @@ _BODY_HEADS = {size: _BODY + varint(size) for size in range(2048)}
 
 
 def _columns(messages: Sequence[Outgoing]) -> pb.MessageColumns | None:
-    """All but the bodies by columns; None when the messages cannot travel so."""
+    """All fields but the bodies, by columns; None if columns cannot carry them."""
     columns = pb.MessageColumns()
     topics, _, queue_ids, tags, keys, light_queues, properties, flags, born_times_ms, orders = zip(
         *messages, strict=True
@@ -341,7 +341,7 @@ def _columns(messages: Sequence[Outgoing]) -> pb.MessageColumns | None:
 
 
 def _joined(lists: Sequence[Sequence[str]], separator: str) -> list[str] | None:
-    """Each list as one text; None when the texts of one would not come apart again."""
+    """Each list joined to one text; None if one could not be split again."""
     joined = [separator.join(texts or ()) for texts in lists]
     for texts, whole_text in zip(lists, joined, strict=True):
         if texts and (whole_text.count(separator) != len(texts) - 1 or not all(texts)):

@@ -1,4 +1,4 @@
-"""Where messages came to stand, out of the answers to their puts."""
+"""Places of stored messages, from the responses to puts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def placed(answer: pb.PutResponse) -> Placed:
-    """The place of a message that was put by itself."""
+    """The place of a single message."""
     place = answer.placed
     return Placed(
         place.queue_id,
@@ -28,9 +28,9 @@ def placed(answer: pb.PutResponse) -> Placed:
 
 
 def placed_all(columns: pb.PutBatchResponse, light_queues: Sequence[int]) -> list[Placed]:
-    """The places of the messages of a batch, in its order; `light_queues`: to how many each goes.
+    """The places of a batch's messages, in order. `light_queues`: number of light queues of each.
 
-    Raises ValueError when the columns are not of so many messages.
+    Raises ValueError if the columns have another number of messages.
     """
     store_time_ms = columns.store_time_ms
     light_offsets = iter(columns.light_queue_offsets)
@@ -41,7 +41,7 @@ def placed_all(columns: pb.PutBatchResponse, light_queues: Sequence[int]) -> lis
             queue_id,
             queue_offset,
             physical_offset,
-            message_id,  # none when it was sent again, and has expired since it was stored
+            message_id,  # "" if the batch was repeated, and the message has expired
             store_time_ms,
             tuple(islice(light_offsets, count)) if count else (),
             repeated,

@@ -1,8 +1,8 @@
 """Records of the commit log, decoded in the client.
 
-The server hands out records as they lie in its log; here they become messages. Each record is
-checked against the CRC that closes it, which covers all of it; a record without one (written by
-another producer of the format) is checked by the CRC of its body.
+The server sends records as they are in its log. Each record is verified against the CRC at its end,
+which covers all of it; a record without one (from another writer of the format) is verified by the
+CRC of its body.
 
 | at  | size | type | field                                                       |
 |----:|-----:|------|-------------------------------------------------------------|
@@ -54,19 +54,19 @@ _STORE_V6 = 0x20
 _CRC_MASK = 0x7FFFFFFF
 _CRC_NAME = b"__CRC32#\x01"
 _CRC_BYTES = 20
-#: The item that closes a record, from its end to its beginning: its digits stand from the right.
+#: The CRC item at the end of a record, reversed: its digits are stored from the right.
 _CRC_REVERSED = b"\x02%010d" + _CRC_NAME[::-1]
 _MIN_BYTES = 91
 
-# Places of the table above; the last three are those without the hosts.
+# Offsets in the table above; the last three without the hosts.
 _QUEUE_ID_AT, _FLAG_AT, _QUEUE_OFFSET_AT, _PHYSICAL_OFFSET_AT = 12, 16, 20, 28
 _SYS_FLAG_AT, _BORN_TIME_AT, _HOSTS_AT = 36, 40, 48
 _STORE_HOST_AT, _RECONSUME_AT, _BODY_AT = 56, 56, 72
-#: The last byte of the sys flag has all its bits; that of the magic tells the version.
+#: The last byte of the sys flag holds all its bits, the last one of the magic the version.
 _FLAGS_AT, _VERSION_AT = 39, 7
 
 _HOSTS_V6 = _BORN_V6 | _STORE_V6
-#: Bytes of both hosts, by the bits of the sys flag.
+#: Bytes of both hosts, by bits of the sys flag.
 _HOSTS_BYTES = {0: 16, _BORN_V6: 28, _STORE_V6: 28, _HOSTS_V6: 40}
 _BODY_V4_AT = _BODY_AT + _HOSTS_BYTES[0]
 _LAST_OF_MAGIC_V1 = MAGIC_V1 & 0xFF
@@ -79,23 +79,21 @@ assert _FRONT.size == 48
 
 
 class StoredMessage:
-    """A message that was read. Fields are taken out of the record when they are asked for.
+    """A message that was read. Its fields are decoded from the record on demand.
 
-    `queue` and `queue_offset` say where it was read: there the next one has `queue_offset` + 1.
-    `topic`, `queue_id` and `topic_queue_offset` say where it was put. The two places differ when a
-    light queue was read.
+    `queue` and `queue_offset` are where it was read; the next message there has `queue_offset` + 1.
+    `topic`, `queue_id` and `topic_queue_offset` are where it was put. Both differ if it was read
+    from a light queue.
 
-    It owns the bytes of its record and nothing else. Equal when the bytes and the queue offset
-    are equal.
+    Equal if record and queue offset are equal. Keeps no other memory than its record alive.
     """
 
-    # Only what every reader needs is set when it is made: a consumer makes hundreds of thousands
-    # a second.
+    # Only set what every reader needs: a consumer makes hundreds of thousands a second.
     __slots__ = ("_plain_body", "_properties", "_queue", "queue_offset", "record")
 
     def __init__(self, record: bytes, queue_offset: int, queue: Queue | None = None) -> None:
-        """`queue` None: the one that it was put into."""
-        #: The whole record as it lies in the commit log.
+        """`queue` None: the queue of its topic."""
+        #: The whole record as in the commit log.
         self.record = record
         #: Offset in `queue`.
         self.queue_offset = queue_offset
@@ -106,9 +104,9 @@ class StoredMessage:
 
     @property
     def body(self) -> bytes:
-        """As its producer had it: decompressed, where the producer compressed it.
+        """The body, decompressed if its producer compressed it.
 
-        Raises CorruptRecordError when it does not decompress; `raw_body` has it all the same.
+        Raises CorruptRecordError if that fails; `raw_body` returns it as stored.
         """
         record = self.record
         flags = record[_FLAGS_AT]
@@ -118,7 +116,7 @@ class StoredMessage:
 
     @property
     def raw_body(self) -> bytes:
-        """As it is stored, compressed or not."""
+        """The body as stored, compressed or not."""
         record = self.record
         at = _BODY_AT + _HOSTS_BYTES[record[_FLAGS_AT] & _HOSTS_V6]
         return record[at : at + _i32_at(record, at - 4)[0]]
@@ -131,7 +129,7 @@ class StoredMessage:
     def _decompressed(self) -> bytes:
         try:
             return self._plain_body
-        except AttributeError:  # the first time; the slot is empty until then
+        except AttributeError:  # first access: the slot is empty
             pass
         try:
             self._plain_body: bytes = decompress(self.raw_body, self.sys_flag)
@@ -141,7 +139,7 @@ class StoredMessage:
 
     @property
     def topic(self) -> str:
-        """The topic it was put into; also when it was read from a light queue."""
+        """The topic it was put into, even if it was read from a light queue."""
         begin, end = self._topic_place()
         try:
             return self.record[begin:end].decode()
@@ -165,12 +163,12 @@ class StoredMessage:
 
     @property
     def ordering_key(self) -> str:
-        """What put it into its queue: see Message; "" when it has none."""
+        """The key that chose its queue, see Message; "" if it has none."""
         return self.properties.get(SHARDING_KEY, "")
 
     @property
     def light_queues(self) -> tuple[str, ...]:
-        """Light queues the message stands in."""
+        """Names of the light queues that have the message."""
         names = self.properties.get("INNER_MULTI_DISPATCH", "")
         return tuple(names.split(",")) if names else ()
 
@@ -178,18 +176,18 @@ class StoredMessage:
 
     @property
     def queue(self) -> Queue:
-        """The queue that was read; for a message found by key or id, the one it was put into."""
+        """The queue it was read from; for a message found by key or id, the queue of its topic."""
         return self._queue or Queue(self.topic, self.queue_id)
 
     @property
     def queue_id(self) -> int:
-        """The queue of its topic; also when it was read from a light queue."""
+        """The queue of its topic, even if it was read from a light queue."""
         value: int = _SIZE.unpack_from(self.record, _QUEUE_ID_AT)[0]
         return value
 
     @property
     def topic_queue_offset(self) -> int:
-        """Its offset in the queue of its topic; also when it was read from a light queue."""
+        """Its offset in the queue of its topic, even if it was read from a light queue."""
         value: int = _I64.unpack_from(self.record, _QUEUE_OFFSET_AT)[0]
         return value
 
@@ -228,7 +226,7 @@ class StoredMessage:
 
     @property
     def message_id(self) -> str:
-        """What `get` takes: the store host and the physical offset, in hex."""
+        """The id that `get` takes: store host and physical offset, in hex."""
         return message_id(self._store_host, self.physical_offset)
 
     @property
@@ -286,12 +284,11 @@ def split_records(
     queue: Queue | None = None,
     verify: bool = True,
 ) -> list[StoredMessage]:
-    """Records that lie one after another, as messages.
+    """Decode consecutive records.
 
-    `queue` is the one that was read, and `queue_offsets` has the offset in it of each; None takes
-    the records' own.
-    Raises CorruptRecordError when they do not fill `data` exactly, their count differs, or (with
-    `verify`) one does not match its CRC.
+    `queue` is the queue that was read, and `queue_offsets` the offset of each message in it; None
+    for the records' own. Raises CorruptRecordError if the records do not fill `data` exactly, their
+    number differs from `queue_offsets`, or (with `verify`) a CRC does not match.
     """
     records: list[bytes] = []
     add = records.append
@@ -312,7 +309,7 @@ def split_records(
             if record[-_CRC_BYTES:-11] != _CRC_NAME or record[-1] != 2:
                 try:
                     _verify_without_item(record)
-                except struct.error:  # its flags say more than it has
+                except struct.error:  # its flags promise more than there is
                     raise CorruptRecordError("it ends before its body") from None
             elif not _match_their_crc([record]):
                 raise CorruptRecordError("its CRC does not match")
@@ -324,7 +321,7 @@ def split_records(
 
 
 def _match_their_crc(records: Sequence[bytes]) -> bool:
-    """Whether every record is closed by its CRC. In passes that run in C, not one by one."""
+    """Whether every record ends with its CRC. Loops run in C, not for each record."""
     crcs = [crc32(record[:-_CRC_BYTES]) & _CRC_MASK for record in reversed(records)]
     items = b"".join([record[-_CRC_BYTES:] for record in records])
     return items[::-1] == _CRC_REVERSED * len(records) % tuple(crcs)
@@ -343,12 +340,12 @@ def _verify_without_item(record: bytes) -> None:
 
 
 def message_id(store_host: bytes, physical_offset: int) -> str:
-    """RocketMQ's offset message id: packed store host and offset in upper-case hex."""
+    """RocketMQ's message id: packed store host and physical offset, in upper-case hex."""
     return (store_host + _I64.pack(physical_offset)).hex().upper()
 
 
 def message_ids(store_host: bytes, physical_offsets: Iterable[int]) -> list[str]:
-    """Those of many messages. Of an offset below 0: none, an empty text."""
+    """Ids of many messages; "" for an offset below 0."""
     host = store_host.hex().upper()
     return [f"{host}{offset:016X}" if offset >= 0 else "" for offset in physical_offsets]
 

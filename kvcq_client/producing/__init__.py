@@ -1,7 +1,7 @@
-"""Producers: messages are gathered into batches, and each batch is delivered once, in order.
+"""Producers: messages are collected into batches, and each batch is stored once, in order.
 
-Uses `format` and `transport`. The way of a message: `producer` or `async_producer`, `accumulator`,
-`delivery`; its outcome comes back through `batch`.
+Uses `format` and `transport`. A message passes `producer` or `async_producer`, `accumulator` and
+`delivery`; its result comes back through `batch`.
 """
 
 from kvcq_client.producing.async_producer import AsyncProducer

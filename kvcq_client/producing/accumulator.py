@@ -1,4 +1,4 @@
-"""Gathers messages into batches, bounded by bytes. The side of a producer that callers touch."""
+"""Collects messages into batches, within a limit of bytes. The callers' side of a producer."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
     from kvcq_client.errors import ClosedError
     from kvcq_client.format import Outgoing, Sized
-    from kvcq_client.producing.batch import Run
+    from kvcq_client.producing.batch import Part
     from kvcq_client.producing.config import ProducerConfig
     from kvcq_client.values import Message
 
 
 class Accumulator:
-    """Open batch, batches ready to go, and the bytes of all that is not acknowledged.
+    """The open batch, batches ready to be sent, and the bytes of unacknowledged messages.
 
-    Thread: any. Locks: `_lock` alone, for microseconds. `on_begin` and `on_ready` are called
-    under it, when a batch begins and when one is ready; they must not block.
+    Thread-safe. `on_begin` and `on_ready` are called under the lock, when a batch begins and when
+    one is ready; they must not block.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class Accumulator:
         self._check = Checker().check
         self._on_begin = on_begin
         self._on_ready = on_ready
-        #: A batch became ready; whoever sends takes it back, and lets the loop's thread have it.
+        #: Set when a batch became ready. A caller resets it, and lets the loop's thread run.
         self.has_sealed = False
         self._lock = threading.Lock()
         # Guarded by _lock.
         self._open: Batch | None = None
         self._ready: list[Batch] = []
-        self._unfinished = 0  # batches, the open one included
+        self._unfinished = 0  # batches, including the open one
         self._buffered = 0  # bytes
         self._room_waiters: list[Callable[[], None]] = []
         self._idle_waiters: list[Callable[[], None]] = []
@@ -54,7 +54,7 @@ class Accumulator:
     # --- in --------------------------------------------------------------------------------
 
     def add(self, message: Outgoing) -> Sending | None:
-        """The message's future; None when the buffer is full.
+        """Add the message and return its future, or None if the buffer is full.
 
         Raises ClosedError, TypeError, ValueError.
         """
@@ -62,7 +62,7 @@ class Accumulator:
         with self._lock:
             if self._buffered >= self._buffer_bytes:
                 if self._closed is not None:
-                    raise self._closed  # who waits for room would ask again at once, for ever
+                    raise self._closed  # a caller that waits for space would retry for ever
                 return None
             batch = self._open
             if batch is None or batch.size + size > self._batch_bytes:
@@ -81,9 +81,9 @@ class Accumulator:
         check = self._check
         return [check(outgoing_of(message, "messages")) for message in messages]
 
-    def add_checked(self, checked: Sequence[Sized], first: int) -> list[Run]:
-        """Add `checked[first:]` while there is room, under one lock; [] when there is none."""
-        runs: list[Run] = []
+    def add_checked(self, checked: Sequence[Sized], first: int) -> list[Part]:
+        """Add messages from `checked[first:]` while there is space. Returns where they are."""
+        parts: list[Part] = []
         with self._lock:
             if self._closed is not None:
                 raise self._closed
@@ -96,7 +96,7 @@ class Accumulator:
                 message, size = checked[at]
                 if batch is None or batch.size + size > self._batch_bytes:
                     if batch is not None and batch.count > begin:
-                        runs.append((batch, begin, batch.count))
+                        parts.append((batch, begin, batch.count))
                     batch = self._next_batch()
                     begin = 0
                 room -= size
@@ -105,20 +105,20 @@ class Accumulator:
                 batch.size += size
                 batch.messages.append(message)
                 if batch.count >= self._batch_messages or batch.size >= self._batch_bytes:
-                    runs.append((batch, begin, batch.count))
+                    parts.append((batch, begin, batch.count))
                     self._seal()
                     batch = None
             if batch is not None and batch.count > begin:
-                runs.append((batch, begin, batch.count))
-        return runs
+                parts.append((batch, begin, batch.count))
+        return parts
 
     def _next_batch(self) -> Batch:
-        """A new open batch; the one before it, if any, is ready."""
+        """Open a new batch, and seal the open one if there is one."""
         if self._closed is not None:
             raise self._closed
         if self._open is not None:
             self._seal()
-        self._on_begin()  # whoever looks waits for the lock
+        self._on_begin()  # the loop waits for the lock before it looks
         batch = Batch(monotonic())
         # No call in between, so no interrupt.
         self._unfinished += 1
@@ -134,7 +134,7 @@ class Accumulator:
         self._on_ready()
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call back once there is room again, or now if there is."""
+        """Call back once there is space, or now if there is."""
         with self._lock:
             if self._buffered >= self._buffer_bytes and self._closed is None:
                 self._room_waiters.append(callback)
@@ -142,18 +142,18 @@ class Accumulator:
         callback()
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Seal what is open, and call back once nothing is unfinished, or now."""
+        """Seal the open batch, and call back once no batch is unfinished, or now."""
         with self._lock:
             if self._open is not None:
                 self._seal()
             if self._unfinished:
                 self._idle_waiters.append(callback)
-                self._on_ready()  # an interrupt may have come before that
+                self._on_ready()  # an interrupt may have prevented the earlier call
                 return
         callback()
 
     def close(self, reason: ClosedError) -> None:
-        """Take no more messages. What is open goes out. Repeatable."""
+        """Reject further messages, and seal the open batch. Repeatable."""
         with self._lock:
             if self._closed is None:
                 self._closed = reason
@@ -164,9 +164,9 @@ class Accumulator:
             wake()
 
     def after_fork(self, error: ClosedError) -> None:
-        """In a child process: take nothing, and fail what the child has of the parent's batches.
+        """In a forked child: reject messages, and fail the copies of the parent's batches.
 
-        The parent delivers them. Its threads, which may have held the lock, are not here.
+        The parent delivers them. A thread of the parent may have held the lock.
         """
         self._lock = threading.Lock()
         batches = [*self._ready, self._open] if self._open is not None else self._ready
@@ -179,18 +179,18 @@ class Accumulator:
 
     @property
     def closed(self) -> ClosedError | None:
-        """Why it takes no more, or None."""
+        """Why messages are rejected, or None."""
         return self._closed
 
     @property
     def buffered_bytes(self) -> int:
-        """Of messages that are not acknowledged."""
+        """Bytes of unacknowledged messages."""
         return self._buffered
 
     # --- out -------------------------------------------------------------------------------
 
     def seal_older_than(self, begun_s: float) -> float | None:
-        """Let the open batch go if it began before; else when it began, None without one."""
+        """Seal the open batch if it began by then. Returns when it began if it stays open."""
         with self._lock:
             batch = self._open
             if batch is None:
@@ -201,18 +201,18 @@ class Accumulator:
         return None
 
     def take_ready(self) -> list[Batch]:
-        """Batches to deliver, in order; each must come back to `finished`."""
+        """Take the batches that are ready, in order. Each must be paired with one `finished`."""
         with self._lock:
             ready, self._ready = self._ready, []
         return ready
 
     def finished(self, size: int) -> None:
-        """A batch of so many bytes has its outcome: there is room."""
+        """Release the space of a batch that has its result."""
         idle: list[Callable[[], None]] = []
         with self._lock:
             self._buffered -= size
             self._unfinished -= 1
-            # Wake when a good part is free, not for every batch: a wake-up is a thread switch.
+            # Wake callers when half is free, not for every batch: each wake-up is a thread switch.
             low = self._buffered <= self._buffer_bytes // 2 or not self._unfinished
             room = self._room_waiters if low else []
             if low:

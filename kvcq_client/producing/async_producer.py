@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from kvcq_client.format import Outgoing
-    from kvcq_client.producing.batch import Run, Sending
+    from kvcq_client.producing.batch import Part, Sending
     from kvcq_client.producing.core import ProducerCore
     from kvcq_client.transport import Waits
     from kvcq_client.values import Message, MessageFields, Placed
 
 
-@checked(but=("send", "put"))  # each message is checked as it is added
+@checked(but=("send", "put"))  # the accumulator checks each message
 class AsyncProducer(ProducerState, AsyncClosing):
-    """Batches messages and stores each once; those of one queue in the order of `send`.
+    """Sends messages in batches, and stores each once; those of one queue in the order of `send`.
 
-    Messages with the same `ordering_key` stand in one queue. Those with neither a key nor a queue
-    go to the queues in turn, and there is no order among them.
+    Messages with the same `ordering_key` go to the same queue. Messages with neither a key nor a
+    queue are distributed over the queues in turn, without an order among them.
 
     `async with client.producer() as producer: await producer.send("orders", b"…")`
 
-    `send` returns as soon as the message is buffered, and waits when the buffer is full; await
-    what it returns for the acknowledgement. Made by `AsyncClient.producer`. Owned by its loop.
+    `send` returns when the message is buffered, and waits while the buffer is full. Await what it
+    returns for the acknowledgement. Made by `AsyncClient.producer`. Owned by its event loop.
     """
 
     def __init__(self, core: ProducerCore, waits: Waits) -> None:
@@ -54,54 +54,54 @@ class AsyncProducer(ProducerState, AsyncClosing):
         return sending
 
     async def send_many(self, messages: Iterable[Message]) -> SendingMany:
-        """All messages are buffered, in order. Raises as `send` does.
+        """Put all messages into the buffer, in order. Raises as `send` does.
 
-        TypeError and ValueError come before anything was buffered.
+        TypeError and ValueError are raised before anything is buffered.
         """
         accumulator = self._core.accumulator
         checked = accumulator.check(messages)
-        runs: list[Run] = []
+        parts: list[Part] = []
         first = 0
         while first < len(checked):
             added = accumulator.add_checked(checked, first)
             if accumulator.has_sealed:
                 accumulator.has_sealed = False
                 self._waits.give_way()
-            runs += added
+            parts += added
             first += sum(end - begin for _, begin, end in added)
             if first < len(checked):
                 await self._wait_for_room()
-        return SendingMany(runs)
+        return SendingMany(parts)
 
     @with_message_fields
     async def put(
         self, /, topic: str | Message, body: bytes | None = None, **fields: Unpack[MessageFields]
     ) -> Placed:
-        """Send one message and wait until it is acknowledged. Raises its error.
+        """Send one message, and wait until it is acknowledged. Raises its error.
 
-        Fields: see Message, which may also stand in place of all of them. When the wait is
-        cancelled the message is still delivered.
+        Fields: see Message, which may also be given instead of all fields. If the call is
+        cancelled, the message is still delivered.
         """
         sending = await self._buffered(outgoing_or_message(topic, body, fields))
         await self._waits.until(lambda wake: sending.add_done_callback(lambda _: wake()), None)
         return sending.result()
 
     async def flush(self, timeout_s: float | None = None) -> int:
-        """Wait until every message that was sent has an outcome. Raises DeadlineError.
+        """Wait until every message is acknowledged or has failed. Raises DeadlineError.
 
-        Returns how many messages failed since the last `flush`: 0 says that all are stored. Why one
-        failed is in what `send` returned.
+        Returns how many messages failed since the last `flush`; 0 means that all are stored. The
+        future that `send` returned has the error.
         """
         if not await self._waits.until(self._core.accumulator.when_idle, timeout_s):
-            raise DeadlineError(f"not all was acknowledged within {timeout_s} s")
+            raise DeadlineError(f"not all messages were acknowledged within {timeout_s} s")
         return self._core.delivery.failures.count()
 
     async def close(self, timeout_s: float | None = None) -> int:
-        """Deliver what is buffered, then end. Repeatable.
+        """Deliver buffered messages, then close. Repeatable.
 
-        What is not acknowledged within `timeout_s` (None: the delivery timeout) fails with
-        ClosedError. Returns how many messages failed since the last `flush`. At the end of `with`
-        nobody has that number: failures whose outcome was not asked for are logged as a warning.
+        Messages not acknowledged within `timeout_s` (None: the delivery timeout) fail with
+        ClosedError. Returns how many messages failed since the last `flush`. `with` drops that
+        number, so failures whose result was never checked are also logged as a warning.
         """
         return await self._waits.end(self._core.close(timeout_s)) or 0
 

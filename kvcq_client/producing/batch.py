@@ -1,4 +1,4 @@
-"""Messages that travel together, and the futures of each of them."""
+"""Messages that are sent as one batch, and their futures."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ logger = logging.getLogger(__name__)
 
 
 class Failures:
-    """Messages of one producer that failed: all since the last `flush`, and those whose outcome the
-    caller has not asked for.
+    """Counts the failed messages of a producer: since the last `flush`, and those whose result the
+    caller has not checked.
 
-    Thread: any. Locks: `_lock` alone, for microseconds.
+    Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Failures:
         # Guarded by _lock.
         self._uncounted = 0
         self._unasked = 0
-        self._first: KvcqError | None = None  # of those that were not asked for
+        self._first: KvcqError | None = None  # the first error of `_unasked`
 
     def failed(self, count: int, error: KvcqError) -> None:
         with self._lock:
@@ -42,20 +42,20 @@ class Failures:
             self._first = self._first or error
 
     def asked(self) -> None:
-        """The outcome of one of them was asked for."""
+        """The caller has checked the result of a failed message."""
         with self._lock:
             self._unasked -= 1
             if not self._unasked:
                 self._first = None
 
     def count(self) -> int:
-        """All since the last call."""
+        """Failures since the last call."""
         with self._lock:
             count, self._uncounted = self._uncounted, 0
         return count
 
     def log_unasked(self) -> None:
-        """Warn of them, if there are any: once."""
+        """Log a warning for failures that were not checked, once."""
         with self._lock:
             count, first = self._unasked, self._first
             self._unasked, self._first = 0, None
@@ -69,10 +69,10 @@ class Failures:
 
 
 class Batch:
-    """Messages of one PutBatch, from the first `send` to the answer.
+    """Messages of one PutBatch, from the first `send` to the response.
 
-    Filled under the lock of its producer, then owned by the delivery until `finish`; after that
-    nothing changes any more. What waits for the end is guarded by `_lock`.
+    Filled under the producer's lock, then owned by the delivery until `finish`, and immutable after
+    that. `_lock` guards callbacks.
     """
 
     __slots__ = (
@@ -95,21 +95,21 @@ class Batch:
     )
 
     def __init__(self, begun_s: float) -> None:
-        # In order; those that were refused alone are taken out. Let go when it is done.
+        # In order; messages that were rejected alone are removed. Released when done.
         self.messages: list[Outgoing] = []
-        self.count = 0  # messages, those that were refused included
-        self.size = 0  # bytes they count for
+        self.count = 0  # messages, including rejected ones
+        self.size = 0  # bytes
         self.begun_s = begun_s  # monotonic
-        self.sequence: int | None = None  # of the first message, once it was sent
-        # It was sent, and the stream ended before there was an answer that says otherwise.
+        self.sequence: int | None = None  # of the first message; None until it is sent
+        # It was sent, and no response has shown that it was not stored.
         self.may_be_stored = False
         self.done = False
         self.response: pb.PutBatchResponse | None = None
-        self.failure: KvcqError | None = None  # of all messages that are not in `errors`
-        # Messages that were refused alone; the others went on without them.
+        self.failure: KvcqError | None = None  # of all messages without an entry in `errors`
+        # Errors of messages that were rejected alone, by index.
         self.errors: dict[int, KvcqError] = {}
-        self._placed: list[Placed] | None = None  # once somebody asks
-        self._light_queues: list[int] = []  # of each message; [] when none has any
+        self._placed: list[Placed] | None = None  # decoded on demand
+        self._light_queues: list[int] = []  # number for each message; [] if none has any
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
         self._failures: Failures | None = None
@@ -120,7 +120,7 @@ class Batch:
         failure: KvcqError | None = None,
         failures: Failures | None = None,
     ) -> None:
-        """The outcome is known. Wakes who waits. `failures` keeps account of what failed."""
+        """Set the result, and call callbacks. Failed messages are counted in `failures`."""
         self.response, self.failure = response, failure
         if failures is not None and (failure is not None or self.errors):
             self._failures = failures
@@ -128,7 +128,7 @@ class Batch:
             first = failure or self.errors[min(self.errors)]
             failures.failed(self.count if failure is not None else len(self.errors), first)
         if response is not None and response.light_queue_offsets:
-            # A name that stands twice counts once.
+            # A repeated name counts once.
             self._light_queues = [
                 len(set(light_queues or ())) for _, _, _, _, _, light_queues, *_ in self.messages
             ]
@@ -140,19 +140,19 @@ class Batch:
             try:
                 callback()
             except Exception:
-                # Not the delivery's fault: the batches behind must have their outcomes.
+                # An error of the caller must not keep later batches from their results.
                 logger.exception("a callback for a batch that is done raised")
 
     def after_fork(self, error: KvcqError) -> None:
-        """In a child process: its outcome is told to the parent."""
+        """In a forked child: fail, since the parent gets the result."""
         self._lock = threading.Lock()
         self._callbacks = []
         self.finish(None, error)
 
     def when_done(self, callback: Callable[[], None]) -> None:
-        """Call back once, on the delivering thread, or now if it is done.
+        """Call back once: on the delivering thread, or now if the batch is done.
 
-        What it raises on the delivering thread is logged.
+        Errors that the callback raises on the delivering thread are logged.
         """
         with self._lock:
             if not self.done:
@@ -172,7 +172,7 @@ class Batch:
         return error
 
     def placed(self, index: int) -> Placed:
-        """Where the message stands. Only when done. Raises its error."""
+        """The place of the message. Only when done. Raises its error."""
         error = self.error_of(index)
         if error is not None:
             raise error
@@ -191,10 +191,10 @@ class Batch:
         done = threading.Event()
         self.when_done(done.set)
         if not done.wait(timeout_s):
-            raise DeadlineError("no answer in time; the producer still delivers it")
+            raise DeadlineError("no response in time; the producer still delivers it")
 
     async def waited(self) -> None:
-        """Returns when done; in any event loop."""
+        """Wait until done, in any event loop."""
         if self.done:
             return
         loop = asyncio.get_running_loop()
@@ -212,15 +212,15 @@ class Batch:
         await future
 
 
-#: A batch, the index of the first message in it, and the index behind the last.
-Run = tuple[Batch, int, int]
+#: A batch, the index of the first message in it, and the index after the last one.
+Part = tuple[Batch, int, int]
 
 
 class Sending:
     """The future of one message, with the methods of `concurrent.futures.Future`; `await` waits in
     an event loop.
 
-    It cannot be cancelled: a message that is in the buffer is delivered, or fails.
+    It cannot be cancelled: a buffered message is delivered or fails.
     """
 
     __slots__ = ("_batch", "_index")
@@ -234,35 +234,35 @@ class Sending:
         return self._batch.done
 
     def running(self) -> bool:
-        """Whether it has no outcome yet."""
+        """Whether there is no result yet."""
         return not self._batch.done
 
     def cancel(self) -> bool:
-        """Does nothing, and returns False: the message is delivered all the same."""
+        """Do nothing and return False: a buffered message cannot be cancelled."""
         return False
 
     def cancelled(self) -> bool:
-        """False: see `cancel`."""
+        """Always False, see `cancel`."""
         return False
 
     def result(self, timeout: float | None = None) -> Placed:
-        """Where the message stands. Blocks until there is an outcome, or for `timeout` seconds.
+        """Return where the message is stored. Blocks until it is known, or for `timeout` seconds.
 
-        Raises the message's error, and DeadlineError (a TimeoutError) when the time is up. The
-        producer goes on delivering then, until its own delivery timeout, and `result` may be asked
-        again. Not in an event loop, and not in a callback of `add_done_callback`.
+        Raises the message's error, and DeadlineError (a TimeoutError) after `timeout`; the producer
+        then continues to deliver the message until its own delivery timeout. Must not be called in
+        an event loop before `done()`, nor in a callback of another message.
         """
         self._batch.wait(timeout)
         return self._batch.placed(self._index)
 
     def exception(self, timeout: float | None = None) -> KvcqError | None:
-        """The message's error, or None when it was acknowledged. Blocks and raises as `result`."""
+        """Return the message's error, or None if it was acknowledged. Blocks as `result` does."""
         self._batch.wait(timeout)
         return self._batch.error_of(self._index)
 
     def add_done_callback(self, callback: Callable[[Sending], object]) -> None:
-        """Call `callback(self)` once there is an outcome: on the delivering thread, or now if there
-        is one already. It must be short; what it raises on that thread is logged."""
+        """Call `callback(self)` when there is a result: on the delivering thread, or now if there
+        is one already. It must return quickly. Errors that it raises on that thread are logged."""
 
         def call() -> None:
             callback(self)
@@ -278,11 +278,11 @@ class Sending:
 
 
 class SendingMany:
-    """The futures of a list of messages, in its order, as one."""
+    """One future for a list of messages."""
 
     __slots__ = ("_parts",)
 
-    def __init__(self, parts: Sequence[Run]) -> None:
+    def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
 
     def __len__(self) -> int:
@@ -293,7 +293,7 @@ class SendingMany:
         return all(batch.done for batch, _, _ in self._parts)
 
     def add_done_callback(self, callback: Callable[[SendingMany], object]) -> None:
-        """Call `callback(self)` once, when all are done: as Sending does."""
+        """Call `callback(self)` once when all are done, as Sending does."""
         left = len(self._parts)
         lock = threading.Lock()
 
@@ -311,12 +311,12 @@ class SendingMany:
             batch.when_done(one_done)
 
     def result(self, timeout: float | None = None) -> list[Placed]:
-        """Where each stands. Raises the first error; DeadlineError as Sending does."""
+        """Return the place of each message. Raises the first error; else as Sending does."""
         self._wait_all(timeout)
         return self._placed()
 
     def errors(self, timeout: float | None = None) -> dict[int, KvcqError]:
-        """Index in the list to error, of those that failed. Raises DeadlineError."""
+        """Return the errors of failed messages by index in the list. Raises DeadlineError."""
         self._wait_all(timeout)
         found: dict[int, KvcqError] = {}
         first = 0
@@ -343,7 +343,7 @@ class SendingMany:
             batch.wait(None if end_s is None else max(0.0, end_s - monotonic()))
 
     def _placed(self) -> list[Placed]:
-        """When all are done. Raises the first error."""
+        """Wait until all are done. Raises the first error."""
         for error in self.errors().values():
             raise error
         return [

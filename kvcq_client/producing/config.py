@@ -19,28 +19,27 @@ _PRODUCER_ID = re.compile(r"[A-Za-z0-9._-]{1,48}")
 class ProducerConfig:
     """Settings of one producer, checked when made. Raises ValueError, naming the field.
 
-    Batches: one goes out when it has `batch_bytes` or `batch_messages`, or when its first message
-    has waited `linger_ms`. Larger ones cost less a message, and hold up the server's other calls
-    for longer.
+    A batch is sent when it has `batch_bytes` or `batch_messages`, or when its first message is
+    `linger_ms` old. Larger batches cost less per message, and delay the server's other calls more.
 
     `producer_id`: the name under which the server numbers this producer's messages, to recognise a
-    batch that arrives twice. None makes a new one for each producer. With a name of your own the
-    server is asked for the next free number before the first batch, so each run of a program
-    continues behind the one before. One process at a time should use it.
+    batch that arrives twice. By default each producer gets a new one. With a name of your own, the
+    producer asks the server for the next free number before the first batch, so that each run of a
+    program continues after the previous one. Only one process at a time should use a name.
 
-    `first_sequence`: the number of the first message, for a process that sends again what another
-    one sent under `producer_id` and may not have completed. A batch that the server has under its
-    number is acknowledged and **not stored again** (`Placed.repeated`); other messages under a used
-    number raise NumberReusedError. It only works if both cut the same batches, by `batch_messages`
-    and a long linger; `put_numbered` leaves no doubt.
+    `first_sequence`: the number of the first message, for a process that repeats what another one
+    sent under `producer_id` and may not have completed. A batch that the server already has under
+    its number is acknowledged and **not stored again** (`Placed.repeated`); other messages under a
+    used number raise NumberReusedError. Both processes must cut the same batches, by
+    `batch_messages` and a long linger; `put_numbered` makes that explicit.
     """
 
     linger_ms: float = 5.0
     batch_bytes: int = 256 << 10
     batch_messages: int = 1000
-    buffer_bytes: int = 32 << 20  # encoded messages that are not acknowledged; then `send` waits
-    max_block_s: float = 60.0  # how long `send` may wait for room
-    window: int = 16  # batches under way at once
+    buffer_bytes: int = 32 << 20  # of unacknowledged messages; beyond that `send` waits
+    max_block_s: float = 60.0  # how long `send` may wait for space
+    window: int = 16  # batches in flight
     delivery_timeout_s: float = 120.0  # from `send` to the acknowledgement, retries included
     producer_id: str | None = None
     first_sequence: int | None = None
@@ -80,7 +79,7 @@ class ProducerSettings(TypedDict, total=False):
     first_sequence: int | None
 
 
-#: Both included.
+#: Minimum and maximum, both inclusive.
 _BOUNDS: dict[str, Bounds] = {
     "linger_ms": (0, 3_600_000),
     "batch_bytes": (1, 1 << 30),

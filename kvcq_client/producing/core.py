@@ -1,4 +1,4 @@
-"""What both faces of a producer share: the accumulator, the delivery, and the linger timer."""
+"""The state that Producer and AsyncProducer share: accumulator, delivery and linger timer."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 class ProducerCore:
-    """Made and closed in the event loop.
-
-    `accumulator` may be touched from any thread; the rest is owned by the event loop.
-    """
+    """Owned by the event loop, except for `accumulator`, which is thread-safe."""
 
     def __init__(
         self,
@@ -37,7 +34,7 @@ class ProducerCore:
         self.delivery = Delivery(connection, self.accumulator, config)
         self._loop = asyncio.get_running_loop()
         self._linger_s = config.linger_ms / 1000
-        self._timer: asyncio.TimerHandle | None = None  # set in the loop, read under that lock
+        self._timer: asyncio.TimerHandle | None = None  # set in the loop, read under the lock
         self._task = in_background(self.delivery.run(), "put-delivery")
         close_in_children(self)
 
@@ -54,14 +51,14 @@ class ProducerCore:
         self._soon(self.delivery.wake)
 
     def _soon(self, callback: Callable[[], None]) -> None:
-        """In the loop; dropped once that is closed. For each batch: an interrupt between a wish and
-        a note that it was made would lose all later ones."""
+        """Call back in the loop; ignored once it is closed. Done for each batch, since a flag that
+        it was done could be left set by an interrupt, and no later batch would be sent."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback)
 
     def _linger(self) -> None:
-        """Let a batch go when its first message has waited long enough."""
-        # First: a batch that begins from here on asks again.
+        """Send the open batch when its first message is old enough."""
+        # First, so that a batch that begins now sets the timer again.
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -72,9 +69,9 @@ class ProducerCore:
             self._timer = self._loop.call_later(wait_s, self._linger)
 
     async def close(self, timeout_s: float | None = None) -> int:
-        """Deliver what is buffered; what is not acknowledged in time gets ClosedError.
+        """Deliver buffered messages; those not acknowledged in time fail with ClosedError.
 
-        None: the delivery timeout. Failures whose outcome was not asked for are logged. Returns how
+        `timeout_s` None: the delivery timeout. Logs failures that were not checked. Returns how
         many messages failed since the last `flush`.
         """
         self._forget(self)
@@ -83,7 +80,7 @@ class ProducerCore:
         self.delivery.stop()
         try:
             await asyncio.wait((self._task,), timeout=limit_s)
-        except asyncio.CancelledError:  # what then fails is told all the same
+        except asyncio.CancelledError:  # later failures are logged all the same
             self._task.add_done_callback(lambda _: self.delivery.failures.log_unasked())
             raise
         self._task.cancel()
@@ -99,19 +96,19 @@ class ProducerCore:
 
 
 class ProducerState:
-    """What a producer tells of itself, in both faces."""
+    """Properties of Producer and AsyncProducer."""
 
     def __init__(self, core: ProducerCore) -> None:
         self._core = core
 
     @property
     def producer_id(self) -> str:
-        """The name that the server knows this producer by. It changes when messages had to be given
-        up whose outcome is not known: `NAME.` and a random part follow it then."""
+        """The name under which the server knows this producer. After messages with an unknown
+        outcome had to be given up, it becomes `NAME.` and a random part."""
         return self._core.delivery.producer_id
 
     @property
     def next_sequence(self) -> int | None:
-        """The number of the next message that leaves the buffer. None until the server has told
-        the first one, of a producer with a `producer_id` and no `first_sequence`."""
+        """The number of the next message that is sent. With a `producer_id` and no
+        `first_sequence`: None until the server has been asked for the first number."""
         return self._core.delivery.next_sequence

@@ -1,28 +1,28 @@
-"""Carries batches to the server: in order, each stored once, whatever happens on the way.
+"""Delivers batches to the server in order, each stored exactly once.
 
-Messages are numbered in the order they were sent; a batch carries the number of its first one,
-and the server stores it only if it follows the one before. So a batch that was lost holds back
-those behind it, and one that comes twice is answered twice and stored once.
+Messages are numbered in the order they were sent. A batch carries the number of its first message,
+and the server only stores it if it follows the previous batch. So the batches after a lost one are
+rejected, and one that arrives twice is acknowledged twice and stored once.
 
-On one stream up to `window` batches are under way. When one of them is not stored, those behind
-it are refused too; the answers of all are awaited, then what has no outcome goes out again, on a
-new stream. The first batch of a stream goes alone: a server that has just started does not know
-which number is next, and must not take a later one for it.
+Up to `window` batches are in flight on a stream. If one of them is not stored, those after it are
+rejected too; once all responses have arrived, unacknowledged batches are resent on a new stream.
+The first batch of a stream is sent alone: a server that has just started does not know the next
+number, and must not take a later one for it.
 
-An error that is final ends as few messages as the server's answer allows:
+A final error fails as few messages as the server's response allows:
 
-* Messages that the refusal names (an unknown topic, a forbidden one, a body that is too large) are
-  taken out of their batch and get the error; the numbers behind them move up.
-* A refusal of the whole batch that proves that nothing of it was written (the disk is full): the
-  batch gets the error; the numbers behind it move up.
-* A batch that may be in the log: the store failed while it was written, or it was sent, the stream
-  broke, and it is given up now. It gets the error, as does every other batch of which the same is
-  true. All others are sent again under a new producer name, since the old numbers may be taken.
-* A number that holds other messages. If the caller chose the first number, every batch gets the
-  error until the caller sends what it sent before, or takes another producer id. Otherwise another
-  producer uses the same id: the batch is sent again under a new name.
-* Everything that waits, when no time helps: TLS keeps the client from ever reaching the server, or
-  the server does not know the client's user.
+* Messages that the error names (an unknown or forbidden topic, a body that is too large) are
+  removed from their batch and fail; the following numbers move up.
+* An error of the whole batch that proves that nothing was written (the disk is full): the batch
+  fails; the following numbers move up.
+* A batch that may be in the log: the store failed while writing it, or it was sent, the stream
+  broke, and its time is up. It fails, as do all other batches that may be in the log. The remaining
+  ones are resent under a new producer name, since the old numbers may be taken.
+* A number that holds other messages. If the caller chose the first number, every batch fails until
+  the caller sends the former messages, or uses another producer id. Otherwise another producer uses
+  the same id, and the batch is resent under a new name.
+* All waiting batches, if waiting does not help: TLS settings prevent a connection, or the server
+  rejects the client's credentials.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ if TYPE_CHECKING:
     from kvcq_client.producing.config import ProducerConfig
     from kvcq_client.transport import Connection
 
-    Call = grpc.aio.StreamStreamCall[bytes, pb.PutStreamResponse]
+    Stream = grpc.aio.StreamStreamCall[bytes, pb.PutStreamResponse]
 
 logger = logging.getLogger(__name__)
 
 _OUT_OF_SEQUENCE = "OUT_OF_SEQUENCE"
-# Refused before anything was written: the number is free.
+# Rejected before anything was written, so the number is free.
 _NOTHING_WRITTEN = (
     InvalidArgumentError,
     NotFoundError,
@@ -88,11 +88,11 @@ _NOTHING_WRITTEN = (
     ResourceExhaustedError,
     UnauthenticatedError,
 )
-# Of these, the ones that the server may raise before it looks whether the number is used. They say
-# nothing about an earlier attempt whose answer was lost.
+# Those of them that the server may raise before it looks up the number. They say nothing about an
+# earlier attempt whose response was lost.
 _BEFORE_LOOKUP = (NotFoundError, PermissionDeniedError, UnauthenticatedError)
 _MESSAGE_INDEX = re.compile(r"messages\[(\d+)\]")
-#: Ends a metadata value that was too long; see server/wire/status.py.
+#: Ends a truncated metadata value; see server/wire/status.py.
 _CUT = "…"
 
 
@@ -107,46 +107,48 @@ class Delivery:
         self._config = config
         self._name = config.producer_id or uuid4().hex
         self._chose_number = config.first_sequence is not None
-        # None: the server is asked for it before the first batch.
+        # None until the server has been asked, before the first batch.
         self._next_sequence = config.first_sequence
         if config.producer_id is None and self._next_sequence is None:
             self._next_sequence = 0
-        # In order: first those that have a number (they were sent before), then the others.
+        # In order: first batches with a number (they were sent before), then the others.
         self._waiting: deque[Batch] = deque()
         self._changed = asyncio.Event()
         self._closing = False
         self._last_error: KvcqError | None = None
-        # Of the present stream.
-        self._flying: deque[Batch] = deque()  # sent, in order, no answer yet
-        self._again: list[Batch] = []  # answered: not stored, to be sent again
+        # Of the current stream.
+        self._flying: deque[Batch] = deque()  # sent, in order, without a response
+        self._again: list[Batch] = []  # rejected, to be resent
         self._proven = False  # a batch was stored: the server knows the next number
-        self._progressed = False  # a message got its outcome: no need to wait before going on
-        self._rewinding = False  # a batch was not stored: nothing more is sent
-        self._free_from: int | None = None  # numbers that were refused for good
+        self._progressed = False  # a message got its result: continue without backoff
+        self._rewinding = False  # a batch was not stored: send nothing more
+        self._free_from: int | None = None  # numbers from here on are free again
         self.failures = Failures()
-        self._one_by_one = 0  # so many more outcomes are awaited singly, to find a bad request
-        # The numbers in use are of no use any more: what may be stored gets this error, all else
-        # is sent under a new name.
+        self._one_by_one = (
+            0  # how many batches to send one by one, to find a request that is too large
+        )
+        # Set when the numbers can no longer be used: batches that may be stored fail with it, the
+        # others are resent under a new name.
         self._given_up: KvcqError | None = None
 
     # --- what the producer calls -----------------------------------------------------------
 
     def wake(self) -> None:
-        """There are new batches. In the loop."""
+        """Notice new batches. In the loop."""
         self._changed.set()
 
     def after_fork(self, error: KvcqError) -> None:
-        """In a child process: what is on its way is the parent's."""
+        """In a forked child: fail all batches, which the parent delivers."""
         for batch in (*self._waiting, *self._flying, *self._again):
             batch.after_fork(error)
 
     def stop(self) -> None:
-        """End `run` once all that was handed over has an outcome. In the loop."""
+        """End `run` once all batches have their results. In the loop."""
         self._closing = True
         self._changed.set()
 
     async def run(self) -> None:
-        """Deliver until stopped. When it is cancelled, what is left gets ClosedError."""
+        """Deliver until stopped. If cancelled, the remaining batches fail with ClosedError."""
         backoff = Backoff()
         try:
             while await self._have_work():
@@ -156,7 +158,7 @@ class Delivery:
                     self._fail_all(error)
                 except grpc.aio.AioRpcError as rpc_error:
                     self._stream_refused(from_rpc(rpc_error))
-                except KvcqError as error:  # the first number is not known
+                except KvcqError as error:  # asking for the first number failed
                     self._last_error = error
                     if not (may_pass(error) or isinstance(error, DeadlineError)):
                         self._fail_all(error)
@@ -171,19 +173,19 @@ class Delivery:
             self._fail_all(ClosedError(f"closed before it was acknowledged{self._why()}"))
             raise
         except Exception as error:
-            # A defect here must not leave callers waiting for ever, nor take more messages.
+            # A defect here must not leave callers waiting, nor accept more messages.
             logger.exception("the producer failed")
             self._accumulator.close(ClosedError(f"the producer failed: {error!r}"))
             self._fail_all(KvcqError(f"the producer failed: {error!r}"))
 
     @property
     def next_sequence(self) -> int | None:
-        """The number of the next message that is sent for the first time; None: not known yet."""
+        """The number of the next new message; None while it is not known."""
         return self._next_sequence
 
     @property
     def producer_id(self) -> str:
-        """The name that batches are sent under now."""
+        """The producer name of batches that are sent now."""
         return self._name
 
     # --- one stream ------------------------------------------------------------------------
@@ -199,13 +201,13 @@ class Delivery:
             await self._changed.wait()
 
     async def _stream(self, backoff: Backoff) -> None:
-        """Returns when the stream is of no more use. Raises AioRpcError when it broke,
-        HandshakeError when there can be none."""
+        """Send batches over one stream, until it has to be replaced. Raises AioRpcError when it
+        broke, and HandshakeError."""
         await self._connection.first_contact()
         if self._next_sequence is None:
             self._next_sequence = await self._first_number()
         self._proven = self._progressed = self._rewinding = False
-        call: Call = self._connection.put_stream(None)
+        call: Stream = self._connection.put_stream(None)
         reader = asyncio.create_task(self._read(call, backoff), name="put-answers")
         reader.add_done_callback(lambda _: self._changed.set())
         try:
@@ -227,11 +229,11 @@ class Delivery:
         finally:
             reader.cancel()
             call.cancel()
-            # Its outcome was taken above, or is that of a stream which is no longer wanted.
+            # Its error was raised above, or belongs to a stream that is given up.
             await asyncio.gather(reader, return_exceptions=True)
 
     async def _first_number(self) -> int:
-        """The lowest number that the server does not know of this producer. Raises KvcqError."""
+        """Ask the server for this producer's next free number. Raises KvcqError."""
         connection = self._connection
         begun_s = self._waiting[0].begun_s
         left_s = begun_s + self._config.delivery_timeout_s - monotonic()
@@ -248,22 +250,22 @@ class Delivery:
         return bool(self._waiting) and not self._rewinding and len(self._flying) < window
 
     def _answer_due(self) -> float | None:
-        # What waits counts as well: writing it may be what does not end.
+        # Waiting batches count as well: a write may be what hangs.
         oldest = self._flying or self._waiting
         if not oldest:
             return None
         left_s = oldest[0].begun_s + self._config.delivery_timeout_s - monotonic()
         return asyncio.get_running_loop().time() + max(0.0, left_s)
 
-    async def _send(self, call: Call, batch: Batch, reader: asyncio.Task[None]) -> None:
+    async def _send(self, call: Stream, batch: Batch, reader: asyncio.Task[None]) -> None:
         assert self._next_sequence is not None, "the stream began with a number"
         sequence = self._next_sequence if batch.sequence is None else batch.sequence
         try:
             request = put_stream_request(sequence, batch.messages, self._name, sequence)
-        except Exception as error:  # noqa: BLE001 - told as the outcome of its batch
-            # What `send` did not notice, such as a queue id of 1.0, fails its batch and no other.
+        except Exception as error:  # noqa: BLE001 - it becomes the result of its batch
+            # What `send` did not check fails only its own batch.
             kind = InvalidArgumentError if isinstance(error, TypeError | ValueError) else KvcqError
-            reason = f"the batch cannot be made into a request: {error!r}"
+            reason = f"cannot encode the batch: {error!r}"
             self._finish(batch, None, kind(reason))
             return
         if batch.sequence is None:
@@ -273,10 +275,11 @@ class Delivery:
         try:
             await write_request(call, request)
         except STREAM_OVER:
-            await asyncio.wait({reader})  # the stream has ended; the reader knows why
+            await asyncio.wait({reader})  # the stream has ended; `_read` knows why
 
-    async def _read(self, call: Call, backoff: Backoff) -> None:
-        """Answers, until the stream ends, or all have come and some go again."""
+    async def _read(self, call: Stream, backoff: Backoff) -> None:
+        """Read responses until the stream ends, or until all have arrived and some batches must be
+        resent."""
         while not self._rewinding or self._flying:
             response = await call.read()
             if not isinstance(response, pb.PutStreamResponse):  # the end
@@ -297,29 +300,29 @@ class Delivery:
     # --- outcomes --------------------------------------------------------------------------
 
     def _is_of_another(self, batch: Batch, stored: pb.PutBatchResponse) -> bool:
-        """Whether the same messages were stored before, though this batch was not sent before:
-        another producer uses the same id, and this one's messages are not in the log."""
+        """Whether the server acknowledged this batch as a repetition although it was not sent
+        before: another producer uses the same id, and these messages are not in the log."""
         return stored.repeated_batch and not batch.may_be_stored and not self._chose_number
 
     def _refused(self, batch: Batch, error: KvcqError) -> None:
-        """The batch has an answer, and was not stored by this attempt, or is not durable yet."""
+        """Handle an error response: the batch was not stored by this attempt, or is not durable."""
         is_follower, self._rewinding = self._rewinding, True
         if may_pass(error):
             self._last_error = error
-            batch.may_be_stored = True  # as when its flush took too long
+            batch.may_be_stored = True  # for example, its flush timed out
         elif error.reason == _OUT_OF_SEQUENCE:
             if not is_follower:
-                # The server has lost what was before it, in a loss of power: what is left is not
-                # stored, and goes out under a new name.
+                # The server lost the preceding batches in a power loss. The remaining ones are not
+                # stored, and are resent under a new name.
                 self._last_error = error
                 self._new_name()
                 self._free_from = 0
         elif isinstance(error, NumberReusedError | NumberPassedError) and not self._chose_number:
-            # Another producer uses this id. The number holds other messages than these.
+            # Another producer uses this id, and the number holds its messages.
             self._progressed = True
             self._given_up = error
             if isinstance(error, NumberPassedError) and batch.may_be_stored:
-                self._finish(batch, None, error)  # it may have been stored, and have expired
+                self._finish(batch, None, error)  # it may have been stored and have expired
                 return
             batch.may_be_stored = False
         elif not isinstance(error, _NOTHING_WRITTEN) or (
@@ -338,21 +341,21 @@ class Delivery:
         self._again.append(batch)
 
     def _stream_refused(self, error: KvcqError) -> None:
-        """The stream ended with the error."""
+        """Handle the error that a stream ended with."""
         self._last_error = error
         if may_pass(error):
             return
         if isinstance(error, UnauthenticatedError):
             self._fail_all(error)
         elif error.reason and isinstance(error, _NOTHING_WRITTEN) and self._flying:
-            # The server answers all that it took before it refuses to read on: the first batch
-            # without an answer is the reason, and those behind it were not read.
+            # The server responds to all batches that it accepted before it ends the stream: the
+            # first one without a response is the reason, and later ones were not read.
             batch = self._flying.popleft()
             self._refused(batch, error)
             self._again += self._flying
             self._flying.clear()
         elif isinstance(error, ResourceExhaustedError) and not error.reason and self._flying:
-            # gRPC's own limit: one of the requests is too large, and it does not say which.
+            # gRPC's own limit: one of the requests is too large, and gRPC does not say which.
             if len(self._flying) == 1:
                 self._refused(self._flying.popleft(), error)
             else:
@@ -365,10 +368,10 @@ class Delivery:
     ) -> None:
         self._one_by_one -= 1
         batch.finish(response, failure, self.failures)
-        self._accumulator.finished(batch.size)  # then: who flushes finds its outcome
+        self._accumulator.finished(batch.size)  # afterwards, so that `flush` finds the result
 
     def _rewind(self) -> None:
-        """The stream is over: whatever has no outcome waits again, in its old order."""
+        """After the end of a stream, let batches without a result wait again, in their order."""
         for batch in self._flying:
             batch.may_be_stored = True
         self._waiting.extendleft(reversed((*self._again, *self._flying)))
@@ -377,14 +380,14 @@ class Delivery:
         if self._free_from is not None:
             for batch in self._waiting:
                 if batch.sequence is not None and batch.sequence >= self._free_from:
-                    # One before it was not stored, so this one was not either.
+                    # An earlier one was not stored, so this one was not either.
                     batch.sequence = None
                     batch.may_be_stored = False
             self._next_sequence = self._free_from
             self._free_from = None
 
     def _expire(self) -> None:
-        """Give up what was not acknowledged within the delivery timeout."""
+        """Fail batches that were not acknowledged within the delivery timeout."""
         begun_s = monotonic() - self._config.delivery_timeout_s
         while self._waiting and self._waiting[0].begun_s <= begun_s:
             error = DeliveryTimeoutError(
@@ -392,16 +395,16 @@ class Delivery:
             )
             batch = self._waiting.popleft()
             self._finish(batch, None, error)
-            if batch.sequence is not None:  # else it was never sent, or is known not to be stored
+            if batch.sequence is not None:  # otherwise it is known not to be stored
                 self._give_up(error)
 
     def _why(self) -> str:
-        """What the last attempt came to, and with which server."""
+        """The server and the last error, for messages."""
         outcome = self._last_error or "has not answered"
         return f"; the server at {self._connection.target}: {outcome}"
 
     def _give_up(self, error: KvcqError) -> None:
-        """What may be stored fails; all else is sent under a new name."""
+        """Fail batches that may be stored; resend the others under a new name."""
         self._rewind()
         waiting, self._waiting = self._waiting, deque()
         for batch in waiting:
@@ -414,7 +417,7 @@ class Delivery:
         self._given_up = None
 
     def _new_name(self) -> None:
-        """None that was used before, by this process or another: its numbers are all free."""
+        """Choose a producer name that was never used, so that all its numbers are free."""
         base = self._config.producer_id or uuid4().hex
         self._name = f"{base}.{uuid4().hex[:12]}"
         self._next_sequence = 0
@@ -429,9 +432,9 @@ class Delivery:
 
 
 def _take_out(batch: Batch, error: KvcqError) -> bool:
-    """Take the messages that the error speaks of out of the batch; whether any are left.
+    """Remove the messages that the error names from the batch. Returns whether any are left.
 
-    An error that does not name its messages is one of the whole batch: False.
+    False for an error that names no message: it concerns the whole batch.
     """
     bad = _named_by(batch.messages, error)
     if not bad:
@@ -446,7 +449,7 @@ def _take_out(batch: Batch, error: KvcqError) -> bool:
 
 
 def _named_by(messages: Sequence[Outgoing], error: KvcqError) -> set[int]:
-    """Indices of the messages that were the reason."""
+    """Indices of the messages that the error names."""
     if isinstance(error, InvalidArgumentError):
         found = _MESSAGE_INDEX.match(error.field)
         index = int(found[1]) if found else len(messages)
@@ -463,6 +466,6 @@ def _named_by(messages: Sequence[Outgoing], error: KvcqError) -> set[int]:
     return set()
 
 
-def _is(told: str, name: str) -> bool:
-    """Whether the server meant that name; it cuts values that are very long."""
-    return told == name or (told.endswith(_CUT) and name.startswith(told[: -len(_CUT)]))
+def _is(named: str, name: str) -> bool:
+    """Whether the server named it; the server truncates long values."""
+    return named == name or (named.endswith(_CUT) and name.startswith(named[: -len(_CUT)]))

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class Producer(ProducerState, Blocking[AsyncProducer], Closing):
-    """Batches messages and stores each once; those of one queue in the order of `send`.
+    """Sends messages in batches, and stores each once; those of one queue in the order of `send`.
 
-    Messages with the same `ordering_key` stand in one queue. Those with neither a key nor a queue
-    go to the queues in turn, and there is no order among them.
+    Messages with the same `ordering_key` go to the same queue. Messages with neither a key nor a
+    queue are distributed over the queues in turn, without an order among them.
 
     `with client.producer() as producer: producer.send("orders", b"…")`
 
-    `send` returns as soon as the message is buffered, and blocks when the buffer is full; what it
-    returns has `result()` for the acknowledgement. Made by `Client.producer`. Thread: any; each
-    thread's messages keep their order.
+    `send` returns when the message is buffered, and blocks while the buffer is full. `result()` of
+    what it returns waits for the acknowledgement. Made by `Client.producer`. Thread-safe; the
+    messages of each thread keep their order.
     """
 
     def __init__(self, core: ProducerCore, thread: LoopThread) -> None:
@@ -44,7 +44,7 @@ class Producer(ProducerState, Blocking[AsyncProducer], Closing):
 
         Raises ClosedError; BufferFullError after `max_block_s`; TypeError, ValueError.
         """
-        # Not through `_buffered`: a coroutine for each message takes two thirds more.
+        # Not through `_buffered`: a coroutine for each message is much slower.
         message = outgoing_with(topic, body, **fields)
         sending = self._add(message)
         if self._accumulator.has_sealed:

@@ -1,4 +1,4 @@
-"""Methods that block, made from the coroutines of a class: the same names, parameters and words."""
+"""Blocking methods made from the coroutines of a class, with the same signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
     from typing import Concatenate
 
-C = TypeVar("C", covariant=True)  # what is made of a base class serves the whole
+C = TypeVar("C", covariant=True)  # a method of a base class works for the whole
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Runner(Protocol):
-    """Waits for the coroutine's result."""
+    """Runs a coroutine to its end, and returns its result."""
 
     def __call__(self, call: Coroutine[Any, Any, R]) -> R: ...
 
 
 class Blocking(Generic[C]):
-    """Something with methods of `calls`, each of which `run` runs to its end."""
+    """An object with blocking methods: `run` runs the coroutines of `calls`."""
 
     def __init__(self, calls: C, run: Runner) -> None:
         self._calls = calls
@@ -31,7 +31,7 @@ class Blocking(Generic[C]):
 def blocking(
     call: Callable[Concatenate[C, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Blocking[C], P], R]:
-    """The coroutine as a method of Blocking."""
+    """Make the coroutine a blocking method."""
 
     @wraps(call)
     def wait(self: Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -44,7 +44,7 @@ def blocking_iterator(
     call: Callable[Concatenate[C, P], AsyncIterator[R]],
     at_once: int = 1000,
 ) -> Callable[Concatenate[Blocking[C], P], Iterator[R]]:
-    """The same for what yields; `at_once` are fetched at a time."""
+    """The same for an async iterator, of which `at_once` items are fetched at a time."""
 
     @wraps(call)
     def iterate(self: Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:

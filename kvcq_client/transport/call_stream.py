@@ -1,10 +1,9 @@
-"""Small calls over one stream: a message on it costs a fifth of what a call of its own does.
+"""Small calls that share one stream, at a fraction of the cost of a gRPC call for each.
 
-The stream is opened by the first call, and again by the next one after it broke. Nothing is sent
-before the server has said that it is there, so a call that finds no server was not sent.
+The first call opens the stream, and so does the first one after the stream broke. No call is sent
+before the server's initial metadata have arrived, so a call that finds no server was not sent.
 
-Puts that wait together leave as one batch, at less than half the cost for the server: see
-joined_puts.py.
+Puts that are queued at the same time are sent as one batch: see joined_puts.py.
 """
 
 from __future__ import annotations
@@ -30,27 +29,26 @@ if TYPE_CHECKING:
 
     from kvcq_client.values import Placed
 
-#: A larger request goes as a call of its own.
+#: A larger request is sent as a gRPC call of its own.
 LARGEST_BYTES = 64 << 10
-#: Calls of one message, and their bytes; the server takes 64, and 320 KiB.
+#: Most calls and bytes of one message; the server accepts 64 calls and 320 KiB.
 _CALLS_A_MESSAGE = 64
 _MESSAGE_BYTES = 256 << 10
-#: So many that wait are sent before the loop's turn ends, while others begin: both sides are at
-#: work then. With 16 or 64 of them 64 callers that put were 0.8 and 0.7 times as fast.
+#: Flush early once this many calls are queued, so that client and server work in parallel. Twice
+#: as many, or half, are slower with 64 callers.
 _EARLY = 32
-#: Calls one after the other before a stream of their own is opened: a script that asks a few things
-#: does without.
+#: Sequential calls before an own stream is opened, so that short scripts do not open one.
 CALLS_BEFORE = 64
-#: How long the server has for the end of a stream that is closed.
+#: How long to wait for the server to end a stream that is closed.
 _CLOSING_S = 1.0
-#: Reason of an error of the client's own: the server has not seen the call.
+#: Reason of errors made by the client: the call was not sent.
 NOT_SENT = "NOT_SENT"
 
 _EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
 
 
 class _Call:
-    """One that has no answer yet. No NamedTuple: that takes thrice as long to make."""
+    """A call without a response yet. Not a NamedTuple, which takes three times as long to make."""
 
     __slots__ = ("end_s", "future", "id", "light_queues", "method", "request", "timeout_s")
 
@@ -68,41 +66,41 @@ class _Call:
         self.method = method
         self.request = request
         self.timeout_s = timeout_s
-        #: Of a put that may leave with others: how many it goes to. None: it goes by itself.
+        #: Number of light queues of a put that may be joined with others; None for all other calls.
         self.light_queues = light_queues
-        self.end_s = end_s  # when its time is up, on the loop's clock
-        self.future = future  # its caller waits for it
+        self.end_s = end_s  # its deadline, on the loop's clock
+        self.future = future  # awaited by the caller
 
 
 class CallStream:
-    """Calls under way on one stream at a time. Owned by the event loop of its connection."""
+    """Multiplexes calls over one stream at a time. Owned by the connection's event loop."""
 
     def __init__(self, open_stream: Callable[..., Any]) -> None:
         self._open_stream = open_stream
         self._loop = asyncio.get_running_loop()
         self._next_id = 1
-        self._calls: dict[int, _Call] = {}  # all that have no answer
-        self._waiting: list[_Call] = []  # those that were not sent yet
-        self._given_up: list[int] = []  # those that the server is to be told of
-        self._joined: dict[int, list[_Call]] = {}  # puts that were sent together
-        self._timer: asyncio.TimerHandle | None = None  # one for all: nearly all end before it does
-        self._look_s = inf  # when it goes off
+        self._calls: dict[int, _Call] = {}  # all without a response
+        self._waiting: list[_Call] = []  # not sent yet
+        self._given_up: list[int] = []  # cancelled; the server is not told yet
+        self._joined: dict[int, list[_Call]] = {}  # puts that were sent as one batch
+        self._timer: asyncio.TimerHandle | None = None  # one for all calls
+        self._look_s = inf  # when it fires
         self._task: asyncio.Task[None] | None = None
-        # Of the task: None before the server has said that it is there.
+        # Owned by the task; None until the initial metadata have arrived.
         self._stream: Any = None
         self._is_writing = False
         self._closing = False
         self._own: OwnStream | None = None
-        self._alone = 0  # calls on this stream, one after the other
+        self._alone = 0  # sequential calls so far
 
     async def call(
         self, method: str, request: bytes, timeout_s: float, light_queues: int | None = None
     ) -> bytes | Placed:
-        """The encoded response. Of a put that may leave with others, to so many light queues: the
-        place, when it did.
+        """Return the encoded response, or for a put that was joined with others its place.
 
-        Raises what the server answered, DeadlineError when the time is up, and UnavailableError
-        when the stream broke; its reason is NOT_SENT when the server cannot have seen the call.
+        `light_queues`: number of light queues of a put that may be joined; None otherwise. Raises
+        the server's error, DeadlineError after `timeout_s`, and UnavailableError when the stream
+        broke; its reason is NOT_SENT when the server cannot have seen the call.
         """
         self._count()
         call_id = self._next_id
@@ -130,12 +128,12 @@ class CallStream:
 
     @property
     def own(self) -> OwnStream | None:
-        """The stream for a call that begins now and has nobody beside it; None: this one."""
+        """The own stream, if it is free and no other call is in flight; else None."""
         own = self._own
         return None if own is None or self._calls or not own.is_free else own
 
     def _count(self) -> None:
-        """Open a stream for callers of their own when it is worth it."""
+        """Count sequential calls, and open the own stream after enough of them."""
         self._alone = 0 if self._calls else self._alone + 1
         if self._alone >= CALLS_BEFORE and self._stream is not None and not self._closing:
             self._alone = 0
@@ -143,10 +141,10 @@ class CallStream:
                 self._own = OwnStream(self._open_stream)
 
     async def close(self) -> None:
-        """End the stream; calls under way are cancelled. Repeatable.
+        """End the stream and cancel calls in flight. Repeatable.
 
-        The server is told, and ends it. Otherwise gRPC tells of the end of its operations later,
-        when the event loop may be closed.
+        Lets the server end the stream. Otherwise gRPC would complete its operations later, when the
+        event loop may be closed.
         """
         for call in list(self._calls.values()):
             self._give_up(call.id)
@@ -163,7 +161,7 @@ class CallStream:
                 await asyncio.wait([task])
 
     def _look_at(self, end_s: float) -> None:
-        """Look then whether the time of a call is up; inf: never."""
+        """Check deadlines at that time; inf for never."""
         if self._timer is not None:
             self._timer.cancel()
         self._look_s = end_s
@@ -181,7 +179,7 @@ class CallStream:
         self._look_at(min((call.end_s for call in self._calls.values()), default=inf))
 
     def _give_up(self, call_id: int) -> None:
-        """Take the call back, or tell the server. Repeatable."""
+        """Drop the call if it was not sent, or cancel it at the server. Repeatable."""
         call = self._calls.pop(call_id, None)
         if call is None:
             return
@@ -211,7 +209,7 @@ class CallStream:
                     self._settle(put.id, place)
                 return
         if is_of_one(outcome):
-            # Nothing was stored. Each is told by itself what is wrong with it, if anything is.
+            # Nothing was stored. Each is sent on its own, and gets its own error if it has one.
             again = [put for put in puts if put.id in self._calls]
             for put in again:
                 put.light_queues = None
@@ -222,7 +220,7 @@ class CallStream:
             self._settle(put.id, _another(outcome))
 
     async def _run(self) -> None:
-        """One stream, to its end, which is that of all calls on it."""
+        """Run one stream until it ends, and with it all calls on it."""
         stream = self._open_stream()
         error: KvcqError = UnavailableError("the stream of calls ended")
         try:
@@ -249,25 +247,25 @@ class CallStream:
                 self._settle(call_id, _another(error))
 
     async def _read(self, stream: Any) -> None:  # noqa: ANN401 - grpc has no name for it
-        # Who iterates over a stream leaves a cycle of references behind.
+        # Iterating over a stream leaves a reference cycle behind.
         while (response := await stream.read()) is not _EOF:
             for result in response.results:
-                told: bytes | KvcqError = result.response
+                outcome: bytes | KvcqError = result.response
                 if result.HasField("error"):
-                    told = from_batch_error(result.error)
+                    outcome = from_batch_error(result.error)
                 if (puts := self._joined.pop(result.id, None)) is not None:
-                    self._settle_joined(puts, told)
+                    self._settle_joined(puts, outcome)
                 else:
-                    self._settle(result.id, told)
+                    self._settle(result.id, outcome)
 
     def _send_soon(self) -> None:
-        """Calls of one turn of the loop go out together."""
+        """Send at the end of the loop's turn, together with other calls of that turn."""
         self._loop.call_soon(self._send)
 
     def _send(self) -> None:
-        """Begin to write what waits, unless a message is on its way: its end does so."""
+        """Start writing queued calls, unless a write is under way, which continues with them."""
         stream = self._stream
-        # Over before `_read` has heard of it, as where no server was found: nothing is sent then.
+        # It ended before `_read` noticed, for example because no server was found: send nothing.
         if stream is None or self._is_writing or stream.done():
             return
         if self._waiting or self._given_up:
@@ -284,7 +282,7 @@ class CallStream:
             self._send()
 
     def _take(self) -> pb.CallsRequest:
-        """What waits, as far as it fits a message."""
+        """Queued calls, as many as fit into a message."""
         taken = pb.CallsRequest()
         given_up = self._given_up[:_CALLS_A_MESSAGE]
         del self._given_up[:_CALLS_A_MESSAGE]
@@ -321,11 +319,11 @@ def _add(
 
 
 def _another(error: KvcqError) -> KvcqError:
-    """The same error for one more caller: each adds its own traceback."""
+    """A copy of the error for one caller, since each adds its own traceback."""
     return type(error)(error.message, error.reason, error.metadata)
 
 
 def _ended(error: BaseException | None) -> None:
-    """Of a write. When the stream is over `_read` says why; raises whatever else it was."""
+    """Handle the end of a write. `_read` reports why a stream ended; other errors are raised."""
     if not (error is None or isinstance(error, (*STREAM_OVER, asyncio.CancelledError))):
         raise error

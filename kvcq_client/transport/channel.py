@@ -1,7 +1,7 @@
-"""What stubs are made on: a channel of gRPC's, which is exchanged when certificates change.
+"""A gRPC channel that is replaced when certificate files change.
 
-The calls and streams that begin after a new certificate came use it; those under way stay on the
-connection they have.
+Calls and streams that start after the change use the new certificates; those in flight stay on
+their connection.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from kvcq_client.transport.secured import TLS, Credentials
 
-#: Files are looked at when a call begins, this often.
+#: How often certificate files are checked, at the start of a call.
 _LOOK_EVERY_S = 1.0
-#: Channels of former certificates whose streams may go on.
+#: How many channels with former certificates are kept for their streams.
 _OLD_CHANNELS = 2
 
 
@@ -48,7 +48,7 @@ class Channel:
         self._channel = self._open()
 
     def channel(self) -> grpc.aio.Channel:
-        """The one for what begins now. Raises UsageError when it is closed."""
+        """The channel for new calls. Raises UsageError when closed."""
         if self._closed:
             raise grpc.aio.UsageError("the channel is closed")
         if self._tls is not None and monotonic() >= self._look_s:
@@ -57,15 +57,15 @@ class Channel:
         return self._channel
 
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """The signature of a call that begins now; nothing where there are no credentials."""
+        """The signature headers of a new call; empty without credentials."""
         return () if self._signer is None else self._signer.headers()
 
     def get_state(self, *, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
-        """Of the channel for what begins now."""
+        """The connectivity of the channel for new calls."""
         return self.channel().get_state(try_to_connect=try_to_connect)
 
     async def close(self, grace: float | None = None) -> None:
-        """Ends all calls. Repeatable."""
+        """End all calls. Repeatable."""
         self._closed = True
         for each in (*self._old, self._channel):
             await each.close(grace)
@@ -93,12 +93,12 @@ class Channel:
             secured = tls.channel_credentials()
             tls.check_files()
         except OSError:
-            return  # half-way through a change: the old one serves until it is done
+            return  # files are half replaced: keep the old channel until they are complete
         if stamps_of(tls.files) != stamps:
-            return  # in the midst of one
+            return  # a change is in progress
         self._secured, self._stamps = secured, stamps
         if len(self._old) == _OLD_CHANNELS:
-            self._old.popleft()  # without a reference it ends with its last call
+            self._old.popleft()  # unreferenced, it closes after its last call
         self._old.append(self._channel)
         self._channel = self._open()
 
@@ -109,7 +109,7 @@ class Channel:
 
 
 class _Method:
-    """One method, on the channel that is in use when it is called."""
+    """A method that uses the channel that is current when it is called."""
 
     def __init__(
         self, owner: Channel, kind: str, args: tuple[Any, ...], options: dict[str, Any]
@@ -134,7 +134,7 @@ class _Method:
 
 
 def _named(options: Sequence[tuple[str, Any]], tls: TLS | None) -> list[tuple[str, Any]]:
-    """With the name that the certificate is to have."""
+    """The options, with the server name that the certificate must have."""
     if tls is None or tls.server_name is None:
         return [*options]
     return [*options, ("grpc.ssl_target_name_override", tls.server_name)]

@@ -1,4 +1,4 @@
-"""`with` and `async with` for what has a `close`."""
+"""`with` and `async with` for objects with a `close` method."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _AsyncCloses(Protocol):
 
 
 class Closing:
-    """Closed at the end of `with`."""
+    """Is closed at the end of `with`."""
 
     def __enter__(self) -> Self:
         return self
@@ -32,7 +32,7 @@ class Closing:
 
 
 class AsyncClosing:
-    """Closed at the end of `async with`."""
+    """Is closed at the end of `async with`."""
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,8 +1,7 @@
-"""One connection to a server: calls with a deadline, retried while the server is not there.
+"""A connection to one server: calls with a deadline, retried while the server is unavailable.
 
-Every method of the service may be repeated, and is: puts that must not be stored twice go through
-the producer, which numbers them. A plain `put` is the exception, and is never repeated once it
-was sent.
+A call with `may_repeat` False, such as a plain `put`, is never sent twice; all others may be. A
+producer numbers its puts, so that repeating them stores nothing twice.
 """
 
 from __future__ import annotations
@@ -49,70 +48,70 @@ R = TypeVar("R")
 
 DEFAULT_TARGET = "127.0.0.1:8081"
 DEFAULT_TIMEOUT_S = 30.0
-#: The first wait before a retry; it doubles up to the last. Each is shortened at random by up to
-#: half, so that many clients of a server that restarts do not come back in step.
+#: Backoff before a retry, doubling from the first value to the last. Each wait is shortened by up
+#: to half at random, so that clients of a server that restarts do not all return at once.
 FIRST_WAIT_S = 0.05
 LAST_WAIT_S = 2.0
-#: How often it is looked meanwhile whether a server that was away is back.
+#: How often to check during a backoff whether the server is back.
 _LOOK_S = 0.05
 
-#: A dead peer is noticed after about 30 s also when nothing is being sent.
+#: Keepalive: a dead peer is noticed after about 30 s, even if nothing is being sent.
 _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
-    # A server that restarts is found again within half a second.
+    # Reconnect to a server that restarts within half a second.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
 )
 
 
-#: Calls under way at a time, pulls apart; more wait here for their turn. The server takes some
-#: thousands of one connection, and refuses what is above.
+#: Most calls in flight, not counting pulls; further calls wait for their turn. The server rejects
+#: more than some thousands on one connection.
 CALLS_UNDER_WAY = 1000
 
 _HOST_AND_PORT = re.compile(r"[^\s/]+:(\d{1,5})")
-#: Such as unix:/run/kvcq.sock or dns:///name:8081. gRPC takes http: for part of a host's name.
+#: Such as unix:/run/kvcq.sock or dns:///name:8081. gRPC would take http: as part of a host name.
 _WITH_SCHEME = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*:/\S+|unix(-abstract)?:\S+")
 
 
 class Backoff:
-    """Waits that grow. Not shared between tasks."""
+    """Exponential backoff. Not shared between tasks."""
 
     def __init__(self) -> None:
         self._next_s = FIRST_WAIT_S
 
     def next_s(self) -> float:
-        """How long to wait now."""
+        """How long to wait before the next try."""
         wait_s = self._next_s
         self._next_s = min(wait_s * 2, LAST_WAIT_S)
         return wait_s * (0.5 + random.random() / 2)
 
     def reset(self) -> None:
-        """Something worked: begin with short waits again."""
+        """Start again with short waits, after something has worked."""
         self._next_s = FIRST_WAIT_S
 
 
 def check_may_go_again(error: KvcqError, *, may_repeat: bool) -> None:
-    """Returns when a call that ended so may go out once more, and raises what its caller hears
-    otherwise."""
+    """Return if a call that failed with the error may be retried; otherwise raise the error for its
+    caller."""
     repeatable = may_repeat or not (isinstance(error, RetryableError) and error.may_be_done)
     if repeatable and may_pass(error):
         return
     if not repeatable and type(error) is UnavailableError and not error.reason:
-        error = UnavailableError(f"{error.message}; the server may have done it all the same")
+        error = UnavailableError(f"{error.message}; the server may have executed the call")
     raise error from None
 
 
 def may_be_parked(request: Message | bytes) -> bool:
-    """Whether it would hold a stream of one call at a time for long, and has no use for it."""
+    """Whether the server may hold the call for long, so that it must not occupy the own stream."""
     return isinstance(request, pb.PullRequest) and bool(request.wait_ms)
 
 
 def is_target(target: object) -> bool:
-    """Whether it is HOST:PORT, or another form that gRPC knows."""
+    """Whether it is HOST:PORT or another target that gRPC accepts."""
     if not isinstance(target, str):
         return False
     found = _HOST_AND_PORT.fullmatch(target)
@@ -149,14 +148,14 @@ class Connection:
         of_kind("tls", tls, TLS, or_none=True)
         of_kind("credentials", credentials, Credentials, or_none=True)
         if not isinstance(options, list | tuple):
-            raise TypeError(f"options: a list of pairs is wanted, not {type(options).__name__}")
+            raise TypeError(f"options: expected a list of pairs, not {type(options).__name__}")
         begin_grpc()
         self.target = target
         self.timeout_s = number("timeout_s", timeout_s)
         direct = (DIRECT,) if is_direct(target, os.environ) else ()
-        # Each name once: of two gRPC takes the first.
+        # Each name only once, because gRPC uses the first of two.
         chosen = {**dict(_OPTIONS), **dict(direct), **dict(options)}
-        # gRPC's stubs are made on what looks like a channel.
+        # The stubs only need what a channel of gRPC has.
         self._channel: Any = Channel(target, [*chosen.items()], tls, credentials)
         self.messages = kvcq_pb2_grpc.MessageServiceStub(self._channel)
         self.topics = kvcq_pb2_grpc.TopicServiceStub(self._channel)
@@ -165,10 +164,10 @@ class Connection:
         self.access = access_pb2_grpc.AccessServiceStub(self._channel)
         self.jobs = jobs_pb2_grpc.JobServiceStub(self._channel)
         self.migration = migration_pb2_grpc.MigrationServiceStub(self._channel)
-        #: Bytes both ways: an empty request asks whether the server lives.
+        #: Raw bytes; an empty request asks whether the server is alive.
         self.health = self._channel.unary_unary("/grpc.health.v1.Health/Check")
         self._first = FirstContact(target, self._channel, self.health, tls)
-        # Requests are bytes already: see format/outgoing.py.
+        # Requests are encoded by format/outgoing.py.
         self.put_stream = self._channel.stream_stream(
             "/kvcq.v1.MessageService/PutStream",
             request_serializer=None,
@@ -179,15 +178,15 @@ class Connection:
             request_serializer=pb.SubscribeRequest.SerializeToString,
             response_deserializer=pb.SubscribeResponse.FromString,
         )
-        self.calls = CallStream(kvcq_pb2_grpc.CallServiceStub(self._channel).Calls)
-        # The methods whose calls share a stream, as long as they are small.
+        self.call_stream = CallStream(kvcq_pb2_grpc.CallServiceStub(self._channel).Calls)
+        # Methods whose small calls go over the shared stream.
         self._sharing: dict[object, tuple[str, type[Message]]] = {
             self.messages.Put: ("Put", pb.PutResponse),
             self.messages.Pull: ("Pull", pb.PullResponse),
             self.groups.CommitOffsets: ("CommitOffsets", pb.CommitOffsetsResponse),
         }
         self._turns = Turns(CALLS_UNDER_WAY)
-        self._told_of_pulls = False
+        self._warned_of_pulls = False
         self._closed = False
         self._forked: ForkedError | None = None
         close_in_children(self)
@@ -200,19 +199,19 @@ class Connection:
         *,
         may_repeat: bool = True,
     ) -> R:
-        """The response. Raises KvcqError; UnavailableError only when the time is up, or at once
-        a HandshakeError."""
+        """Return the response, retrying until `timeout_s`. Raises KvcqError; UnavailableError only
+        when the time is up, HandshakeError at once."""
         end_s = monotonic() + self.limit_s(timeout_s)
         shared = self._shared(method, request)
         parked = may_be_parked(request)
-        takes_turn = method is not self.messages.Pull  # may be parked, by the thousand
+        takes_turn = method is not self.messages.Pull  # thousands may be parked
         backoff: Backoff | None = None  # most calls need none
         while True:
             self.check_open()
             if not self._first.is_made:
                 await self.first_contact(end_s)
             try:
-                if shared is not None and (own := self.calls.own) is not None and not parked:
+                if shared is not None and (own := self.call_stream.own) is not None and not parked:
                     name, data, kind = shared
                     left_s = max(0.001, end_s - monotonic())
                     return cast("R", kind.FromString(await own.call(name, data, left_s)))
@@ -221,15 +220,15 @@ class Connection:
                 try:
                     left_s = max(0.001, end_s - monotonic())
                     if shared is None:
-                        # What may not be repeated waits for a connection instead: it is sent once.
+                        # A call that may not be repeated waits for a connection, and is sent once.
                         return await method(request, timeout=left_s, wait_for_ready=not may_repeat)
                     name, data, kind = shared
                     light_queues = None
                     if isinstance(request, pb.PutRequest):
                         names = request.message.light_queues
                         light_queues = len(set(names)) if names else 0
-                    answer = await self.calls.call(name, data, left_s, light_queues)
-                    # One that left with others comes placed.
+                    answer = await self.call_stream.call(name, data, left_s, light_queues)
+                    # A put that was joined with others comes back as its place.
                     whole = kind.FromString(answer) if isinstance(answer, bytes) else answer
                     return cast("R", whole)
                 finally:
@@ -238,10 +237,10 @@ class Connection:
             except (grpc.aio.AioRpcError, KvcqError) as rpc_error:
                 error = rpc_error if isinstance(rpc_error, KvcqError) else from_rpc(rpc_error)
                 if parked and error.reason == "TOO_MANY_CALLS":
-                    self._tell_of_pulls(error)
+                    self._warn_of_pulls(error)
                 check_may_go_again(error, may_repeat=may_repeat)
             except (asyncio.CancelledError, grpc.aio.UsageError):
-                self.check_open()  # closing cancels the calls under way
+                self.check_open()  # `close` cancels calls in flight
                 raise
             backoff = backoff or Backoff()
             wait_s = backoff.next_s()
@@ -251,13 +250,14 @@ class Connection:
                 if await self.rest(wait_s):
                     backoff.reset()
             except asyncio.CancelledError:
-                self.check_open()  # closing cancels who rests
+                self.check_open()  # `close` cancels backoffs
                 raise
 
     async def rest(self, wait_s: float) -> bool:
-        """Wait before another try; not beyond the moment when a server that was away is reached.
+        """Back off for `wait_s`, or until an unavailable server is reached again.
 
-        Whether that was so. Many clients come back at slightly different times. Raises ClosedError.
+        Returns whether the latter happened, after a short random delay that keeps many clients from
+        returning at once. Raises ClosedError.
         """
         end_s = monotonic() + wait_s
         is_away = False
@@ -275,7 +275,7 @@ class Connection:
     async def stream(
         self, method: Callable[..., AsyncIterable[R]], request: Message
     ) -> AsyncIterator[R]:
-        """The responses to one request, until the server ends them. Raises KvcqError."""
+        """Yield the responses to one request until the server ends the stream. Raises KvcqError."""
         await self.first_contact()
         try:
             async for response in method(request):
@@ -283,22 +283,22 @@ class Connection:
         except grpc.aio.AioRpcError as error:
             raise from_rpc(error) from None
         except (asyncio.CancelledError, grpc.aio.UsageError):
-            self.check_open()  # closing cancels the calls under way
+            self.check_open()  # `close` cancels calls in flight
             raise
 
     async def first_contact(self, end_s: float | None = None) -> None:
-        """Before each call: see FirstContact. Raises HandshakeError, ClosedError."""
+        """Must precede each call: see FirstContact. Raises HandshakeError, ClosedError."""
         self.check_open()
         await self._first.wait(end_s)
         self.check_open()
 
-    def _tell_of_pulls(self, error: KvcqError) -> None:
-        """Once: they are tried again, and the caller hears nothing of it before the time is up."""
-        if not self._told_of_pulls:
-            self._told_of_pulls = True
+    def _warn_of_pulls(self, error: KvcqError) -> None:
+        """Warn once that pulls are rejected and retried, which callers would only notice late."""
+        if not self._warned_of_pulls:
+            self._warned_of_pulls = True
             logger.warning(
-                "the server at %s refuses pulls that wait for messages: %s. They are tried again, "
-                "later and later. One consumer follows a million queues over one stream: "
+                "the server at %s rejects pulls that wait for messages: %s. They are retried with "
+                "growing delays. A consumer follows up to a million queues over one stream: "
                 'client.consumer(["%%LMQ%%a", "%%LMQ%%b", …])',
                 *(self.target, error.message),
             )
@@ -308,11 +308,11 @@ class Connection:
             await self._turns.wait(end_s - monotonic())
         except TimeoutError:
             raise DeadlineError(
-                f"{CALLS_UNDER_WAY} calls of this client are under way, and none ended in time"
+                f"this client has {CALLS_UNDER_WAY} calls in flight, and none ended in time"
             ) from None
 
     def _shared(self, method: object, request: Message | bytes) -> tuple[str, bytes, Any] | None:
-        """Name, request and kind of answer of what shares a stream; None: a call of its own."""
+        """Name, encoded request and response type for the shared stream; None for a gRPC call."""
         sharing = self._sharing.get(method)
         if sharing is None or isinstance(request, bytes):
             return None
@@ -320,25 +320,25 @@ class Connection:
         return (sharing[0], data, sharing[1]) if len(data) <= LARGEST_BYTES else None
 
     def limit_s(self, timeout_s: float | None) -> float:
-        """How long a call may take. Raises TypeError, ValueError."""
+        """The timeout of a call. Raises TypeError, ValueError."""
         return self.timeout_s if timeout_s is None else number("timeout_s", timeout_s)
 
     def check_open(self) -> None:
-        """Raises ClosedError, and ForkedError in a child of the process that made it."""
+        """Raise ClosedError if closed, and ForkedError in a forked child."""
         if self._forked is not None:
             raise self._forked
         if self._closed:
             raise ClosedError(f"the client of {self.target} is closed")
 
     def after_fork(self, error: ForkedError) -> None:
-        """See Forkable. The channel is the parent's, and is left alone."""
+        """See Forkable. The channel belongs to the parent and is not touched."""
         self._forked = error
 
     async def close(self) -> None:
-        """Ends all calls. Repeatable."""
+        """End all calls. Repeatable."""
         self._closed = True
         if self._forked is not None:
             return
         self._first.close()
-        await self.calls.close()
+        await self.call_stream.close()
         await self._channel.close(None)

@@ -1,10 +1,10 @@
-"""The first contact with a server: whether TLS is why there is none.
+"""Finds out before the first call whether wrong TLS settings prevent a connection.
 
-gRPC calls every failure of a handshake a server that is away, and may wait twenty seconds for a
-server that takes TLS when the client does not. Both would be tried until the time is up, though
-nothing but another setting helps. So before the first call the channel is watched until it is
-connected. Once it was, a handshake that fails is tried again like any other loss: certificates may
-be in the midst of being exchanged.
+gRPC reports every failed handshake as an unavailable server, and may wait twenty seconds for a
+server that speaks TLS when the client does not. The client would retry both until the deadline,
+although only another setting helps. So the channel is watched until it is connected for the first
+time. Later, a failed handshake is retried like any other lost connection, because certificates may
+just be being replaced.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from kvcq_client.transport.channel import Channel
     from kvcq_client.transport.secured import TLS
 
-#: How long a server may be silent before it is asked whether it speaks TLS, and for the answer.
+#: How long a server may be silent before it is probed for TLS, and how long the probe may take.
 _SILENT_S = 1.0
 _ANSWER_S = 2.0
 _FIRST_LOOK_S = 0.001
 _LAST_LOOK_S = 0.02
 
 _HOST_AND_PORT = re.compile(r"(?:dns:/*|ipv[46]:)?\[?([^\s/\]]+)\]?:(\d{1,5})")
-#: What the TLS library says: what is wrong, and what to do about it.
+#: Patterns in the TLS library's messages: what is wrong, and what to do.
 _FAULTS = tuple(
     (re.compile(pattern, re.IGNORECASE), text)
     for pattern, text in (
@@ -44,27 +44,27 @@ _FAULTS = tuple(
         ),
         (
             "certificate has expired",
-            "shows a certificate that has expired: it needs a new one",
+            "has an expired certificate: it needs a new one",
         ),
         (
             "not yet valid",
-            "shows a certificate that is not valid yet: look at the clocks of both machines",
+            "has a certificate that is not valid yet: check the clocks of both machines",
         ),
         (
             "hostname|IP address mismatch",
-            "shows a certificate with other names: connect to one of them, or give "
+            "has a certificate for other names: connect to one of them, or give "
             "tls=TLS(server_name=…)",
         ),
         (
             "CERTIFICATE_VERIFY_FAILED",
-            "shows a certificate of an authority that is not trusted here: name the one that "
+            "has a certificate of an authority that is not trusted here: name the one that "
             "signed it, with tls=TLS(ca=FILE) or --tls-ca FILE",
         ),
         ("handshake", "refuses TLS"),
     )
 )
 _REFUSES_CERTIFICATE = (
-    "does not take this client's certificate: one that its authority signed is given with "
+    "rejects this client's certificate: give one that its authority signed, with "
     "tls=TLS(cert=FILE, key=FILE) or --tls-cert and --tls-key"
 )
 _SPEAKS_TLS = (
@@ -75,15 +75,15 @@ _FAILED = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.
 
 
 class _Answer(enum.Enum):
-    """Of a server, to a handshake."""
+    """A server's reaction to a handshake."""
 
-    NO_TLS = enum.auto()  # or none at all
-    CLOSED = enum.auto()  # it spoke TLS, and then no more
+    NO_TLS = enum.auto()  # or none
+    CLOSED = enum.auto()  # it spoke TLS, then closed the connection
     TAKEN = enum.auto()
 
 
 class FirstContact:
-    """Of one connection. Owned by its event loop."""
+    """The first contact of one connection. Owned by its event loop."""
 
     def __init__(
         self,
@@ -92,18 +92,18 @@ class FirstContact:
         ask: Callable[..., Any],
         tls: TLS | None,
     ) -> None:
-        """`ask`: a method of the server that is cheap, and answers whoever calls."""
+        """`ask`: a cheap method of the server that needs no credentials."""
         self._target = target
         self._channel = channel
         self._ask = ask
         self._tls = tls
-        #: The server was reached once.
+        #: Whether the server has been reached.
         self.is_made = False
         self._look: asyncio.Task[str] | None = None
 
     async def wait(self, end_s: float | None = None) -> None:
-        """Returns when the server was reached once, or is away, or the time is up (monotonic):
-        then the call tells what there is. Raises HandshakeError."""
+        """Wait until the server has been reached, is unavailable, or `end_s` (monotonic) has come;
+        the call itself then reports the outcome. Raises HandshakeError."""
         if self.is_made:
             return
         if self._look is None:
@@ -119,12 +119,12 @@ class FirstContact:
             raise HandshakeError(f"the server at {self._target} {fault}")
 
     def close(self) -> None:
-        """Repeatable."""
+        """Stop watching. Repeatable."""
         if self._look is not None:
             self._look.cancel()
 
     async def _find_fault(self) -> str:
-        """What is wrong with TLS; empty: nothing, as far as is known."""
+        """What is wrong with TLS, or "" if nothing is known to be wrong."""
         silent_s = monotonic() + _SILENT_S
         look_s = _FIRST_LOOK_S
         while True:
@@ -149,15 +149,15 @@ class FirstContact:
             for pattern, fault in _FAULTS:
                 if pattern.search(text):
                     return fault
-        # gRPC drops what the server says of the client's certificate.
+        # gRPC drops the server's alert about the client's certificate.
         answer = await _handshake(self._target, self._tls)
         return _REFUSES_CERTIFICATE if answer is _Answer.CLOSED else ""
 
 
 async def _handshake(target: str, tls: TLS | None) -> _Answer:
-    """What one comes to there, with the certificate of `tls`; the server may show any."""
+    """Try a handshake with the client's certificate, accepting any certificate of the server."""
     found = _HOST_AND_PORT.fullmatch(target)
-    if found is None:  # a socket of the file system, say
+    if found is None:  # such as a Unix socket
         return _Answer.NO_TLS
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -169,7 +169,7 @@ async def _handshake(target: str, tls: TLS | None) -> _Answer:
         async with asyncio.timeout(_ANSWER_S):
             reader, writer = await asyncio.open_connection(found[1], int(found[2]), ssl=context)
             try:
-                # A certificate is refused when the handshake is over.
+                # TLS 1.3 rejects a client certificate only after the handshake.
                 return _Answer.TAKEN if await reader.read(1) else _Answer.CLOSED
             finally:
                 writer.transport.abort()

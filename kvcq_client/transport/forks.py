@@ -1,8 +1,8 @@
-"""What a fork takes from a client: its thread and its connection stay with the parent.
+"""Clients in forked processes: every call raises ForkedError.
 
-gRPC cannot be used in a child once its parent has used it: calls hang, or the process aborts
-(measured with grpcio 1.85). So in the child every client, old or new, refuses at once. The
-parent's clients are not touched.
+gRPC does not work in a child process once its parent has used it: calls hang, or the process
+aborts. So every client in the child, old or new, fails at once. The parent's clients are not
+affected.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from kvcq_client.errors import ClosedError
 
 
 class ForkedError(ClosedError):
-    """This process was forked from one that had made a client: no client works in it."""
+    """This process was forked after a client was made, so no client works in it."""
 
     def __init__(self) -> None:
         super().__init__(
             "gRPC does not work in a process that was forked after a client was made: make "
-            "clients in the children alone, or start processes with the spawn method, "
-            'as by multiprocessing.set_start_method("spawn")'
+            "clients only in the children, or start processes with the spawn method, "
+            'for example with multiprocessing.set_start_method("spawn")'
         )
 
 
 class Forkable(Protocol):
-    """Something that does not work in a child process."""
+    """An object that does not work in a forked child."""
 
     def after_fork(self, error: ForkedError) -> None:
-        """Called in the child, which has one thread: fail what waits, and refuse what comes."""
+        """Called in the child, which has one thread: fail pending calls, and reject new ones."""
 
 
 class _Process:
-    """What this process knows of clients."""
+    """Whether this process, or a parent, has made a client."""
 
     uses_grpc = False
     forked: ForkedError | None = None
@@ -43,14 +43,14 @@ _made: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 
 def begin_grpc() -> None:
-    """Before the first channel. Raises ForkedError where gRPC does not work."""
+    """Must be called before a channel is made. Raises ForkedError where gRPC does not work."""
     if _Process.forked is not None:
         raise _Process.forked
     _Process.uses_grpc = True
 
 
 def close_in_children(made: Forkable) -> None:
-    """`made.after_fork` is called in every child of this process, while `made` lives."""
+    """Call `made.after_fork` in every forked child, while `made` is alive."""
     _made.add(made)
 
 
@@ -62,5 +62,5 @@ def _in_child() -> None:
         _made.clear()
 
 
-if hasattr(os, "register_at_fork"):  # not on every system
+if hasattr(os, "register_at_fork"):  # not on all systems
     os.register_at_fork(after_in_child=_in_child)

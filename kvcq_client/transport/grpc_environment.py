@@ -1,16 +1,14 @@
-"""What gRPC reads from the environment when it is first imported, set where nobody else has set it.
+"""Environment variables that gRPC reads when first imported, set unless the user has set them.
 
-A program that imports `grpc` before us has it as it comes.
+They have no effect in a program that imports `grpc` before this package.
 
-Its own fork handlers end one child in seven with a segmentation fault, whatever the child does:
-they are off.
+gRPC's fork handlers are turned off: with them, a forked child may crash whatever it does.
 
-It waits for sockets in one of two ways. With the newer one, which it takes by itself, every
-message goes from the thread that waits for the socket to one that works, and from there to the one
-that tells the event loop. With the older one the last of these waits for the socket: a message on
-an open stream comes back in half the time, for half of the processor time. The older one is
-chosen for the releases in `MEASURED`; what a later one does with the switch is not known, and it
-is left as it comes.
+gRPC has two ways to wait for sockets. With its default, each message passes through three threads;
+with the older one the thread that wakes the event loop waits for the socket itself, which halves
+the time and the processor time of a message on an open stream. The older one is chosen for the
+releases in `MEASURED`. It is not known what later releases do with the switch, so they keep their
+default.
 """
 
 from __future__ import annotations
@@ -18,10 +16,10 @@ from __future__ import annotations
 import os
 from importlib.metadata import version
 
-#: Releases of grpcio, by their first two numbers, that were measured and tested both ways.
+#: Releases of grpcio, as major and minor version, that were measured and tested both ways.
 MEASURED = ("1.85",)
 
-#: Whether the installed release is one of them, and the user has not chosen public calls only.
+#: Whether the installed release is one of them, and KVCQ_PUBLIC_GRPC is not set.
 IS_MEASURED = (
     version("grpcio").rpartition(".")[0] in MEASURED and "KVCQ_PUBLIC_GRPC" not in os.environ
 )

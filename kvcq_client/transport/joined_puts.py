@@ -1,8 +1,8 @@
-"""Puts that leave together as one batch, and the answer to each.
+"""Joins queued puts into one batch, and splits the response.
 
-A put that comes by itself costs the server two and a half times what one of a batch does: it is
-entered, limited, timed and answered for itself. All of a batch are stored, or none. That is no
-less than what their callers were promised, and where one of them is refused each goes by itself.
+A put of its own costs the server more than twice as much as one in a batch. A batch is stored as a
+whole or not at all, which breaks no promise made to the callers. If one message is rejected, each
+put is sent again on its own.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from kvcq_client.errors import KvcqError
     from kvcq_client.values import Placed
 
-#: The method of the batch.
+#: The method that stores a batch.
 JOINED = "PutBatch"
 
-#: Reasons that lie in a message: what the others of its batch are told alone may be otherwise. The
-#: server finds them before anything is stored.
+#: Reasons caused by a single message, so the other messages of the batch may still be accepted. The
+#: server checks them before anything is stored.
 _OF_ONE = (
     "INVALID_ARGUMENT",
     "UNKNOWN_TOPIC",
@@ -36,25 +36,25 @@ _OF_ONE = (
 
 
 def join(requests: Sequence[bytes]) -> bytes:
-    """The encoded PutBatchRequest with the messages of these encoded PutRequests.
+    """Concatenate encoded PutRequests to an encoded PutBatchRequest.
 
-    Both have messages in the same field, so that one behind the other they are its repetitions.
+    Both have messages in the same field, so the concatenation repeats it.
     """
     return b"".join(requests)
 
 
 def split(response: bytes, light_queues: Sequence[int]) -> list[Placed]:
-    """The place of each of the puts, of an encoded PutBatchResponse.
+    """The place of each put, from an encoded PutBatchResponse.
 
-    `light_queues`: how many each of them goes to. Raises UnavailableError when it is no such
-    response: the puts may be stored.
+    `light_queues`: number of light queues of each put. Raises UnavailableError if the response
+    cannot be decoded; the puts may be stored then.
     """
     try:
         return placed_all(pb.PutBatchResponse.FromString(response), light_queues)
     except (DecodeError, ValueError) as error:
-        raise UnavailableError(f"the answer to a batch of puts cannot be read: {error}") from None
+        raise UnavailableError(f"cannot decode the response to a batch of puts: {error}") from None
 
 
 def is_of_one(error: KvcqError) -> bool:
-    """Whether a batch was refused for one of its messages: nothing of it was stored."""
+    """Whether a batch was rejected because of one message, so that nothing was stored."""
     return error.reason in _OF_ONE

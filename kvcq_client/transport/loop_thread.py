@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: what the blocking face of the client runs on."""
+"""An event loop in a thread of its own, which runs the calls of blocking code."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ R = TypeVar("R")
 
 
 class _GivesUpQuietly:
-    """An event loop that, once it is closed, drops what gRPC tells of calls that were given up.
+    """An event loop that ignores gRPC's notifications of cancelled calls once it is closed.
 
-    gRPC has one thread for the loops of a process. It wakes any of them, and that one passes on
-    what is another's: it would print an error of a loop that nobody waits for.
+    One gRPC thread serves all event loops of a process. It wakes any of them, which then forwards
+    the others' notifications, and would print an error for a loop that is already closed.
     """
 
     def call_soon_threadsafe(
@@ -41,22 +41,22 @@ class _GivesUpQuietly:
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop where there is one: it takes more calls a second; else the standard loop."""
+    """A uvloop event loop where installed, since it is faster; else the standard one."""
     try:
         from uvloop import Loop
-    except ImportError:  # not made for this system
+    except ImportError:  # not available for this system
         from asyncio import SelectorEventLoop as Loop
     kind: Callable[[], asyncio.AbstractEventLoop] = type("Loop", (_GivesUpQuietly, Loop), {})
     return kind()
 
 
-#: A loop itself keeps no task that waits for what nobody else keeps either, such as a producer
-#: without messages whose client went out of scope.
+#: An event loop only holds weak references to tasks. Without this set, the task of an idle producer
+#: would be collected when its client goes out of scope.
 _running: set[asyncio.Task[Any]] = set()
 
 
 def in_background(work: Coroutine[Any, Any, R], name: str) -> asyncio.Task[R]:
-    """A task of the running loop that goes on until it ends or is cancelled, whoever forgets it."""
+    """Start a task that is kept alive until it ends, even if nothing else refers to it."""
     task = asyncio.get_running_loop().create_task(work, name=name)
     _running.add(task)
     task.add_done_callback(_running.discard)
@@ -66,19 +66,19 @@ def in_background(work: Coroutine[Any, Any, R], name: str) -> asyncio.Task[R]:
 def _tell(
     loop: asyncio.AbstractEventLoop,
     context: dict[str, Any],
-    is_ending: Callable[[], bool] = sys.is_finalizing,  # modules are empty by then
+    is_ending: Callable[[], bool] = sys.is_finalizing,  # modules have been cleared by then
 ) -> None:
-    """Of tasks that the end of the process takes with it there is nothing to say."""
+    """Report an error of the loop, but not while the interpreter shuts down."""
     if not is_ending():
         loop.default_exception_handler(context)
 
 
-class _Call(Generic[R]):
-    """A coroutine that one thread hands to the loop of another, and waits for.
+class _Handed(Generic[R]):
+    """A coroutine that a thread hands to the loop, and waits for.
 
-    The thread waits for a bare lock. While it holds any other, as those of `threading` and of
-    futures, a signal's handler may run that makes a call of its own, and the loop would wait for
-    that lock before it came to the handler's call.
+    The thread waits on a bare lock. `threading.Condition`, and so futures, hold an inner lock for a
+    moment. If a signal handler that makes a call of its own interrupted the thread then, the loop
+    would wait for that lock, and the handler for the loop.
     """
 
     def __init__(self, work: Coroutine[Any, Any, R], loop: asyncio.AbstractEventLoop) -> None:
@@ -89,14 +89,15 @@ class _Call(Generic[R]):
         self._ended.acquire()
 
     def wait(self) -> R:
-        """Its result, or what it raised. Ctrl-C cancels it, and gets through once it has ended; a
-        second one does not wait. Raises ClosedError when the loop ended before it began."""
+        """Return the coroutine's result or raise its error. On Ctrl-C, cancel it and wait for its
+        end; a second Ctrl-C does not wait. Raises ClosedError if the loop ended before it
+        started."""
         try:
             self._loop.call_soon_threadsafe(self._begin)
             self._ended.acquire()
         except BaseException:
             if not self._loop.is_closed():
-                with suppress(RuntimeError):  # it is closed just now
+                with suppress(RuntimeError):  # it was closed just now
                     self._loop.call_soon_threadsafe(self._cancel)
                     self._ended.acquire()
             elif self._task is None:
@@ -111,10 +112,10 @@ class _Call(Generic[R]):
         try:
             return task.result()
         finally:
-            del task  # the traceback of its exception has this frame: no cycle
+            del task  # breaks the cycle of the exception, its traceback and this frame
 
     def lose(self) -> None:
-        """The loop has ended, and may never have come to it."""
+        """Release the waiting thread after the loop has ended."""
         if self._task is None:
             self._work.close()
         if self._ended.locked():
@@ -131,20 +132,20 @@ class _Call(Generic[R]):
 
     def _end(self, task: asyncio.Task[R]) -> None:
         if not task.cancelled():
-            task.exception()  # the thread may have been interrupted: nobody else asks for it
+            task.exception()  # marks it as retrieved, in case the waiting thread was interrupted
         self._ended.release()
 
 
 class LoopThread:
-    """Runs coroutines for callers of other threads.
+    """Runs coroutines for callers in other threads.
 
-    Thread: any may call; coroutines run in "kvcq-client". It is a daemon: a program that forgets
-    to close a client still ends.
+    Thread-safe. Coroutines run in the thread "kvcq-client", a daemon, so that a program that
+    forgets to close a client still ends.
     """
 
     def __init__(self) -> None:
         self._forked: ForkedError | None = None
-        self._calls: set[_Call[Any]] = set()
+        self._calls: set[_Handed[Any]] = set()
         self._is_ending = False
         self._is_stopped = False  # in the loop
         self.loop = new_event_loop()
@@ -154,23 +155,22 @@ class LoopThread:
         close_in_children(self)
 
     def run(self, call: Coroutine[Any, Any, R]) -> R:
-        """The coroutine's result. Ctrl-C cancels it, and gets through once it has ended, so that it
-        goes on beside nothing that comes next; a second one does not wait. Not from the loop's own
-        thread.
+        """Run the coroutine and return its result. Must not be called from the loop's own thread.
 
-        Raises ForkedError in a child of the process that made it, and ClosedError when the loop
-        has ended.
+        On Ctrl-C the coroutine is cancelled, and KeyboardInterrupt is raised once it has ended, so
+        that it never runs beside the caller's next steps; a second Ctrl-C does not wait. Raises
+        ForkedError in a forked child, and ClosedError when the loop has ended.
         """
         try:
             self.check_caller()
         except BaseException:
             call.close()
             raise
-        if self.has_ended:  # who tries again and again must not keep it from that
+        if self.has_ended:  # callers that retry must not delay its end
             call.close()
             raise ClosedError("the client is closed")
-        handed = _Call(call, self.loop)
-        self._calls.add(handed)  # first: the loop may end at any time
+        handed = _Handed(call, self.loop)
+        self._calls.add(handed)  # before it is handed over: the loop may end at any time
         try:
             return handed.wait()
         except CancelledError:
@@ -181,27 +181,27 @@ class LoopThread:
             self._calls.discard(handed)
 
     def check_caller(self) -> None:
-        """Raises ForkedError in a child of the process that made it, and RuntimeError in the
-        loop's own thread: who waits there waits for itself."""
+        """Raise ForkedError in a forked child, and RuntimeError in the loop's own thread, which
+        would wait for itself."""
         if self._forked is not None:
             raise self._forked
         if threading.get_ident() == self._thread.ident:
             raise RuntimeError("a blocking call inside the client's own thread")
 
     def call_soon(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Run the callback in the loop; dropped when that has ended."""
+        """Run the callback in the loop; ignored if the loop has ended."""
         if self._forked is None:
-            with suppress(RuntimeError):  # that it is closed
+            with suppress(RuntimeError):  # the loop is closed
                 self.loop.call_soon_threadsafe(callback, *arguments)
 
     @property
     def has_ended(self) -> bool:
-        """Whether it runs nothing for anybody any more."""
+        """Whether the loop no longer accepts coroutines."""
         return self._is_ending
 
     @property
     def is_forked(self) -> bool:
-        """Whether this is a child process, which has no such thread: there is nothing to close."""
+        """Whether this is a forked child, which does not have the thread."""
         return self._forked is not None
 
     def after_fork(self, error: ForkedError) -> None:
@@ -209,15 +209,15 @@ class LoopThread:
         self._forked = error
 
     def close(self) -> None:
-        """Cancel what still runs, and end the thread. Repeatable."""
+        """Cancel running coroutines, and end the thread. Repeatable."""
         if self._forked is not None:
             return
-        self._is_ending = True  # first: what is cancelled then is told why
+        self._is_ending = True  # first, so that cancelled callers get ClosedError
         self.call_soon(self._stop)
         self._thread.join()
 
     def _stop(self) -> None:
-        """Once: a second time would stop what ends the tasks."""
+        """Stop the loop once: a second stop would interrupt the cancelling of tasks."""
         if not self._is_stopped:
             self._is_stopped = True
             self.loop.stop()
@@ -226,7 +226,7 @@ class LoopThread:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
-            while tasks := asyncio.all_tasks(self.loop):  # more may be handed over meanwhile
+            while tasks := asyncio.all_tasks(self.loop):  # more may arrive meanwhile
                 for task in tasks:
                     task.cancel()
                 self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))

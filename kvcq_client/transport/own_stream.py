@@ -1,12 +1,12 @@
-"""A stream of calls that one caller at a time has for its own, in an event loop.
+"""A stream for sequential calls, used by one call at a time.
 
-On the stream that callers share one task reads for all, and gRPC tells of the end of each write, by
-a thread, before it tells of the answer. Here the caller hands gRPC request and wait for the answer
-at once, and is told once: a quarter less of the client's processor time. Meanwhile nobody can
-write, so it is a shortcut and never the only way: a caller who finds the stream taken, not open
-yet, or ended takes the one that is shared, and so does a call that may be parked.
+On the shared stream, one task reads for all callers, and gRPC wakes the event loop after each write
+and again for the response. Here write and read are started together and the loop wakes up once,
+which saves a quarter of the client's processor time. No other call can use the stream meanwhile, so
+callers fall back to the shared stream when this one is busy, not open yet, or has ended. Calls that
+the server may park always use the shared stream.
 
-A caller who gives up leaves it taken until the answer is there.
+A cancelled call keeps the stream busy until its response has arrived.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _request_of(method: str, request: bytes, timeout_s: float) -> pb.CallsRequest:
-    """With this one call."""
+    """A message with this one call."""
     message = pb.CallsRequest()
     call = message.calls.add()  # filled in place: one that is given to the message is copied
     call.id = 1
@@ -42,13 +42,13 @@ class OwnStream:
     """One call at a time. Owned by the event loop that it was made in."""
 
     def __init__(self, open_stream: Callable[..., Any]) -> None:
-        """Begins to open it."""
+        """Start opening the stream."""
         self._loop = asyncio.get_running_loop()
         self._stream = open_stream()
-        self._is_taken = True  # until the server has said that it is there, and by a call
+        self._is_taken = True  # until the initial metadata have arrived, and during a call
         self._timer: asyncio.TimerHandle | None = None
-        # Of the last call: its answer, and when its time is up.
-        self._told: asyncio.Future[pb.CallsResponse] | None = None
+        # Of the current call: its response, and its deadline.
+        self._pending: asyncio.Future[pb.CallsResponse] | None = None
         self._end_s = 0.0
         self._opening = self._loop.create_task(self._open(), name="kvcq-own-stream")
 
@@ -59,30 +59,30 @@ class OwnStream:
 
     @property
     def has_ended(self) -> bool:
-        """It is of no use any more."""
+        """Whether the stream can no longer be used."""
         ended: bool = self._stream.done()
         return ended
 
     @property
     def is_free(self) -> bool:
-        """Whether a call may begin."""
+        """Whether a call may use the stream now."""
         return not (self._is_taken or self._stream.done())
 
     async def call(self, method: str, request: bytes, timeout_s: float) -> bytes:
-        """The encoded response. Only while it `is_free`.
+        """Return the encoded response. Only while `is_free`.
 
-        Raises what the server answered, DeadlineError when the time is up, and UnavailableError
-        when the stream broke: the server may have seen the call.
+        Raises the server's error, DeadlineError after `timeout_s`, and UnavailableError when the
+        stream broke: the server may have seen the call.
         """
         message = _request_of(method, request, timeout_s)
         self._is_taken = True
-        self._told = told = self._loop.create_future()
+        self._pending = pending = self._loop.create_future()
         self._end_s = self._loop.time() + timeout_s
         if self._timer is None or self._timer.when() > self._end_s:
             self._watch()
-        run_at_once(self._ask(message, told), _ended)
+        run_at_once(self._ask(message, pending), _ended)
         try:
-            answer = await told
+            answer = await pending
         except TimeoutError:
             raise DeadlineError(f"no answer within {timeout_s:g} s") from None
         (result,) = answer.results
@@ -91,18 +91,20 @@ class OwnStream:
         response: bytes = result.response
         return response
 
-    async def _ask(self, message: pb.CallsRequest, told: asyncio.Future[pb.CallsResponse]) -> None:
-        """To its end, also when the caller has given up: gRPC leaves behind what it waits for and
-        is cancelled."""
+    async def _ask(
+        self, message: pb.CallsRequest, pending: asyncio.Future[pb.CallsResponse]
+    ) -> None:
+        """Run to the end, even if the caller has been cancelled: gRPC leaks an operation that is
+        cancelled."""
         answer = await exchange(self._stream, message, pb.CallsResponse)
         if answer is not None:
             self._is_taken = False
-            if not told.done():
-                told.set_result(answer)
+            if not pending.done():
+                pending.set_result(answer)
             return
         error = await self._why()
-        if not told.done():
-            told.set_exception(error)
+        if not pending.done():
+            pending.set_exception(error)
 
     async def _why(self) -> KvcqError:
         try:
@@ -113,25 +115,25 @@ class OwnStream:
         return UnavailableError("the stream of calls ended")
 
     def _watch(self) -> None:
-        """One timer for all calls: nearly all end before it does."""
+        """Set the one timer of all calls; nearly all end before it fires."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_at(self._end_s, self._look)
 
     def _look(self) -> None:
         self._timer = None
-        if self._told is None or self._told.done():
+        if self._pending is None or self._pending.done():
             return
         if self._loop.time() < self._end_s:
             self._watch()
         else:
-            self._told.set_exception(TimeoutError())
+            self._pending.set_exception(TimeoutError())
 
     async def close(self, limit_s: float) -> None:
-        """End the stream; a call under way is cancelled. Repeatable.
+        """End the stream and cancel a call in flight. Repeatable.
 
-        The server is told, and has `limit_s` to end it. Otherwise gRPC tells of the end of its
-        operations later, when the event loop may be closed.
+        Gives the server `limit_s` to end the stream. Otherwise gRPC would complete its operations
+        later, when the event loop may be closed.
         """
         if self.is_free:
             self._is_taken = True
@@ -139,8 +141,8 @@ class OwnStream:
                 async with asyncio.timeout(limit_s):
                     await self._stream.done_writing()
                     await self._stream.read()
-        if self._told is not None:
-            self._told.cancel()
+        if self._pending is not None:
+            self._pending.cancel()
         if self._timer is not None:
             self._timer.cancel()
         self._stream.cancel()
@@ -148,6 +150,6 @@ class OwnStream:
 
 
 def _ended(error: BaseException | None) -> None:
-    """Raises what is no end of a stream: `close` cancels what is under way."""
+    """Raise the task's error, unless it is only that the stream ended or was closed."""
     if not (error is None or isinstance(error, asyncio.CancelledError)):
         raise error

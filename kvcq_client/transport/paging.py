@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 def in_parts(items: Sequence[V], most: int) -> Iterator[Sequence[V]]:
-    """The items, at most so many at a time."""
+    """Yield the items, at most `most` at a time."""
     for begin in range(0, len(items), most):
         yield items[begin : begin + most]
 

@@ -1,8 +1,8 @@
-"""Which servers are reached without a web proxy, whatever the environment says.
+"""Decides which servers are connected to without the web proxy of the environment.
 
-gRPC goes by `http_proxy`, `https_proxy` and `grpc_proxy` to every server, one on this machine
-included, and reads `no_proxy` in small letters only. Most machines that have a proxy name it for
-browsers and package managers; a server beside the program cannot be reached by it.
+gRPC uses `http_proxy`, `https_proxy` and `grpc_proxy` for every server, including one on this
+machine, and only reads `no_proxy` in lower case. On most machines these are set for browsers and
+package managers, and the proxy cannot reach a local server.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ _HOST = re.compile(r"(?:dns:(?:///?[^/]*/)?|ipv[46]:)?(?:\[([^\]]+)\]|([^\s/:\]]
 
 
 def is_direct(target: str, environment: Mapping[str, str]) -> bool:
-    """Whether the target is on this machine, or stands in `NO_PROXY`.
+    """Whether the target is on this machine, or excluded by `NO_PROXY`.
 
-    `no_proxy` and `no_grpc_proxy` in small letters come first where they are set, and gRPC reads
-    them itself.
+    `no_proxy` and `no_grpc_proxy` in lower case take precedence, and gRPC reads them itself.
     """
     found = _HOST.fullmatch(target)
     if found is None:
-        return False  # such as unix:/run/kvcq.sock, which has no proxy
+        return False  # such as unix:/run/kvcq.sock, which needs no proxy
     host = (found[1] or found[2]).lower().rstrip(".")
     if _is_loopback(host):
         return True
@@ -49,7 +48,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _covers(entry: str, host: str) -> bool:
-    """`*`, a name, the end of names, an address, or a network such as 10.0.0.0/8."""
+    """Whether the pattern matches: `*`, a name, a suffix, an address, or a network (10.0.0.0/8)."""
     if entry == "*":
         return True
     try:

@@ -1,4 +1,4 @@
-"""TLS and signed calls: the files of the one, the headers of the other.
+"""TLS certificate files, and the headers of signed calls.
 
 | header           | value                                                                    |
 |------------------|--------------------------------------------------------------------------|
@@ -6,7 +6,7 @@
 | `authorization`  | `MQv2-HMAC-SHA1 Credential=KEY, SignedHeaders=x-mq-date-time, Signature=…` |
 
 The signature is the HMAC-SHA1 of the first header's value under the secret, in hex: the scheme of
-RocketMQ 5's clients. It covers neither the request nor the answer; TLS does.
+RocketMQ 5's clients. It does not cover request and response; TLS does.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ if TYPE_CHECKING:
 DATE_TIME = "x-mq-date-time"
 AUTHORIZATION = "authorization"
 ALGORITHM = "MQv2-HMAC-SHA1"
-#: What may stand in a header between the signs that divide it.
+#: Characters that can stand between the separators of the header.
 ACCESS_KEY_FORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TLS:
-    """Encrypt, and verify the server. Files are PEM, and are read again when they change.
+    """Encrypt the connection and verify the server. Files are PEM, and reread when they change.
 
-    `ca`: who signs the server's certificate; None: the system's authorities. `cert` and `key`: of
-    this client, where the server asks for one. `server_name`: the name in the server's certificate
-    where it is not the host of the target. Raises ValueError.
+    `ca`: the authority that signed the server's certificate; None for the system's authorities.
+    `cert` and `key`: of this client, for a server that asks for a client certificate.
+    `server_name`: the name in the server's certificate if it differs from the target's host. Raises
+    ValueError.
     """
 
     ca: str | Path | None = None
@@ -49,22 +50,22 @@ class TLS:
 
     def __post_init__(self) -> None:
         if (self.cert is None) != (self.key is None):
-            raise ValueError("tls: cert and key belong together: give both, or neither")
+            raise ValueError("tls: cert and key belong together; give both or neither")
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those that are given."""
+        """The files that are given."""
         return tuple(Path(each) for each in (self.ca, self.cert, self.key) if each is not None)
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
-        """From the files as they are now. Raises OSError."""
+        """gRPC credentials from the current files. Raises OSError."""
         return grpc.ssl_channel_credentials(_read(self.ca), _read(self.key), _read(self.cert))
 
     def check_files(self) -> None:
-        """Raises OSError when one is missing or cut short, or the key is not the certificate's:
-        what gRPC would say of that is that the server is away."""
+        """Raise OSError if a file is missing or truncated, or the key does not match the
+        certificate. gRPC would report an unavailable server instead."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.set_ciphers("DEFAULT@SECLEVEL=0")  # how strong they have to be is for gRPC to say
+        context.set_ciphers("DEFAULT@SECLEVEL=0")  # gRPC decides how strong keys must be
         if self.ca is not None:
             context.load_verify_locations(self.ca)
         if self.cert is not None:
@@ -73,7 +74,7 @@ class TLS:
 
 @dataclass(frozen=True)
 class Credentials:
-    """A user of the server: what every call is signed with. Raises ValueError."""
+    """A user's access key and secret, with which every call is signed. Raises ValueError."""
 
     access_key: str
     secret: str = field(repr=False)
@@ -88,12 +89,12 @@ class Credentials:
 
 
 def signature_of(secret: str, date_time: str) -> str:
-    """In lower-case hex."""
+    """The signature of the date, in lower-case hex."""
     return hmac.new(secret.encode(), date_time.encode(), hashlib.sha1).hexdigest()
 
 
 def stamps_of(files: Iterable[Path]) -> tuple[object, ...]:
-    """Equal while none of the files was changed or replaced. Missing ones have a stamp too."""
+    """A value that changes when one of the files is changed, replaced, created or removed."""
     stamps: list[object] = []
     for file in files:
         try:
@@ -106,7 +107,7 @@ def stamps_of(files: Iterable[Path]) -> tuple[object, ...]:
 
 
 class Signer:
-    """The headers of a call that begins now. Owned by one event loop."""
+    """Makes the headers of signed calls. Owned by one event loop."""
 
     def __init__(self, credentials: Credentials, now_s: Callable[[], float] = time) -> None:
         self._credentials = credentials
@@ -115,7 +116,7 @@ class Signer:
         self._headers: tuple[tuple[str, str], ...] = ()
 
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """The same for all calls of a second."""
+        """The headers for a call now, computed once per second."""
         second = int(self._now_s())
         if second != self._second:
             date_time = datetime.fromtimestamp(second, UTC).strftime("%Y%m%dT%H%M%SZ")

@@ -1,4 +1,4 @@
-"""What the server answers when it refuses, as an error of the client."""
+"""Statuses of the server as errors of the client."""
 
 from __future__ import annotations
 
@@ -58,28 +58,28 @@ _BY_REASON: dict[str, type[KvcqError]] = {
     "QUEUE_RECREATED": RecreatedError,
     **dict.fromkeys(("TOO_MANY_CALLS", "REQUEST_LATE", "MEMORY_FULL", "USER_LIMIT"), BusyError),
 }
-#: Every refusal of the server has a reason. Without one it was the transport: gRPC calls a
-#: connection INTERNAL that was lost in the middle of a write, and cancels calls that come in while
-#: its server ends.
+#: The server gives a reason with each of its errors. Without one, the transport failed: gRPC
+#: reports INTERNAL for a connection lost during a write, and cancels calls that arrive while its
+#: server ends.
 _OF_TRANSPORT = (grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED)
 _NAME_BY_NUMBER: dict[int, str] = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
 def may_pass(error: KvcqError) -> bool:
-    """Whether the client sends the same request again, a little later."""
+    """Whether the client retries after this error."""
     return isinstance(error, UnavailableError | BusyError)
 
 
 def make_error(code: str, message: str, reason: str, metadata: Mapping[str, str]) -> KvcqError:
-    """The error for a status; a code that has no class of its own is a ServerError."""
+    """The error for a status; ServerError for codes without a class of their own."""
     kind = _BY_REASON.get(reason) or _BY_CODE.get(code, ServerError)
     return kind(message, reason, metadata)
 
 
 def from_rpc(error: grpc.aio.AioRpcError) -> KvcqError:
-    """The error that a call ended with, with the server's ErrorInfo when it sent one."""
+    """The error of a failed call, with the server's ErrorInfo if there is one."""
     reason, metadata = "", dict[str, str]()
-    # The stubs of grpc do not say that its metadata are pairs.
+    # grpc's stubs do not declare the metadata as pairs.
     trailing = cast("Iterable[tuple[str, str | bytes]]", error.trailing_metadata() or ())
     for name, value in trailing:
         if name == _DETAILS and isinstance(value, bytes):
@@ -95,13 +95,13 @@ def from_rpc(error: grpc.aio.AioRpcError) -> KvcqError:
 
 
 def from_shared_stream(error: grpc.aio.AioRpcError) -> KvcqError:
-    """The error of all calls on a stream that ended. Without a reason it was the transport,
-    whatever gRPC calls it."""
-    told = from_rpc(error)
-    return told if told.reason else UnavailableError(str(told))
+    """The error for all calls on a stream that ended; UnavailableError if the server gave no
+    reason."""
+    found = from_rpc(error)
+    return found if found.reason else UnavailableError(str(found))
 
 
 def from_batch_error(error: pb.BatchError) -> KvcqError:
-    """The error that stands in a response of a stream."""
+    """The error in a response of a stream."""
     code = _NAME_BY_NUMBER.get(error.code, "UNKNOWN")
     return make_error(code, error.message, error.reason, dict(error.metadata))

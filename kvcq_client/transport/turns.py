@@ -1,7 +1,7 @@
-"""So many at a time; the others wait for their turn, first come, first served.
+"""A FIFO semaphore.
 
-asyncio.Semaphore does the same, and takes a tenth of all that a put costs the client: it looks
-through who waits each time, also when nobody does.
+asyncio.Semaphore does the same, but scans its waiters on each acquire and release, which costs a
+tenth of the client's time for a put.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from collections import OrderedDict
 
 
 class Turns:
-    """Owned by one event loop."""
+    """Limits how many calls run at a time. Owned by one event loop."""
 
     def __init__(self, count: int) -> None:
-        self._free = count  # none while somebody waits
+        self._free = count  # 0 while a caller waits
         self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
 
     def take(self) -> bool:
-        """Take a turn if there is one. Then, and behind `wait`, `give` must follow, once."""
+        """Acquire a turn if one is free. Must be paired with exactly one `give`, as must `wait`."""
         if not self._free:
             return False
         self._free -= 1
         return True
 
     async def wait(self, timeout_s: float) -> None:
-        """Take a turn as soon as it comes. Raises TimeoutError."""
+        """Acquire a turn, waiting for it. Raises TimeoutError."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting[turn] = None
         try:
@@ -34,11 +34,11 @@ class Turns:
         except BaseException:
             self._waiting.pop(turn, None)
             if turn.done() and not turn.cancelled():
-                self.give()  # it came at that very moment
+                self.give()  # it was granted at that moment
             raise
 
     def give(self) -> None:
-        """To who waits longest, or back."""
+        """Release a turn to the caller that has waited longest, or back to the pool."""
         while self._waiting:
             turn, _ = self._waiting.popitem(last=False)
             if not turn.done():

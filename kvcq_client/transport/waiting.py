@@ -1,7 +1,7 @@
-"""How the coroutines of producers and consumers wait: in the event loop, or blocking a thread.
+"""How coroutines of producers and consumers wait: in the event loop, or by blocking a thread.
 
-They await nothing but a `Waits`. With `ThreadWaits` they never give way, so that any thread runs
-them to their end by itself: that is how blocking code has the same coroutines.
+They only await a `Waits`. With `ThreadWaits` these never suspend, so any thread can run the
+coroutine to its end without an event loop. That is how blocking code shares the coroutines.
 """
 
 from __future__ import annotations
@@ -21,28 +21,27 @@ R = TypeVar("R")
 
 
 class Waits(Protocol):
-    """What such a coroutine may await."""
+    """The operations that such a coroutine may await."""
 
     async def until(
         self, call_when: Callable[[Callable[[], None]], None], timeout_s: float | None
     ) -> bool:
-        """Whether `call_when` called what it was given, in time."""
+        """Pass a callback to `call_when` and wait for its call. Returns whether it came in time."""
         ...
 
     def give_way(self) -> None:
-        """There is something to do for the connection's event loop."""
+        """Let the connection's event loop run, which has work to do."""
 
     async def in_loop(self, call: Coroutine[Any, Any, R]) -> R:
-        """What the call returns, which the connection's event loop runs."""
+        """Run the coroutine in the connection's event loop, and return its result."""
         ...
 
     async def end(self, call: Coroutine[Any, Any, R]) -> R | None:
-        """As `in_loop`; None in a forked child, or after the client's end: there is nothing to
-        end."""
+        """As `in_loop`, for closing. Returns None in a forked child, or after the client's end."""
 
 
 class LoopWaits:
-    """In the event loop of the connection."""
+    """Waits in the connection's event loop."""
 
     async def until(
         self, call_when: Callable[[Callable[[], None]], None], timeout_s: float | None
@@ -57,7 +56,7 @@ class LoopWaits:
         return True
 
     def give_way(self) -> None:
-        """It comes to it when this thread awaits."""
+        """Nothing to do: the loop runs at the next await."""
 
     async def in_loop(self, call: Coroutine[Any, Any, R]) -> R:
         return await call
@@ -67,7 +66,7 @@ class LoopWaits:
 
 
 class ThreadWaits:
-    """On a thread of the caller, beside the loop's own."""
+    """Waits by blocking a caller's thread."""
 
     def __init__(self, thread: LoopThread) -> None:
         self._thread = thread
@@ -75,20 +74,19 @@ class ThreadWaits:
     async def until(
         self, call_when: Callable[[Callable[[], None]], None], timeout_s: float | None
     ) -> bool:
-        # A bare lock: see loop_thread.
+        # A bare lock: see loop_thread.py.
         called = threading.Lock()
         called.acquire()
 
         def call() -> None:
-            with suppress(RuntimeError):  # it was called before
+            with suppress(RuntimeError):  # it was already called
                 called.release()
 
         call_when(call)
         return called.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s))
 
     def give_way(self) -> None:
-        """Let the interpreter go: whose thread asks for it waits for 5 ms otherwise, and what it
-        has to send as long."""
+        """Release the GIL. Otherwise the loop's thread may wait 5 ms for it before it sends."""
         sleep(0)
 
     async def in_loop(self, call: Coroutine[Any, Any, R]) -> R:
@@ -102,7 +100,7 @@ class ThreadWaits:
 
 
 def finished(call: Coroutine[Any, Any, R]) -> R:
-    """The result of a coroutine that awaits nothing but ThreadWaits, on this thread."""
+    """Run a coroutine that only awaits ThreadWaits on this thread, and return its result."""
     try:
         call.send(None)
     except StopIteration as end:
@@ -114,18 +112,18 @@ def finished(call: Coroutine[Any, Any, R]) -> R:
 def run_at_once(
     work: Coroutine[Any, Any, None], ended: Callable[[BaseException | None], None]
 ) -> None:
-    """Run the coroutine as far as it goes, and the rest when what it awaits is there; then call
-    `ended`, with what it raised or None.
+    """Start the coroutine immediately, continue it as its futures complete, and finally call
+    `ended` with its error or None.
 
-    As a task, but for the turn of the loop that a task takes to begin. Nobody cancels it, and it
-    must await nothing but futures, nor ask in which task it runs.
+    Like a task, but without the turn of the loop before a task starts. It cannot be cancelled, and
+    must only await futures and not depend on the current task.
     """
 
     _Begun(work, ended).go_on()
 
 
 class _Begun:
-    """Of run_at_once; an object, as a function that names itself would be left to the collector."""
+    """The state of run_at_once. A recursive closure would be a reference cycle."""
 
     __slots__ = ("_ended", "_work")
 

@@ -16,7 +16,7 @@ from server.access.opening import (
     refuse_new_store,
     users_of_stopped_store,
 )
-from server.access.rights import MAX_RIGHTS, Kind, Right, Rights, Role
+from server.access.rights import MAX_RIGHTS, ResourceKind, Right, Rights, Role
 from server.access.tls import ReloadedTls, TlsFiles
 from server.access.users import User, Users
 from server.access.web_tls import http_tls
@@ -30,10 +30,10 @@ __all__ = [
     "Attempts",
     "Caller",
     "Gatekeeper",
-    "Kind",
     "Limits",
     "Need",
     "ReloadedTls",
+    "ResourceKind",
     "Right",
     "Rights",
     "Role",

@@ -10,7 +10,7 @@ import shlex
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from server.access.rights import Kind, Role
+from server.access.rights import ResourceKind, Role
 from server.errors import ForbiddenError, UnauthenticatedError
 from server.workers import CALLER
 
@@ -30,20 +30,20 @@ class Caller:
     def check_still_there(self) -> None:
         """Raises UnauthenticatedError when the user is gone, or has another secret."""
 
-    def check(self, role: Role | None, kind: Kind, name: str) -> None:
+    def check(self, role: Role | None, kind: ResourceKind, name: str) -> None:
         """Raises ForbiddenError without the role on that name, None: any; UnauthenticatedError when
         the user is gone, or has another secret."""
 
-    def check_each(self, role: Role | None, kind: Kind, names: Iterable[str]) -> None:
+    def check_each(self, role: Role | None, kind: ResourceKind, names: Iterable[str]) -> None:
         """The same for each of the names, of which there may be many."""
 
-    def check_all(self, role: Role | None, kind: Kind, prefix: str) -> None:
+    def check_all(self, role: Role | None, kind: ResourceKind, prefix: str) -> None:
         """The same for all names that begin so."""
 
     def check_admin(self, what: str) -> None:
         """The same for who may do everything. `what` is in words, such as "migrate the store"."""
 
-    def is_unbound(self, role: Role, kind: Kind) -> bool:
+    def is_unbound(self, role: Role, kind: ResourceKind) -> bool:
         """Whether the role is had on all names there are, so that none need be looked at."""
         return True
 
@@ -54,10 +54,10 @@ class Caller:
     # --- what calls ask for, in short ------------------------------------------------------
 
     def publishes(self, topics: Iterable[str]) -> None:
-        self.check_each(Role.PUBLISH, Kind.TOPIC, topics)
+        self.check_each(Role.PUBLISH, ResourceKind.TOPIC, topics)
 
     def subscribes(self, topic: str) -> None:
-        self.check(Role.SUBSCRIBE, Kind.TOPIC, topic)
+        self.check(Role.SUBSCRIBE, ResourceKind.TOPIC, topic)
 
     def reads_found(self, topics: Iterable[str], what: str) -> None:
         """For what was found without its topic being asked for: whoever may not read it is not told
@@ -99,31 +99,33 @@ class UserCaller(Caller):
     def check_still_there(self) -> None:
         self._now()
 
-    def check(self, role: Role | None, kind: Kind, name: str) -> None:
+    def check(self, role: Role | None, kind: ResourceKind, name: str) -> None:
         if not self._now().rights.allow(kind, role, name):
             raise self._forbidden(role, kind, name)
 
-    def check_each(self, role: Role | None, kind: Kind, names: Iterable[str]) -> None:
+    def check_each(self, role: Role | None, kind: ResourceKind, names: Iterable[str]) -> None:
         refused = self._now().rights.first_refused(kind, role, names)
         if refused is not None:
             raise self._forbidden(role, kind, refused)
 
-    def check_all(self, role: Role | None, kind: Kind, prefix: str) -> None:
+    def check_all(self, role: Role | None, kind: ResourceKind, prefix: str) -> None:
         rights = self._now().rights
         if not rights.allow_all(kind, role, prefix):
             instead = ""
-            if kind is Kind.TOPIC and (narrower := rights.prefix_within(kind, role, prefix)):
+            if kind is ResourceKind.TOPIC and (
+                narrower := rights.prefix_within(kind, role, prefix)
+            ):
                 instead = f", but may: kvcq topic list --prefix {shlex.quote(narrower)}"
             raise self._forbidden(role, kind, f"{prefix}*", instead)
 
     def may_look_at(self, topic: str) -> bool:
-        return self._now().rights.allow(Kind.TOPIC, None, topic)
+        return self._now().rights.allow(ResourceKind.TOPIC, None, topic)
 
     def check_admin(self, what: str) -> None:
         if not self._now().is_admin:
             raise ForbiddenError(self.name, what, None)
 
-    def is_unbound(self, role: Role, kind: Kind) -> bool:
+    def is_unbound(self, role: Role, kind: ResourceKind) -> bool:
         return self._now().rights.allow_all(kind, role, "")
 
     def _now(self) -> User:
@@ -141,7 +143,7 @@ class UserCaller(Caller):
         return self._user
 
     def _forbidden(
-        self, role: Role | None, kind: Kind, name: str, instead: str = ""
+        self, role: Role | None, kind: ResourceKind, name: str, instead: str = ""
     ) -> ForbiddenError:
         doing = {
             None: "look at",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from server.access.rights import Kind, Role
+from server.access.rights import ResourceKind, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
     from server.access.caller import Caller
 
-_TOPIC, _GROUP = Kind.TOPIC, Kind.GROUP
+_TOPIC, _GROUP = ResourceKind.TOPIC, ResourceKind.GROUP
 _PUBLISH, _SUBSCRIBE, _ADMIN = Role.PUBLISH, Role.SUBSCRIBE, Role.ADMIN
 
 

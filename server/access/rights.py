@@ -34,7 +34,7 @@ class Role(enum.Enum):
     ADMIN = "admin"
 
 
-class Kind(enum.Enum):
+class ResourceKind(enum.Enum):
     TOPIC = "topic"
     GROUP = "group"
 
@@ -43,14 +43,14 @@ class Right(NamedTuple):
     """One row of what a user may do."""
 
     role: Role
-    kind: Kind
+    kind: ResourceKind
     pattern: str
 
 
 def check_right(field: str, right: Right) -> Right:
     """`right`. Raises InvalidArgumentError for one that means nothing."""
     pattern = right.pattern
-    if right.role is Role.PUBLISH and right.kind is Kind.GROUP:
+    if right.role is Role.PUBLISH and right.kind is ResourceKind.GROUP:
         raise InvalidArgumentError(field, "publish is only a right on topics, not on groups")
     if not pattern or len(pattern) > LONGEST_NAME or not pattern.isprintable():
         raise InvalidArgumentError(
@@ -89,18 +89,22 @@ class Rights:
     def __init__(self, rights: Iterable[Right] = (), *, everything: bool = False) -> None:
         self.rights = tuple(sorted(set(rights), key=_order))
         self.everything = everything
-        self._known: dict[tuple[Kind, Role | None, str], bool] = {}
+        self._known: dict[tuple[ResourceKind, Role | None, str], bool] = {}
         # By kind and role, and by kind alone: of any role.
-        patterns: dict[tuple[Kind, Role | None], list[str]] = {}
+        patterns: dict[tuple[ResourceKind, Role | None], list[str]] = {}
         for role, kind, pattern in self.rights:
             roles: list[Role | None] = [role, None]
             if role is Role.ADMIN:
-                roles += [Role.SUBSCRIBE] if kind is Kind.GROUP else [Role.PUBLISH, Role.SUBSCRIBE]
+                roles += (
+                    [Role.SUBSCRIBE]
+                    if kind is ResourceKind.GROUP
+                    else [Role.PUBLISH, Role.SUBSCRIBE]
+                )
             for each in roles:
                 patterns.setdefault((kind, each), []).append(pattern)
         self._names = {key: _names_of(found) for key, found in patterns.items()}
 
-    def allow(self, kind: Kind, role: Role | None, name: str) -> bool:
+    def allow(self, kind: ResourceKind, role: Role | None, name: str) -> bool:
         """Whether the role is had on that name; None: any role."""
         if self.everything:
             return True
@@ -115,7 +119,9 @@ class Rights:
             self._known[key] = known
         return known
 
-    def first_refused(self, kind: Kind, role: Role | None, names: Iterable[str]) -> str | None:
+    def first_refused(
+        self, kind: ResourceKind, role: Role | None, names: Iterable[str]
+    ) -> str | None:
         """One of the names that the role is not had on; None: it is had on all. For many names:
         up to a microsecond each, and nothing is remembered."""
         if self.everything:
@@ -123,11 +129,11 @@ class Rights:
         known = self._names.get((kind, role), _NO_NAMES)
         return next((name for name in names if not known.has(name)), None)
 
-    def allow_all(self, kind: Kind, role: Role | None, prefix: str) -> bool:
+    def allow_all(self, kind: ResourceKind, role: Role | None, prefix: str) -> bool:
         """Whether the role is had on every name that begins so; None: any role on each."""
         return self.everything or self._names.get((kind, role), _NO_NAMES).has_all(prefix)
 
-    def prefix_within(self, kind: Kind, role: Role | None, prefix: str) -> str | None:
+    def prefix_within(self, kind: ResourceKind, role: Role | None, prefix: str) -> str | None:
         """A longer prefix for which `allow_all` holds; None: there is none."""
         prefixes = self._names.get((kind, role), _NO_NAMES).prefixes
         at = bisect_left(prefixes, prefix)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from kvcq.errors import CorruptValueError
 from kvcq_client.transport import ACCESS_KEY_FORM
 from server.access.limits import NO_LIMITS, Limits, check_limits
-from server.access.rights import MAX_RIGHTS, Kind, Right, Rights, Role, check_right
+from server.access.rights import MAX_RIGHTS, ResourceKind, Right, Rights, Role, check_right
 from server.access.secrets import check_secret, new_secret
 from server.errors import LastAdminError, UnknownUserError, UserExistsError
 from store.errors import InvalidArgumentError
@@ -204,7 +204,8 @@ class Users:
                 raise ValueError(f"form {found['form']!r}")
             is_admin = bool(found["admin"])
             rights = [
-                Right(Role(role), Kind(kind), pattern) for role, kind, pattern in found["rights"]
+                Right(Role(role), ResourceKind(kind), pattern)
+                for role, kind, pattern in found["rights"]
             ]
             limits = Limits(**found["limits"])
             sealed, created_ms = b64decode(found["secret"]), int(found["created"])

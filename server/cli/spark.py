@@ -45,7 +45,7 @@ _store = click.argument("store", metavar="DIRECTORY", type=_directory)
 
 
 @dataclass(frozen=True)
-class Run:
+class SparkRun:
     """How a command runs Spark, and talks."""
 
     settings: SparkSettings
@@ -97,7 +97,7 @@ def _with_run(command: Callable[..., None]) -> Callable[..., None]:
         settings = SparkSettings(
             master=master, driver_memory=memory, java_home=java_home, conf=_conf(conf)
         )
-        command(Run(settings, as_json), **others)
+        command(SparkRun(settings, as_json), **others)
 
     run.__doc__ = command.__doc__
     taken: Callable[..., Any] = run
@@ -135,7 +135,7 @@ def _conf(given: tuple[str, ...]) -> dict[str, str]:
 @click.option("--verify-crc", is_flag=True, help="Verify the CRC of every record.")
 @_with_run
 def rebuild_command(
-    run: Run,
+    run: SparkRun,
     store: Path,
     output: Path | None,
     **options: Any,  # noqa: ANN401 - as jobs.rebuild has them
@@ -171,7 +171,7 @@ def rebuild_command(
 @click.option("--verify-crc", is_flag=True, help="Verify the CRC of every record.")
 @_with_run
 def verify_command(
-    run: Run,
+    run: SparkRun,
     store: Path,
     **options: Any,  # noqa: ANN401 - as jobs.verify has them
 ) -> None:
@@ -211,7 +211,7 @@ def _with_choice(command: Callable[..., None]) -> Callable[..., None]:
 @_with_choice
 @_with_run
 def export_command(
-    run: Run,
+    run: SparkRun,
     store: Path,
     output: Path,
     *,

@@ -12,7 +12,7 @@ from aiohttp import web
 from server.access import Attempts
 from server.console.addresses import local
 from server.console.backend import Backend
-from server.console.calls import Calls
+from server.console.calls import ApiCalls
 from server.console.guard import SECURITY_HEADERS, SESSION_COOKIE, VISIT, Guard
 from server.console.page_table import PAGES
 from server.console.preferences import CHOICES
@@ -65,7 +65,7 @@ def console(
     """
     pages = tuple(pages)
     backend = Backend(
-        calls=Calls(edge.methods, edge.gate, metrics, viewers.let_in),
+        calls=ApiCalls(edge.methods, edge.gate, metrics, viewers.let_in),
         viewers=viewers,
         stage=stage,
         metrics=metrics,

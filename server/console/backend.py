@@ -10,7 +10,7 @@ from server.console.samples import Samples
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from server.console.calls import Calls
+    from server.console.calls import ApiCalls
     from server.console.navigation import Row
     from server.console.viewers import Viewers
     from server.metrics import CallMetrics
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Backend:
     """Owned by the event loop's thread."""
 
-    calls: Calls
+    calls: ApiCalls
     viewers: Viewers
     stage: Stage
     metrics: CallMetrics

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Message)
 
 
-class Calls:
+class ApiCalls:
     """Owned by the event loop's thread."""
 
     def __init__(

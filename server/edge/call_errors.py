@@ -59,7 +59,7 @@ def tell(metrics: CallMetrics, method: str, error: BaseException, request_id: st
         logger.error("%s: %s: %s, request id %s", method, refusal.reason, error, request_id)
     else:
         logger.debug("%s is refused with %s: %s", method, refusal.reason, error)
-    let_go(error)
+    drop_tracebacks(error)
     return refusal
 
 
@@ -76,7 +76,7 @@ def batch_error(
     )
 
 
-def let_go(error: BaseException) -> None:
+def drop_tracebacks(error: BaseException) -> None:
     """Drop the tracebacks of the error and of those it came from.
 
     Frames in a traceback often refer to the error again. Such a circle stays in memory, with the

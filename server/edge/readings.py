@@ -96,7 +96,7 @@ class Readings:
                 self._end(call, reading, RequestLateError(age_s))
                 return
 
-    def end_younger_half(self, *, streams: bool) -> None:
+    def end_newer_half(self, *, streams: bool) -> None:
         """Of those that are slow, to make room in memory. Those of `streams`, which may be waited
         for rather than be on their way, come last."""
         chosen = [each for kind in LATE_S for each in self._slow(kind)]

@@ -5,7 +5,7 @@ only the whole of it comes to the handler. So the process's private memory is lo
 every 50 ms while there is anything to look for. Above `memory_limit_bytes`
 
 * requests that may be large are read one at a time: they wait their turn;
-* of the requests whose reading takes long, the younger half is refused, at each look anew; well
+* of the requests whose reading takes long, the newer half is refused, at each look anew; well
   above it, half of those that wait are too: each holds up to UNREAD_BYTES before it is read;
 * memory that is free in the allocator, and held back by it, is given back to the system.
 
@@ -79,7 +79,7 @@ class _Peer:
     waiting: int = 0
 
 
-class _Turns:
+class _WaitQueue:
     """Those who wait; who came first is first."""
 
     def __init__(self) -> None:
@@ -136,10 +136,10 @@ class RequestMemory:
         self._large = 0  # requests that may be large, being read, or large, until they are handled
         self._waiting: deque[tuple[_Peer, asyncio.Future[None]]] = deque()
         self._decoded_bytes = 0  # of large requests, until they are handled
-        self._decoders = _Turns()
+        self._decoders = _WaitQueue()
         self._sent_bytes = 0
         self._sent_by: dict[str, int] = {}
-        self._senders = _Turns()
+        self._senders = _WaitQueue()
         #: Streams under way.
         self.streams = 0
         self._held_bytes = 0  # of requests
@@ -355,9 +355,9 @@ class RequestMemory:
         self._is_full = private > most
         if self._is_full:
             is_last = private > most * LAST_FACTOR
-            self.readings.end_younger_half(streams=is_last)
+            self.readings.end_newer_half(streams=is_last)
             if is_last:
-                self._refuse_younger_half()
+                self._refuse_newer_half()
         # What clients used may be free already, and only held back.
         if private > self._limit_bytes // 2 and self._used_since_trim:
             self._give_back()
@@ -374,7 +374,7 @@ class RequestMemory:
             else:
                 self._look_slowly()
 
-    def _refuse_younger_half(self) -> None:
+    def _refuse_newer_half(self) -> None:
         """Of the requests that wait to be read."""
         waiting = list(self._waiting)
         kept = (len(waiting) + 1) // 2

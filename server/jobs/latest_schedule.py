@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import jobs_pb2 as pb
 from server.errors import JobRunningError
-from server.jobs.looks import Looks
+from server.jobs.periodic_check import PeriodicCheck
 
 if TYPE_CHECKING:
     from server.jobs.keep_latest import KeepLatest
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from store.base import Clock
 
 
-class LatestSchedule(Looks):
+class LatestSchedule(PeriodicCheck):
     """Begins a job `keep_latest` for all such topics, unless there is none.
 
     Thread: "latest-schedule". When the last one began is known from the jobs that are remembered.
@@ -30,7 +30,7 @@ class LatestSchedule(Looks):
         # Owned by the thread.
         self._looked_ms = 0
 
-    def look(self) -> bool:
+    def start_if_due(self) -> bool:
         """Begin a job if one is due; whether it was begun."""
         now_ms = self._clock.now_ms()
         before = (each for each in self._jobs.views(self._kind.name) if each.scheduled)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from migration.errors import JobCancelledError
 from server.errors import JobRunningError
-from server.jobs.looks import Looks
+from server.jobs.periodic_check import PeriodicCheck
 from server.jobs.scrub import BYTES_PER_S, ScrubWork
 from store.errors import StoreError
 
@@ -51,7 +51,7 @@ class PassState:
     completed_faults: int = 0
 
 
-class ScrubSchedule(Looks):
+class ScrubSchedule(PeriodicCheck):
     """Begins passes when they are due.
 
     Thread: "scrub-schedule", which begins jobs; the job's own works and writes the state.
@@ -80,7 +80,7 @@ class ScrubSchedule(Looks):
         self._not_before_s = 0.0
         self._saved_s = 0.0
 
-    def look(self) -> bool:
+    def start_if_due(self) -> bool:
         """Begin a pass, or go on with one, if that is due; whether one was begun."""
         if self._clock.monotonic_s() < self._not_before_s:
             return False

@@ -95,7 +95,7 @@ class _Session:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _ProducerLock:
     """Who stores for one producer just now; kept only while somebody does or waits."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -124,7 +124,7 @@ class ProducerSessions:
         # Those with batches, in the same order, and how many messages these have in all.
         self._with_batches: OrderedDict[str, _Session] = OrderedDict()
         self._messages = 0
-        self._turns: dict[str, _Turn] = {}
+        self._locks: dict[str, _ProducerLock] = {}
 
     async def append(
         self,
@@ -145,10 +145,10 @@ class ProducerSessions:
         """
         check_number(producer_id, sequence)
         name = name_of(producer_id)
-        async with self._turn(name):
+        async with self._locked(name):
             append = self._appender.large if large else self._appender.small
             sent = _Sent(producer_id, name, sequence, messages, checksum, append)
-            return await self._append_in_turn(sent)
+            return await self._append_locked(sent)
 
     async def next_sequence(self, producer_id: str) -> int:
         """The lowest number that the producer has not used, as far as the log goes back.
@@ -157,24 +157,24 @@ class ProducerSessions:
         """
         check_number(producer_id, 0)
         name = name_of(producer_id)
-        async with self._turn(name):
+        async with self._locked(name):
             session = await self._session(name)
         if session.next_sequence is None and not session.is_certain:
             raise NumbersUnknownError(producer_id)
         return session.next_sequence or 0
 
     @asynccontextmanager
-    async def _turn(self, name: str) -> AsyncGenerator[None, None]:
+    async def _locked(self, name: str) -> AsyncGenerator[None, None]:
         """One batch of a producer at a time: a look into the log must not be overtaken."""
-        turn = self._turns.setdefault(name, _Turn())
-        turn.users += 1
+        mine = self._locks.setdefault(name, _ProducerLock())
+        mine.users += 1
         try:
-            async with turn.lock:
+            async with mine.lock:
                 yield
         finally:
-            turn.users -= 1
-            if not turn.users:
-                del self._turns[name]
+            mine.users -= 1
+            if not mine.users:
+                del self._locks[name]
 
     async def _session(self, name: str) -> _Session:
         """What is known of the producer; where it is not remembered, from the log."""
@@ -186,7 +186,7 @@ class ProducerSessions:
             session = _Session(deque(), known or None, is_certain=known is not None)
         return session
 
-    async def _append_in_turn(self, sent: _Sent) -> Stored:
+    async def _append_locked(self, sent: _Sent) -> Stored:
         producer_id, name, sequence = sent.producer_id, sent.name, sent.sequence
         session = await self._session(name)
         expected = session.next_sequence

@@ -13,7 +13,7 @@ from server.puts.coalescer import PutCoalescer, of_single_put
 from server.puts.durability import Durability
 from server.puts.producer_sessions import ProducerSessions
 from server.puts.queue_chooser import QueueChooser
-from server.puts.stream import Answer, PutStream
+from server.puts.stream import AppendedBatch, PutStream
 from server.wire import (
     Budget,
     TooMuchError,
@@ -154,7 +154,7 @@ class Puts:
 
         caller = current_caller()
 
-        async def append(batch: pb.PutBatchRequest) -> Answer:
+        async def append(batch: pb.PutBatchRequest) -> AppendedBatch:
             try:
                 if is_laborious_batch(caller, batch):
                     await self._bulk.run(check_batch, caller, batch)
@@ -173,7 +173,9 @@ class Puts:
             STREAM_WINDOW,
         ).run(requests)
 
-    async def _append(self, request: pb.PutBatchRequest, born_host: Host, *, large: bool) -> Answer:
+    async def _append(
+        self, request: pb.PutBatchRequest, born_host: Host, *, large: bool
+    ) -> AppendedBatch:
         """Append the batch: in the loop, unless it is large, or has many messages or parts."""
 
         def messages_in(budget: Budget | None = None) -> Sequence[Message]:
@@ -209,4 +211,4 @@ class Puts:
             current_caller().took_messages(stored.columns.message_count)
         response = batch_out(stored.columns, stored.store_time_ms, self._store_host)
         response.repeated_batch = stored.repeated
-        return Answer(response, stored.end_offset)
+        return AppendedBatch(response, stored.end_offset)

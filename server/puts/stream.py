@@ -34,7 +34,7 @@ UNSENT_BYTES = 256 << 10
 MAX_REFUSED_PRODUCERS = 1024
 
 
-class Answer(NamedTuple):
+class AppendedBatch(NamedTuple):
     """A batch that was appended; `end_offset` must be durable before `response` is sent."""
 
     response: pb.PutBatchResponse
@@ -43,12 +43,12 @@ class Answer(NamedTuple):
 
 class _Pending(NamedTuple):
     request_id: int
-    outcome: Answer | Exception
+    outcome: AppendedBatch | Exception
 
     @property
     def size(self) -> int:
         """Bytes of the answer, about."""
-        return self.outcome.response.ByteSize() if isinstance(self.outcome, Answer) else 0
+        return self.outcome.response.ByteSize() if isinstance(self.outcome, AppendedBatch) else 0
 
 
 class _End(NamedTuple):
@@ -60,7 +60,7 @@ class PutStream:
 
     def __init__(
         self,
-        append: Callable[[pb.PutBatchRequest], Awaitable[Answer]],
+        append: Callable[[pb.PutBatchRequest], Awaitable[AppendedBatch]],
         durability: Durability,
         stage: Stage,
         metrics: CallMetrics,
@@ -163,12 +163,12 @@ class PutStream:
 
     async def _answer(self, item: _Pending) -> pb.PutStreamResponse:
         outcome = item.outcome
-        if isinstance(outcome, Answer):
+        if isinstance(outcome, AppendedBatch):
             try:
                 await self._durability.wait(outcome.end_offset)
             except Exception as failure:  # noqa: BLE001 - the answer to this batch says so
                 outcome = failure
-        if isinstance(outcome, Answer):
+        if isinstance(outcome, AppendedBatch):
             return pb.PutStreamResponse(request_id=item.request_id, batch=outcome.response)
         error = batch_error(self._metrics, METHOD, outcome, self._call_id)
         return pb.PutStreamResponse(request_id=item.request_id, error=error)

@@ -8,13 +8,15 @@ too many costs a read, and none is lost as long as they watch before they read.
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
+from server.in_turns import in_turns
 from store.consume_queue import queues_of
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from store.consume_queue import DispatchRequest
 
@@ -87,7 +89,14 @@ class QueueGrowth:
         with self._lock:
             grown, self._grown = self._grown, set()
             self._wake_is_due = False
+        in_turns(self._woken(grown))
+
+    def _woken(self, grown: Iterable[QueueKey]) -> Iterator[Callable[[], None]]:
         for key in grown:
             found = self._watchers.get(key, set())
-            for watcher in tuple(found) if isinstance(found, set) else (found,):
-                watcher(key)
+            if not isinstance(found, set):
+                yield partial(found, key)
+                continue
+            for watcher in tuple(found):
+                if watcher in found:  # still: this takes several turns
+                    yield partial(watcher, key)

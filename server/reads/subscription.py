@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.access import Kind, Role, asker, current_caller
+from server.access import ResourceKind, Role, asker, current_caller
 from server.edge import batch_error
 from server.errors import MemoryFullError
 from server.reads.reader import ENOUGH_BYTES, Place, Wanted
@@ -194,7 +194,7 @@ class Subscription:
     def _configure(self, request: pb.SubscribeRequest) -> None:
         if not self._configured:
             if request.group:
-                self._caller.check(Role.SUBSCRIBE, Kind.GROUP, request.group)
+                self._caller.check(Role.SUBSCRIBE, ResourceKind.GROUP, request.group)
                 check_length(request.group, "group", LONGEST_NAME)
                 check_length(request.reader, "reader", LONGEST_NAME)
                 self._in_group = self._groups.join(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import access_pb2 as pb
 from kvcq_client.pb.v1 import access_pb2_grpc
-from server.access import MAX_RIGHTS, Kind, Limits, Right, Role, current_caller
+from server.access import MAX_RIGHTS, Limits, ResourceKind, Right, Role, current_caller
 from server.errors import AccessOffError
 from server.wire import not_more, page_size_of
 from store.errors import InvalidArgumentError
@@ -111,7 +111,7 @@ def user_out(user: User) -> pb.User:
 
 
 def _right_out(right: Right) -> pb.AccessRight:
-    if right.kind is Kind.TOPIC:
+    if right.kind is ResourceKind.TOPIC:
         return pb.AccessRight(role=_NUMBERS[right.role], topic=right.pattern)
     return pb.AccessRight(role=_NUMBERS[right.role], group=right.pattern)
 
@@ -127,7 +127,7 @@ def _rights_in(rights: Sequence[pb.AccessRight]) -> list[Right]:
             raise InvalidArgumentError(f"rights[{at}].role", f"{right.role} is not a Role")
         if on is None:
             raise InvalidArgumentError(f"rights[{at}]", "names neither a topic nor a group")
-        found.append(Right(role, Kind(on), getattr(right, on)))
+        found.append(Right(role, ResourceKind(on), getattr(right, on)))
     return found
 
 

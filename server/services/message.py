@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
-from server.access import Kind, Role, current_caller
+from server.access import ResourceKind, Role, current_caller
 from server.edge import request_id_of
 from server.puts import check_number, name_of, wait_visible
 from server.wire import (
@@ -149,7 +149,7 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
                     f"{producer_id}:{sequence}", "the log has no batch that starts with that number"
                 )
             there = [record for record in records if record is not None]
-            if not caller.is_unbound(Role.SUBSCRIBE, Kind.TOPIC):
+            if not caller.is_unbound(Role.SUBSCRIBE, ResourceKind.TOPIC):
                 topics = {stored_out(record).topic for record in there}
                 caller.reads_found(topics, f"batch {producer_id}:{sequence}")
             response = pb.GetBatchResponse(message_count=len(records), records=b"".join(there))

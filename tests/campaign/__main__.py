@@ -52,15 +52,19 @@ def main() -> int:
     began_s = monotonic()
     counts: dict[str, object] = {"seed": options.seed}
     code = 0
-    for kind, wanted in (("kills", options.kills), ("power losses", options.power_losses)):
-        if wanted and not code:
-            tally = Tally()
-            code = _run(kind, wanted, options, tally, notes)
-            counts[kind] = dataclasses.asdict(tally)
-    counts["seconds"] = round(monotonic() - began_s)
-    sys.stdout.write(json.dumps(counts, indent=1) + "\n")
-    if options.json is not None:
-        options.json.write_text(json.dumps(counts, indent=1), encoding="utf-8")
+    try:
+        for kind, wanted in (("kills", options.kills), ("power losses", options.power_losses)):
+            if wanted and not code:
+                tally = Tally()
+                try:
+                    code = _run(kind, wanted, options, tally, notes)
+                finally:
+                    counts[kind] = dataclasses.asdict(tally)
+    finally:
+        counts["seconds"] = round(monotonic() - began_s)
+        sys.stdout.write(json.dumps(counts, indent=1) + "\n")
+        if options.json is not None:
+            options.json.write_text(json.dumps(counts, indent=1), encoding="utf-8")
     return code
 
 

@@ -128,6 +128,8 @@ class Tally:
     """Counts of a campaign."""
 
     stores: int = 0
+    stores_with_workers: int = 0
+    stores_with_limits: int = 0
     lives: int = 0
     endings: dict[str, int] = field(default_factory=dict)
     acknowledged_messages: int = 0
@@ -225,13 +227,15 @@ class Lives:
         """The process is killed, the machine lives on: nothing appended is lost."""
         self._settings = settings_of(self._chance, flush=self._chance.choice(("sync", "async")))
         self._settings["server.backup_to"] = str(self._directory / "backups")
-        if self._chance.random() < 0.15:
+        if self._chance.random() < 0.25:
             self._settings["server.workers"] = "2"
+            self._tally.stores_with_workers += 1
         self._run(lives, ("load", "load", "load", "opening", "draining", "stop"))
 
     def _set_limits(self) -> None:
         """Topics of this store keep less than the log does, as their users say; so do some light
         queues, as the operator says."""
+        self._tally.stores_with_limits += 1
         self._clock_may_move = self._chance.random() < 0.5  # without, ages are exact
         hours = float(self._settings.get(_RESERVED, "72"))
         for worker in self._workers:

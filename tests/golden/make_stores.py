@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcq.opening import open_store
 from server.access.limits import Limits
-from server.access.rights import Kind, Right, Role
+from server.access.rights import ResourceKind, Right, Role
 from server.access.secrets import Vault
 from server.access.users import Users
 from store.config import StoreConfig
@@ -198,8 +198,8 @@ def _users(store: MessageStore, root: Path, clock: FakeClock) -> None:
     users.grant(
         "shop",
         [
-            Right(Role.PUBLISH, Kind.TOPIC, "orders"),
-            Right(Role.SUBSCRIBE, Kind.GROUP, "bill*"),
+            Right(Role.PUBLISH, ResourceKind.TOPIC, "orders"),
+            Right(Role.SUBSCRIBE, ResourceKind.GROUP, "bill*"),
         ],
     )
     users.delete("left")

@@ -47,7 +47,7 @@ def test_following_outlives_the_server(tmp_path: Path) -> None:
             assert following.stdout.readline() == "before\n"
             server.send(signal.SIGKILL)
             server.wait()
-            assert f"the server at {target} is away, trying" in following.stderr.readline()
+            assert f"the server at {target} is unavailable, retrying" in following.stderr.readline()
             with ServerProcess(tmp_path, port=int(target.rpartition(":")[2])) as again:
                 again.wait_for("ready")
                 assert following.stderr.readline() == f"the server at {target} is back\n"
@@ -114,7 +114,7 @@ def test_messages_before_a_damaged_one_are_shown_and_those_behind_it_can_be(
         assert f"next:  kvcq {advice}\n" in stuck.stderr
         read_on = kvcq(*advice.split(), server=server.target)
         assert (read_on.exit_code, read_on.stdout.split()) == (0, ["body-3", "body-4"])
-        assert "left out: damaged message: offset 2 of queue 0 of 'torn'" in read_on.stderr
+        assert "skipped: damaged message: offset 2 of queue 0 of 'torn'" in read_on.stderr
         assert (
             kvcq("consume", "torn", "--reader-group", "g", "--raw", server=server.target).stdout
             == ""

@@ -255,9 +255,9 @@ async def test_the_blocking_face_does_it_all(served: Served) -> None:
 @pytest.mark.parametrize("field", ["keys", "light_queues"])
 async def test_one_text_instead_of_several_is_refused(client: AsyncClient, field: str) -> None:
     message = Message("t", b"x", **{field: "order-9"})  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=f"{field}: a sequence"):
+    with pytest.raises(TypeError, match=f"{field}: expected a sequence"):
         await client.put(message)
-    with pytest.raises(TypeError, match=f"{field}: a sequence"):
+    with pytest.raises(TypeError, match=f"{field}: expected a sequence"):
         await client.put_numbered([message], producer_id="p", sequence=0)
     assert [topic async for topic in client.topics()] == []
 
@@ -367,7 +367,7 @@ async def test_put_takes_a_topic_and_a_body_or_a_message(client: AsyncClient) ->
         for put in (client.put, producer.put):
             await put("t", b"body", **fields)
             await put(Message("t", b"body", None, "a", ("k",), (), {"p": "v"}, 3))
-            with pytest.raises(TypeError, match="body: bytes"):
+            with pytest.raises(TypeError, match="body: expected bytes"):
                 await put("t")
             with pytest.raises(TypeError, match="encode text"):
                 await put("t", "text")  # type: ignore[arg-type] # what is tested
@@ -406,7 +406,9 @@ async def test_where_to_begin_may_be_said_in_words(client: AsyncClient) -> None:
         assert consumer.positions() == {Queue("t", 0): 3}
     await client.reset_offsets("g", "t", "latest")
     assert [one.offset for one in await client.group_offsets("g")] == [3]
-    with pytest.raises(ValueError, match="to: 'now' is none of 'earliest', 'latest', 'committed'"):
+    with pytest.raises(
+        ValueError, match="to: 'now' is not one of 'earliest', 'latest', 'committed'"
+    ):
         await client.reset_offsets("g", "t", "now")
 
 
@@ -458,11 +460,11 @@ def test_targets_of_every_form_are_taken(target: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"keys": [1]}, "keys: text is wanted, not int"),
-        ({"keys": 1}, "keys: a sequence of texts is wanted, not int"),
-        ({"light_queues": [b"x"]}, "light_queues: text is wanted, not bytes"),
-        ({"properties": [1]}, "properties: a mapping of texts is wanted, not list"),
-        ({"properties": {"a": 1}}, "properties: text is wanted, not int"),
+        ({"keys": [1]}, "keys: expected text, not int"),
+        ({"keys": 1}, "keys: expected a sequence of texts, not int"),
+        ({"light_queues": [b"x"]}, "light_queues: expected text, not bytes"),
+        ({"properties": [1]}, "properties: expected a mapping of texts, not list"),
+        ({"properties": {"a": 1}}, "properties: expected text, not int"),
     ],
 )
 async def test_fields_of_another_type_are_refused_by_name(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kvcq_client import AsyncClient, Credentials, UnauthenticatedError
-from server.access import Kind, Right, Role, users_of_stopped_store
+from server.access import ResourceKind, Right, Role, users_of_stopped_store
 from tests.support.serving import SMALL_STORE, serving
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ ADMIN = Credentials("ops", "the-secret-of-ops")
 def right(text: str) -> Right:
     """Such as `publish topic orders*`."""
     role, kind, pattern = text.split()
-    return Right(Role(role), Kind(kind), pattern)
+    return Right(Role(role), ResourceKind(kind), pattern)
 
 
 def secret_of(name: str) -> str:

@@ -54,7 +54,7 @@ class Group(NamedTuple):
     behind_s: float | None  # age of the oldest message that it has not committed
 
 
-class Job(NamedTuple):
+class RunningJob(NamedTuple):
     """A job that runs."""
 
     job_id: str
@@ -94,7 +94,7 @@ class Figures:
     topic_count: int | None
     groups: list[Group]  # by lag
     group_count: int | None
-    jobs: list[Job]
+    jobs: list[RunningJob]
 
 
 def figures_of(before: Sample, now: Sample, now_ms: int, topics: int, groups: int) -> Figures:
@@ -178,6 +178,6 @@ def _of_families(now: Sample, name: str) -> float | None:
     return sum(found) if found else None
 
 
-def _job(job: kvcq_client.Job) -> Job:
+def _job(job: kvcq_client.Job) -> RunningJob:
     percent = job.percent if job.total else None
-    return Job(job.job_id, job.kind, job.step, percent, job.elapsed_s)
+    return RunningJob(job.job_id, job.kind, job.step, percent, job.elapsed_s)

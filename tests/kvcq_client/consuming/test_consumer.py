@@ -172,11 +172,11 @@ async def test_arguments_that_cannot_be_are_refused_and_change_nothing(
         with pytest.raises(ValueError, match=r"^count: -1 is below 0$"):
             await consumer.take(-1)
         with pytest.raises(
-            TypeError, match=r"^queues: a sequence of names and Queues is wanted, not Queue$"
+            TypeError, match=r"^queues: expected a sequence of names and Queues, not Queue$"
         ):
             consumer.leave(QUEUE)  # type: ignore[arg-type]
         assert len(await consumer.take(10, 10)) == 10
-        with pytest.raises(TypeError, match=r"^timeout_s: a number is wanted, not str$"):
+        with pytest.raises(TypeError, match=r"^timeout_s: expected a number, not str$"):
             await consumer.batch("1")  # type: ignore[arg-type]
 
 

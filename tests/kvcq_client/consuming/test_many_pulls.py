@@ -32,7 +32,7 @@ async def test_refused_pulls_are_told_once(
         await client.put("t", b"x")
         found = await asyncio.gather(*pulls)
         assert all(len(one.messages) == 1 for one in found)
-    warnings = [one for one in caplog.messages if "refuses pulls that wait" in one]
+    warnings = [one for one in caplog.messages if "rejects pulls that wait" in one]
     assert len(warnings) == 1
     assert "client.consumer(" in warnings[0]
 

@@ -117,7 +117,7 @@ async def test_damage_is_skipped_where_the_settings_say_so(
             ("other", 0),
         ]
         assert consumer.positions() == {QUEUE: 10, Queue("other", 0): 1}
-    assert "left out: queue 0 of 'orders' is damaged at offset 4" in caplog.text
+    assert "skipped: queue 0 of 'orders' is damaged at offset 4" in caplog.text
     asked.clear()
     async with await client.consumer({QUEUE: 4}) as consumer:
         with pytest.raises(DataLossError) as met:
@@ -171,7 +171,7 @@ async def test_a_server_that_is_away_is_told_and_that_it_is_back(
         line.cut()
         await client.put(Message("orders", b"1", 0))
         assert (await anext(consumer)).body == b"1"
-    assert f"the server at {line.target} is away, trying again: " in caplog.text
+    assert f"the server at {line.target} is unavailable, retrying: " in caplog.text
     assert f"the server at {line.target} is back" in caplog.text
 
 

@@ -24,7 +24,7 @@ from kvcq_client import Client, ForkedError, KvcqError, Message
 warnings.simplefilter("ignore")
 client = Client(sys.argv[1], timeout_s=20)
 client.create_topic("t", 1)
-while client._connection.calls.own is None:
+while client._connection.call_stream.own is None:
     client.pull("t", 0, 0)
 producer = client.producer(linger_ms=60_000)
 consumer = client.consumer("t")

@@ -110,7 +110,7 @@ def test_each_is_told_its_own_place(
     ],
 )
 def test_an_answer_that_is_none_is_an_error(response: bytes) -> None:
-    with pytest.raises(UnavailableError, match="cannot be read"):
+    with pytest.raises(UnavailableError, match="cannot decode"):
         split(response, [0, 0])
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from kvcq_client import ClosedError
 from kvcq_client.transport.below_grpc import cygrpc
-from kvcq_client.transport.loop_thread import LoopThread, _Call
+from kvcq_client.transport.loop_thread import LoopThread, _Handed
 
 if TYPE_CHECKING:
     from kvcq_client import AsyncClient
@@ -163,12 +163,12 @@ def test_work_for_a_loop_that_has_ended_is_refused() -> None:
 
 def test_work_that_a_loop_never_comes_to_is_told_so() -> None:
     thread = LoopThread()
-    handed: list[_Call[None]] = []
+    handed: list[_Handed[None]] = []
 
     async def end() -> None:
         """Something is handed over by another thread once the loop ends."""
         thread.loop.stop()
-        work = _Call(asyncio.sleep(0), thread.loop)
+        work = _Handed(asyncio.sleep(0), thread.loop)
         thread._calls.add(work)
         handed.append(work)
 

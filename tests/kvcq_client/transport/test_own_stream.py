@@ -51,7 +51,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def with_own_stream(client: AsyncClient) -> OwnStream:
     async with asyncio.timeout(30):
-        while (own := client._connection.calls.own) is None:
+        while (own := client._connection.call_stream.own) is None:
             with suppress(NotFoundError):  # before the first put
                 await client.pull("T", 0, 0, max_messages=1)
     return own
@@ -72,11 +72,11 @@ async def test_it_is_opened_for_who_calls_often(served: Served) -> None:
     async with AsyncClient(served.target, timeout_s=20) as client:
         for number in range(2):
             assert (await client.put(a_message())).queue_offset == number
-        assert (streams(), client._connection.calls._own) == (1, None)
+        assert (streams(), client._connection.call_stream._own) == (1, None)
         own = await with_own_stream(client)
         assert (await client.put(a_message())).queue_offset == 2
         assert streams() == 2
-        assert client._connection.calls.own is own
+        assert client._connection.call_stream.own is own
     await until(lambda: not streams())
 
 
@@ -86,7 +86,7 @@ async def test_what_the_server_refuses_leaves_it_open(served: Served, client: As
         with pytest.raises(KvcqError) as caught:
             await client.put(Message("T", b"x", 9))
         assert caught.value.reason
-        assert client._connection.calls.own is own
+        assert client._connection.call_stream.own is own
     await client.put(a_message())
     assert await bodies(client) == [b"x"]
 
@@ -106,7 +106,7 @@ async def test_whatever_callers_do_at_once_each_has_its_own_answers(
         nonlocal used
         body = b"%d %d " % (name, number) + bytes(random.choice([0, 100, 70_000]))
         sent.append(body)
-        used += client._connection.calls.own is not None
+        used += client._connection.call_stream.own is not None
         timeout_s = random.choice([20.0, 20.0, 20.0, 0.002])
         putting = asyncio.create_task(client.put(a_message(body), timeout_s=timeout_s))
         if not random.randrange(8):
@@ -204,7 +204,7 @@ async def ends_soon(event: asyncio.Event) -> None:
 
 
 def _has_ended(own: OwnStream, connection: Connection) -> bool:
-    return own.has_ended and connection.calls._task is None
+    return own.has_ended and connection.call_stream._task is None
 
 
 async def until_free(own: OwnStream) -> None:

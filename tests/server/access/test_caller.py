@@ -144,11 +144,11 @@ async def test_the_stream_of_a_blocking_caller_is_its_users(served: Served) -> N
     def work() -> None:
         app = Credentials("app", secret_of("app"))
         with Client(served.target, credentials=app) as client:
-            while client._connection.calls.own is None:
+            while client._connection.call_stream.own is None:
                 client.put(Message("orders", b"x"))
             client.put(Message("orders", b"x"))
             with pytest.raises(PermissionDeniedError):
                 client.put(Message("payments", b"x"))
-            assert client._connection.calls.own is not None, "a refusal is an answer"
+            assert client._connection.call_stream.own is not None, "a refusal is an answer"
 
     await asyncio.to_thread(work)

@@ -18,7 +18,7 @@ from kvcq_client import (
 )
 from kvcq_client.pb.v1 import access_pb2 as access
 from kvcq_client.transport.secured import Signer
-from server.access import Gatekeeper, Kind
+from server.access import Gatekeeper, ResourceKind
 from server.access import Role as ServerRole
 from server.errors import KeyFileError
 from server.errors import UnauthenticatedError as ServerUnauthenticatedError
@@ -150,7 +150,7 @@ async def test_a_change_while_a_caller_is_let_in_is_noticed(served: Served) -> N
     signer = Signer(Credentials("app", secret_of("app")))
     caller = gatekeeper.let_in(signer.headers(), "kvcq.v1.MessageService", needs_user=True)
     with pytest.raises(ServerUnauthenticatedError, match="deleted"):
-        caller.check(ServerRole.PUBLISH, Kind.TOPIC, "orders")
+        caller.check(ServerRole.PUBLISH, ResourceKind.TOPIC, "orders")
 
 
 async def test_a_store_without_its_key_gets_no_new_one(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ async def test_a_blocking_caller_has_a_stream_of_its_own_over_tls(
     def work(target: str) -> None:
         with Client(target, tls=tls) as client:
             client.create_topic("T", 1)
-            while client._connection.calls.own is None:
+            while client._connection.call_stream.own is None:
                 client.pull("T", 0, 0)
             assert client.put(Message("T", b"one")).queue_offset == 0
 
@@ -122,10 +122,10 @@ async def test_a_client_says_at_once_what_is_wrong_with_tls(
         ({}, ca, TAKES_NO_TLS),
         (settings_of(own), None, SPEAKS_TLS),
         (settings_of(own), TLS(ca=foreign.ca), "an authority that is not trusted"),
-        (settings_of(own), TLS(ca=authority.ca, server_name="elsewhere"), "with other names"),
-        (settings_of(late), ca, "that has expired"),
+        (settings_of(own), TLS(ca=authority.ca, server_name="elsewhere"), "for other names"),
+        (settings_of(late), ca, "an expired certificate"),
         (settings_of(own, authority.ca), None, SPEAKS_TLS),
-        (settings_of(own, authority.ca), ca, "does not take this client's certificate"),
+        (settings_of(own, authority.ca), ca, "rejects this client's certificate"),
     ]
     for number, (settings, tls, fault) in enumerate(cases):
         async with (

@@ -86,7 +86,7 @@ async def test_who_may_make_one_call_at_a_time_makes_many(
     monkeypatch.setattr(call_stream, "CALLS_BEFORE", 3)
     users_of(served).set_limits("app", Limits(calls=1))
     async with client_of(served, "app") as app:
-        while app._connection.calls.own is None:
+        while app._connection.call_stream.own is None:
             await app.put(Message("orders", b"x", queue_id=1))
         await app.put(Message("orders", b"x", queue_id=1))
 

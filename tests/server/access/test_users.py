@@ -10,7 +10,7 @@ import pytest
 
 from kvcq.errors import CorruptValueError
 from server.access import Limits, Users, users_of_stopped_store
-from server.access.rights import Kind, Role
+from server.access.rights import ResourceKind, Role
 from server.access.secrets import Vault
 from server.errors import KeyFileError, LastAdminError, UnknownUserError, UserExistsError
 from store.errors import InvalidArgumentError, StoreLockedError
@@ -55,9 +55,9 @@ def test_users_are_there_again(users: Users, notes: Notes, vault: Vault) -> None
             (other.secret, other.is_admin, other.limits, other.created_ms, other.rights.rights)
         )
     app = again.get("app")
-    assert app.rights.allow(Kind.TOPIC, Role.PUBLISH, "abc")
-    assert not app.rights.allow(Kind.GROUP, Role.SUBSCRIBE, "g")
-    assert again.get("ops").rights.allow(Kind.GROUP, Role.ADMIN, "anything")
+    assert app.rights.allow(ResourceKind.TOPIC, Role.PUBLISH, "abc")
+    assert not app.rights.allow(ResourceKind.GROUP, Role.SUBSCRIBE, "g")
+    assert again.get("ops").rights.allow(ResourceKind.GROUP, Role.ADMIN, "anything")
 
 
 def test_each_change_is_a_generation(users: Users) -> None:
@@ -68,7 +68,9 @@ def test_each_change_is_a_generation(users: Users) -> None:
     users.set_limits("b", Limits(connections=1))
     old = users.get("b").secret
     assert users.rotate("b").secret != old
-    assert users.get("b").rights.allow(Kind.TOPIC, Role.ADMIN, "t"), "kept through the changes"
+    assert users.get("b").rights.allow(ResourceKind.TOPIC, Role.ADMIN, "t"), (
+        "kept through the changes"
+    )
     users.delete("b")
     assert users.generation == before + 6
     assert users.find("b") is None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.console.calls import Calls
+from server.console.calls import ApiCalls
 from server.console.viewers import Viewer
 from server.edge import CallKind
 from server.edge.request_limits import PLACES
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 ANN = Viewer("ann", may_administer=True)
 
 
-def _calls(served: Served) -> Calls:
+def _calls(served: Served) -> ApiCalls:
     server = served.server
-    return Calls(server._edge.methods, server._edge.gate, server._metrics, lambda _: None)
+    return ApiCalls(server._edge.methods, server._edge.gate, server._metrics, lambda _: None)
 
 
 async def test_a_call_is_answered_and_counted(served: Served) -> None:

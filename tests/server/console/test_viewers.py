@@ -13,7 +13,7 @@ from aiohttp import ClientSession, CookieJar
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.access import AUDIT
 from server.console import UserViewers, Viewer
-from server.console.calls import Calls
+from server.console.calls import ApiCalls
 from server.errors import ForbiddenError, UnauthenticatedError
 from tests.support.users import ADMIN, guarded, secret_of, users_of
 
@@ -27,7 +27,7 @@ async def test_who_signs_in_is_the_caller(tmp_path: Path, caplog: pytest.LogCapt
         server = served.server
         assert server._gatekeeper is not None
         viewers = UserViewers(server._gatekeeper)
-        calls = Calls(server._edge.methods, server._edge.gate, server._metrics, viewers.let_in)
+        calls = ApiCalls(server._edge.methods, server._edge.gate, server._metrics, viewers.let_in)
         assert viewers.sign_in_needed
         for name, secret in (("app", "wrong"), ("nobody", "any"), ("", ""), ("app", "\udc80")):
             assert await viewers.signed_in(name, secret) is None

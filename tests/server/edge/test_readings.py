@@ -68,18 +68,18 @@ class Reader:
             self.readings.end(call, kind)
 
 
-async def test_of_slow_requests_the_younger_half_is_ended_and_those_of_streams_last() -> None:
+async def test_of_slow_requests_the_newer_half_is_ended_and_those_of_streams_last() -> None:
     reader = Reader()
     for number in range(8):
         await reader.begin(number, SHORT)
     await reader.begin(8, STREAM)
-    reader.readings.end_younger_half(streams=True)
+    reader.readings.end_newer_half(streams=True)
     assert await reader.taken() == [], "they may be on their way"
     reader.now_s += SLOW_S
     for expected in ([4, 5, 6, 7], [2, 3], [1], []):
-        reader.readings.end_younger_half(streams=False)
+        reader.readings.end_newer_half(streams=False)
         assert await reader.taken() == [(number, MemoryFullError) for number in expected]
-    reader.readings.end_younger_half(streams=True)
+    reader.readings.end_newer_half(streams=True)
     assert await reader.taken() == [(8, MemoryFullError)]
     await reader.close()
 

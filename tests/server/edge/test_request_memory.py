@@ -87,7 +87,7 @@ async def test_above_the_limit_one_is_read_at_a_time(process: Process) -> None:
     await second
 
 
-async def test_well_above_the_limit_the_younger_half_that_waits_is_refused(
+async def test_well_above_the_limit_the_newer_half_that_waits_is_refused(
     process: Process,
 ) -> None:
     first = await _begun(process, "a")

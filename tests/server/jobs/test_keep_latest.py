@@ -9,7 +9,7 @@ import pytest
 
 from kvcq_client.pb.v1 import jobs_pb2 as pb
 from migration.jobs import JobState
-from server.jobs import looks
+from server.jobs import periodic_check
 from server.jobs.keep_latest import KeepLatest
 from store.errors import InvalidArgumentError, UnknownTopicError
 from store.message import Message
@@ -107,19 +107,19 @@ def test_without_a_name_all_topics_that_keep_the_latest(store: MessageStore) -> 
 def test_they_are_looked_through_once_in_a_period(store: MessageStore) -> None:
     clock = FakeClock()
     made = store_jobs_of(store, clock)
-    assert not made.latest.look()  # there is none
+    assert not made.latest.start_if_due()  # there is none
     store.keep("T", latest=True)
-    assert not made.latest.look()
+    assert not made.latest.start_if_due()
     clock.advance(24 * 3600)
-    assert made.latest.look()
+    assert made.latest.start_if_due()
     [job] = made.jobs.views()
     assert job.scheduled
     assert made.jobs.wait(job.job_id, 60).numbers["hidden_messages"] == 8
-    assert not made.latest.look()
+    assert not made.latest.start_if_due()
     again = store_jobs_of(store, clock)  # as after a restart
-    assert not again.latest.look()
+    assert not again.latest.start_if_due()
     clock.advance(24 * 3600)
-    assert again.latest.look()
+    assert again.latest.start_if_due()
     again.jobs.wait(again.jobs.views()[0].job_id, 60)
     again.close()
 
@@ -127,7 +127,7 @@ def test_they_are_looked_through_once_in_a_period(store: MessageStore) -> None:
 def test_its_schedule_begins_and_ends_with_the_server(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looks, "LOOK_S", 0.001)
+    monkeypatch.setattr(periodic_check, "CHECK_S", 0.001)
     store.keep("T", latest=True)
     made = store_jobs_of(store, period_hours=0)
     ended = threading.Event()

@@ -13,7 +13,7 @@ from kvcq.inspect import Scrub
 from kvcq.tables.keys import UNITS, unit_key
 from kvcq_client.pb.v1 import jobs_pb2 as pb
 from migration.jobs import JobState
-from server.jobs import looks, scrub_schedule
+from server.jobs import periodic_check, scrub_schedule
 from server.jobs import scrub as scrub_module
 from server.jobs.scrub import ScrubWork
 from store.errors import InvalidArgumentError, StoreBusyError
@@ -149,19 +149,19 @@ def test_while_messages_come_in_it_takes_a_share_of_a_processor(
 def test_the_server_scrubs_once_in_a_period(store: MessageStore) -> None:
     clock = FakeClock()
     made = store_jobs_of(store, clock)
-    assert made.scrubbing.look()
+    assert made.scrubbing.start_if_due()
     end_of_pass(made)
     [view] = made.jobs.views()
     assert (view.scheduled, view.state) == (True, JobState.DONE)
     numbers = made.statistics()
     assert numbers["scrub.completed_ms"] == clock.now_ms()
     assert numbers["scrub.pass_position"] == numbers["scrub.pass_end"] > 0
-    assert not made.scrubbing.look()
+    assert not made.scrubbing.start_if_due()
     clock.advance(WEEK_HOURS * HOUR_S - 1)
-    assert not made.scrubbing.look()
+    assert not made.scrubbing.start_if_due()
     clock.advance(1)
     lose_unit(store)
-    assert made.scrubbing.look()
+    assert made.scrubbing.start_if_due()
     end_of_pass(made)
     assert made.statistics()["scrub.completed_faults"] == 1
 
@@ -171,10 +171,10 @@ def test_a_pass_of_its_own_and_one_by_hand_run_side_by_side(
 ) -> None:
     held = Held(monkeypatch)
     made = store_jobs_of(store)
-    assert made.scrubbing.look()
+    assert made.scrubbing.start_if_due()
     assert held.begun.wait(30)
     by_hand = made.jobs.start("scrub", pb.ScrubJob(), {}).job_id
-    assert not made.scrubbing.look()  # the one that runs is enough
+    assert not made.scrubbing.start_if_due()  # the one that runs is enough
     held.go_on.set()
     assert made.jobs.wait(by_hand, 60).state is JobState.DONE
     made.jobs.wait(made.jobs.views()[1].job_id, 60)
@@ -206,7 +206,7 @@ def test_a_restart_goes_on_where_a_pass_was(
         made = store_jobs_of(store, clock)
         with monkeypatch.context() as patch:
             held = Held(patch)
-            assert made.scrubbing.look()
+            assert made.scrubbing.start_if_due()
             assert held.begun.wait(30)
             made.scrubbing.close()
             [job] = made.jobs.views()
@@ -217,7 +217,7 @@ def test_a_restart_goes_on_where_a_pass_was(
         again = store_jobs_of(store, clock)
         position = again.statistics()["scrub.pass_position"]
         assert 0 < position < store.log.appended_offset
-        assert again.scrubbing.look()
+        assert again.scrubbing.start_if_due()
         end_of_pass(again)
         [rest, _] = again.jobs.views()
         assert rest.numbers["bytes"] == store.log.appended_offset - position
@@ -231,16 +231,16 @@ def test_a_pass_that_somebody_cancels_is_left_until_the_next_is_due(
     made = store_jobs_of(store, clock)
     with monkeypatch.context() as patch:
         held = Held(patch)
-        assert made.scrubbing.look()
+        assert made.scrubbing.start_if_due()
         assert held.begun.wait(30)
         [job] = made.jobs.views()
         made.jobs.cancel(job.job_id)
         held.go_on.set()
         made.jobs.wait(job.job_id, 30)
-    assert not made.scrubbing.look()
+    assert not made.scrubbing.start_if_due()
     assert made.statistics()["scrub.completed_ms"] == 0
     clock.advance(WEEK_HOURS * HOUR_S)
-    assert made.scrubbing.look()
+    assert made.scrubbing.start_if_due()
     end_of_pass(made)
 
 
@@ -255,13 +255,13 @@ def test_a_pass_that_failed_is_tried_again_an_hour_later(
 
     with monkeypatch.context() as patch:
         patch.setattr(Scrub, "advance", busy)
-        assert made.scrubbing.look()
+        assert made.scrubbing.start_if_due()
         end_of_pass(made)
     [failed] = made.jobs.views()
     assert (failed.state, failed.error) == (JobState.FAILED, "stalled")
-    assert not made.scrubbing.look()
+    assert not made.scrubbing.start_if_due()
     clock.advance(HOUR_S)
-    assert made.scrubbing.look()
+    assert made.scrubbing.start_if_due()
     end_of_pass(made)
     assert made.statistics()["scrub.completed_ms"] == clock.now_ms()
 
@@ -271,7 +271,7 @@ def test_a_pass_is_spread_over_most_of_its_period(
 ) -> None:
     clock = FakeClock()
     made = store_jobs_of(store, clock)
-    assert made.scrubbing.look()
+    assert made.scrubbing.start_if_due()
     end_of_pass(made)
     monkeypatch.setattr(scrub_schedule, "LEAST_BYTES_PER_S", 1)
     period_s = WEEK_HOURS * HOUR_S
@@ -292,7 +292,7 @@ def test_where_a_pass_was_is_no_matter_when_it_cannot_be_read(
     made = store_jobs_of(store)
     assert "starting over" in caplog.text
     assert made.statistics().get("scrub.pass_position") is None
-    assert made.scrubbing.look()
+    assert made.scrubbing.start_if_due()
     end_of_pass(made)
 
 
@@ -301,14 +301,14 @@ def test_an_empty_log_and_a_period_of_none_begin_nothing(tmp_path: Path) -> None
         made = store_jobs_of(store, period_hours=0)
         made.start()
         assert not made.scrubbing.is_alive
-        assert not made.scrubbing.look()
+        assert not made.scrubbing.start_if_due()
         made.close()
 
 
 def test_its_thread_looks_now_and_then_and_ends(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looks, "LOOK_S", 0.001)
+    monkeypatch.setattr(periodic_check, "CHECK_S", 0.001)
     made = store_jobs_of(store)
     ended = threading.Event()
     made.jobs.on_end(lambda _: ended.set())

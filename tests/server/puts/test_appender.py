@@ -72,7 +72,7 @@ async def test_a_batch_whose_caller_gave_up_is_remembered(served: Served, count:
     try:
         call = served.messages.PutBatch(_batch(count, sequence=1))
         given_up = asyncio.ensure_future(call)
-        while not served.serving.puts.sessions._turns:  # until the batch waits for the lock
+        while not served.serving.puts.sessions._locks:  # until the batch waits for the lock
             await served.messages.Echo(pb.EchoRequest())
         call.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""The producers and consumers of one connection."""
+"""The producers and consumers of a connection."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 S = TypeVar("S", ProducerConfig, ConsumerConfig)
 
 
-class Users:
-    """Makes them, and closes those that are still open. Owned by the connection's event loop."""
+class Endpoints:
+    """Makes producers and consumers, and closes them with the client. Owned by the event loop."""
 
     def __init__(self, connection: Connection, calls: Calls) -> None:
         self._connection = connection
@@ -33,7 +33,7 @@ class Users:
         self._closing: asyncio.Task[None] | None = None
 
     def producer(self, config: ProducerConfig | None, settings: ProducerSettings) -> ProducerCore:
-        """Raises ClosedError."""
+        """Make a producer. Raises ClosedError."""
         self._connection.check_open()
         chosen = _chosen(ProducerConfig, config, settings)
         core = ProducerCore(self._connection, chosen, self._open.discard)
@@ -43,7 +43,7 @@ class Users:
     async def consumer(
         self, queues: Wanted, config: ConsumerConfig | None, settings: ConsumerSettings
     ) -> ConsumerCore:
-        """It follows the queues. Raises NotFoundError, ClosedError."""
+        """Make a consumer that follows the queues. Raises NotFoundError, ClosedError."""
         self._connection.check_open()
         chosen = _chosen(ConsumerConfig, config, settings)
         core = ConsumerCore(self._connection, self._calls, chosen, self._open.discard)
@@ -56,7 +56,7 @@ class Users:
         return core
 
     async def close(self) -> None:
-        """Producers deliver first. Who closes beside another, or again, waits for that as well."""
+        """Close all; producers deliver first. A concurrent call waits for the same end."""
         if self._closing is None or self._closing.done():
             self._closing = in_background(self._close_all(), "kvcq-closing")
         await asyncio.shield(self._closing)

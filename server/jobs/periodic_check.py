@@ -1,4 +1,4 @@
-"""Looks now and then whether something is due."""
+"""A thread that checks once a minute whether a job is due."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from store.errors import StoreClosedError, StoreError
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 60.0
+CHECK_S = 60.0
 
 
-class Looks(ABC):
-    """Looks every minute, on a thread of that name. What that raises is logged.
+class PeriodicCheck(ABC):
+    """Checks every minute, on a thread of that name. What that raises is logged.
 
-    The first look is a minute after the start: a server that starts has enough to do.
+    The first check is a minute after the start: a server that starts has enough to do.
     """
 
     def __init__(self, name: str, period_s: float) -> None:
@@ -26,8 +26,8 @@ class Looks(ABC):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     @abstractmethod
-    def look(self) -> bool:
-        """Begin what is due; whether anything was begun."""
+    def start_if_due(self) -> bool:
+        """Start the job if it is due; whether one was started."""
 
     @property
     def is_stopping(self) -> bool:
@@ -43,18 +43,18 @@ class Looks(ABC):
             self._thread.start()
 
     def close(self) -> None:
-        """No look is under way on return, and none follows. Repeatable."""
+        """No check is under way on return, and none follows. Repeatable."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopping.wait(LOOK_S):
+        while not self._stopping.wait(CHECK_S):
             try:
-                self.look()
+                self.start_if_due()
             except StoreClosedError:
                 return
             except StoreError as error:
                 logger.warning("%s cannot start a job that is due: %s", self._thread.name, error)
-            except Exception:  # no thread for it, say: the next look may find one
+            except Exception:  # no thread for it, say: the next check may find one
                 logger.exception("%s cannot start a job that is due", self._thread.name)

@@ -1,0 +1,25 @@
+"""Many short calls in the event loop, a few in each turn of it: others come in between."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: Calls of one turn. A pull that is woken takes 15 us before it waits for its turn to read, and one
+#: that is cancelled 60 us to its end.
+AT_A_TIME = 64
+
+
+def in_turns(calls: Iterator[Callable[[], object]]) -> None:
+    """Make the calls, the first ones now. In the loop's thread; `calls` is asked for each only when
+    it is to be made."""
+    made = 0
+    for call in islice(calls, AT_A_TIME):
+        call()
+        made += 1
+    if made == AT_A_TIME:
+        asyncio.get_running_loop().call_soon(in_turns, calls)
