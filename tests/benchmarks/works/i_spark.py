@@ -115,7 +115,7 @@ def _(client: StoreClient, count: int) -> Timed:
             log=parts.log, output=root / "sorted", liveness=read_liveness(parts)
         )
         result = rebuild(_spark(client), settings)
-        replace_queues(root / "kvcq", result)
+        replace_queues(root, result)
 
     timed = _timed(made, make, lambda: _sorted(root, end), "units/s")
     shutil.rmtree(root)
