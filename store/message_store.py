@@ -1,4 +1,4 @@
-"""The store: one commit log, what is derived from it, and metadata, behind one set of calls.
+"""The store: one commit log, what is derived from it, behind one set of calls.
 
 `append` is where data enters, the flush services make it durable, reput derives queues and index
 from it, and the reader is where it leaves. `opening.py` puts a store together.
