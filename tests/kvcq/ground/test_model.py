@@ -92,4 +92,4 @@ class ModelMachine(RuleBasedStateMachine):
 
 
 TestModel = ModelMachine.TestCase
-TestModel.settings = settings(max_examples=100, stateful_step_count=40)
+TestModel.settings = settings(max_examples=50, stateful_step_count=40)
