@@ -213,6 +213,10 @@ class PlainDatabases:
         """The queues once more, as they are now; closing them leaves the database open."""
         return KvConsumeQueueStore(self._engine, self._expiry, owns_engine=False)
 
+    def tend(self) -> None:
+        """What is due every second or so, for queues that do not see to it: see KvEngine.settle."""
+        self._engine.settle()
+
     def clear_queues(self) -> None:
         """The database has no queues, durably, and gives their space back. Repeatable."""
         queues = self.lend_queues()

@@ -60,6 +60,10 @@ class SideOpener:
         """The queues in the database, as they are."""
         return self._databases.lend_queues()
 
+    def tend(self) -> None:
+        """What is due every second, also while no queues are in the database."""
+        self._databases.tend()
+
     def files(self, state: MigrationState) -> FileSideStore:
         """Raises StoreFormatError for a damaged checkpoint of the files."""
         # Its being there says that there are file queues, also while no message is in them.

@@ -278,6 +278,7 @@ class LiveMigration:
 
     def look(self) -> None:
         """See Attendant: a side that fell behind is brought up again."""
+        self._opener.tend()
         if not self._begun or self.state.stopped or self._jobs.closed:
             return
         lags = any(not side.joined and side.failure is None for side in self._double.sides())

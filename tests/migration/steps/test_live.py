@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq.engine.protocol import KvBatch
+from kvcq.engine.rocks import RocksEngine
 from kvcq.tables.keys import UNITS, unit_key
 from migration.errors import IllegalStepError
 from migration.state import SideName
@@ -303,3 +304,13 @@ def test_a_rollback_fills_files_with_what_came_in_since_they_were_given_up(
     assert live(store).state.phase is Phase.DOUBLE_WRITE
     assert check_messages(store, 680) == 680
     assert differences(store) == []
+
+
+def test_the_database_is_looked_after_while_its_queues_are_in_files(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a full disk, say, it takes writes again."""
+    looks: list[RocksEngine] = []
+    monkeypatch.setattr(RocksEngine, "settle", looks.append)
+    store.queues.maintain()
+    assert looks
