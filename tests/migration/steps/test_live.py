@@ -311,6 +311,6 @@ def test_the_database_is_looked_after_while_its_queues_are_in_files(
 ) -> None:
     """After a full disk, say, it takes writes again."""
     looks: list[RocksEngine] = []
-    monkeypatch.setattr(RocksEngine, "settle", looks.append)
+    monkeypatch.setattr(RocksEngine, "settle", lambda engine: looks.append(engine))
     store.queues.maintain()
     assert looks
