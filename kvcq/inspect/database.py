@@ -60,6 +60,8 @@ class DatabaseSide:
         self._engine = engine
         self._opened = opened
         self._expected = ExpectedRows(engine, opened.admission)
+        self._ending = opened.ends_behind(self._expected.checkpoint)
+        self._expected.leave_out(self._ending)
         self._all_dispatched = opened.was_closed and not may_lag
         self._checked: RowCheck | None = None
 
@@ -74,6 +76,7 @@ class DatabaseSide:
             log,
             self._expected.checkpoint,
             opened.admission,
+            self._ending,
             opened.findings,
             opened.progress,
         )

@@ -10,11 +10,12 @@ from kvcq.engine import pages
 from kvcq.errors import CorruptValueError
 from kvcq.inspect.findings import Kind
 from kvcq.inspect.lookup import Lookup
+from kvcq.tables import topic_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kvcq.engine import KvEngine, Pair
+    from kvcq.engine import AnyRows, KvEngine, Pair
     from kvcq.inspect.findings import Findings
     from kvcq.inspect.log import LogCheck
     from store.base import Progress
@@ -38,23 +39,36 @@ class Rows(Lookup):
         log: LogCheck,
         checkpoint: int,
         admission: Admission,
+        ending: frozenset[str],
         findings: Findings,
         progress: Progress,
     ) -> None:
+        """`ending`: topics and light queues whose rows the next opening removes."""
         super().__init__(segments, log, checkpoint)
         self.engine = engine
         self.admission = admission
         self.tell = partial(findings.add, side=ROCKSDB)
         self._progress = progress
+        self._ending = prefixes_of(ending)
 
     def pages(self, family: str, what: str, expected: int) -> Iterator[list[Pair]]:
-        """All rows, rising."""
+        """All rows, rising, but those of what is ending."""
         seen = 0
         for page in pages(self.engine, family, rows=_PAGE_ROWS):
-            yield [*page]
+            yield without(self._ending, page)
             seen += len(page)
             self._progress(what, min(1.0, seen / max(1, seen, expected)))
         self._progress(what, 1.0)
 
     def bad_row(self, family: str, key: bytes, value: bytes) -> None:
         self.tell(Kind.BAD_ROW, family, "a row of this layout", f"{key.hex()} = {value.hex()}")
+
+
+def prefixes_of(names: frozenset[str]) -> tuple[bytes, ...]:
+    """What the rows of these topics and light queues begin with."""
+    return tuple(topic_prefix(name) for name in sorted(names))
+
+
+def without(prefixes: tuple[bytes, ...], rows: AnyRows) -> list[Pair]:
+    """The rows that begin with none of them."""
+    return [row for row in rows if not row[0].startswith(prefixes)] if prefixes else [*rows]

@@ -200,9 +200,12 @@ def _sides(
     try:
         state = KvStateStore(engine)
         tables = Tables(state)
-        dead = tables.dead_below() | endings_in(engine, segments, directory.base_offset)
+        endings = endings_in(engine, segments, directory.base_offset)
+        dead = tables.dead_below() | endings
         admission = Admission(LiveTopics(tables), {n: at for n, at in dead.items() if is_light(n)})
-        opened = OpenedStore(directory, segments, admission, was_closed, findings, progress)
+        opened = OpenedStore(
+            directory, segments, admission, endings, was_closed, findings, progress
+        )
         its_state = StateSide(engine, opened, stack)
     except (KvcqError, CorruptRowError, ValueError) as error:
         findings.add(Kind.DATABASE, "kvcq", "rows of state that can be read", error, side=ROCKSDB)

@@ -53,6 +53,7 @@ class FileSide:
         #: Without a checkpoint nothing, otherwise: the next opening compares it with the log.
         self._required_end = checkpoint.dispatched_offset
         self._known_end = max(checkpoint.dispatched_offset, checkpoint.durable_offset)
+        self._ending = opened.ends_behind(self._required_end)
         self._cut = NOWHERE if checkpoint.clean else checkpoint.durable_offset
         self._lookup: Lookup | None = None
         self._check = FileCheck(
@@ -117,7 +118,7 @@ class FileSide:
                 walk_again,
                 admit=self._admit,
                 is_required=self._is_required,
-                is_live=self._is_live,
+                is_live=lambda topic, at: topic in self._ending or self._is_live(topic, at),
                 required_end=self._required_end,
             )
             self._lookup = lookup

@@ -23,10 +23,15 @@ from kvcq.tables.keys import (
 )
 from kvcq.tables.values import pack_max, pack_unit, unpack_unit
 from migration.check import check_store
-from store.state import offset_key, topic_key
+from store.errors import StoreBusyError, UnknownTopicError
+from store.message import Message
+from store.state import TopicEnded, offset_key, topic_key
 from tests.support.checking import database, faults, fill, flip, only
 from tests.support.fake_clock import FakeClock
+from tests.support.rebuild import live_engine
 from tests.support.stores import open_small
+from tests.support.tree import copy_open
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -237,3 +242,29 @@ def test_a_damaged_database(root: Path) -> None:
         for position in range(10, path.stat().st_size, 300):
             flip(path, position, 0x10)
     assert Kind.DATABASE in {finding.kind for finding in faults(root)}
+
+
+@pytest.mark.parametrize("name", ["alpha", "%LMQ%a"])
+def test_rows_of_what_is_about_to_end_are_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Killed between the state's rows and those of the queues."""
+    root, image = tmp_path / "store", tmp_path / "image"
+    clock = FakeClock()
+    with open_small(root, clock) as store:
+        fill(store, clock, 20)
+        store.put([Message("alpha", b"", light_queues=("%LMQ%a",))])
+
+        def stall(*_: object) -> None:
+            raise StoreBusyError("planted")
+
+        with monkeypatch.context() as stalled:
+            stalled.setattr(store.queues, "delete_topic", stall)
+            end = store._appends.decide(lambda: [TopicEnded(name)])
+            wait_until(lambda: store.state.point >= end)
+            store._appends.flush()
+            live_engine(store).flush()
+            copy_open(root, image)
+    assert faults(image) == []
+    with open_small(image, clock) as store, pytest.raises(UnknownTopicError):
+        store.bounds([(name, 0)])
