@@ -87,3 +87,29 @@ def test_a_store_that_never_had_a_migration_stands_in_rocksdb_alone(tmp_path: Pa
     with open_store(config(tmp_path / "store")) as store:
         assert not isinstance(store.queues, DoubleQueueStore)
         assert not (tmp_path / "store" / "migration.json").exists()
+
+
+@pytest.mark.parametrize("phase", [Phase.FILES, Phase.DOUBLE_WRITE, Phase.ROCKSDB])
+def test_what_ended_with_a_record_that_a_power_loss_took_is_there_again(
+    store: MessageStore, root: Path, tmp_path: Path, phase: Phase
+) -> None:
+    """In files it went when it was dispatched: before the record was durable."""
+    advance(store, phase)
+    store.flush()
+    end = store.flushed_offset
+    told = told_of(store)
+    left = tmp_path / "left"
+    shutil.copytree(root, left)
+    store.delete_topics(["orders", LIGHT])
+    for name in ("consumequeue", "file_queue_checkpoint"):  # what files made durable at once
+        if (root / name).is_dir():
+            shutil.rmtree(left / name)
+            shutil.copytree(root / name, left / name)
+        else:
+            shutil.copyfile(root / name, left / name)
+    with open_store(config(left)) as again:
+        settle(again)
+        assert again.log.appended_offset == end
+        assert told_of(again) == told
+        assert check_messages(again, 600) == 600
+        assert differences(again) == []
