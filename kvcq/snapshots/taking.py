@@ -134,7 +134,7 @@ class Snapshots:
             self._flush_log()
             for snapshot in self.kept:
                 if snapshot.point == point:
-                    if not anew and (not snapshot.is_sealed or self._is_whole(snapshot)):
+                    if not anew and self._is_of_use(snapshot):
                         return snapshot
                     self._remove(snapshot)
             mark = Mark.of(self._segments, point, self._clock.now_ms())
@@ -148,6 +148,10 @@ class Snapshots:
         if not snapshot.is_sealed:
             seal(snapshot)
             snapshot.verified_files()
+
+    def _is_of_use(self, snapshot: Snapshot) -> bool:
+        """Its sealed files are whole, or can be made."""
+        return self._is_whole(snapshot) if snapshot.is_sealed else snapshot.copy.exists()
 
     def _is_whole(self, snapshot: Snapshot) -> bool:
         try:
@@ -197,7 +201,10 @@ def drop_unfit(root: Path, segments: SegmentSet) -> list[Snapshot]:
     directory = root / DIRECTORY
     fitting = []
     for snapshot in snapshots_in(directory):
-        if snapshot.mark.fits(segments):
+        if not (snapshot.is_sealed or snapshot.copy.exists()):
+            logger.warning("the snapshot at %d has nothing left: it is removed", snapshot.point)
+            snapshot.remove()
+        elif snapshot.mark.fits(segments):
             fitting.append(snapshot)
         else:
             logger.warning("the snapshot at %d is not of this log: it is removed", snapshot.point)

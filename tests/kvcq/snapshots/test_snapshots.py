@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcq.snapshots import DIRECTORY, snapshots_in
+from kvcq.snapshots import DIRECTORY, Snapshot, snapshots_in
 from store.errors import StoreFormatError
 from store.message import Message
 from store.metadata import Retention
@@ -250,4 +250,25 @@ def test_one_half_of_a_snapshot_is_enough(
     for copy in (root / DIRECTORY).glob("*/copy"):
         shutil.rmtree(copy)
     with open_small(root, clock, reserved_hours=1.0) as store:
+        assert answers(store) == expected
+
+
+def test_a_snapshot_that_was_not_sealed_and_has_no_copy_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, root = FakeClock(), tmp_path / "store"
+    with open_small(root, clock) as store:
+        store.put([Message("idle", b"x", keys=("k",))])
+        with monkeypatch.context() as patch:
+            patch.setattr(Snapshot, "seal", lambda _self, _files: None)
+            with pytest.raises(StoreFormatError, match="not sealed"):
+                store.snapshots.take()
+        shutil.rmtree(next((root / DIRECTORY).glob("*/copy")))
+        store.snapshots.take()  # in its place
+        expected = answers(store)
+        shutil.rmtree(next((root / DIRECTORY).glob("*/copy")))
+        (next((root / DIRECTORY).iterdir()) / "sealed").unlink()
+    with open_small(root, clock) as store:
+        assert not snapshots_in(root / DIRECTORY)
+        store.snapshots.look()
         assert answers(store) == expected
