@@ -115,6 +115,17 @@ def check_known(names: Iterable[str]) -> None:
         raise TypeError(f"no argument {name!r}" + (f": {advice}" if advice else ""))
 
 
+def check_field(settings: object, name: str, ok: bool, rule: str) -> None:  # noqa: FBT001 - reads as a table
+    """Raise ValueError that the field breaks the rule, unless `ok`."""
+    if not ok:
+        raise wrong_value(name, f"{getattr(settings, name)!r} is not {rule}")
+
+
+def wrong_value(field: str, why: str) -> ValueError:
+    """The error for a wrong value."""
+    return ValueError(f"{field}: {why}")
+
+
 def wrong_kind(field: str, wanted: str, value: object) -> TypeError:
     """The error for a value of a wrong type."""
     return TypeError(f"{field}: expected {wanted}, not {type(value).__name__}")

@@ -1,29 +1,29 @@
-"""Every error of the client, as a tree.
+"""The errors of the client, as a tree.
 
     KvcqError
      +- RetryableError            the same call may succeed a little later
-     |   +- UnavailableError      no server answers, or it starts or ends
-     |   +- BusyError             the server, or the user, is at its limits
-     |   +- DeadlineError         the caller's own time is up (also a TimeoutError)
+     |   +- UnavailableError      the server cannot be reached, starts or stops
+     |   +- BusyError             the server or the user has reached a limit
+     |   +- DeadlineError         the timeout has passed (also a TimeoutError)
      |   |   +- DeliveryTimeoutError   of a producer's message
      |   +- BufferFullError       the producer's buffer stayed full
-     +- HandshakeError            a server is there, and TLS is in the way
+     +- HandshakeError            TLS settings prevent the connection
      +- InvalidArgumentError      the request breaks a limit; `field` names it
      +- NotFoundError             no such topic, queue or message
      +- AlreadyExistsError        a topic of that name with other settings
      +- OffsetOutOfRangeError     the offset is outside of min..max; both are attributes
      |   +- RecreatedError        the topic or light queue was deleted and made again since
-     +- ResourceExhaustedError    the disk is full: puts are refused, reads go on; or a request
-     |                            is too large
-     +- NotPossibleError          cannot succeed before something else is done
-     |   +- NumberReusedError     other messages have that number; none stored
-     |   +- NumberPassedError     the number is used, its batch is gone; none stored
-     |   +- OffsetBehindError     the reader group is ahead; not committed
-     +- UnauthenticatedError      no credentials, wrong ones, or a clock that is off
-     +- PermissionDeniedError     the user has no right to that; the text says which is missing
-     +- DataLossError             bytes that do not verify; says where to read on
-     |   +- CorruptRecordError    a record that came over the wire
-     +- ServerError               a defect of the server
+     +- ResourceExhaustedError    the disk is full: puts fail, reads work; or a request is too
+     |                            large
+     +- NotPossibleError          something else has to be done first
+     |   +- NumberReusedError     other messages have that number; nothing was stored
+     |   +- NumberPassedError     the number's batch has expired; nothing was stored
+     |   +- OffsetBehindError     the reader group is ahead; nothing was committed
+     +- UnauthenticatedError      missing or wrong credentials, or a wrong clock
+     +- PermissionDeniedError     the user lacks a right, which the message names
+     +- DataLossError             damaged data; says where to continue
+     |   +- CorruptRecordError    a damaged record was received
+     +- ServerError               an internal error of the server
      +- ClosedError               the client, producer or consumer is closed
          +- ForkedError           the process was forked after a client was made
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
-from kvcq_client.arguments import start_of
+from kvcq_client.arguments import check_field, start_of, wrong_value
 from kvcq_client.bounds import check_settings
 from kvcq_client.values import Start
 
@@ -41,11 +42,8 @@ class ConsumerConfig:
     verify: bool = True  # check each record against its CRC
 
     def __post_init__(self) -> None:
-        def check(name: str, ok: bool, rule: str) -> None:  # noqa: FBT001 - reads as a table
-            if not ok:
-                raise ValueError(f"{name}: {getattr(self, name)!r} is not {rule}")
-
-        check_settings(self, _BOUNDS, _wrong)
+        check = partial(check_field, self)
+        check_settings(self, _BOUNDS, wrong_value)
         for name in ("reader_group", "tag_filter"):
             check(name, isinstance(getattr(self, name), str), "text")
         for name in ("start", "when_expired"):
@@ -79,7 +77,3 @@ class ConsumerSettings(TypedDict, total=False):
 
 #: Both included.
 _BOUNDS: dict[str, Bounds] = {"buffer_bytes": (1, 1 << 40), "batch_messages": (1, 10_000)}
-
-
-def _wrong(name: str, why: str) -> ValueError:
-    return ValueError(f"{name}: {why}")

@@ -44,7 +44,7 @@ from kvcq_client.transport import (
     from_batch_error,
     from_rpc,
     in_parts,
-    may_pass,
+    is_retried,
     write_request,
 )
 from kvcq_client.values import LIGHT_PREFIX, Queue, Start, given_at
@@ -68,9 +68,9 @@ _numbers = count(1)
 #: Reasons of a server that is available, but overloaded.
 _AT_ITS_LIMITS = ("TOO_MANY_CALLS", "MEMORY_FULL")
 #: With this reason and no next offset, the server is rebuilding the queue from its log.
-_BEING_MENDED = "DAMAGED_QUEUE"
+_BEING_REBUILT = "DAMAGED_QUEUE"
 #: How long until such a queue is requested again.
-MENDED_S = 0.5
+REBUILD_WAIT_S = 0.5
 #: Most queues in one request, about 300 KB.
 _QUEUES_A_REQUEST = 10_000
 
@@ -103,7 +103,7 @@ class Subscription:
         self._warned_of: set[str] = set()  # other consumers of the group that were warned of
         self._offsets: dict[Queue, int] = {}  # next offset to fetch
         self._left: set[Queue] = set()  # no longer followed on this stream
-        self._mended: dict[Queue, int] = {}  # to be requested again a little later
+        self._delayed: dict[Queue, int] = {}  # to be requested again a little later
         self._to_add: list[Queue] = []
         self._to_remove: list[Queue] = []
         self._reopen = False  # a queue was moved
@@ -136,7 +136,7 @@ class Subscription:
     def follow(self, offsets: Mapping[Queue, int]) -> None:
         """Follow these queues from these offsets. Their fetched messages are dropped."""
         for queue, offset in offsets.items():
-            self._mended.pop(queue, None)
+            self._delayed.pop(queue, None)
             if queue in self._offsets or queue in self._left:
                 self._reopen = True
             else:
@@ -151,7 +151,7 @@ class Subscription:
         known = [queue for queue in queues if queue in self._offsets]
         for queue in queues:
             self._offsets.pop(queue, None)
-            self._mended.pop(queue, None)
+            self._delayed.pop(queue, None)
             self._refused.pop(queue, None)
         self._left.update(known)
         self._to_remove += known
@@ -161,7 +161,7 @@ class Subscription:
     @property
     def queues(self) -> list[Queue]:
         """The queues that are followed."""
-        return [*self._offsets, *self._mended]
+        return [*self._offsets, *self._delayed]
 
     def failed(self) -> dict[Queue, int]:
         """Queues that ended with an error which was not taken yet, and the offset of the error."""
@@ -188,7 +188,7 @@ class Subscription:
                     return
                 except grpc.aio.AioRpcError as rpc_error:
                     error = from_rpc(rpc_error)
-                    if not may_pass(error):
+                    if not is_retried(error):
                         self.fail(error)
                         return
                     if error.reason in _AT_ITS_LIMITS:
@@ -218,7 +218,7 @@ class Subscription:
             except HandshakeError:
                 return  # the stream will raise it
             except KvcqError as refusal:
-                if may_pass(refusal) or isinstance(refusal, DeadlineError):
+                if is_retried(refusal) or isinstance(refusal, DeadlineError):
                     continue
                 # It responds, if only with an error; the stream will get that as well.
             else:
@@ -404,8 +404,8 @@ class Subscription:
         asked = self._offsets.pop(queue)
         if isinstance(error, UnavailableError):  # with growing delays, while the others continue
             wait_s = self._refused.setdefault(queue, Backoff()).next_s()
-            self._mended[queue] = asked
-            self._loop.call_later(wait_s, self._ask_again, queue)
+            self._delayed[queue] = asked
+            self._loop.call_later(wait_s, self._request_again, queue)
             return None
         if isinstance(error, NotFoundError) and queue.topic.startswith(LIGHT_PREFIX):
             if self._config.when_expired is not None:
@@ -413,22 +413,22 @@ class Subscription:
                 logger.warning("light queue %r was deleted; following it anew", queue.topic)
                 self._add_again(queue, 0)
                 return Fetched(queue, b"", [], 0)
-            if self._offsets or self._mended:  # without others, the reader would wait for ever
+            if self._offsets or self._delayed:  # without others, the reader would wait for ever
                 logger.warning("light queue %r was deleted; no longer following it", queue.topic)
                 self._left.add(queue)
                 return Fetched(queue, b"", [], asked, is_end=True)
-        offset = self._goes_on_at(error)
+        offset = self._continue_at(error)
         if offset is not None:
             self._add_again(queue, offset)
             return Fetched(queue, b"", [], offset)  # moves the reader's position too
-        if self._config.skip_damaged and error.reason == _BEING_MENDED:
-            self._mended[queue] = asked
-            self._loop.call_later(MENDED_S, self._ask_again, queue)
+        if self._config.skip_damaged and error.reason == _BEING_REBUILT:
+            self._delayed[queue] = asked
+            self._loop.call_later(REBUILD_WAIT_S, self._request_again, queue)
             return None
         self._left.add(queue)
         return Fetched(queue, b"", [], asked, error)
 
-    def _goes_on_at(self, error: KvcqError) -> int | None:
+    def _continue_at(self, error: KvcqError) -> int | None:
         """Where to continue according to the settings; None to raise the error."""
         where = self._config.when_expired
         if isinstance(error, OffsetOutOfRangeError) and where is not None:
@@ -444,9 +444,9 @@ class Subscription:
         self._to_add.append(queue)
         self._changed.set()
 
-    def _ask_again(self, queue: Queue) -> None:
+    def _request_again(self, queue: Queue) -> None:
         """Request the queue again, unless it was moved or left meanwhile."""
-        offset = self._mended.pop(queue, None)
+        offset = self._delayed.pop(queue, None)
         if offset is not None:
             self._add_again(queue, offset)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
+from kvcq_client.arguments import check_field, wrong_value
 from kvcq_client.bounds import check_settings
 
 if TYPE_CHECKING:
@@ -45,11 +47,8 @@ class ProducerConfig:
     first_sequence: int | None = None
 
     def __post_init__(self) -> None:
-        def check(name: str, ok: bool, rule: str) -> None:  # noqa: FBT001 - reads as a table
-            if not ok:
-                raise ValueError(f"{name}: {getattr(self, name)!r} is not {rule}")
-
-        check_settings(self, _BOUNDS, _wrong)
+        check = partial(check_field, self)
+        check_settings(self, _BOUNDS, wrong_value)
         check("buffer_bytes", self.buffer_bytes >= self.batch_bytes, "at least batch_bytes")
         name = self.producer_id
         check(
@@ -89,7 +88,3 @@ _BOUNDS: dict[str, Bounds] = {
     "window": (1, 1024),
     "delivery_timeout_s": (0.001, 365 * 86_400),
 }
-
-
-def _wrong(name: str, why: str) -> ValueError:
-    return ValueError(f"{name}: {why}")

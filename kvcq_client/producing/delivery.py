@@ -60,7 +60,7 @@ from kvcq_client.transport import (
     Backoff,
     from_batch_error,
     from_rpc,
-    may_pass,
+    is_retried,
     write_request,
 )
 
@@ -117,8 +117,8 @@ class Delivery:
         self._closing = False
         self._last_error: KvcqError | None = None
         # Of the current stream.
-        self._flying: deque[Batch] = deque()  # sent, in order, without a response
-        self._again: list[Batch] = []  # rejected, to be resent
+        self._in_flight: deque[Batch] = deque()  # sent, in order, without a response
+        self._to_resend: list[Batch] = []  # rejected, to be resent
         self._proven = False  # a batch was stored: the server knows the next number
         self._progressed = False  # a message got its result: continue without backoff
         self._rewinding = False  # a batch was not stored: send nothing more
@@ -139,7 +139,7 @@ class Delivery:
 
     def after_fork(self, error: KvcqError) -> None:
         """In a forked child: fail all batches, which the parent delivers."""
-        for batch in (*self._waiting, *self._flying, *self._again):
+        for batch in (*self._waiting, *self._in_flight, *self._to_resend):
             batch.after_fork(error)
 
     def stop(self) -> None:
@@ -160,7 +160,7 @@ class Delivery:
                     self._stream_refused(from_rpc(rpc_error))
                 except KvcqError as error:  # asking for the first number failed
                     self._last_error = error
-                    if not (may_pass(error) or isinstance(error, DeadlineError)):
+                    if not (is_retried(error) or isinstance(error, DeadlineError)):
                         self._fail_all(error)
                 if self._given_up is not None:
                     self._give_up(self._given_up)
@@ -218,7 +218,7 @@ class Delivery:
                     limit.reschedule(self._answer_due())
                     if self._may_send():
                         await self._send(call, self._waiting.popleft(), reader)
-                    elif self._closing and not self._waiting and not self._flying:
+                    elif self._closing and not self._waiting and not self._in_flight:
                         await call.done_writing()
                         return
                     else:
@@ -247,11 +247,11 @@ class Delivery:
 
     def _may_send(self) -> bool:
         window = self._config.window if self._proven and self._one_by_one <= 0 else 1
-        return bool(self._waiting) and not self._rewinding and len(self._flying) < window
+        return bool(self._waiting) and not self._rewinding and len(self._in_flight) < window
 
     def _answer_due(self) -> float | None:
         # Waiting batches count as well: a write may be what hangs.
-        oldest = self._flying or self._waiting
+        oldest = self._in_flight or self._waiting
         if not oldest:
             return None
         left_s = oldest[0].begun_s + self._config.delivery_timeout_s - monotonic()
@@ -271,7 +271,7 @@ class Delivery:
         if batch.sequence is None:
             batch.sequence = sequence
             self._next_sequence += batch.count - len(batch.errors)
-        self._flying.append(batch)
+        self._in_flight.append(batch)
         try:
             await write_request(call, request)
         except STREAM_OVER:
@@ -280,12 +280,12 @@ class Delivery:
     async def _read(self, call: Stream, backoff: Backoff) -> None:
         """Read responses until the stream ends, or until all have arrived and some batches must be
         resent."""
-        while not self._rewinding or self._flying:
+        while not self._rewinding or self._in_flight:
             response = await call.read()
             if not isinstance(response, pb.PutStreamResponse):  # the end
                 self._last_error = UnavailableError("the server ended the stream")
                 return
-            batch = self._flying.popleft()
+            batch = self._in_flight.popleft()
             assert response.request_id == batch.sequence, "answers come in order"
             if response.HasField("error"):
                 self._refused(batch, from_batch_error(response.error))
@@ -307,7 +307,7 @@ class Delivery:
     def _refused(self, batch: Batch, error: KvcqError) -> None:
         """Handle an error response: the batch was not stored by this attempt, or is not durable."""
         is_follower, self._rewinding = self._rewinding, True
-        if may_pass(error):
+        if is_retried(error):
             self._last_error = error
             batch.may_be_stored = True  # for example, its flush timed out
         elif error.reason == _OUT_OF_SEQUENCE:
@@ -338,28 +338,28 @@ class Delivery:
             if not _take_out(batch, error):
                 self._finish(batch, None, error)
                 return
-        self._again.append(batch)
+        self._to_resend.append(batch)
 
     def _stream_refused(self, error: KvcqError) -> None:
         """Handle the error that a stream ended with."""
         self._last_error = error
-        if may_pass(error):
+        if is_retried(error):
             return
         if isinstance(error, UnauthenticatedError):
             self._fail_all(error)
-        elif error.reason and isinstance(error, _NOTHING_WRITTEN) and self._flying:
+        elif error.reason and isinstance(error, _NOTHING_WRITTEN) and self._in_flight:
             # The server responds to all batches that it accepted before it ends the stream: the
             # first one without a response is the reason, and later ones were not read.
-            batch = self._flying.popleft()
+            batch = self._in_flight.popleft()
             self._refused(batch, error)
-            self._again += self._flying
-            self._flying.clear()
-        elif isinstance(error, ResourceExhaustedError) and not error.reason and self._flying:
+            self._to_resend += self._in_flight
+            self._in_flight.clear()
+        elif isinstance(error, ResourceExhaustedError) and not error.reason and self._in_flight:
             # gRPC's own limit: one of the requests is too large, and gRPC does not say which.
-            if len(self._flying) == 1:
-                self._refused(self._flying.popleft(), error)
+            if len(self._in_flight) == 1:
+                self._refused(self._in_flight.popleft(), error)
             else:
-                self._one_by_one = len(self._flying)
+                self._one_by_one = len(self._in_flight)
         else:
             self._given_up = error
 
@@ -372,11 +372,11 @@ class Delivery:
 
     def _rewind(self) -> None:
         """After the end of a stream, let batches without a result wait again, in their order."""
-        for batch in self._flying:
+        for batch in self._in_flight:
             batch.may_be_stored = True
-        self._waiting.extendleft(reversed((*self._again, *self._flying)))
-        self._again.clear()
-        self._flying.clear()
+        self._waiting.extendleft(reversed((*self._to_resend, *self._in_flight)))
+        self._to_resend.clear()
+        self._in_flight.clear()
         if self._free_from is not None:
             for batch in self._waiting:
                 if batch.sequence is not None and batch.sequence >= self._free_from:

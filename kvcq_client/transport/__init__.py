@@ -32,7 +32,7 @@ from kvcq_client.transport.secured import (
     signature_of,
     stamps_of,
 )
-from kvcq_client.transport.statuses import from_batch_error, from_rpc, may_pass
+from kvcq_client.transport.statuses import from_batch_error, from_rpc, is_retried
 from kvcq_client.transport.waiting import LoopWaits, ThreadWaits, Waits, finished, run_at_once
 
 __all__ = [
@@ -64,9 +64,9 @@ __all__ = [
     "from_rpc",
     "in_background",
     "in_parts",
+    "is_retried",
     "is_target",
     "keep_freed_memory",
-    "may_pass",
     "paged",
     "run_at_once",
     "signature_of",

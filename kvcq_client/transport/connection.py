@@ -32,7 +32,7 @@ from kvcq_client.transport.first_contact import FirstContact
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
 from kvcq_client.transport.proxies import DIRECT, is_direct
 from kvcq_client.transport.secured import TLS, Credentials
-from kvcq_client.transport.statuses import from_rpc, may_pass
+from kvcq_client.transport.statuses import from_rpc, is_retried
 from kvcq_client.transport.turns import Turns
 
 if TYPE_CHECKING:
@@ -94,11 +94,11 @@ class Backoff:
         self._next_s = FIRST_WAIT_S
 
 
-def check_may_go_again(error: KvcqError, *, may_repeat: bool) -> None:
+def raise_unless_retryable(error: KvcqError, *, may_repeat: bool) -> None:
     """Return if a call that failed with the error may be retried; otherwise raise the error for its
     caller."""
     repeatable = may_repeat or not (isinstance(error, RetryableError) and error.may_be_done)
-    if repeatable and may_pass(error):
+    if repeatable and is_retried(error):
         return
     if not repeatable and type(error) is UnavailableError and not error.reason:
         error = UnavailableError(f"{error.message}; the server may have executed the call")
@@ -238,7 +238,7 @@ class Connection:
                 error = rpc_error if isinstance(rpc_error, KvcqError) else from_rpc(rpc_error)
                 if parked and error.reason == "TOO_MANY_CALLS":
                     self._warn_of_pulls(error)
-                check_may_go_again(error, may_repeat=may_repeat)
+                raise_unless_retryable(error, may_repeat=may_repeat)
             except (asyncio.CancelledError, grpc.aio.UsageError):
                 self.check_open()  # `close` cancels calls in flight
                 raise

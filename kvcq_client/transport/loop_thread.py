@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class _GivesUpQuietly:
+class _IgnoresLateCallbacks:
     """An event loop that ignores gRPC's notifications of cancelled calls once it is closed.
 
     One gRPC thread serves all event loops of a process. It wakes any of them, which then forwards
@@ -46,7 +46,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
         from uvloop import Loop
     except ImportError:  # not available for this system
         from asyncio import SelectorEventLoop as Loop
-    kind: Callable[[], asyncio.AbstractEventLoop] = type("Loop", (_GivesUpQuietly, Loop), {})
+    kind: Callable[[], asyncio.AbstractEventLoop] = type("Loop", (_IgnoresLateCallbacks, Loop), {})
     return kind()
 
 

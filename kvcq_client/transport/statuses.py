@@ -65,7 +65,7 @@ _OF_TRANSPORT = (grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED)
 _NAME_BY_NUMBER: dict[int, str] = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
-def may_pass(error: KvcqError) -> bool:
+def is_retried(error: KvcqError) -> bool:
     """Whether the client retries after this error."""
     return isinstance(error, UnavailableError | BusyError)
 

@@ -148,7 +148,7 @@ class Listener(Protocol):
 def run_server(
     settings: RunningSettings,
     open_any: StoreOpener,
-    listener: Listener,
+    listeners: Sequence[Listener],
     *,
     hurry: Callable[[], None] = lambda: None,
 ) -> None:
@@ -160,7 +160,7 @@ def run_server(
     """
 
     async def run() -> None:
-        await Server(settings, open_any, listener, hurry=hurry).run()
+        await Server(settings, open_any, listeners, hurry=hurry).run()
 
     calm_collector()
     tune_allocator()
@@ -175,7 +175,7 @@ class Server:
         self,
         settings: RunningSettings,
         open_any: StoreOpener,
-        listener: Listener,
+        listeners: Sequence[Listener],
         *,
         hurry: Callable[[], None] = lambda: None,
     ) -> None:
@@ -187,7 +187,7 @@ class Server:
         self._settings = settings
         self._on_hurry = hurry
         self._open_any = open_any
-        self._listener = listener
+        self._listeners = listeners
         self._stage = Stage()
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -244,7 +244,8 @@ class Server:
             await self.sites.start()
             if self._observer is not None:
                 self._observer.start()
-            self._listener.listening(self._config.host, port)
+            for one in self._listeners:
+                one.listening(self._config.host, port)
             opened = await self._open(self._config.store_config(port))
             if opened is not None:
                 try:
@@ -260,7 +261,8 @@ class Server:
             if self._tracing is not None:
                 await asyncio.to_thread(self._tracing.close)
             self._edge.close()
-        self._listener.stopped()
+        for one in self._listeners:
+            one.stopped()
 
     def stop(self) -> None:
         """Drain and end `run`; called again: without waiting for the calls under way."""
@@ -275,7 +277,8 @@ class Server:
         Raises SettingsRefusedError when they cannot be read or are wrong: the old ones stay.
         """
         async with self._reloading:
-            self._listener.reloading()
+            for one in self._listeners:
+                one.reloading()
             try:
                 read = await asyncio.to_thread(self._settings.read)
                 reloaded = self._settings.take(read)
@@ -284,9 +287,11 @@ class Server:
             except (StoreError, OSError) as error:
                 refused = SettingsRefusedError(error, self._settings.look_command)
                 logger.error("%s; to see them: %s", refused, refused.next_command)
-                self._listener.reload_refused(refused)
+                for one in self._listeners:
+                    one.reload_refused(refused)
                 raise refused from error
-            self._listener.reloaded(*reloaded)
+            for one in self._listeners:
+                one.reloaded(*reloaded)
             return reloaded
 
     def _hung_up(self, at_terminal: bool) -> None:  # noqa: FBT001 - of a signal handler
@@ -298,7 +303,7 @@ class Server:
         task.add_done_callback(self._hangups.discard)
 
     async def _reload_and_tell(self) -> None:
-        with contextlib.suppress(SettingsRefusedError):  # the listener was told
+        with contextlib.suppress(SettingsRefusedError):  # the listeners were told
             await self.reload()
 
     async def _open(self, config: StoreConfig) -> Opened | None:
@@ -307,7 +312,8 @@ class Server:
 
         def progress(step: str, fraction: float) -> None:
             self._stage.report(step, fraction)  # ends the opening when the server drains
-            loop.call_soon_threadsafe(self._listener.opening, step, fraction)
+            for one in self._listeners:
+                loop.call_soon_threadsafe(one.opening, step, fraction)
 
         opening = asyncio.create_task(asyncio.to_thread(self._open_any, config, progress=progress))
         stopping = asyncio.create_task(self._stop.wait())
@@ -348,7 +354,8 @@ class Server:
         try:
             self._stage.ready()
             serving.jobs.start()
-            self._listener.ready(self._config.host, port)
+            for one in self._listeners:
+                one.ready(self._config.host, port)
             await self._stop.wait()
             self._begin_drain()
             await self._finish_calls()
@@ -451,7 +458,8 @@ class Server:
         return UNAUTHORIZED
 
     def _begin_drain(self) -> None:
-        self._listener.draining()
+        for one in self._listeners:
+            one.draining()
         self._stage.drain()
 
     async def _finish_calls(self) -> None:

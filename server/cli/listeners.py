@@ -17,7 +17,6 @@ from server.texts import address
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from server.app import Listener
     from server.config import ServerConfig
     from server.errors import SettingsRefusedError
     from server.process import ServiceManager
@@ -186,45 +185,6 @@ class SystemdListener:
         if every_s is not None:
             self._manager.tell("WATCHDOG=1")
             self._beat = asyncio.get_running_loop().call_later(every_s / 3, self._feed)
-
-
-class Listeners:
-    """Tells each of them."""
-
-    def __init__(self, *listeners: Listener) -> None:
-        self._listeners = listeners
-
-    def listening(self, host: str, port: int) -> None:
-        for one in self._listeners:
-            one.listening(host, port)
-
-    def opening(self, step: str, fraction: float) -> None:
-        for one in self._listeners:
-            one.opening(step, fraction)
-
-    def ready(self, host: str, port: int) -> None:
-        for one in self._listeners:
-            one.ready(host, port)
-
-    def reloading(self) -> None:
-        for one in self._listeners:
-            one.reloading()
-
-    def reload_refused(self, error: SettingsRefusedError) -> None:
-        for one in self._listeners:
-            one.reload_refused(error)
-
-    def reloaded(self, taken: Sequence[Change], waiting: Sequence[Change]) -> None:
-        for one in self._listeners:
-            one.reloaded(taken, waiting)
-
-    def draining(self) -> None:
-        for one in self._listeners:
-            one.draining()
-
-    def stopped(self) -> None:
-        for one in self._listeners:
-            one.stopped()
 
 
 def _command() -> str:

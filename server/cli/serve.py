@@ -12,7 +12,7 @@ import click
 from migration.opening import open_any
 from server.access import AUDIT
 from server.app import run_server
-from server.cli.listeners import JsonListener, Listeners, SystemdListener, TextListener
+from server.cli.listeners import JsonListener, SystemdListener, TextListener
 from server.cli.on_disk import unusable
 from server.cli.settings_options import read_settings, refused, settings_options
 from server.cli.terminal import BadRequestError, CommandError, json_option
@@ -84,23 +84,23 @@ def serve(sources: Sources, as_json: bool) -> None:
     config = settings.config
     audit = _begin_audit(config.audit_file, errors)
     results = Outlet(_STANDARD_OUTPUT, dropped=lines_as_json)
-    listener: Listener
+    listeners: list[Listener]
     if as_json:
-        listener = JsonListener(results.write)
+        listeners = [JsonListener(results.write)]
     elif in_objects:
-        listener = JsonListener(errors.write)  # so that each line there is an object
+        listeners = [JsonListener(errors.write)]  # so that each line there is an object
     else:
-        listener = TextListener(config, errors.write)
+        listeners = [TextListener(config, errors.write)]
     manager = ServiceManager.of(os.environ)
     if manager is not None:
-        listener = Listeners(listener, SystemdListener(manager))
+        listeners.append(SystemdListener(manager))
     try:
         running = RunningSettings(settings, sources)
         running.on_change(_set_log_level)
         run_server(
             running,
             open_any,
-            listener,
+            listeners,
             hurry=lambda: end_process_soon("a second signal asked the process to end"),
         )
     except ServerBindError as error:

@@ -6,8 +6,6 @@ anybody; /metrics, with names of topics and groups, takes a user where users are
 
 from __future__ import annotations
 
-import binascii
-from base64 import b64decode
 from typing import TYPE_CHECKING
 
 from server.workers import CALLER
@@ -72,11 +70,9 @@ def monitoring_app(
 
 def _credentials(header: str) -> tuple[str, str]:
     """Name and secret of HTTP Basic; both are empty where there are none, or no text."""
-    scheme, _, given = header.partition(" ")
-    if scheme.lower() != "basic":
-        return "", ""
+    from aiohttp import BasicAuth
+
     try:
-        name, _, secret = b64decode(given, validate=True).decode().partition(":")
-    except (binascii.Error, ValueError):
+        return BasicAuth.decode(header, encoding="utf-8")[:2]
+    except ValueError:
         return "", ""
-    return name, secret

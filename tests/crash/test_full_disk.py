@@ -22,9 +22,10 @@ from store.config import FlushMode
 from store.errors import DiskFullError, StoreFailedError
 from store.format.record import unpack_record
 from store.message import Message
+from tests.support.command_line import run_here
 from tests.support.engines import ALL
 from tests.support.fake_clock import FakeClock
-from tests.support.server_process import ServerProcess, run_kvcq
+from tests.support.server_process import ServerProcess
 from tests.support.small_disk import SmallDisk, small_disk
 from tests.support.stores import open_small
 from tests.support.tree import copy_open
@@ -282,18 +283,18 @@ def test_sigterm_on_a_full_disk_ends_the_server_in_order(disk: SmallDisk) -> Non
     with ServerProcess(data) as server:
         server.wait_for("ready")
         put = ("put", "T", "--server", server.target, "--lines")
-        assert run_kvcq(*put, stdin=b"one\ntwo\n").returncode == 0
+        assert run_here(*put, stdin=b"one\ntwo\n").returncode == 0
         disk.fill()
         server.send(signal.SIGTERM)
         assert server.wait() == 0, server.errors
         assert "Traceback" not in "".join(server.errors)
         assert [event["event"] for event in server.events][-1] == "stopped"
     disk.free()
-    checked = run_kvcq("check", str(data))
+    checked = run_here("check", str(data))
     assert checked.returncode == 0, checked.stdout
     with ServerProcess(data) as server:
         server.wait_for("ready")
-        dumped = run_kvcq("pull", "T", "--server", server.target)
+        dumped = run_here("pull", "T", "--server", server.target)
         assert dumped.returncode == 0, dumped.stderr
         assert b"one" in dumped.stdout
         assert b"two" in dumped.stdout

@@ -17,7 +17,7 @@ from kvcq_client import (
     UnavailableError,
     errors,
 )
-from kvcq_client.transport.statuses import make_error, may_pass
+from kvcq_client.transport.statuses import is_retried, make_error
 from server.wire.status import STATUS_BY_ERROR
 
 
@@ -43,7 +43,7 @@ def test_the_tree_that_is_drawn_is_the_one_there_is() -> None:
 @pytest.mark.parametrize("row", STATUS_BY_ERROR.values(), ids=lambda row: row.reason)
 def test_what_the_client_sends_again_is_what_a_caller_may_send_again(row: object) -> None:
     error = make_error(row.code.name, "", row.reason, {})  # type: ignore[attr-defined]
-    assert may_pass(error) == isinstance(error, RetryableError)
+    assert is_retried(error) == isinstance(error, RetryableError)
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ async def serving(
     config = ServerConfig(data_dir=directory, store={**SMALL_STORE, **(store or {})}, **values)
     listener = EventListener()
     running_settings = RunningSettings(Settings.of(config), sources)
-    server = Server(running_settings, opener, listener)
+    server = Server(running_settings, opener, [listener])
     if server._fronts is not None:
         server._fronts._start = FrontHere.start
     running = asyncio.create_task(server.run())

@@ -108,7 +108,7 @@ async def test_damage_is_skipped_where_the_settings_say_so(
             limits["max_messages"] = min(limits["max_messages"], 4 - offset)
         return whole(topic, queue_id, offset, **limits)
 
-    monkeypatch.setattr(subscription, "MENDED_S", 0.001)
+    monkeypatch.setattr(subscription, "REBUILD_WAIT_S", 0.001)
     monkeypatch.setattr(served.store, "plan_pull", damaged)
     async with await client.consumer(["orders", Queue("other", 0)], skip_damaged=True) as consumer:
         seen = [(one.topic, one.queue_offset) async for one in consumer.to_end()]
@@ -148,14 +148,14 @@ async def test_a_queue_that_is_being_rebuilt_can_be_left_and_moved(
     monkeypatch.setattr(served.store, "plan_pull", damaged)
     async with await client.consumer({QUEUE: 0}, skip_damaged=True) as consumer:
         await met.wait()
-        await until(lambda: consumer._core.subscription._mended)
+        await until(lambda: consumer._core.subscription._delayed)
         await consumer.seek({QUEUE: 5})
         assert (await anext(consumer)).queue_offset == 5
-        assert not consumer._core.subscription._mended
+        assert not consumer._core.subscription._delayed
         met.clear()
         await consumer.seek({QUEUE: 0})
         await met.wait()
-        await until(lambda: consumer._core.subscription._mended)
+        await until(lambda: consumer._core.subscription._delayed)
         consumer.leave([QUEUE])
         assert consumer._core.subscription.queues == []
 

@@ -21,7 +21,7 @@ from kvcq_client import (
     ResourceExhaustedError,
     UnauthenticatedError,
 )
-from kvcq_client.transport.statuses import make_error, may_pass
+from kvcq_client.transport.statuses import is_retried, make_error
 from server.edge.decoder import Decoder
 from server.wire.status import STATUS_BY_ERROR
 from store.errors import InvalidArgumentError as ServerInvalidArgumentError
@@ -95,7 +95,7 @@ async def test_one_refused_batch_of_nine_fails_no_other(
     counted = Counter(await _bodies(client))
     assert all(counted[b"%d" % at] == 1 for at in range(9) if at != 4)
     if not errors:
-        assert may_pass(make_error(row.code.name, "planted", row.reason, {}))
+        assert is_retried(make_error(row.code.name, "planted", row.reason, {}))
     assert counted[b"4"] == (1 if is_appended or not errors else 0)
 
 
