@@ -185,8 +185,8 @@ def test_what_no_request_can_carry_is_refused(message: Named, field: str) -> Non
 @pytest.mark.parametrize(
     ("message", "field"),
     [
-        (outgoing(keys="key"), "keys: a sequence"),
-        (outgoing(keys=[1]), "keys: text"),  # type: ignore[list-item] # what a caller may do
+        (outgoing(keys="key"), "keys: expected a sequence"),
+        (outgoing(keys=[1]), "keys: expected text"),  # type: ignore[list-item] # what a caller may do
         (outgoing(properties={"a": 1}), "properties"),  # type: ignore[dict-item] # the same
         (outgoing(topic=b"t"), "topic"),  # type: ignore[arg-type] # the same
         (outgoing(queue_id="1"), "queue_id"),  # type: ignore[arg-type] # the same
