@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch
 from kvcq.tables import BOUNDS, DISPATCHED_KEY, STATE, pack_i64, unpack_i64
-from store.base import Lock
+from store.base import Lock, retry_while_busy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,10 +87,11 @@ class KvStateStore:
             self._engine.flush()
 
     def note_point(self) -> None:
-        """The database says up to where the rows are."""
+        """The database says up to where the rows are. Waits for a stall to pass. Raises
+        StoreBusyError when it does not."""
         with self._writing:
-            row = (_POINT_KEY, pack_i64(self._point))
-            self._engine.write(KvBatch(puts={STATE: [row]}))
+            batch = KvBatch(puts={STATE: [(_POINT_KEY, pack_i64(self._point))]})
+            retry_while_busy(lambda: self._engine.write(batch))
 
     def close(self) -> None:
         self._engine.close()
