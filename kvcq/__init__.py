@@ -1,7 +1,8 @@
-"""Consume queues, key index and metadata of a store, in RocksDB.
+"""Consume queues, key index and state of a store, in RocksDB.
 
 `open_store` opens a store whose queues are all here. The rooms: `engine` is the key-value protocol
-and RocksDB behind it, `tables` the rows, `inspect` what looks a stopped store over.
+and RocksDB behind it, `tables` the rows, `snapshots` what an opening falls back on, `backup` makes
+copies, `inspect` looks a stopped store over.
 """
 
 from __future__ import annotations

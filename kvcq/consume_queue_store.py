@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from kvcq.engine import KvBatch, pages
+from kvcq.engine import LAST_KEY, KvBatch, pages
 from kvcq.errors import CorruptValueError
 from kvcq.tables import (
     BOUNDS,
@@ -20,7 +20,6 @@ from kvcq.tables import (
     MinOffsets,
     build_batch,
     index_prefix,
-    last_units_between,
     marks_range,
     max_key,
     max_keys,
@@ -34,7 +33,6 @@ from kvcq.tables import (
     search_time,
     time_and_offset_of,
     topic_range,
-    truncate_rows,
     unit_key,
     unit_prefix,
     units_of_rows,
@@ -80,13 +78,17 @@ class Expiry(Protocol):
 class KvConsumeQueueStore:
     """ConsumeQueueStore over a KvEngine.
 
-    Thread: `dispatch`, `delete_topic`, `truncate` one at a time (`_writing`); reads on any thread.
+    Thread: `dispatch`, `delete_topic` one at a time (`_writing`); reads on any thread.
     Durability: `flush`, or a full memtable. Memory: bounded caches, nothing per idle queue.
     """
 
-    def __init__(self, engine: KvEngine, expiry: Expiry | None = None) -> None:
+    def __init__(
+        self, engine: KvEngine, expiry: Expiry | None = None, *, owns_engine: bool = True
+    ) -> None:
+        """`owns_engine`: it is closed with the queues; otherwise it is flushed then."""
         # Constant after construction.
         self._engine = engine
+        self._owns_engine = owns_engine
         self._expiry = expiry
         self._min_offsets = MinOffsets(engine)
         self._writing = Lock()
@@ -266,9 +268,6 @@ class KvConsumeQueueStore:
                     physical_offset, queue_offset = unpack_max(value)
                     yield topic, queue_id, queue_offset, physical_offset
 
-    def last_units_between(self, start: int, end: int) -> Iterator[list[LastUnit]]:
-        return last_units_between(self._engine, start, end)
-
     def list_names(self, prefix: str, after: str | None, limit: int) -> list[str]:
         """Names of topics and light queues with messages, by length, then bytes; above `after`.
 
@@ -295,10 +294,31 @@ class KvConsumeQueueStore:
 
     # --- removal ---------------------------------------------------------------------------
 
-    def delete_topic(self, topic: str, sequence: int) -> None:
-        batch = KvBatch(puts={BOUNDS: [(DELETIONS_KEY, pack_i64(sequence))]})
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is in any of its families."""
+        return not any(
+            self._engine.scan(family, b"", LAST_KEY, limit=1) for family in (UNITS, INDEX, BOUNDS)
+        )
+
+    def clear(self) -> None:
+        """Remove all rows of queues and index, and the dispatch point. Repeatable; a crash leaves
+        some of them, below the point that is there. Durable on return."""
+        with self._writing:
+            # The point last: what is left behind it would be taken for rows of this log.
+            for family in (UNITS, INDEX, BOUNDS):
+                self._engine.write(KvBatch(delete_ranges=[(family, b"", LAST_KEY)]))
+            self._dispatched_offset = 0
+            self._min_offsets.clear()
+        self._engine.flush()
+
+    def delete_topic(self, topic: str, physical_offset: int) -> None:
+        """See ConsumeQueueStore."""
+        if self._dispatched_offset > physical_offset:
+            return
         start, end = topic_range(topic)
         queue_ids = self.queue_ids(topic)
+        batch = KvBatch()
         with self._writing:  # so that no row is added between the look and the removal
             for family in (UNITS, BOUNDS, INDEX):
                 remove_range(self._engine, batch, family, start, end)
@@ -308,20 +328,6 @@ class KvConsumeQueueStore:
     def restore_last_units(self, units: Sequence[LastUnit]) -> None:
         with self._writing:
             restore_last_units(self._engine, units)
-
-    @property
-    def applied_deletions(self) -> int:
-        return self._read_number(DELETIONS_KEY)
-
-    def truncate(self, log_end: int) -> None:
-        """Cut every row made from a record at or above `log_end`; durable on return."""
-        with self._writing:
-            if self._dispatched_offset <= log_end:
-                return
-            truncate_rows(self._engine, log_end)
-            self._dispatched_offset = log_end
-            self._min_offsets.clear()
-        self.flush()
 
     def expire(self, log_start: int, store_time_ms: int) -> None:
         if self._expiry is not None and log_start > 0:
@@ -359,11 +365,9 @@ class KvConsumeQueueStore:
 
     # --- durability and end of life --------------------------------------------------------
 
-    def flush(self) -> int:
+    def flush(self) -> None:
         """See ConsumeQueueStore."""
-        sequence = self.applied_deletions
         self._engine.flush()
-        return sequence
 
     def back_up(self) -> Path:
         """A copy of the database at one dispatch point: see KvEngine."""
@@ -373,7 +377,10 @@ class KvConsumeQueueStore:
         return self._engine.statistics()
 
     def close(self) -> None:
-        self._engine.close()
+        if self._owns_engine:
+            self._engine.close()
+        else:
+            self._engine.flush()
 
     def _read_number(self, key: bytes) -> int:
         row = self._engine.get(BOUNDS, key)

@@ -94,7 +94,6 @@ class MigrationStatus:
     log_start_offset: int
     log_end_offset: int
     dispatched_offset: int
-    deletions: int  # topics that were ever deleted; `ingest` takes this number
     sides: tuple[MigrationSide, ...]
     next_command: str | None  # the next step, for a shell
     layout: FileLayout | None
@@ -270,13 +269,12 @@ class AsyncMigration:
         *,
         start_offset: int,
         dispatched_offset: int,
-        deletions: int | None = None,
         timeout_s: float | None = None,
     ) -> Ingested:
         """Ingest sorted files into RocksDB as history. Takes as long as copying them.
 
         At most 10,000 files, which hold everything derived from the log from `start_offset` to
-        `dispatched_offset`. `deletions`: `MigrationStatus.deletions` when they were made.
+        `dispatched_offset`.
         """
         for one in files:
             of_kind("files", one, SortedFile)
@@ -284,7 +282,6 @@ class AsyncMigration:
             files=[pb.IngestFilesRequest.File(path=one.path, family=one.family) for one in files],
             start_offset=start_offset,
             dispatched_offset=dispatched_offset,
-            deletions=deletions,
         )
         return from_wire(Ingested, await self._once(self._stub.IngestFiles, request, timeout_s))
 

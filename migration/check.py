@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq.inspect import CheckResult, Finding, Kind, look_over, open_database
+from kvcq.inspect import CheckResult, Finding, Kind, database_alone, look_over, open_database
 from migration.files import FileSide, RecordLookup
 from migration.formats import QUEUE_DIRECTORY
 from migration.sides import file_options
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
+    from kvcq.engine.rocks import RocksEngine
     from kvcq.inspect import OpenedStore, Side
     from migration.state import MigrationState
     from store.base import Progress
@@ -31,7 +32,7 @@ def examine_store(root: Path, progress: Progress = no_progress) -> CheckResult:
     return look_over(root, progress, _sides)
 
 
-def _sides(opened: OpenedStore, stack: ExitStack) -> list[Side]:
+def _sides(opened: OpenedStore, engine: RocksEngine | None, stack: ExitStack) -> list[Side]:
     add = opened.findings.add
     try:
         state = read_state(opened.directory.root)
@@ -39,17 +40,16 @@ def _sides(opened: OpenedStore, stack: ExitStack) -> list[Side]:
         add(Kind.IDENTITY, STATE_FILE, "a state that can be read", error.reason)
         state = None
     if state is None:
-        database = open_database(opened, stack)
-        return [] if database is None else [database]
+        return database_alone(opened, engine, stack)
     # A side that nothing is read from may be behind: it is being filled.
     on_the_way = state.pending is not None or bool(state.stopped)
     sides: list[Side] = []
     if state.uses(SideName.FILES):
         files = _open_files(opened, stack, state, may_lag=on_the_way)
         sides += [] if files is None else [files]
-    if state.uses(SideName.ROCKSDB) or opened.directory.kvcq.exists():
+    if engine is not None and state.uses(SideName.ROCKSDB):
         may_lag = on_the_way or state.phase.serving is not SideName.ROCKSDB
-        database = open_database(opened, stack, may_lag=may_lag)
+        database = open_database(opened, engine, may_lag=may_lag)
         sides += [] if database is None else [database]
     return sides
 

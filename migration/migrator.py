@@ -61,7 +61,6 @@ class MigrationStatus:
     log_start_offset: int
     log_end_offset: int
     dispatched_offset: int
-    deletions: int
     sides: tuple[SideStatus, ...]
     #: A backfill or a verification; empty while none runs.
     running_job_id: str
@@ -132,7 +131,6 @@ class Migrator:
             log.start_offset,
             log.appended_offset,
             dispatched,
-            self._store.queues.applied_deletions,
             sides,
             "" if running is None else running.job_id,
             _broken_off(state, running),

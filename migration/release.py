@@ -13,6 +13,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from kvcq.engine.rocks import hand_over
+from kvcq.snapshots import DIRECTORY as SNAPSHOTS
 from kvcq.tables import BOUNDS, UNITS
 from migration.errors import IllegalStepError
 from migration.files import CHECKPOINT_FILE
@@ -23,7 +24,7 @@ from migration.next_step import NextStep
 from migration.plan import end_of_own_rocksdb, own_rocksdb
 from migration.state import STATE_FILE, Phase, next_step, read_state, write_state
 from store.base import SystemClock, fsync_directory, make_directory, no_progress
-from store.errors import StoreFormatError
+from store.state import STATE_TOPIC
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def release(
     else:
         (root / STATE_FILE).unlink()
         fsync_directory(root)
-    done.append(f"removed store.json, meta/, ends, {STATE_FILE} and {CHECKPOINT_FILE}")
+    files = f"{STATE_FILE} and {CHECKPOINT_FILE}"
+    done.append(f"removed store.json, kvcq/, snapshots/, notes/, {files}")
     return done
 
 
@@ -114,13 +116,8 @@ def _give_back(
     progress: Progress,
 ) -> list[str]:
     clock = SystemClock()
-    meta = root / "meta"
     done: list[str] = []
     if state.released is None:
-        if not meta.exists():
-            raise StoreFormatError(
-                meta, "is missing: committed offsets are in it. Bring it back from a copy"
-            )
         # Opened, so that log and queues agree, and everything is flushed.
         with open_migrator(root, progress) as migrator:
             live = migrator.live
@@ -150,6 +147,7 @@ def _give_back(
                 )
             is_new = _made_config(root)
             done += _told(live.on.give_config_back(), is_new=is_new)
+            done += _told_of_state(live.on.store)
     directory = StoreDir.open(root, segment_bytes, clock)
     try:
         if state.released is None:
@@ -164,9 +162,9 @@ def _give_back(
             )
         elif home is Home.FILES:
             _remove_rocketmqs_rocksdb(root)
-        for path in (meta, root / "kvcq"):
+        for path in (root / "kvcq", root / SNAPSHOTS, directory.notes.directory):
             shutil.rmtree(path, ignore_errors=True)
-        for path in (root / CHECKPOINT_FILE, directory.ends, directory.previous_checkpoint):
+        for path in (root / CHECKPOINT_FILE, directory.previous_checkpoint):
             path.unlink(missing_ok=True)
         fsync_directory(root)
         (root / "store.json").unlink()
@@ -195,7 +193,7 @@ def _rocketmqs_rocksdb_is_behind(root: Path, store: MessageStore) -> bool:
     at, log_end = max(end, feed.start_offset), feed.appended_offset
     while at < log_end:
         requests, at = feed.read(at, log_end, _LOOK_AHEAD)
-        if any(request.in_queue for request in requests):
+        if any(request.in_queue and request.topic != STATE_TOPIC for request in requests):
             return True
     return False
 
@@ -235,6 +233,18 @@ def _made_config(root: Path) -> bool:
     is_new = not config.is_dir()
     make_directory(config)
     return is_new
+
+
+def _told_of_state(store: MessageStore) -> list[str]:
+    (bounds,) = store.bounds([(STATE_TOPIC, 0)])
+    count = bounds.max_offset - bounds.min_offset
+    if not count:
+        return []
+    return [
+        f"the log has {count} records of topics, groups and offsets, as messages of {STATE_TOPIC}: "
+        "the broker takes it for a topic of its own, which nobody reads, and drops them with their "
+        "segments"
+    ]
 
 
 def _told(written: WrittenBack | None, *, is_new: bool) -> list[str]:

@@ -280,13 +280,11 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         """
         ...
 
-    def delete_topic(self, topic: str, sequence: int) -> None:
-        """Remove every row of the topic in one step, recorded as deletion number `sequence`."""
-        ...
+    def delete_topic(self, topic: str, physical_offset: int) -> None:
+        """Remove every row of the topic, or light queue, in one step: the record there ends it.
 
-    @property
-    def applied_deletions(self) -> int:
-        """The highest `sequence` whose deletion is in the database."""
+        Nothing happens where more than that is dispatched: it was done then.
+        """
         ...
 
     def queue_ids(self, topic: str) -> list[int]:
@@ -300,19 +298,8 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         """
         ...
 
-    def last_units_between(self, start: int, end: int) -> Iterator[list[LastUnit]]:
-        """Of all queues, the last units whose records lie in `start..end` of the log.
-
-        In short lists, each from one look at its queues.
-        """
-        ...
-
     def restore_last_units(self, units: Sequence[LastUnit]) -> None:
         """Queues that end before these units continue behind them; others stay. Repeatable."""
-        ...
-
-    def truncate(self, log_end: int) -> None:
-        """Forget everything derived from records at or above `log_end`."""
         ...
 
     def expire(self, log_start: int, store_time_ms: int) -> None:
@@ -349,11 +336,8 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         """
         ...
 
-    def flush(self) -> int:
-        """Make everything dispatched so far durable, all of it at one dispatch point.
-
-        Returns the highest `sequence` of a deletion that no crash takes back any more.
-        """
+    def flush(self) -> None:
+        """Make everything dispatched so far durable, all of it at one dispatch point."""
         ...
 
     def statistics(self) -> dict[str, float]:

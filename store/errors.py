@@ -140,14 +140,6 @@ class OutOfDescriptorsError(StoreBusyError):
     """The process, or the system, has no file descriptor left. Try again when others are closed."""
 
 
-class TopicBusyError(StoreBusyError):
-    """The topic, or light queue, is being deleted; others are not concerned."""
-
-    def __init__(self, topic: str) -> None:
-        super().__init__(f"{topic!r} is being deleted")
-        self.topic = topic
-
-
 class DiskFullError(StoreError):
     """No space for this write, or the disk is above the level where puts are refused."""
 

@@ -1,4 +1,4 @@
-"""The store: one commit log, what is derived from it, and metadata, behind one set of calls.
+"""The store: one commit log, what is derived from it, behind one set of calls.
 
 `append` is where data enters, the flush services make it durable, reput derives queues and index
 from it, and the reader is where it leaves. `opening.py` puts a store together.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from store.base import Lock
@@ -28,10 +29,10 @@ from store.metadata import Retention
 from store.puts import NumberedBatches
 from store.reads import TagFilter
 from store.setting import live_names
+from store.state import Committed, GroupEnded, GroupMade, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from store.base import Counted
     from store.consume_queue import Boundary, Bounds, ConsumeQueueStore, DispatchRequest
@@ -39,16 +40,24 @@ if TYPE_CHECKING:
     from store.format import BatchMark
     from store.log import LogHold, StoreTimes
     from store.message import Appended, KeyQueryPage, Message
-    from store.metadata import Metadata, TopicConfig
+    from store.metadata import TopicConfig
+    from store.notes import Notes
     from store.puts import AppendPath
     from store.reads import LatestKept, LatestMessages, Pulled, PullPlan, Reader
-    from store.topics import Admission, Topics
+    from store.state import Entry, StateStore
+    from store.topics import Admission, End, Topics
     from store.upkeep import Services, Upkeep
 
 #: No watermark reaches it: a callback that waits for it gets the failure.
 _NEVER = 1 << 63
+#: Each is looked up under the append lock: so many take about 10 ms.
+_DELETED_TOGETHER = 1000
 
 T = TypeVar("T")
+
+
+class _EndedMeanwhileError(Exception):
+    """A queue that was looked at has ended."""
 
 
 class MessageStore:
@@ -63,7 +72,8 @@ class MessageStore:
         reader: Reader,
         topics: Topics,
         queues: ConsumeQueueStore,
-        metadata: Metadata,
+        state: StateStore,
+        notes: Notes,
         upkeep: Upkeep,
         services: Services,
         latest: LatestMessages,
@@ -71,8 +81,11 @@ class MessageStore:
     ) -> None:
         # Constant after construction.
         self.log = appends.log
+        self.applier = appends.applier
         self.queues = queues
-        self.metadata = metadata
+        self.state = state
+        self.notes = notes
+        self.tables = Tables(state)
         self.batches = NumberedBatches(appends.log, queues, topics)
         self._appends = appends
         self._reader = reader
@@ -82,6 +95,7 @@ class MessageStore:
         self._repair = services.repair
         self._latest = latest
         self._times = times
+        self.snapshots = services.snapshots
         self._closing = Lock()
 
     @property
@@ -401,23 +415,20 @@ class MessageStore:
         topics: Sequence[tuple[str, int]],
         retentions: Mapping[str, Retention] | None = None,
     ) -> list[TopicConfig]:
-        """The topics exist, durably; a count of 0 means the default. All or none.
+        """The topics exist, durably; a count of 0 means the default.
 
         `retentions`: of topics that keep less than the log does, by name; one that exists keeps
         what it keeps, if it has none here.
         Raises InvalidArgumentError, TopicExistsError when one has another count, or another
-        retention; and what the sync raises: the topics may exist then, and the store takes no more
-        writes.
+        retention: none is made then. What waiting for the flush raises: they may be made then.
         """
-        with self._appends.held():
-            for index, (name, _) in enumerate(topics):
-                if (retention := (retentions or {}).get(name)) is not None:
-                    self._check_retention(f"topics[{index}].retention.", retention)
-            created = self._topics.create(topics, self.log.appended_offset, retentions or {})
-        # Not under the lock: appenders, the event loop of a service for one, would wait for the
-        # disk. A message that comes first is no harm: the log's flush syncs topics before records.
-        self.metadata.sync()
-        return created
+        for index, (name, _) in enumerate(topics):
+            if (retention := (retentions or {}).get(name)) is not None:
+                self._check_retention(f"topics[{index}].retention.", retention)
+        self._appends.wait_durable(
+            self._appends.decide(lambda: self._topics.create(topics, retentions or {}))
+        )
+        return [self._topics.get(name) for name, _ in topics]
 
     def keep(
         self,
@@ -432,8 +443,7 @@ class MessageStore:
 
         A smaller limit hides messages at once; one of bytes once they are counted. A larger limit
         of time or messages shows again what is still in the log; one of bytes lets queues grow from
-        where they begin. Raises UnknownTopicError, InvalidArgumentError; TopicBusyError while it is
-        being deleted.
+        where they begin. Raises UnknownTopicError, InvalidArgumentError.
         """
 
         def change(kept: Retention) -> Retention:
@@ -446,10 +456,8 @@ class MessageStore:
             self._check_retention("retention_", changed)
             return changed
 
-        with self._appends.held():
-            topic = self._topics.keep(name, change)
-        self.metadata.sync()
-        return topic
+        self._appends.wait_durable(self._appends.decide(lambda: self._topics.keep(name, change)))
+        return self._topics.get(name)
 
     def _check_retention(self, prefix: str, retention: Retention) -> None:
         for field, value in retention._asdict().items():
@@ -466,8 +474,8 @@ class MessageStore:
     def delete_topic(self, name: str) -> None:
         """The topic, or light queue, and every row of it are gone, durably; so are offsets on it.
 
-        Waits until its last message is dispatched. Its records stay in the log, dead. Raises
-        UnknownTopicError, StoreBusyError.
+        Its records stay in the log, dead. A message that is appended behind the deletion makes a
+        new one of that name. Raises UnknownTopicError, and what an append raises.
         """
         self.delete_topics([name])
 
@@ -475,13 +483,13 @@ class MessageStore:
         """The same of several, of a thousand at once: light queues of sessions, for example. What
         is raised for one of a thousand leaves all of these and those behind them as they were.
         """
-        self._topics.deletions.delete(names, self._topics.queue_count, self._appends)
-        for name in names:
-            self._latest.superseded.forget(name)
-
-    def no_deletions(self) -> AbstractContextManager[object]:
-        """Rows of no topic, or light queue, are removed meanwhile: a deletion waits."""
-        return self._topics.deletions.none_meanwhile()
+        different = list(dict.fromkeys(names))
+        for first in range(0, len(different), _DELETED_TOGETHER):
+            some = different[first : first + _DELETED_TOGETHER]
+            self.wait_visible()  # a light queue is there once its first message is dispatched
+            self._appends.wait_durable(self._appends.decide(partial(self._topics.end, some)))
+            for name in some:
+                self._latest.superseded.forget(name)
 
     def check_queue(self, topic: str, queue_id: int) -> None:
         """Raises UnknownTopicError, UnknownQueueError where there is no such queue."""
@@ -496,7 +504,7 @@ class MessageStore:
     def list_topics(self, prefix: str, after: str | None, limit: int) -> list[TopicConfig]:
         """In name order, names above `after`."""
         self._appends.check_open()
-        return self.metadata.list_topics(prefix, after, limit)
+        return self._topics.list_topics(prefix, after, limit)
 
     def list_light_queues(self, prefix: str, after: str | None, limit: int) -> list[str]:
         """Names of light queues with messages, by length, then by bytes; names above `after`."""
@@ -512,7 +520,7 @@ class MessageStore:
         *,
         allow_back: bool = False,
     ) -> None:
-        """Store (topic, queue id, next offset) for the group, durably. All or none.
+        """Store (topic, queue id, next offset) for the group, as durably as a put. All or none.
 
         `given_at`: of the answer that each of the first offsets is from, see `with_given_at`.
         Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError; OffsetOutOfRangeError
@@ -520,22 +528,44 @@ class MessageStore:
         below what the group committed before.
         """
         check_group(group)
-        self._appends.check_open()
-        wanted = list(offsets)
-        # A topic deleted in between would leave its offsets to a later one of the same name.
-        with self._topics.deletions.committing:
-            for place, at in zip(wanted, given_at, strict=False):
+        wanted, given = list(offsets), list(given_at)
+        end: int | None = None
+        while end is None:  # again when a queue ended between the look and the record
+            self._appends.check_open()
+            ends = {topic: self._topics.ends.get(topic) for topic, _, _ in wanted}
+            for place, at in zip(wanted, given, strict=False):
                 self._reader.check_given(*place, at)
             for topic, queue_id, offset in wanted:
                 low, high = self._reader.bounds(topic, queue_id)
                 if not 0 <= offset <= high:
                     raise OffsetOutOfRangeError(topic, queue_id, offset, low, high)
-            if not allow_back:
-                self._check_not_behind(group, wanted)
-            self.metadata.commit_offsets(group, wanted)
+            with suppress(_EndedMeanwhileError):
+                end = self._appends.decide(
+                    partial(self._commit, group, wanted, ends, allow_back=allow_back)
+                )
+        self._appends.wait_acknowledged(end)
+
+    def _commit(
+        self,
+        group: str,
+        wanted: Sequence[tuple[str, int, int]],
+        ends: Mapping[str, End],
+        *,
+        allow_back: bool,
+    ) -> Sequence[Entry]:
+        """Under the append lock."""
+        if self._topics.have_ended(ends):
+            raise _EndedMeanwhileError
+        if not allow_back:
+            self._check_not_behind(group, wanted)
+        entries: list[Entry] = [Committed(group, *each) for each in wanted]
+        if wanted and self._topics.view.tables.group(group) is None:
+            entries.insert(0, GroupMade(group, b""))
+        return entries
 
     def _check_not_behind(self, group: str, wanted: Sequence[tuple[str, int, int]]) -> None:
-        committed = self.metadata.committed_offsets(group, [one[:2] for one in wanted])
+        """Under the append lock."""
+        committed = self._topics.view.tables.committed_offsets(group, [one[:2] for one in wanted])
         for (topic, queue_id, offset), before in zip(wanted, committed, strict=True):
             if before is not None and offset < before:
                 raise OffsetBehindError(group, topic, queue_id, offset, before)
@@ -543,23 +573,27 @@ class MessageStore:
     def committed_offsets(self, group: str, queues: Sequence[tuple[str, int]]) -> list[int | None]:
         check_group(group)
         self._appends.check_open()
-        return self.metadata.committed_offsets(group, queues)
+        return self.tables.committed_offsets(group, queues)
 
     def list_committed(
         self, group: str, after: tuple[str, int] | None, limit: int
     ) -> list[tuple[str, int, int]]:
         check_group(group)
         self._appends.check_open()
-        return self.metadata.list_committed(group, after, limit)
+        return self.tables.list_committed(group, after, limit)
 
     def delete_group(self, group: str) -> None:
         check_group(group)
         self._appends.check_open()
-        self.metadata.delete_group(group)
+
+        def end() -> Sequence[Entry]:
+            return [GroupEnded(group)] if self._topics.view.tables.group(group) is not None else []
+
+        self._appends.wait_durable(self._appends.decide(end))
 
     def list_groups(self, after: str | None, limit: int) -> list[str]:
         self._appends.check_open()
-        return self.metadata.list_groups(after, limit)
+        return self.tables.list_groups(after, limit)
 
     # --- durability and end of life --------------------------------------------------------
 
@@ -676,9 +710,8 @@ class MessageStore:
     @contextmanager
     def at_one_point(self) -> Iterator[None]:
         """Begins when all that was appended before is durable and dispatched. Until it ends, no
-        checkpoint is written and no mark of a deletion dropped; puts and reads go on.
+        checkpoint is written; puts and reads go on. For copies of the database.
 
-        For copies of the databases: of whichever is copied first, the other one has at least all.
         Raises what `flush` raises, StoreBusyError.
         """
         self._appends.check_open()
@@ -716,15 +749,14 @@ class MessageStore:
     def statistics(self) -> dict[str, float]:
         """Numbers for operators, by name; units in the names."""
         retention = self._services.retention
-        derived, meta = self.queues.statistics(), self.metadata.statistics()
         return {
             **self._appends.statistics(),
             "store.dropped_segments": retention.dropped_segments,
             "store.retention_read_errors": retention.read_errors,
             **self._clock_statistics(),
             "store.queue_repairs": self._repair.done,
-            **{f"kvcq.{name}": value for name, value in derived.items()},
-            **{f"meta.{name}": value for name, value in meta.items()},
+            **{f"store.{name}": value for name, value in self.snapshots.statistics().items()},
+            **{f"kvcq.{name}": value for name, value in self.queues.statistics().items()},
         }
 
     def _clock_statistics(self) -> dict[str, float]:

@@ -1,23 +1,22 @@
 """Put a store together, in the one order that is safe, and bring it to one dispatch point.
 
-recover: checkpoint → segments → cut queues that are ahead → cut the torn tail.
-derive: deletions that a crash cut short → topics that were lost → restore end offsets of emptied
-queues → replay up to the end → save end offsets that older versions did not save.
+recover: checkpoint → segments → cut the torn tail.
+settle: databases that are not ahead of the log.
+derive: replay what they do not have of the log, state and queues.
 start: only then writers, services and jobs.
 """
 
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from store.derive import (
-    EndsReserve,
     KeptBytes,
-    QueueEnds,
     QueueRepair,
     ReputService,
+    StateApplier,
     Superseded,
 )
 from store.errors import FlushError
@@ -43,13 +42,16 @@ from store.log import (
     first_time,
     read_falls,
     read_left,
+    read_log_start,
     recover_log,
     write_falls,
+    write_log_start,
 )
 from store.message_store import MessageStore
 from store.puts import AppendPath
 from store.reads import LatestMessages, Reader, TopicRetention
-from store.topics import LostTopics, Topics, cut_committed
+from store.state import StateView
+from store.topics import Topics
 from store.upkeep import Checkpoints, DurableState, Services, Upkeep
 
 if TYPE_CHECKING:
@@ -59,7 +61,8 @@ if TYPE_CHECKING:
     from store.config import StoreConfig
     from store.consume_queue import ConsumeQueueStore
     from store.log import Falls, Segment
-    from store.metadata import Metadata
+    from store.notes import Notes
+    from store.state import Snapshots, StateStore
     from store.store_dir import StoreDir
 
 logger = logging.getLogger(__name__)
@@ -69,28 +72,64 @@ def assemble(
     config: StoreConfig,
     clock: Clock,
     directory: StoreDir,
-    queues: ConsumeQueueStore,
-    metadata: Metadata,
+    databases: Databases,
     progress: Progress,
     *,
     still_needed: Callable[[], int] | None = None,
 ) -> MessageStore:
-    """A running store in `directory`, which is open; takes over `directory`, `queues`, `metadata`.
+    """A running store in `directory`, which is open; takes over `directory` and `databases`.
 
     `still_needed` is a physical offset at and above which somebody has to read the log yet:
     retention stays below it.
     Raises StoreFormatError, CorruptRecordError, DiskFullError; everything is closed then.
     Durability: what a crash left is recovered, and the recovered state is durable, on return.
     """
-    parts = Parts(config, clock, directory, queues, metadata, progress)
+    parts = Parts(config, clock, directory, databases, progress)
     with ExitStack() as undo:
         undo.callback(directory.close)
-        undo.callback(metadata.close)
-        undo.callback(queues.close)
+        undo.callback(databases.close)
         log = recover(parts, undo)
         store = start(parts, log, derive(parts, log), still_needed)
         undo.pop_all()
         return store
+
+
+class Databases(Protocol):
+    """What is derived from the log: queues and state, open."""
+
+    @property
+    def queues(self) -> ConsumeQueueStore: ...
+
+    @property
+    def state(self) -> StateStore: ...
+
+    @property
+    def reach(self) -> int:
+        """Physical offset up to which the one that has come farthest has seen the log."""
+        ...
+
+    def before_cut(self, end: int) -> None:
+        """The log is about to be cut to that end. What is ahead of it goes first: a crash in
+        between must not leave what knows of files that are gone. Repeatable."""
+        ...
+
+    def settle(self, segments: SegmentSet) -> None:
+        """The log is recovered, and ends where `segments` say. What is ahead of it is replaced.
+
+        `queues` and `state` may be others from here on. Raises StoreFormatError when nothing that
+        is not ahead has what the log alone cannot give.
+        """
+        ...
+
+    def replayed(self, segments: SegmentSet) -> None:
+        """Queues and state are at the log's end, all of which is durable."""
+        ...
+
+    def snapshots(self, segments: SegmentSet, flush_log: Callable[[], None]) -> Snapshots:
+        """Those of the store that is opened; `flush_log` makes what was appended durable."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class Parts(NamedTuple):
@@ -99,13 +138,12 @@ class Parts(NamedTuple):
     config: StoreConfig
     clock: Clock
     directory: StoreDir
-    queues: ConsumeQueueStore
-    metadata: Metadata
+    databases: Databases
     progress: Progress
 
 
 class RecoveredLog(NamedTuple):
-    """The log, whole up to its end, and the queues cut to it."""
+    """The log, whole up to its end."""
 
     segments: SegmentSet
     checkpoint: Checkpoint | None  # the newest that could be read
@@ -119,15 +157,16 @@ class Derived(NamedTuple):
 
     log: CommitLog
     topics: Topics
+    view: StateView
+    applier: StateApplier
     reput: ReputService
     acknowledged: Acknowledgement
-    queue_ends: QueueEnds
     times: StoreTimes
 
 
 def recover(parts: Parts, undo: ExitStack) -> RecoveredLog:
-    """Find where the log ends; cut queues that are ahead, then the torn tail."""
-    config, _, directory, queues, _, progress = parts
+    """Find where the log ends, and cut the torn tail."""
+    config, _, directory, databases, progress = parts
     noted = read_noted(directory.checkpoint, directory.previous_checkpoint)
     for fault in noted.faults:
         logger.warning("%s", fault)
@@ -147,13 +186,14 @@ def recover(parts: Parts, undo: ExitStack) -> RecoveredLog:
         clean=directory.was_closed_cleanly,
         is_newest=noted.is_newest,
         skip_damaged=config.skip_damaged_records,
-        dispatched_offset=queues.dispatched_offset,
-        before_cut=lambda at: _cut_queues(queues, at),
+        dispatched_offset=databases.reach,
+        before_cut=databases.before_cut,
     )
+    databases.settle(segments)
     if config.preallocate and segments.last is not None:
         preallocator.start()
         preallocator.prepare(segments.last.start_offset + config.segment_bytes)
-    queues_end = queues.dispatched_offset
+    queues_end = databases.queues.dispatched_offset
     durable = DurableState(
         queues_end,
         # What is derived again from here on is not durable yet.
@@ -166,24 +206,21 @@ def recover(parts: Parts, undo: ExitStack) -> RecoveredLog:
 
 def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
     """Bring topics and queues to the end of the log."""
-    config, clock, directory, queues, metadata, progress = parts
+    config, clock, directory, databases, progress = parts
+    queues, state = databases.queues, databases.state
     segments = recovered.segments
     end = segments.end_offset
-    assert queues.dispatched_offset <= end, "recovery cuts queues that are ahead of the log"
-    _tell_of_old_queues(directory, queues, end)
+    assert queues.dispatched_offset <= end, "queues ahead of the log are replaced"
+    assert state.point <= end, "a state ahead of the log is replaced"
     flushed = Watermark("flushed", end)
-    dispatched = Watermark("dispatched", queues.dispatched_offset)
-    topics = Topics(config, metadata, queues, clock)
-    lost_topics = _mend_topics(parts, recovered, topics)
-    reserve = EndsReserve(directory.ends, config.segment_bytes)
-    queue_ends = QueueEnds(queues, metadata, topics, reserve)
-    queue_ends.look_at_start(segments.first_offset)
-    if queues.dispatched_offset < segments.first_offset:
-        # Lost, or older than the log is: what is not in the log any more comes first.
-        queue_ends.restore(segments.first_offset)
+    # The state may be ahead of the queues: what it has is passed over.
+    dispatched = Watermark("dispatched", min(queues.dispatched_offset, state.point))
+    view = StateView(state, lambda: dispatched.value)
+    topics = Topics(config, state, view, queues, clock, end)
+    notes = directory.notes
     oldest = first_time(segments, segments.first_offset)
-    falls = read_falls(metadata, 0 if oldest is None else oldest[1])
-    times = StoreTimes(clock, falls, lambda falls: _note(parts, falls), read_left(metadata))
+    falls = read_falls(notes, 0 if oldest is None else oldest[1])
+    times = StoreTimes(clock, falls, lambda falls: _note(parts, falls), read_left(notes))
     encoder = BatchEncoder(config.store_host, crc_item=config.crc_item)
     log = CommitLog(
         segments,
@@ -197,32 +234,29 @@ def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
         clock,
         hot_read_bytes=config.hot_read_bytes,
         times=times,
-        before_flush=metadata.sync,
         last_store_time_ms=recovered.last_store_time_ms,
     )
     acknowledged = Acknowledgement(
         config.flush_mode, lambda: log.appended_offset, flushed, dispatched
     )
+    applier = StateApplier(log, state, queues, directory.base_offset)
+    applier.add_listener(topics.changed)
     reput = ReputService(
         log,
         queues,
         acknowledged,
         topics.admission,
+        applier,
         skip_damaged=config.skip_damaged_records,
     )
+    _tell_of_start(notes, segments.first_offset)
     first = max(dispatched.value, segments.first_offset)
     span = max(1, end - first)
-    reput.catch_up(
-        lambda at: progress("replaying the log", (at - first) / span),
-        look=None if lost_topics is None else lost_topics.look,
-    )
+    reput.catch_up(lambda at: progress("replaying the log", (at - first) / span))
     assert dispatched.value == end, f"dispatched {dispatched.value} of {end}"
-    # Now that the queues know all of the log: a queue that ends below its start has nothing in it.
-    queue_ends.keep_earlier(segments.first_offset)
-    queue_ends.settle()
-    if not directory.was_closed_cleanly:
-        cut_committed(metadata, queues)
-    return Derived(log, topics, reput, acknowledged, queue_ends, times)
+    state.advance(end)
+    databases.replayed(segments)
+    return Derived(log, topics, view, applier, reput, acknowledged, times)
 
 
 def start(
@@ -232,8 +266,9 @@ def start(
     still_needed: Callable[[], int] | None,
 ) -> MessageStore:
     """Writers, services and jobs; the directory counts as open from here on."""
-    config, clock, directory, queues, metadata, _ = parts
-    log, topics, reput, acknowledged, queue_ends, times = derived
+    config, clock, directory, databases, _ = parts
+    queues, state, notes = databases.queues, databases.state, directory.notes
+    log, topics, view, applier, reput, acknowledged, times = derived
     flushed = acknowledged.flushed
     segments = recovered.segments
     flush_service = (
@@ -243,22 +278,25 @@ def start(
     )
     _follow_flush(flushed, reput)
     guard = DiskGuard(directory.root, config)
-    appends = AppendPath(config, log, acknowledged, reput, flush_service, guard)
-    kept_bytes = KeptBytes(queues, metadata)
-    superseded = Superseded(metadata, log.appended_offset)
+    appends = AppendPath(
+        config, log, acknowledged, reput, flush_service, guard, topics, view, applier
+    )
+    kept_bytes = KeptBytes(queues, state)
+    superseded = Superseded(state, appends.append_entries)
     retained = TopicRetention(queues, kept_bytes, times)
     reader = Reader(log, queues, topics, retained, superseded, times)
-    repair = QueueRepair(log, queues, topics, reader.begins_at, times)
+    repair = QueueRepair(log, queues, topics, reader.begins_at, times, reput.paused, applier)
     checkpoints = Checkpoints(
         config,
         clock,
         directory,
         appends,
         queues,
-        topics.deletions,
+        state,
         recovered.durable,
     )
-    upkeep = Upkeep(directory, appends, queues, metadata, repair, checkpoints, times)
+    snapshots = databases.snapshots(segments, appends.flush)
+    upkeep = Upkeep(directory, appends, queues, state, notes, repair, checkpoints, times, snapshots)
     retention = RetentionService(
         segments,
         guard,
@@ -271,12 +309,13 @@ def start(
             checkpoints.queues_end,
             reput.dispatched.value if still_needed is None else still_needed(),
         ),
-        before_drop=lambda at, end: _keep_ends(queue_ends, appends, at, end),
-        before_run=queue_ends.settle,
-        on_dropped=lambda at: upkeep.segments_dropped(at, _oldest_time_ms(log, times)),
+        before_drop=lambda start, end: _cover(snapshots, appends, notes, end),
+        on_dropped=lambda at: _dropped(upkeep, notes, at, _oldest_time_ms(log, times)),
     )
     page_ahead = PageAhead(lambda: segments.last if config.preallocate else None)
-    services = Services(flush_service, reput, retention, Jobs(), page_ahead, repair, kept_bytes)
+    services = Services(
+        flush_service, reput, retention, Jobs(), page_ahead, repair, kept_bytes, snapshots
+    )
     oldest_ms = _oldest_time_ms(log, times)
     if segments.first_offset > 0 and oldest_ms is not None:
         queues.expire(segments.first_offset, oldest_ms)
@@ -286,34 +325,9 @@ def start(
     guard.measure()
     services.start(upkeep)
     latest = LatestMessages(log, queues, reader, superseded, times)
-    return MessageStore(appends, reader, topics, queues, metadata, upkeep, services, latest, times)
-
-
-def _tell_of_old_queues(directory: StoreDir, queues: ConsumeQueueStore, log_end: int) -> None:
-    if directory.was_closed_cleanly and 0 < queues.dispatched_offset < log_end:
-        logger.error(
-            "the store was closed in order at %d, but its queues are of a time when the log "
-            "ended at %d, a copy perhaps: they are brought up to date, but may hold rows of "
-            "topics deleted since. `kvcq repair %s --queues` rebuilds them",
-            log_end,
-            queues.dispatched_offset,
-            directory.root,
-        )
-
-
-def _mend_topics(parts: Parts, recovered: RecoveredLog, topics: Topics) -> LostTopics | None:
-    """Deletions that the queues lost, and topics that a crash took; those of the replay are left
-    for it to look for."""
-    topics.deletions.finish_marked()
-    if parts.directory.was_closed_cleanly:
-        return None
-    topics.after_cut(recovered.segments.end_offset)
-    # Without a checkpoint nobody can tell them from topics that were deleted long ago.
-    if recovered.checkpoint is None:
-        return None
-    lost_topics = LostTopics(recovered.segments, recovered.flushed_offset, topics)
-    lost_topics.look_through(parts.queues.dispatched_offset)
-    return lost_topics
+    return MessageStore(
+        appends, reader, topics, queues, state, notes, upkeep, services, latest, times
+    )
 
 
 def _last_record(recovered: Recovered, checkpoint: Checkpoint) -> int:
@@ -326,20 +340,33 @@ def _last_record(recovered: Recovered, checkpoint: Checkpoint) -> int:
     return known if last is None and known < checkpoint.flushed_offset else 0
 
 
-def _cut_queues(queues: ConsumeQueueStore, end: int) -> None:
-    if queues.dispatched_offset > end:
-        logger.warning(
-            "queues reach to %d, the log to %d: they are cut", queues.dispatched_offset, end
-        )
-    # Also when that end is within the log: a store of two parts may have one that is ahead.
-    queues.truncate(end)
-
-
-def _keep_ends(queue_ends: QueueEnds, appends: AppendPath, start: int, end: int) -> None:
-    """Before segments go. Raises as QueueEnds.keep does, and FlushError."""
-    queue_ends.keep(start, end)
-    # Behind the look: a queue whose last message was appended by then has no row of its end.
+def _cover(snapshots: Snapshots, appends: AppendPath, notes: Notes, end: int) -> None:
+    """Before segments below `end` go. Raises as Snapshots.cover does, and FlushError."""
+    snapshots.cover(end)
+    with suppress(OSError):  # on a full disk it is noted once they are gone
+        write_log_start(notes, end)
+    # A queue that goes on in the log has no end of its own in the snapshot: its next message must
+    # not be lost with power, or it would begin anew.
     appends.flush()
+
+
+def _dropped(upkeep: Upkeep, notes: Notes, at: int, oldest_ms: int | None) -> None:
+    """Segments below `at` are gone. Raises OSError."""
+    upkeep.segments_dropped(at, oldest_ms)
+    write_log_start(notes, at)
+
+
+def _tell_of_start(notes: Notes, start: int) -> None:
+    noted = read_log_start(notes)
+    if noted is None:
+        write_log_start(notes, start)
+    elif noted < start:
+        logger.error(
+            "the log begins at %d, but nothing below %d was removed by this program: the "
+            "segments between are missing, and their messages count as expired. Bring them "
+            "back from a copy while the store is stopped",
+            *(start, noted),
+        )
 
 
 def _newest_time_ms(log: CommitLog, times: StoreTimes, segment: Segment) -> int:
@@ -369,8 +396,8 @@ def _oldest_time_ms(log: CommitLog, times: StoreTimes) -> int | None:
 
 def _note(parts: Parts, falls: Falls) -> None:
     """Falls of store times are durable, and live units with the earlier stamps stay."""
-    write_falls(parts.metadata, falls)
-    parts.queues.keep_from(falls[-1].after_ms)
+    write_falls(parts.directory.notes, falls)
+    parts.databases.queues.keep_from(falls[-1].after_ms)
 
 
 def _follow_flush(flushed: Watermark, reput: ReputService) -> None:

@@ -5,10 +5,11 @@
       store.json    what this store is, with a checksum; made once
       abort         pid of the process that has it open; left behind by a crash
       checkpoint    see format/checkpoint.py, and beside it checkpoint.previous
-      ends          see derive/ends_reserve.py
       commitlog/    segments
-      kvcq/         RocksDB: units, bounds, key index
-      meta/         RocksDB: topics, groups, committed offsets
+      kvcq/         RocksDB: units, bounds, key index, state
+      notes/        small values: see notes.py
+      snapshots/    see kvcq/snapshots/
+      meta/         RocksDB: topics, groups, committed offsets of a store of format 1
       migration.json           the state of a migration, while there is one
       consumequeue/ index/     files of RocketMQ's kind, during a migration
 
@@ -24,9 +25,10 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import struct
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from store.base import (
@@ -38,6 +40,7 @@ from store.base import (
     write_file,
 )
 from store.errors import StoreFormatError, StoreLockedError
+from store.notes import Notes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,9 +48,11 @@ if TYPE_CHECKING:
     from store.base import Clock
 
 #: Version of everything below the root. A store that says more is not opened.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 #: The state of a migration. A store that has one is opened by what it says.
 MIGRATION_FILE = "migration.json"
+#: In the name of what an upgrade keeps.
+OLD_FORMAT = "format-1"
 _PRODUCT = "kvcq"
 _LOCK = "lock"
 _IDENTITY = "store.json"
@@ -73,6 +78,9 @@ class StoreIdentity:
     format_version: int
     created_ms: int
     segment_bytes: int
+    #: Physical. No record below tells of topics and groups: a snapshot has what was known there. 0
+    #: in a store that was ours from its first record, in this format.
+    base_offset: int = 0
 
 
 class DirKind(enum.Enum):
@@ -137,8 +145,8 @@ class StoreDir:
         self.checkpoint = root / "checkpoint"
         self.previous_checkpoint = root / "checkpoint.previous"
         self.abort = root / "abort"
-        self.ends = root / "ends"
         self.migration = root / MIGRATION_FILE
+        self.notes = Notes(root / "notes")
         self._lock_key: tuple[int, int] | None = None
         self._lock_descriptor: int | None = None
         self._root_key: tuple[int, int] | None = None  # set with the lock
@@ -171,6 +179,24 @@ class StoreDir:
         return directory
 
     @property
+    def format_version(self) -> int:
+        """What store.json says."""
+        return _read_identity(self.root / _IDENTITY).format_version
+
+    @property
+    def base_offset(self) -> int:
+        """What store.json says."""
+        return _read_identity(self.root / _IDENTITY).base_offset
+
+    def begin_state(self, base_offset: int) -> None:
+        """The store has the format of this program, and records of the state count from there on,
+        durably. Repeatable."""
+        identity = _read_identity(self.root / _IDENTITY)
+        begun = replace(identity, format_version=FORMAT_VERSION, base_offset=base_offset)
+        if begun != identity:
+            _write_identity(self.root / _IDENTITY, begun)
+
+    @property
     def was_closed_cleanly(self) -> bool:
         """Whether the last process that had it open closed it. Ask before `mark_open`."""
         return not self.abort.exists()
@@ -180,9 +206,14 @@ class StoreDir:
         write_file(self.abort, str(os.getpid()).encode())
 
     def mark_clean(self) -> None:
-        """The next open may trust that all is flushed and dispatched. Repeatable."""
+        """The next open may trust that all is flushed and dispatched. Repeatable.
+
+        What an upgrade kept goes: the new format has proved itself.
+        """
         self.abort.unlink(missing_ok=True)
         fsync_directory(self.root)
+        for path in (self.meta, *self.root.glob(f"{self.meta.name}.{OLD_FORMAT}-*")):
+            shutil.rmtree(path, ignore_errors=True)
 
     def what_is_gone(self) -> Path | None:
         """What was removed or replaced under the process that has the directory open, if anything.
@@ -194,7 +225,7 @@ class StoreDir:
         descriptor = self._lock_descriptor
         if descriptor is not None and os.fstat(descriptor).st_nlink == 0:
             return self.root / _LOCK
-        current = self.meta / "CURRENT"
+        current = self.kvcq / "CURRENT"
         return None if current.exists() else current
 
     def close(self) -> None:
@@ -309,7 +340,7 @@ def _check_crc(path: Path, document: dict[str, object]) -> None:
     else:
         # Written before there was one: such a file has these fields and no others. A field more
         # may be the checksum with a flipped bit in its name.
-        sound = document.keys() == {"product", *StoreIdentity.__dataclass_fields__}
+        sound = document.keys() == {"product", "format_version", "created_ms", "segment_bytes"}
     if not sound:
         raise StoreFormatError(
             path,
@@ -335,8 +366,12 @@ def _read_identity(path: Path) -> StoreIdentity:
             path,
             f"format {version}, this program knows up to {FORMAT_VERSION}: use a newer program",
         )
+    base_offset = document.get("base_offset", 0)
     identity = StoreIdentity(
-        version, _number(path, document, "created_ms"), _number(path, document, "segment_bytes")
+        version,
+        _number(path, document, "created_ms"),
+        _number(path, document, "segment_bytes"),
+        base_offset if base_offset == 0 else _number(path, document, "base_offset"),
     )
     _check_crc(path, document)
     return identity

@@ -37,6 +37,8 @@ MAY_IMPORT: dict[str, dict[str, set[str] | None]] = {
             "light_columns",
             "message",
             "metadata",
+            "notes",
+            "state",
         }
     },
     "migration": {"store": None, "kvcq": None},
@@ -66,7 +68,8 @@ UNITS |= {
     "store.light_columns": set(),
     "store.light_queue": set(),
     "store.message": {"store.consume_queue"},
-    "store.metadata": {"store.consume_queue"},
+    "store.metadata": set(),
+    "store.notes": {"store.base", "store.errors"},
     "store.setting": {"store.bounds"},
 }
 _VALUES = {
@@ -78,16 +81,17 @@ _VALUES = {
     "store.message",
 }
 _LOG = {*_VALUES, "store.config", "store.format", "store.jobs"}
-_TOPICS = {*_LOG, "store.log", "store.metadata"}
+_TOPICS = {*_LOG, "store.log", "store.metadata", "store.state"}
 _PUTS = {*_TOPICS, "store.derive", "store.topics"}
 UNITS |= {
     "store.format": _VALUES,
     "store.log": _LOG,
+    "store.state": {"store.errors", "store.metadata"},
     "store.topics": _TOPICS,
     "store.derive": {*_TOPICS, "store.topics"},
     "store.puts": _PUTS,
     "store.reads": _PUTS,
-    "store.upkeep": {*_PUTS, "store.puts", "store.store_dir"},
+    "store.upkeep": {*_PUTS, "store.notes", "store.puts", "store.store_dir"},
 }
 UNITS |= {
     "kvcq.engine": {"kvcq.errors"},
@@ -97,15 +101,24 @@ UNITS |= {
         "kvcq.consume_queue_store",
         "kvcq.engine.rocks",
         "kvcq.errors",
-        "kvcq.metadata_store",
+        "kvcq.snapshots",
+        "kvcq.state_store",
     },
     "kvcq.tables": {"kvcq.engine", "kvcq.errors"},
+    "kvcq.snapshots": {
+        "kvcq.engine",
+        "kvcq.engine.rocks",
+        "kvcq.errors",
+        "kvcq.state_store",
+        "kvcq.tables",
+    },
     "kvcq.inspect": {
         "kvcq.consume_queue_store",
         "kvcq.engine",
         "kvcq.engine.rocks",
         "kvcq.errors",
-        "kvcq.metadata_store",
+        "kvcq.snapshots",
+        "kvcq.state_store",
         "kvcq.tables",
     },
 }
@@ -377,13 +390,17 @@ OWNERS: dict[str, tuple[str, ...]] = {
 #: What only an extra installs.
 EXTRA = {"pyspark", "pandas", "pyarrow", "matplotlib", "obstore"}
 #: Sources that the `kvcq` service is read through may use the client, and nothing else of it. What
-#: looks a stopped store over reads its log, a backup copies it, and the way in puts the store
-#: together.
+#: looks a stopped store over reads its log, a backup copies it, a snapshot is of one, and the way
+#: in puts the store together.
 ALSO = {
     ("migration/spark/", "kvcq_client"),
     ("kvcq/inspect/", "store"),
     ("kvcq/backup/", "store"),
+    ("kvcq/databases.py", "store"),
     ("kvcq/opening.py", "store"),
+    ("kvcq/snapshots/", "store"),
+    ("kvcq/upgrade.py", "store"),
+    ("kvcq/without_queues.py", "store"),
 }
 
 ROOMS = rooms_of(MAY_IMPORT)

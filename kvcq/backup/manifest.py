@@ -27,16 +27,18 @@ from kvcq.errors import BackupDamagedError, BackupRefusedError
 from store.base import TEMPORARY_SUFFIX
 
 PRODUCT = "kvcq backup"
-FORM = 1
+#: Form 2 may have notes and snapshots; what form 1 has is read as before.
+FORM = 2
 MARKER = "kvcq-backups.json"
 MANIFESTS = "backups/"
 FILES = "files/"
 SEGMENTS = "commitlog/"
 QUEUES = "kvcq/"
-METADATA = "meta/"
 
 #: Places in a store that a backup may name: nothing else is ever written by a restore.
-_PLACE = re.compile(r"(?:(?:commitlog|kvcq|meta)/)?[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
+_PLACE = re.compile(
+    r"(?:(?:commitlog|kvcq|meta|notes|snapshots/\d{20})/)?[A-Za-z0-9][A-Za-z0-9._-]{0,200}"
+)
 _FILE = re.compile(
     rf"{FILES}{_PLACE.pattern}(?:\.\d+\.[0-9a-f]{{8}}|{re.escape(TEMPORARY_SUFFIX)})"
 )

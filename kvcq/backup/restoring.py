@@ -1,9 +1,9 @@
 """Restores a backup to a new store directory, whole or cut at a point in time.
 
-What is written is what a crash would have left: segments up to the cut, databases that may be ahead
-of them, the mark of a store that was not closed. The queues are cut as recovery cuts them; the rest
-is what the next opening does after any crash. Everything is written beside the directory, under
-`<name>.restoring`, and gets its name when it is whole and durable.
+What is written is what a crash would have left: segments up to the cut, the mark of a store that
+was not closed, and a database that is not ahead of them. For a log that is cut there is none: the
+next opening makes it of the newest snapshot before the cut, and of the log. Everything is written
+beside the directory, under `<name>.restoring`, and gets its name when it is whole and durable.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.backup.log_cut import LogEnd, find_end
 from kvcq.backup.manifest import QUEUES, SEGMENTS, Backup, BackupFile
-from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.engine.rocks import DERIVED, RocksEngine, crc32c, metadata_profile
+from kvcq.engine.rocks import crc32c
 from kvcq.errors import BackupDamagedError, BackupError, BackupRefusedError
-from kvcq.metadata_store import MetadataStore
+from kvcq.snapshots import DIRECTORY, snapshots_in
 from store.base import (
     DIRECTORY_MODE,
     fsync_directory,
@@ -37,10 +36,12 @@ from store.format import (
     check_record,
     place_of,
     store_time_of,
+    unpack_record,
     write_checkpoint,
 )
 from store.log import SegmentSet
-from store.store_dir import DirKind, StoreDir, inspect
+from store.state import STATE_TOPIC
+from store.store_dir import FORMAT_VERSION, DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,12 +83,11 @@ def restore(
 ) -> Restored:
     """The store of `backup` is in `root`, durably; `root` was absent or empty.
 
-    `segments_only`: without `kvcq/`, which the first opening, or the Spark job, makes again of the
-    log. Topics, groups and committed offsets, which are not in the log, are restored anyway: those
-    of the backup, also when the log is cut before its end.
-    Raises InvalidArgumentError for a cut outside the backup, or before its first message ends,
-    BackupRefusedError when `root` is not
-    empty or another restore writes there, BackupDamagedError when a file is not what it was,
+    `segments_only`: without `kvcq/`, which the first opening, or the Spark job, makes again of
+    snapshots and log.
+    Raises InvalidArgumentError for a cut outside the backup, before its first message ends, or
+    before its first snapshot where the log does not begin at 0; BackupRefusedError when `root` is
+    not empty or another restore writes there, BackupDamagedError when a file is not what it was,
     BackupTargetError, DiskFullError.
     `root` is as it was then; files under `<root>.restoring` are removed by the next restore.
     """
@@ -124,15 +124,13 @@ def _restore_to(
 ) -> LogEnd:
     """The empty directory has the store, durably."""
     directory = StoreDir(new)
-    for path in (directory.commitlog, directory.meta):
-        path.mkdir(DIRECTORY_MODE)
+    directory.commitlog.mkdir(DIRECTORY_MODE)
     _fetch(place, files, new, backup.segment_bytes, progress)
     progress("the end of the log", 0.0)
     end = _cut_log(directory, backup, cut, cut_from)
     if end.end_offset < backup.end_offset:
-        if not segments_only:
-            _cut_queues(directory.kvcq, end.end_offset)
-        _forget_later(directory.meta)
+        _check_state(directory, backup, end.end_offset)
+        shutil.rmtree(directory.kvcq, ignore_errors=True)
     write_checkpoint(
         directory.checkpoint,
         Checkpoint(
@@ -141,10 +139,9 @@ def _restore_to(
             flushed_offset=end.end_offset,
         ),
     )
-    directory.mark_open()  # as after a crash: whatever is ahead of the log is cut
-    for path in (new, directory.commitlog, directory.meta, directory.kvcq):
-        if path.exists():
-            fsync_directory(path)
+    directory.mark_open()  # as after a crash
+    for path in (new, *(each for each in new.rglob("*") if each.is_dir())):
+        fsync_directory(path)
     return end
 
 
@@ -274,7 +271,7 @@ def _begins_ms(place: Place, segment: BackupFile) -> int | None:
 
 
 def _first_records(place: Place, segment: BackupFile) -> Iterator[tuple[LogEnd, bool]]:
-    """The records that it begins with: a log that ends there, and whether a batch does."""
+    """The messages that it begins with: a log that ends there, and whether a batch does."""
     start = int(segment.place.removeprefix(SEGMENTS))
     data, at = b"", 0
     for piece in place.read(segment.name):
@@ -283,10 +280,12 @@ def _first_records(place: Place, segment: BackupFile) -> Iterator[tuple[LogEnd, 
             checked = check_record(memoryview(data), at, len(data), start + at)
             if checked.found is not Found.RECORD:
                 return
-            of_batch = place_of(data, at)
-            end = LogEnd(start + at + checked.size, store_time_of(data, at))
-            yield end, of_batch is None or of_batch.is_last
-            at += checked.size
+            size = checked.size
+            if unpack_record(data[at : at + size], verify=False).topic != STATE_TOPIC:
+                of_batch = place_of(data, at)
+                end = LogEnd(start + at + size, store_time_of(data, at))
+                yield end, of_batch is None or of_batch.is_last
+            at += size
 
 
 def _length(data: bytes, at: int) -> int:
@@ -301,7 +300,7 @@ def _fetch(
     done = 0
     for file in files:
         path = root / file.place
-        path.parent.mkdir(DIRECTORY_MODE, exist_ok=True)
+        path.parent.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
         crc = size = 0
         length = segment_bytes if file.place.startswith(SEGMENTS) else file.size
         with (
@@ -350,19 +349,15 @@ def _cut_log(directory: StoreDir, backup: Backup, cut: Cut, cut_from: int) -> Lo
         segments.close()
 
 
-def _cut_queues(path: Path, end: int) -> None:
-    """Recovery would do so too, but not where the log lost whole segments."""
-    queues = KvConsumeQueueStore(RocksEngine.open(path, DERIVED))
-    try:
-        queues.truncate(end)
-    finally:
-        queues.close()
-
-
-def _forget_later(path: Path) -> None:
-    """What the metadata counted of the log that is gone. Opening sees to what else is ahead."""
-    metadata = MetadataStore(RocksEngine.open(path, metadata_profile()))
-    try:
-        metadata.forget_kept()
-    finally:
-        metadata.close()
+def _check_state(directory: StoreDir, backup: Backup, end: int) -> None:
+    """What the log adds up to at its new end can be told. Raises InvalidArgumentError."""
+    is_old = directory.format_version < FORMAT_VERSION  # topics and groups of then are in meta/
+    if backup.start_offset == 0 or is_old:
+        return
+    points = [each.point for each in snapshots_in(directory.root / DIRECTORY)]
+    if not any(point <= end for point in points):
+        lowest = f"{min(points)} is the lowest" if points else "it has no snapshot"
+        raise InvalidArgumentError(
+            "until_offset",
+            f"topics and groups of backup {backup.backup_id} are not known at {end}: {lowest}",
+        )

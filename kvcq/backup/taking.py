@@ -3,33 +3,30 @@
 | step                                        | what holds then                                   |
 |---------------------------------------------|---------------------------------------------------|
 | the log is held                             | retention drops no segment of it                  |
-| log flushed, queues flushed                 | all that was acknowledged before is in both       |
-| a copy of `kvcq/` at one dispatch point     | the log up to there is the log of the backup      |
-| what `ends` keeps, then a copy of `meta/`   | every topic of a record below the point is in it  |
+| log flushed, database flushed               | all that was acknowledged before is in both       |
+| a copy of `kvcq/` at one point              | the log up to there is the log of the backup      |
+| a sealed snapshot of now                    | a restore to a point has one before it            |
 | files copied, those of the log one by one   | the hold moves on behind them                     |
 | the manifest                                | the backup is one                                 |
-
-`meta/` is copied behind `kvcq/`, so it may know of topics, deletions and commits that came later:
-as after a crash, the next opening takes them back to what the log and the queues know.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvcq.backup.copying import CopyPlan, Source, check_owner, copy_files
-from kvcq.backup.manifest import METADATA, QUEUES, SEGMENTS, Backup, id_of
+from kvcq.backup.manifest import QUEUES, SEGMENTS, Backup, id_of
 from kvcq.backup.places import open_place
 from kvcq.backup.reading import backup_ids
-from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import BackupRefusedError
-from kvcq.metadata_store import MetadataStore
+from kvcq.snapshots import DIRECTORY, SEALED_FILES, snapshots_in
+from kvcq.state_store import KvStateStore
 from store.base import SystemClock
-from store.derive import EndsReserve
 from store.log import segment_name
 from store.store_dir import StoreDir, inspect
 
@@ -37,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvcq.backup.copying import Report, Taken
+    from kvcq.consume_queue_store import KvConsumeQueueStore
     from store.base import Clock
     from store.log import LogHold
     from store.message_store import MessageStore
@@ -72,29 +70,28 @@ def take_backup(
     """
     root = store.config.root.absolute()
     _, identity = inspect(root)
-    if identity is None or not isinstance(store.metadata, MetadataStore):
+    if identity is None:
         raise BackupRefusedError(f"{root} is no store on disk")
     _keep_apart(root, url)
     place = open_place(url, make=True)
     check_owner(place, identity.created_ms, identity.segment_bytes)
-    report("a copy of the databases", 0, 0)
+    report("a copy of the database", 0, 0)
     with ExitStack() as stack:
         hold = stack.enter_context(store.hold_log())
         taken_ms = (clock or SystemClock()).now_ms()
         with store.at_one_point():
             kvcq = _kept(stack, queues.back_up())
-            ends = _ends(root, identity.segment_bytes, kvcq)
             loose = _loose(root, kvcq)
-            meta = _kept(stack, store.metadata.back_up())
-        end = _dispatched_offset(kvcq)
+        store.snapshots.take()
+        sealed = _sealed(root, kvcq)
+        end = _end_of(kvcq)
         start = min(store.log.start_offset, end)
         while id_of(taken_ms) in backup_ids(place):
             taken_ms += 1  # two within a millisecond
         sources = [
             *_segments(root, start, end, identity.segment_bytes),
             *_of_database(QUEUES, kvcq),
-            *_of_database(METADATA, meta),
-            *ends,
+            *sealed,
             *loose,
         ]
         backup = Backup(
@@ -141,34 +138,39 @@ def _kept(stack: ExitStack, path: Path) -> Path:
     return path
 
 
-def _ends(root: Path, segment_bytes: int, scratch: Path) -> list[Source]:
-    """A copy of `ends`, in `scratch`, when a full disk left something in it."""
-    path = StoreDir(root).ends
-    if EndsReserve(path, segment_bytes).log_start is None:
-        return []
-    copy = scratch / "LOG.ends"
-    shutil.copyfile(path, copy)
-    return [Source(path.name, str(copy), copy.stat().st_size, may_link=False)]
+def _sealed(root: Path, scratch: Path) -> list[Source]:
+    """Sealed snapshots, by links in `scratch`: the store may remove them before the copy ends."""
+    sources = []
+    for snapshot in snapshots_in(root / DIRECTORY):
+        if not snapshot.is_sealed:
+            continue
+        for name in SEALED_FILES:
+            link = scratch / f"LOG.{snapshot.path.name}.{name}"
+            with suppress(FileNotFoundError):  # no rows, no file
+                os.link(snapshot.path / name, link)
+                place = f"{DIRECTORY}/{snapshot.path.name}/{name}"
+                sources.append(Source(place, str(link), link.stat().st_size, may_link=True))
+    return sources
 
 
 def _loose(root: Path, scratch: Path) -> list[Source]:
     """Copies of small files, in `scratch`: a step of a migration replaces or removes one, and may
     come hours before the copy of the log ends."""
     sources = []
-    for name in _LOOSE:
-        copy = scratch / f"LOG.{name}"
+    notes = sorted(StoreDir(root).notes.directory.glob("*"))
+    for name in (*_LOOSE, *(f"notes/{path.name}" for path in notes)):
+        copy = scratch / f"LOG.{name.replace('/', '.')}"
         with suppress(FileNotFoundError):
             shutil.copyfile(root / name, copy)
             sources.append(Source(name, str(copy), copy.stat().st_size, may_link=False))
     return sources
 
 
-def _dispatched_offset(kvcq: Path) -> int:
-    engine = RocksEngine.open_read_only(kvcq, DERIVED)
-    try:
-        return KvConsumeQueueStore(engine).dispatched_offset
-    finally:
-        engine.close()
+def _end_of(kvcq: Path) -> int:
+    """Physical offset up to which the copy has seen the log. The state may be a record ahead of the
+    queues: of a log that ended there the copy could not be used."""
+    with closing(RocksEngine.open_read_only(kvcq, DERIVED)) as engine:
+        return KvStateStore(engine).point
 
 
 def _segments(root: Path, start: int, end: int, segment_bytes: int) -> list[Source]:

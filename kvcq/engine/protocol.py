@@ -53,8 +53,6 @@ class KvBatch:
     puts: dict[str, AnyRows] = field(default_factory=dict)  # by family
     deletes: list[tuple[str, bytes]] = field(default_factory=list)  # (family, key)
     delete_ranges: list[tuple[str, bytes, bytes]] = field(default_factory=list)  # end exclusive
-    #: Only with a write-ahead log: durable when `write` returns, otherwise after the next `flush`.
-    sync: bool = True
 
     def put(self, family: str, key: bytes, value: bytes) -> None:
         self.puts.setdefault(family, []).append((key, value))

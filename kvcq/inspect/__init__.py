@@ -13,7 +13,8 @@ from kvcq.inspect.lookup import Lookup, stands_in
 from kvcq.inspect.rows import ROCKSDB
 from kvcq.inspect.scrub import Scrub
 from kvcq.inspect.side import OpenedStore, Side, Take, WalkAgain
-from kvcq.inspect.store import look_over, open_database, read_topics, tell_pending
+from kvcq.inspect.state import read_entries, state_records
+from kvcq.inspect.store import database_alone, look_over, open_database
 from kvcq.inspect.sums import BucketSums, RowSums
 
 __all__ = [
@@ -33,10 +34,11 @@ __all__ = [
     "Side",
     "Take",
     "WalkAgain",
+    "database_alone",
     "look_over",
     "open_database",
-    "read_topics",
+    "read_entries",
     "size_text",
     "stands_in",
-    "tell_pending",
+    "state_records",
 ]

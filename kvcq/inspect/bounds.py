@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.inspect.findings import Kind
 from kvcq.inspect.rows import BAD_ROW
+from kvcq.state_store import KvStateStore
 from kvcq.tables import (
     BOUNDS,
     DELETIONS_KEY,
@@ -37,8 +38,9 @@ class _Bound(NamedTuple):
 
 def look_at_bounds(lookup: Rows) -> None:
     """Raises EngineFailedError. Memory: one page of rows."""
+    state_point = KvStateStore(lookup.engine).point
     for rows in lookup.pages(BOUNDS, "rows of offset", 0):
-        bounds = [bound for row in rows if (bound := _bound(lookup, row)) is not None]
+        bounds = [bound for row in rows if (bound := _bound(lookup, row, state_point))]
         keys = [unit_key(bound.topic, bound.queue_id, bound.queue_offset) for bound in bounds]
         there = lookup.engine.multi_get(UNITS, keys) if keys else []
         for bound, unit in zip(bounds, there, strict=True):
@@ -46,7 +48,7 @@ def look_at_bounds(lookup: Rows) -> None:
                 _tell(lookup, Kind.WRONG_BOUND, "a bound with a unit", bound)
 
 
-def _bound(lookup: Rows, row: Pair) -> _Bound | None:
+def _bound(lookup: Rows, row: Pair, state_point: int) -> _Bound | None:
     """What is to be held against the units; None when there is no need to."""
     key, value = row
     if key in (DISPATCHED_KEY, DELETIONS_KEY):
@@ -62,6 +64,8 @@ def _bound(lookup: Rows, row: Pair) -> _Bound | None:
     if marker != "max":
         return None
     bound = _Bound(topic, queue_id, queue_offset, physical_offset)
+    if lookup.checkpoint <= physical_offset < state_point:
+        return None  # of sealed files: the next start replays the log up to there
     if physical_offset >= lookup.checkpoint:
         _tell(lookup, Kind.BEYOND_CHECKPOINT, f"no row above {lookup.checkpoint}", bound)
         return None

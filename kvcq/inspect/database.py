@@ -51,17 +51,17 @@ class DatabaseSide:
         self,
         engine: KvEngine,
         opened: OpenedStore,
-        pending: frozenset[str],
         *,
         may_lag: bool = False,
     ) -> None:
-        """`pending`: topics whose deletion the next opening finishes. `may_lag`: it is being
-        filled, so a clean shutdown leaves it behind the log as well. Raises EngineFailedError.
+        """`may_lag`: it is being filled, so a clean shutdown leaves it behind the log as well.
+        Raises EngineFailedError.
         """
         self._engine = engine
         self._opened = opened
-        self._pending = pending
-        self._expected = ExpectedRows(engine, opened.admission, pending)
+        self._expected = ExpectedRows(engine, opened.admission)
+        self._ending = opened.ends_behind(self._expected.checkpoint)
+        self._expected.leave_out(self._ending)
         self._all_dispatched = opened.was_closed and not may_lag
         self._checked: RowCheck | None = None
 
@@ -76,7 +76,7 @@ class DatabaseSide:
             log,
             self._expected.checkpoint,
             opened.admission,
-            self._pending,
+            self._ending,
             opened.findings,
             opened.progress,
         )
@@ -141,7 +141,7 @@ class RowCheck:
         ahead = self._checkpoint - end
         if ahead > 0:
             # After a power loss the database may be ahead, within the files that are there:
-            # opening cuts it back. Otherwise it proves that the end of the log is missing.
+            # opening replaces it. Otherwise it proves that the end of the log is missing.
             is_missing = was_closed or self._checkpoint > self._log.files_end
             self._tell(
                 Kind.AHEAD_OF_LOG,
@@ -153,15 +153,15 @@ class RowCheck:
                 physical_offset=self._checkpoint,
                 is_fault=is_missing,
                 note=f"The queues reach beyond the end of the log by {size_text(ahead)} (a power "
-                "loss does that); the next start cuts them back.",
+                "loss does that); the next start makes them again.",
             )
         elif ahead < 0 and all_dispatched:
             self._tell(
                 Kind.OLD_DATABASE,
                 BOUNDS,
                 f"all records dispatched, up to {end}, as when the store was closed",
-                f"a dispatch point of {self._checkpoint}: a copy from before. Opening brings "
-                "it up to date, but rows of topics deleted since stay",
+                f"a dispatch point of {self._checkpoint}: a copy from before. Opening brings it "
+                "up to date",
                 physical_offset=self._checkpoint,
             )
         elif ahead < 0:

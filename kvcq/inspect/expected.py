@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq.inspect.rows import pending_prefixes, without
+from kvcq.inspect.rows import prefixes_of, without
 from kvcq.inspect.sums import RowSums, hashes_of
 from kvcq.tables import BOUNDS, DISPATCHED_KEY, INDEX, UNITS, build_batch
 
@@ -25,14 +25,10 @@ class ExpectedRows:
         self,
         engine: KvEngine,
         admission: Admission,
-        pending: frozenset[str],
     ) -> None:
-        """Raises EngineFailedError.
-
-        `pending`: topics whose deletion the next opening finishes.
-        """
+        """Raises EngineFailedError."""
         self._admission = admission
-        self._pending = pending_prefixes(pending)
+        self._left_out: tuple[bytes, ...] = ()
         self.sums = {UNITS: RowSums(), INDEX: RowSums()}
         self.counts = {UNITS: 0, INDEX: 0}
         row = engine.get(BOUNDS, DISPATCHED_KEY)
@@ -40,6 +36,10 @@ class ExpectedRows:
         #: The dispatch point's row when it makes no sense.
         self.bad_checkpoint = row if row is not None and (len(row) != 8 or checkpoint < 0) else None
         self.checkpoint = checkpoint if self.bad_checkpoint is None else _NOWHERE
+
+    def leave_out(self, names: frozenset[str]) -> None:
+        """Rows of these are not looked at."""
+        self._left_out = prefixes_of(names)
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
         """The next records of the log, rising."""
@@ -53,4 +53,4 @@ class ExpectedRows:
             requests = [each for each in requests if each.physical_offset < self.checkpoint]
         admitted: Sequence[DispatchRequest] = self._admission.admit_all(requests)
         puts = build_batch(admitted, 0).puts
-        return {family: without(self._pending, puts[family]) for family in (UNITS, INDEX)}
+        return {family: without(self._left_out, puts[family]) for family in (UNITS, INDEX)}

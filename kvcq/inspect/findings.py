@@ -20,10 +20,12 @@ class Kind(enum.Enum):
     FALLING_TIME = "store time falls"
     BATCH_PLACE = "place in a batch does not fit"
     TORN_TAIL = "torn tail"  # information: expected after a crash, cut on opening
-    METADATA = "metadata unreadable"
+    SNAPSHOT = "damaged snapshot"
+    OLD_SNAPSHOT = "snapshot of another log"  # information: removed on opening
+    STATE = "wrong row of state"
+    OLD_FORMAT = "store of an older format"  # information: upgraded on opening
     # Any side.
     UNDISPATCHED = "records not dispatched yet"  # information: replayed on opening
-    PENDING_DELETION = "deletion to be finished"  # information: done on opening
     AHEAD_OF_LOG = "rows ahead of the log"
     MISSING_UNIT = "missing unit"
     WRONG_UNIT = "wrong unit"
@@ -69,7 +71,7 @@ class Remedy(enum.Enum):
     RESTORE = "have to be brought back from a copy"
     TOLERATE = "do no harm but to searches by time"
     TOLERATE_PLACE = "do no harm but to finding that batch again by its number"
-    REBUILD_TOPICS = "find the topics again in log and queues"
+    REBUILD_STATE = "make topics, groups and offsets again from a snapshot and the log"
     REBUILD_DATABASE = "rebuild queues, bounds and index rows in RocksDB from the log"
     REBUILD_FILES = "rebuild queue files and index files from the log"
     REBUILD_QUEUE = "rebuild queue from the log"
@@ -89,9 +91,11 @@ _REMEDIES = {
     Kind.FALLING_TIME: Remedy.TOLERATE,
     Kind.BATCH_PLACE: Remedy.TOLERATE_PLACE,
     Kind.TORN_TAIL: Remedy.NEXT_START,
-    Kind.METADATA: Remedy.REBUILD_TOPICS,
+    Kind.SNAPSHOT: Remedy.NEXT_START,
+    Kind.OLD_SNAPSHOT: Remedy.NEXT_START,
+    Kind.STATE: Remedy.REBUILD_STATE,
+    Kind.OLD_FORMAT: Remedy.NEXT_START,
     Kind.UNDISPATCHED: Remedy.NEXT_START,
-    Kind.PENDING_DELETION: Remedy.NEXT_START,
     Kind.NO_DATABASE: Remedy.NEXT_START,
     Kind.FILES_UNREAD: Remedy.NEXT_START,
 }
@@ -104,7 +108,8 @@ _INFORMATION = frozenset(
         Kind.NO_DATABASE,
         Kind.FILES_UNREAD,
         Kind.UNDISPATCHED,
-        Kind.PENDING_DELETION,
+        Kind.OLD_SNAPSHOT,
+        Kind.OLD_FORMAT,
     }
 )
 

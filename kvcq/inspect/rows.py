@@ -39,23 +39,23 @@ class Rows(Lookup):
         log: LogCheck,
         checkpoint: int,
         admission: Admission,
-        pending: frozenset[str],
+        ending: frozenset[str],
         findings: Findings,
         progress: Progress,
     ) -> None:
-        """`pending`: topics whose deletion the next opening finishes."""
+        """`ending`: topics and light queues whose rows the next opening removes."""
         super().__init__(segments, log, checkpoint)
         self.engine = engine
         self.admission = admission
         self.tell = partial(findings.add, side=ROCKSDB)
         self._progress = progress
-        self._pending = pending_prefixes(pending)
+        self._ending = prefixes_of(ending)
 
     def pages(self, family: str, what: str, expected: int) -> Iterator[list[Pair]]:
-        """All rows, rising, but those of topics that are being deleted."""
+        """All rows, rising, but those of what is ending."""
         seen = 0
         for page in pages(self.engine, family, rows=_PAGE_ROWS):
-            yield without(self._pending, page)
+            yield without(self._ending, page)
             seen += len(page)
             self._progress(what, min(1.0, seen / max(1, seen, expected)))
         self._progress(what, 1.0)
@@ -64,9 +64,9 @@ class Rows(Lookup):
         self.tell(Kind.BAD_ROW, family, "a row of this layout", f"{key.hex()} = {value.hex()}")
 
 
-def pending_prefixes(topics: frozenset[str]) -> tuple[bytes, ...]:
-    """What the rows of topics that are being deleted begin with."""
-    return tuple(topic_prefix(topic) for topic in sorted(topics))
+def prefixes_of(names: frozenset[str]) -> tuple[bytes, ...]:
+    """What the rows of these topics and light queues begin with."""
+    return tuple(topic_prefix(name) for name in sorted(names))
 
 
 def without(prefixes: tuple[bytes, ...], rows: AnyRows) -> list[Pair]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from store.consume_queue import DispatchRequest
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from kvcq.inspect.log import LogCheck
     from store.base import Progress
     from store.log import SegmentSet
-    from store.metadata import DeleteMark
     from store.store_dir import StoreDir
     from store.topics import Admission
 
@@ -27,10 +26,15 @@ class OpenedStore(NamedTuple):
     directory: StoreDir
     segments: SegmentSet
     admission: Admission
-    marks: tuple[DeleteMark, ...]  # deletions that may have to be finished
+    endings: Mapping[str, int]  # names -> physical offset of the last record that ends them
     was_closed: bool  # in order
     findings: Findings
     progress: Progress
+
+    def ends_behind(self, point: int) -> frozenset[str]:
+        """Names that end at or behind that place in the log: what is dispatched up to there still
+        has rows of them, which the next opening removes."""
+        return frozenset(name for name, at in self.endings.items() if at >= point)
 
 
 class Side(Protocol):

@@ -1,4 +1,4 @@
-"""Looks a stopped store over: log, metadata, and every side, against each other. Changes no byte.
+"""Looks a stopped store over: log, state, and every side, against each other. Changes no byte.
 
 What a crash leaves and the next opening sets right is information; everything else is a fault.
 """
@@ -9,22 +9,23 @@ import contextlib
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.engine.rocks import DERIVED, RocksEngine, metadata_profile
+from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import KvcqError
 from kvcq.inspect.database import DatabaseSide
 from kvcq.inspect.findings import Checked, CheckResult, Findings, Kind
 from kvcq.inspect.log import LOG, LogCheck
 from kvcq.inspect.rows import ROCKSDB
 from kvcq.inspect.side import OpenedStore
-from kvcq.metadata_store import MetadataStore
+from kvcq.inspect.state import StateSide, endings_in
+from kvcq.state_store import KvStateStore
 from store.base import SystemClock, no_progress
-from store.derive import EndsReserve, noted_log_start
 from store.errors import StoreFormatError
 from store.format import Noted, read_noted
-from store.log import SegmentSet, read_falls
-from store.store_dir import DirKind, StoreDir, inspect
-from store.topics import Admission, LiveTopics, dead_light_of
+from store.light_queue import is_light
+from store.log import SegmentSet, read_falls, read_log_start
+from store.state import CorruptRowError, Tables
+from store.store_dir import FORMAT_VERSION, DirKind, StoreDir, inspect
+from store.topics import Admission, LiveTopics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -34,18 +35,17 @@ if TYPE_CHECKING:
     from store.base import Progress
     from store.consume_queue import DispatchRequest
     from store.log import Falls
-    from store.metadata import DeleteMark
     from store.store_dir import StoreIdentity
 
     #: The sides that a store has; what they open is closed with the stack.
-    FindSides = Callable[[OpenedStore, ExitStack], list[Side]]
-
-_PAGE = 1000
+    FindSides = Callable[[OpenedStore, RocksEngine | None, ExitStack], list[Side]]
 
 
-def database_alone(opened: OpenedStore, stack: ExitStack) -> list[Side]:
+def database_alone(
+    opened: OpenedStore, engine: RocksEngine | None, _stack: ExitStack
+) -> list[Side]:
     """The sides of a store without a migration."""
-    side = open_database(opened, stack)
+    side = None if engine is None else open_database(opened, engine)
     return [] if side is None else [side]
 
 
@@ -73,58 +73,40 @@ def look_over(
 
 
 def open_database(
-    opened: OpenedStore, stack: ExitStack, *, may_lag: bool = False
+    opened: OpenedStore, engine: RocksEngine, *, may_lag: bool = False
 ) -> DatabaseSide | None:
-    """The database, read-only, as a side; None when it is not there or cannot be read.
+    """The queues of the database as a side; None when they cannot be read.
 
     `may_lag`: see DatabaseSide.
     """
-    path = opened.directory.kvcq
-    add = opened.findings.add
+    try:
+        return DatabaseSide(engine, opened, may_lag=may_lag)
+    except KvcqError as error:
+        opened.findings.add(Kind.DATABASE, "kvcq", "rows that can be read", error, side=ROCKSDB)
+        return None
+
+
+def _open_engine(directory: StoreDir, findings: Findings, stack: ExitStack) -> RocksEngine | None:
+    """The database, read-only; None when it is not there or cannot be read."""
+    path = directory.kvcq
     if not path.exists():
-        add(
+        findings.add(
             Kind.NO_DATABASE,
             "kvcq",
             "a database",
-            "none: opening makes it from the log",
+            "none: opening makes it from snapshots and the log",
             side=ROCKSDB,
-            note="There are no queues (kvcq/ is missing); the next start makes them from the log.",
+            note="There is no database (kvcq/ is missing); the next start makes it from snapshots "
+            "and the log.",
         )
         return None
-    expected = "a database that can be opened"
     try:
         engine = RocksEngine.open_read_only(path, DERIVED)
-        stack.callback(_close_quietly, engine)
-        expected = "rows that can be read"
-        applied = KvConsumeQueueStore(engine).applied_deletions
-        pending = tell_pending(opened, applied, "kvcq", ROCKSDB)
-        return DatabaseSide(engine, opened, pending, may_lag=may_lag)
     except KvcqError as error:
-        add(Kind.DATABASE, "kvcq", expected, error, side=ROCKSDB)
+        findings.add(Kind.DATABASE, "kvcq", "a database that can be opened", error, side=ROCKSDB)
         return None
-
-
-def tell_pending(opened: OpenedStore, applied: int, place: str, side: str) -> frozenset[str]:
-    """Topics of which the next opening removes rows from a side that knows deletions so far."""
-    pending = frozenset(mark.topic for mark in opened.marks if mark.sequence > applied)
-    for topic in sorted(pending):
-        opened.findings.add(
-            Kind.PENDING_DELETION,
-            place,
-            "no row of it",
-            "rows: opening removes them",
-            side=side,
-            topic=topic,
-            note=f"The deletion of {topic} is not finished; the next start finishes it.",
-        )
-    return pending
-
-
-def read_topics(metadata: MetadataStore) -> None:
-    """Raises what a damaged row raises."""
-    after: str | None = None
-    while page := metadata.list_topics("", after, _PAGE):
-        after = page[-1].name
+    stack.callback(_close_quietly, engine)
+    return engine
 
 
 def _identity(root: Path, findings: Findings) -> StoreIdentity | None:
@@ -156,17 +138,19 @@ def _check(
     stack.callback(segments.close)
     sides: list[Side] = []
     falls: Falls = ()
-    read = _metadata(directory, findings, stack)
-    if read is not None:
-        metadata, marks = read
-        falls = read_falls(metadata, 0)
-        reserve = EndsReserve(directory.ends, identity.segment_bytes)
-        _look_at_start(segments, noted_log_start(metadata, reserve), findings)
-        admission = Admission(LiveTopics(metadata), dead_light_of(marks))
-        sides = find_sides(
-            OpenedStore(directory, segments, admission, marks, was_closed, findings, progress),
-            stack,
+    if identity.format_version < FORMAT_VERSION:
+        findings.add(
+            Kind.OLD_FORMAT,
+            "store.json",
+            f"format {FORMAT_VERSION}",
+            f"format {identity.format_version}: topics and queues were not looked at",
+            note=f"The store has format {identity.format_version}; the next start upgrades it. "
+            "Check it again after that.",
         )
+    else:
+        _look_at_start(segments, read_log_start(directory.notes), findings)
+        falls = read_falls(directory.notes, 0)
+        sides = _sides(directory, segments, findings, progress, find_sides, stack)
     log = LogCheck(
         segments,
         durable_end,
@@ -200,6 +184,35 @@ def _check(
     )
 
 
+def _sides(
+    directory: StoreDir,
+    segments: SegmentSet,
+    findings: Findings,
+    progress: Progress,
+    find_sides: FindSides,
+    stack: ExitStack,
+) -> list[Side]:
+    """The state, and what the store has of queues."""
+    was_closed = directory.was_closed_cleanly
+    engine = _open_engine(directory, findings, stack)
+    if engine is None:
+        return []
+    try:
+        state = KvStateStore(engine)
+        tables = Tables(state)
+        endings = endings_in(engine, segments, directory.base_offset)
+        dead = tables.dead_below() | endings
+        admission = Admission(LiveTopics(tables), {n: at for n, at in dead.items() if is_light(n)})
+        opened = OpenedStore(
+            directory, segments, admission, endings, was_closed, findings, progress
+        )
+        its_state = StateSide(engine, opened, stack)
+    except (KvcqError, CorruptRowError, ValueError) as error:
+        findings.add(Kind.DATABASE, "kvcq", "rows of state that can be read", error, side=ROCKSDB)
+        return []
+    return [its_state, *find_sides(opened, engine, stack)]
+
+
 def _to_all(takes: Iterable[Take]) -> Take:
     every = tuple(takes)
     if len(every) == 1:
@@ -220,7 +233,7 @@ def _noted(directory: StoreDir, findings: Findings, *, was_closed: bool) -> Note
         )
     # An open store has one before its first record. A new one was never opened.
     is_missing = noted.checkpoint is None and not noted.faults
-    if is_missing and was_closed and directory.meta.exists():
+    if is_missing and was_closed and directory.kvcq.exists():
         findings.add(
             Kind.CHECKPOINT_FILE, "checkpoint", "a checkpoint: the store was closed", "none"
         )
@@ -255,21 +268,6 @@ def _segments(
         place = f"commitlog/{error.path.name}"
         findings.add(Kind.SEGMENTS, place, "a run of segments", error.reason, side=LOG)
         return None
-
-
-def _metadata(
-    directory: StoreDir, findings: Findings, stack: ExitStack
-) -> tuple[MetadataStore, tuple[DeleteMark, ...]] | None:
-    """Read-only, and its marks of deletion; None when it cannot be read."""
-    try:
-        metadata = MetadataStore(RocksEngine.open_read_only(directory.meta, metadata_profile()))
-        stack.callback(metadata.close)
-        marks = tuple(metadata.delete_marks())
-        read_topics(metadata)
-    except (KvcqError, ValueError) as error:
-        findings.add(Kind.METADATA, "meta", "topics and groups that can be read", error)
-        return None
-    return metadata, marks
 
 
 def _close_quietly(engine: RocksEngine) -> None:

@@ -15,11 +15,13 @@ from kvcq.tables.keys import (
     NO_TOPIC,
     NUMBER_AT,
     OFFSET_BYTES,
+    STATE,
     TIME_AND_OFFSET_BYTES,
     TOPIC_AT,
     UNIT_KEY_BYTES,
     UNITS,
     index_prefix,
+    is_end_of_queue,
     marks_range,
     max_key,
     max_keys,
@@ -40,7 +42,6 @@ from kvcq.tables.last_units import last_units_between, restore_last_units
 from kvcq.tables.min_offsets import MinOffsets
 from kvcq.tables.removal import remove_range
 from kvcq.tables.time_search import search_time
-from kvcq.tables.truncate import truncate_rows
 from kvcq.tables.unit_columns import (
     Hashes,
     UnitColumns,
@@ -83,6 +84,7 @@ __all__ = [
     "NUMBER_AT",
     "OFFSET_BYTES",
     "ROCKETMQ_UNIT_SIZE",
+    "STATE",
     "TIME_AND_OFFSET_BYTES",
     "TOPIC_AT",
     "UNITS",
@@ -97,6 +99,7 @@ __all__ = [
     "expiry_stamps",
     "hash_of_unit",
     "index_prefix",
+    "is_end_of_queue",
     "last_units_between",
     "marks_range",
     "max_key",
@@ -118,7 +121,6 @@ __all__ = [
     "timed",
     "topic_prefix",
     "topic_range",
-    "truncate_rows",
     "unit_hashes",
     "unit_key",
     "unit_prefix",

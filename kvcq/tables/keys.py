@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 UNITS = "default"
 BOUNDS = "offset"
 INDEX = "index"
+#: Rows of store/state/rows.py.
+STATE = "state"
 FAMILIES = (UNITS, BOUNDS, INDEX)
 
 _I32 = struct.Struct(">i")
@@ -207,7 +209,13 @@ def name_range(prefix: str, length: int) -> tuple[bytes, bytes]:
 
 
 DISPATCHED_KEY = max_key("CHECKPOINT_TOPIC", 0)
+#: Programs before format 2 counted deletions there.
 DELETIONS_KEY = max_key("CHECKPOINT_TOPIC", 1)
+
+
+def is_end_of_queue(key: bytes) -> bool:
+    """Whether a row of bounds says where a queue ends."""
+    return key not in (DISPATCHED_KEY, DELETIONS_KEY) and unpack_bounds_key(key)[1] == "max"
 
 
 def index_prefix(topic: str, key: str) -> bytes:

@@ -1,6 +1,6 @@
-"""Last units of queues: found by where their records lie, and restored.
+"""Where queues end: found by the places of their last records, and put back.
 
-What they are for is said in store/derive/queue_ends.py.
+Of queues whose last message has left the log: what is made from the log alone lacks them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _PAGE = 1024
 
 
 def last_units_between(engine: KvEngine, start: int, end: int) -> Iterator[list[LastUnit]]:
-    """See ConsumeQueueStore. One pass over all bounds; blocks it reads push no others out."""
+    """Of all queues, the last units whose records lie in `start..end` of the log, in short lists.
+
+    One pass over all bounds; blocks it reads push no others out of the cache.
+    """
     # A value begins with the physical offset, big-endian: most rows need not be unpacked.
     low, high = pack_i64(start), pack_i64(end)
     for rows in pages(engine, BOUNDS, rows=_PAGE):

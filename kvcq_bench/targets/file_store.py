@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq.engine.rocks import RocksEngine, metadata_profile
-from kvcq.metadata_store import MetadataStore
-from migration.files import FileQueueStore, RecordLookup
-from store.base import SystemClock, no_progress
-from store.opening import assemble
+from migration.opening import open_any
+from migration.state import MigrationState, Phase, has_migration, write_state
+from store.base import SystemClock
 from store.store_dir import StoreDir
 
 if TYPE_CHECKING:
@@ -18,14 +16,7 @@ if TYPE_CHECKING:
 
 def open_file_store(config: StoreConfig) -> MessageStore:
     """A running store in `config.root`, made there if it is empty. Raises StoreError."""
-    clock = SystemClock()
-    directory = StoreDir.open(config.root, config.segment_bytes, clock)
-    metadata = MetadataStore(RocksEngine.open(directory.meta, metadata_profile()))
-    lookup = RecordLookup(directory.commitlog, config.segment_bytes)
-    queues = FileQueueStore(
-        config.root,
-        store_time_ms=lookup.store_time_ms,
-        record_at=lookup.request,
-        clock=clock,
-    )
-    return assemble(config, clock, directory, queues, metadata, no_progress)
+    if not has_migration(config.root):
+        StoreDir.open(config.root, config.segment_bytes, SystemClock()).close()
+        write_state(config.root, MigrationState(Phase.FILES))
+    return open_any(config).store

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from store.metadata import Metadata
+    from store.state import Tables
 
 _PAGE = 1000
 #: The files that are written whatever else is. A broker with enableLmq reads the light one alone.
@@ -74,9 +74,9 @@ class WrittenBack(NamedTuple):
 
 
 def write_back(
-    root: Path, metadata: Metadata, sources: Sequence[str] | None, now_ms: int
+    root: Path, state: Tables, sources: Sequence[str] | None, now_ms: int
 ) -> WrittenBack | None:
-    """The broker's tables hold the topics and committed offsets of `metadata`, durably.
+    """The broker's tables hold the topics and committed offsets of `state`, durably.
 
     `sources` are the tables that were taken over, None when nobody noted that: only in these rows
     are removed, of topics and groups that were deleted here. Rows that could not be taken over stay
@@ -90,9 +90,9 @@ def write_back(
     taken_over = _ALWAYS_TAKEN_OVER if sources is None else tuple(sources)
     choices = choose(read_tables(root))
     topics_before = _target(choices[Kind.TOPICS], Kind.TOPICS, sources)
-    topics = _topics(metadata, topics_before, merged_rows(choices[Kind.TOPICS]), taken_over)
+    topics = _topics(state, topics_before, merged_rows(choices[Kind.TOPICS]), taken_over)
     before = _target(choices[Kind.OFFSETS], Kind.OFFSETS, sources)
-    offsets = _offsets(metadata, before, taken_over)
+    offsets = _offsets(state, before, taken_over)
     groups = choices[Kind.GROUPS]
     topics_paths = _write(root, topics_before, topics, choices[Kind.TOPICS], now_ms)
     offsets_paths = _write(root, before, offsets, choices[Kind.OFFSETS], now_ms)
@@ -142,10 +142,10 @@ def _write(
 
 
 def _topics(
-    metadata: Metadata, before: Table, known: dict[str, Any], taken_over: Sequence[str]
+    state: Tables, before: Table, known: dict[str, Any], taken_over: Sequence[str]
 ) -> dict[str, Any]:
     """Settings of the topics that there are; those of topics that stay are the broker's own."""
-    ours = dict(_queue_counts(metadata))
+    ours = {topic.name: topic.queue_count for topic in state.every_topic()}
     rows = {
         name: row
         for name, row in before.rows.items()
@@ -189,9 +189,7 @@ def _is_ours(name: str) -> bool:
     return True
 
 
-def _offsets(
-    metadata: Metadata, before: Table, taken_over: Sequence[str]
-) -> dict[str, dict[int, int]]:
+def _offsets(state: Tables, before: Table, taken_over: Sequence[str]) -> dict[str, dict[int, int]]:
     """By topic and group. What nobody here could have changed is as it was."""
     rows: dict[str, dict[int, int]] = {
         name: row
@@ -199,27 +197,19 @@ def _offsets(
         if before.path not in taken_over or not _is_ours(name)
     }
     fresh: dict[str, dict[int, int]] = {}
-    for group, topic, queue_id, offset in _committed(metadata):
+    for group, topic, queue_id, offset in _committed(state):
         fresh.setdefault(f"{topic}{SEPARATOR}{group}", {})[queue_id] = offset
     for name, row in fresh.items():
         rows[name] = {**rows.get(name, {}), **row}
     return rows
 
 
-def _queue_counts(metadata: Metadata) -> Iterator[tuple[str, int]]:
+def _committed(state: Tables) -> Iterator[tuple[str, str, int, int]]:
     after: str | None = None
-    while topics := metadata.list_topics("", after, _PAGE):
-        for topic in topics:
-            yield topic.name, topic.queue_count
-        after = topics[-1].name
-
-
-def _committed(metadata: Metadata) -> Iterator[tuple[str, str, int, int]]:
-    after: str | None = None
-    while groups := metadata.list_groups(after, _PAGE):
+    while groups := state.list_groups(after, _PAGE):
         for group in groups:
             last: tuple[str, int] | None = None
-            while rows := metadata.list_committed(group, last, _PAGE):
+            while rows := state.list_committed(group, last, _PAGE):
                 for topic, queue_id, offset in rows:
                     yield group, topic, queue_id, offset
                 last = rows[-1][:2]

@@ -36,7 +36,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcq.engine import KvBatch
-from kvcq.engine.rocks import RocksEngine, hand_over, list_families, metadata_profile
+from kvcq.engine.rocks import RocksEngine, hand_over, list_families, small_profile
 from migration.broker_config.json_files import offset_row, quoted_numbers
 from migration.broker_config.tables import DIRECTORY, SEPARATOR, Form, Kind, Table, last_written_ms
 from store.errors import StoreFormatError
@@ -148,7 +148,7 @@ def write_database_table(root: Path, table: Table, before: Table) -> None:
         if place.version in families:  # one more family would be too many for older brokers
             version = {"counter": table.counter, "stateVersion": 0, "timestamp": table.changed_ms}
             batch.put(place.version, _VERSION_KEY, _compact(version))
-    with closing(RocksEngine.open(path, metadata_profile(*families))) as engine:
+    with closing(RocksEngine.open(path, small_profile(*families))) as engine:
         engine.write(batch)
         engine.flush()
     hand_over(path)
@@ -157,7 +157,7 @@ def write_database_table(root: Path, table: Table, before: Table) -> None:
 @contextmanager
 def _reading(path: Path) -> Iterator[tuple[KvEngine, list[str]]]:
     families = list_families(path)
-    with closing(RocksEngine.open_read_only(path, metadata_profile(*families))) as engine:
+    with closing(RocksEngine.open_read_only(path, small_profile(*families))) as engine:
         yield engine, families
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from store.topics import Admission, dead_light_of, starts_of
+from store.light_queue import is_light
+from store.topics import Admission, starts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from migration.columnar.strings import Names
     from migration.columnar.unaligned import Bools, Ints
     from store.consume_queue import LastUnit
-    from store.metadata import Metadata
+    from store.state import Tables
 
 _NEVER = (1 << 63) - 1
 
@@ -36,7 +37,6 @@ class Liveness:
 
     topics: Mapping[str, int] | None = None
     dead_light: Mapping[str, int] = field(default_factory=dict)
-    deletions: int = 0  # number of the last deletion, to be carried over
 
     def of_topics(self, topics: Names, physical: Ints) -> Bools:
         """Which records live, by topic."""
@@ -62,8 +62,11 @@ class Liveness:
 ALL_LIVE = Liveness()
 
 
-def liveness_of(metadata: Metadata, applied_deletions: int = 0) -> Liveness:
-    """What the metadata says. `applied_deletions`: the number in the database that is replaced."""
-    marks = metadata.delete_marks()
-    last = max([applied_deletions, *(mark.sequence for mark in marks)])
-    return Liveness(starts_of(metadata), dead_light_of(marks), last)
+def liveness_of(tables: Tables, ended: Mapping[str, int]) -> Liveness:
+    """What the state says, and the log: `ended` are names to the offsets of the records that ended
+    them last, as far as these are in it."""
+    dead = tables.dead_below()
+    for name, at in ended.items():
+        if is_light(name):
+            dead[name] = max(at, dead.get(name, 0))
+    return Liveness(starts_of(tables), dead)

@@ -3,7 +3,7 @@
 Its files are held against the log here, too. Uses the formats, and nothing else of the migration.
 """
 
-from migration.files.checkpoint import CHECKPOINT_FILE, note_whole
+from migration.files.checkpoint import CHECKPOINT_FILE, note_whole, read_checkpoint
 from migration.files.file_check import FileCheck
 from migration.files.file_side import FileSide
 from migration.files.options import TRASH_DIRECTORY, FileQueueOptions
@@ -23,4 +23,5 @@ __all__ = [
     "RecordLookup",
     "check_name",
     "note_whole",
+    "read_checkpoint",
 ]

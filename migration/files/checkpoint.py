@@ -36,7 +36,7 @@ class FileQueueCheckpoint(NamedTuple):
     dispatched_offset: int = 0
     durable_offset: int = 0
     clean: bool = True
-    applied_deletions: int = 0
+    applied_deletions: int = 0  # as a store of format 1 counted them
     dead_topics: tuple[DeadTopic, ...] = ()
     indexed: bool = False  # the index has records below it: if it is gone, it is to be rebuilt
 

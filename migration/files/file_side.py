@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kvcq.inspect import Kind, Lookup, Remedy, size_text, tell_pending
+from kvcq.inspect import Kind, Lookup, Remedy, size_text
 from migration.files.checkpoint import CHECKPOINT_FILE, FileQueueCheckpoint, read_checkpoint
 from migration.files.file_check import FileCheck
 from migration.files.queue_check import NOWHERE
@@ -53,9 +53,8 @@ class FileSide:
         #: Without a checkpoint nothing, otherwise: the next opening compares it with the log.
         self._required_end = checkpoint.dispatched_offset
         self._known_end = max(checkpoint.dispatched_offset, checkpoint.durable_offset)
+        self._ending = opened.ends_behind(self._required_end)
         self._cut = NOWHERE if checkpoint.clean else checkpoint.durable_offset
-        applied = NOWHERE if found is None else checkpoint.applied_deletions
-        self._pending = tell_pending(opened, applied, QUEUE_DIRECTORY, FILES)
         self._lookup: Lookup | None = None
         self._check = FileCheck(
             opened.directory.root,
@@ -119,7 +118,7 @@ class FileSide:
                 walk_again,
                 admit=self._admit,
                 is_required=self._is_required,
-                is_live=lambda topic, at: topic in self._pending or self._is_live(topic, at),
+                is_live=lambda topic, at: topic in self._ending or self._is_live(topic, at),
                 required_end=self._required_end,
             )
             self._lookup = lookup

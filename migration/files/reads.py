@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from migration.formats import valid_units
-from store.consume_queue import Boundary, Bounds, CqUnit, KeyHit, LastUnit
+from store.consume_queue import Boundary, Bounds, CqUnit, KeyHit
 from store.errors import StoreClosedError
 from store.format import is_mark
 
@@ -150,12 +150,6 @@ class FileQueueReads:
             unit = None if queue is None or queue.end == 0 else queue.unit(queue.end - 1)
             if queue is not None and unit is not None:
                 yield topic, queue_id, queue.end - 1, unit[0]
-
-    def last_units_between(self, start: int, end: int) -> Iterator[list[LastUnit]]:
-        """See ConsumeQueueStore."""
-        for unit in map(LastUnit._make, self.last_units()):
-            if start <= unit.physical_offset < end:
-                yield [unit]
 
     def _get(self, topic: str, queue_id: int) -> FileQueue | None:
         self._check_open()

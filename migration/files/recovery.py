@@ -35,7 +35,6 @@ class Found(NamedTuple):
     durable_offset: int  # what is derived from records below it survives a crash
     index_is_stale: bool  # it is to be cleared before anything is put into it
     clean: bool = True  # so the checkpoint on disk says
-    applied_deletions: int = 0
     dead_topics: tuple[DeadTopic, ...] = ()
 
 
@@ -70,7 +69,6 @@ def open_files(
         checkpoint.durable_offset,
         stale,
         checkpoint.clean,
-        checkpoint.applied_deletions,
         checkpoint.dead_topics,
     )
 

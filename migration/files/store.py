@@ -89,7 +89,6 @@ class FileQueueStore(FileQueueReads):
         self._flushed = found.dispatched_offset  # where dispatching goes on after a crash
         self._durable = found.durable_offset  # what is derived from records below it survives one
         self._clean = found.clean  # so the checkpoint on disk says
-        self._applied_deletions = found.applied_deletions
         self._dead = dict(found.dead_topics)
         self._index_is_stale = found.index_is_stale
         self._log_start = 0
@@ -169,7 +168,6 @@ class FileQueueStore(FileQueueReads):
                 dispatched_offset=self._flushed,
                 durable_offset=self._durable,
                 clean=clean,
-                applied_deletions=self._applied_deletions,
                 dead_topics=tuple(DeadTopic(*pair) for pair in sorted(self._dead.items())),
                 indexed=0 <= self._index.first_offset < self._flushed,
             ),
@@ -211,35 +209,35 @@ class FileQueueStore(FileQueueReads):
 
     # --- removal ---------------------------------------------------------------------------
 
-    def delete_topic(self, topic: str, sequence: int) -> None:
-        """See ConsumeQueueStore. Durable on return; a number applied before changes nothing."""
+    def delete_topic(self, topic: str, physical_offset: int) -> None:
+        """See ConsumeQueueStore. Durable on return."""
         with self._writing:
             self._check_writable()
-            if sequence <= self._applied_deletions:
+            if self._dispatched > physical_offset:
                 return
             trash = self._root / TRASH_DIRECTORY
             trash.mkdir(DIRECTORY_MODE, exist_ok=True)
-            if self._queues.move_topic_away(topic, trash / str(sequence)):
+            if self._queues.move_topic_away(topic, trash / str(physical_offset)):
                 fsync_directory(self._root / QUEUE_DIRECTORY)
                 fsync_directory(trash)
             # The index cannot forget single keys, so the checkpoint remembers who is dead.
-            self._dead = {**self._dead, topic: max(self._dispatched, self._durable)}
-            self._applied_deletions = sequence
+            self._dead = {**self._dead, topic: physical_offset}
             self._save(clean=self._clean)
         shutil.rmtree(trash, ignore_errors=True)
-
-    @property
-    def applied_deletions(self) -> int:
-        return self._applied_deletions
 
     def truncate(self, log_end: int) -> None:
         """See ConsumeQueueStore. Durable on return."""
         with self._flushing, self._writing:
             self._check_writable()
-            if log_end >= max(self._dispatched, self._durable):
+            # What ended with a record that a loss of power took lives again, and its queues are
+            # gone: they are made again from the log.
+            dead = {name: at for name, at in self._dead.items() if at < log_end}
+            is_undone = dead != self._dead
+            if log_end >= max(self._dispatched, self._durable) and not is_undone:
                 return
-            self._dispatched = min(self._dispatched, log_end)
-            self._flushed = min(self._flushed, log_end)
+            self._dead = dead
+            self._dispatched = 0 if is_undone else min(self._dispatched, log_end)
+            self._flushed = min(self._flushed, self._dispatched)
             self._durable = min(self._durable, log_end)
             # First: whatever a crash leaves of the cut, the next opening finishes it.
             self._save(clean=False)
@@ -321,14 +319,13 @@ class FileQueueStore(FileQueueReads):
 
     # --- durability and end of life --------------------------------------------------------
 
-    def flush(self) -> int:
+    def flush(self) -> None:
         """See ConsumeQueueStore. Raises FlushError, for good; DiskFullError, to be tried again."""
         with self._flushing:
             with self._writing:
                 self._check_writable()
-                sequence = self.applied_deletions
                 if self._clean and self._dispatched == self._flushed:
-                    return sequence
+                    return
                 point = self._dispatched
                 self._index.write_back()
                 files, directories = self._handles.take_dirty()
@@ -336,7 +333,6 @@ class FileQueueStore(FileQueueReads):
             with self._writing:
                 self._flushed_up_to(point, clean=self._clean)
                 self._flushes += 1
-            return sequence
 
     def _flushed_up_to(self, point: int, *, clean: bool) -> None:
         self._flushed = point

@@ -3,7 +3,7 @@
 Uses sides and state, and of columnar the process that makes those.
 """
 
-from migration.fill.bulk import remove_leftovers
+from migration.fill.bulk import end_before, remove_leftovers
 from migration.fill.catch_up import Filler
 from migration.fill.feed import LogFeed
 from migration.fill.pace import Pace
@@ -12,5 +12,6 @@ __all__ = [
     "Filler",
     "LogFeed",
     "Pace",
+    "end_before",
     "remove_leftovers",
 ]

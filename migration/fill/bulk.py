@@ -20,16 +20,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from migration.columnar import BulkPlan, liveness_of
+from migration.fill.pace import patiently
 from migration.state import SideName
 from store.base import DIRECTORY_MODE, start_module
 from store.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import IO
 
+    from migration.columnar import Liveness
     from migration.jobs import Job
-    from migration.sides import DoubleQueueStore, IngestingStore, Side
+    from migration.sides import DoubleQueueStore, IngestingStore, Side, SideStore
     from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -115,12 +117,12 @@ class BulkBackfill:
         return left >= LEAST_BYTES and self._short < _SHORT_PIECES
 
     def _run_process(self, side: Side) -> bool:
-        """Pieces up to where the log ended when the process was told which topics there are: made
-        later, one would be left out. Whether it is to be done again: there is more, or a topic was
-        deleted."""
-        deletions = self._double.applied_deletions
-        known_end = self._store.log.appended_offset  # first: the plan has all topics made before
-        plan = self._plan(max(side.store.dispatched_offset, self._store.log.start_offset))
+        """Pieces up to where the log was dispatched when the process was told which topics there
+        are: made later, one would be left out. Whether it is to be done again: there is more."""
+        known_end = self._end()  # first: the plan has all topics made before
+        endings = self._store.applier.endings()
+        start = max(side.store.dispatched_offset, self._store.log.start_offset)
+        plan = self._plan(start, liveness_of(self._store.tables, endings))
         process = start_module(WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             feed = cast("IO[bytes]", process.stdin)
@@ -142,8 +144,7 @@ class BulkBackfill:
                 # Also without a row, as of a topic that was deleted: it went forward.
                 if answer["end"] > side.store.dispatched_offset:
                     taken += 1
-                    if not self._take_in(side, answer, deletions):
-                        return True  # begin again, with what is alive now
+                    self._take_in(side, answer, endings)
             return bool(taken) and self._goes_on(self._left(side))
         except OSError:
             logger.exception("the process of the backfill ended; the backfill goes on without it")
@@ -158,7 +159,7 @@ class BulkBackfill:
                     except OSError:
                         logger.debug("the process was gone before its input was closed")
 
-    def _plan(self, start: int) -> BulkPlan:
+    def _plan(self, start: int, liveness: Liveness) -> BulkPlan:
         config = self._store.config
         return BulkPlan(
             self._root / "commitlog",
@@ -166,7 +167,7 @@ class BulkBackfill:
             start,
             _PIECE_BYTES,
             self._output,
-            liveness_of(self._store.metadata),
+            liveness,
             config.skip_damaged_records,
         )
 
@@ -191,24 +192,28 @@ class BulkBackfill:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def _take_in(self, side: Side, answer: dict[str, Any], deletions: int) -> bool:
-        """The files are part of the database; False when a topic was deleted since they were made.
-
-        Raises what the database raises.
-        """
+    def _take_in(self, side: Side, answer: dict[str, Any], endings: Mapping[str, int]) -> None:
+        """The files are part of the database. Raises what the database raises."""
         files = {name: [Path(each) for each in paths] for name, paths in answer["files"].items()}
         end = answer["end"]
         while side.store.statistics().get("default.l0_files", 0) > _L0_FILES:
             self._job.pause(_POLL_S)
         with side.filling:
-            if self._double.applied_deletions != deletions:
-                return False
+            patiently(self._job, lambda: end_before(side.store, end, endings))
             store = cast("IngestingStore", side.store)
             store.ingest(files, end, move=True)
         self._double.hold_log(side.name, end)
         self._job.report(end, self._end())
         self._job.count(rows=answer["records"])
-        return True
+
+
+def end_before(store: SideStore, end: int, endings: Mapping[str, int]) -> None:
+    """What the side has of names that ended below `end` goes, before it takes files of the log up
+    to there. Raises StoreBusyError; repeatable."""
+    begin = store.dispatched_offset
+    for name, at in endings.items():
+        if begin <= at < end:
+            store.delete_topic(name, at)
 
 
 def remove_leftovers(root: Path) -> None:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from migration.fill.bulk import BulkBackfill
 from migration.fill.feed import LogFeed
-from migration.fill.pace import Pace
+from migration.fill.pace import Pace, patiently
 from store.consume_queue import DispatchRequest, LastUnit
 from store.errors import StoreBusyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from migration.jobs import Job
     from migration.sides import DoubleQueueStore, Side
@@ -68,7 +68,7 @@ class Filler:
                     self._bulk.run(side)
                     rest = max(_REST_BYTES, min(_REST_MOST_BYTES, 2 * rest))
                 if side.store.dispatched_offset >= flush_at:
-                    self._patiently(side.store.flush)
+                    patiently(self._job, side.store.flush)
                     flush_at = side.store.dispatched_offset + _FLUSH_BYTES
         finally:
             self._double.hold_log(name, None)
@@ -89,7 +89,7 @@ class Filler:
                 requests: list[DispatchRequest] = []
             else:
                 requests, at = self._feed.read(at, end, BATCH)
-                self._patiently(lambda: side.store.dispatch(requests, at))
+                patiently(self._job, lambda: self._put(side, requests, at))
         self._double.hold_log(side.name, at)
         self._job.report(at, end)
         self._job.count(rows=len(requests))
@@ -103,7 +103,7 @@ class Filler:
         def fill_rest(at: int, end: int) -> None:
             while at < end:
                 requests, at = self._feed.read(at, end, BATCH)
-                side.store.dispatch(requests, at)
+                self._put(side, requests, at)
                 self._job.report(at, end)
                 self._job.count(rows=len(requests))
 
@@ -114,14 +114,11 @@ class Filler:
             return False
         return True
 
-    def _patiently(self, action: Callable[[], object]) -> None:
-        """Do it again until the side is not busy. Raises JobCancelledError."""
-        while True:
-            try:
-                action()
-                return
-            except StoreBusyError:
-                self._job.pause(_BUSY_WAIT_S)
+    def _put(self, side: Side, requests: Sequence[DispatchRequest], end: int) -> None:
+        """Dispatch to the side; what ended meanwhile ends there at its place in the log."""
+        applier = self._store.applier.into(side.store)
+        for piece, piece_end in applier.pieces(requests, end):
+            side.store.dispatch(piece, piece_end)
 
     def _seed(self, side: Side) -> None:
         """Queues whose messages are all expired: their offsets must go on where they were.
@@ -136,4 +133,4 @@ class Filler:
         for topic, queue_id, offset, physical_offset in source.store.last_units():
             if physical_offset < log_start:
                 unit = LastUnit(topic, queue_id, offset, physical_offset)
-                self._patiently(partial(side.store.restore_last_units, [unit]))
+                patiently(self._job, partial(side.store.restore_last_units, [unit]))

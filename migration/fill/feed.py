@@ -11,6 +11,7 @@ from store.log import Damage, Run, walk
 if TYPE_CHECKING:
     from store.consume_queue import DispatchRequest
     from store.message_store import MessageStore
+    from store.topics import Admission
 
 
 class LogFeed:
@@ -19,8 +20,11 @@ class LogFeed:
     Not for use by two threads at a time. Memory: that of a parser.
     """
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: MessageStore, admission: Admission | None = None) -> None:
+        """`admission` says what lives; otherwise that of the store, for who follows the endings of
+        light queues by the log."""
         self._store = store
+        self._admission = admission or store.admission
         self._log = store.log
         self._parser = FastParser()
 
@@ -44,7 +48,7 @@ class LogFeed:
             at = step.next_offset
             match step:
                 case Run():
-                    return self._store.admission.admit_all(step.requests), at
+                    return self._admission.admit_all(step.requests), at
                 case Damage() if not self._store.config.skip_damaged_records:
                     raise CorruptRecordError(step.physical_offset, step.reason)
         return [], at

@@ -9,7 +9,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from store.errors import StoreBusyError
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from migration.fill.feed import LogFeed
     from migration.jobs import Job
 
@@ -17,6 +21,17 @@ if TYPE_CHECKING:
 _SHARE = 0.2
 _SHARE_MOST = 0.6
 _TREND_S = 5.0
+_BUSY_WAIT_S = 0.02
+
+
+def patiently(job: Job, action: Callable[[], object]) -> None:
+    """Do it again until the side is not busy. Raises JobCancelledError."""
+    while True:
+        try:
+            action()
+            return
+        except StoreBusyError:
+            job.pause(_BUSY_WAIT_S)
 
 
 class Pace:

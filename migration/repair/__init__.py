@@ -1,15 +1,16 @@
-"""Makes again what was lost or is wrong in a stopped store: topics, queues, one side.
+"""Makes again what was lost or is wrong in a stopped store: state, queues, one side.
 
 Uses state, and the check of a store.
 """
 
-from migration.repair.metadata import repair_metadata
 from migration.repair.queues import rebuild_side_step, set_queues_aside
 from migration.repair.rebuild_side import set_side_aside
+from migration.repair.state import StateMade, repair_state
 
 __all__ = [
+    "StateMade",
     "rebuild_side_step",
-    "repair_metadata",
+    "repair_state",
     "set_queues_aside",
     "set_side_aside",
 ]

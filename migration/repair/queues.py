@@ -1,16 +1,15 @@
-"""Make the derived database again from the log, the old one kept until that has succeeded."""
+"""Make the queues again from the log, the old database kept until that has succeeded."""
 
 from __future__ import annotations
 
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvcq.engine.rocks import RocksEngine, metadata_profile
-from kvcq.errors import KvcqError
+from kvcq.without_queues import place_without_queues
 from migration.errors import IllegalStepError
 from migration.next_step import NextStep
 from migration.state import read_state
-from store.base import SystemClock, move_aside, no_progress
+from store.base import SystemClock, no_progress
 from store.errors import DamagedLogError, StoreFormatError
 from store.log import Damage, SegmentSet, walk
 from store.store_dir import DirKind, StoreDir, inspect
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store.base import Progress
+
+REPLACED = "replaced"
 
 
 class SetAside(NamedTuple):
@@ -35,9 +36,10 @@ def set_queues_aside(
     *,
     skip_damaged: bool = False,
 ) -> SetAside:
-    """`kvcq/` has another name, and the log was found fit to make it again.
+    """`kvcq/` has the state and no queues, the log was found fit to make these again, and the old
+    database has another name.
 
-    Raises StoreFormatError when `root` is no store of ours, or its `meta/` is not sound: queues are
+    Raises StoreFormatError when `root` is no store of ours, or its state cannot be told: queues are
     made for the topics in it; IllegalStepError when it has a migration, which keeps its own account
     of its sides; StoreLockedError while it is open, DamagedLogError when the log is damaged and
     that is not to be left out: nothing was changed then, and the store serves what it served.
@@ -55,12 +57,12 @@ def set_queues_aside(
         )
     directory = StoreDir.open(root, identity.segment_bytes, SystemClock())
     try:
-        _require_topics(directory)
         damage = _find_damage(directory.commitlog, identity.segment_bytes, progress)
         if damage and not skip_damaged:
             first = damage[0]
             raise DamagedLogError(*first, can_be_left_out=True, places=len(damage))
-        aside = move_aside(directory.kvcq, "replaced") if directory.kvcq.exists() else None
+        with closing(SegmentSet.load(directory.commitlog, identity.segment_bytes)) as segments:
+            aside = place_without_queues(directory, segments, REPLACED)
         return SetAside(aside, identity.segment_bytes, damage)
     finally:
         directory.close()
@@ -69,17 +71,6 @@ def set_queues_aside(
 def rebuild_side_step(side: str) -> NextStep:
     """What rebuilds a side of a store with a migration."""
     return NextStep("resume", ("--rebuild", side), stopped_only=True)
-
-
-def _require_topics(directory: StoreDir) -> None:
-    try:
-        RocksEngine.open_read_only(directory.meta, metadata_profile()).close()
-    except KvcqError as error:
-        raise StoreFormatError(
-            directory.meta,
-            f"cannot be read ({error}), and queues are made for the topics in it alone. Bring it "
-            f"back from a copy, or first run `kvcq repair {directory.root} --metadata`",
-        ) from error
 
 
 def _find_damage(commitlog: Path, segment_bytes: int, progress: Progress) -> list[Damage]:

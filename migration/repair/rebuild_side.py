@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from kvcq.inspect import Remedy
+from kvcq.without_queues import place_without_queues
 from migration.check import check_store
 from migration.errors import IllegalStepError
 from migration.files import CHECKPOINT_FILE
 from migration.formats import QUEUE_DIRECTORY
 from migration.next_step import NextStep
+from migration.repair.queues import REPLACED
 from migration.state import SideName, next_step, read_state, write_state
 from store.base import SystemClock, make_directory, move_aside
 from store.errors import StoreFormatError
+from store.log import SegmentSet
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
@@ -52,13 +56,13 @@ def set_side_aside(root: Path, name: SideName) -> None:
         event = f"the {name.value} side is rebuilt; what was verified of it is invalidated"
         write_state(root, state.moved(clock.now_ms(), event, **state.rebuilt(name.value)))
         if name is SideName.ROCKSDB:
-            paths = [directory.kvcq]
-        else:
-            paths = [root / CHECKPOINT_FILE, directory.index, directory.consumequeue]
-        for path in paths:
+            with closing(SegmentSet.load(directory.commitlog, identity.segment_bytes)) as segments:
+                place_without_queues(directory, segments, REPLACED)
+            return
+        for path in (root / CHECKPOINT_FILE, directory.index, directory.consumequeue):
             if path.exists():
-                move_aside(path, "replaced")
-        make_directory(paths[-1])
+                move_aside(path, REPLACED)
+        make_directory(directory.consumequeue)
     finally:
         directory.close()
 

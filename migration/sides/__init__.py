@@ -6,10 +6,9 @@ Uses formats, files and state.
 from migration.sides.double import DoubleQueueStore
 from migration.sides.file_side_store import FileSideStore
 from migration.sides.opener import SideOpener, file_options, open_files
-from migration.sides.side import NO_TOPIC, IngestingStore, Side, SideStore
+from migration.sides.side import IngestingStore, Side, SideStore
 
 __all__ = [
-    "NO_TOPIC",
     "DoubleQueueStore",
     "FileSideStore",
     "IngestingStore",

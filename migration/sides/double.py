@@ -10,7 +10,7 @@ from migration.sides.pair import SidePair
 from store.errors import StoreBusyError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from migration.sides.pair import Attendant
     from migration.sides.side import Side, SideStore
@@ -106,33 +106,10 @@ class DoubleQueueStore(SidePair):
     def list_names(self, prefix: str, after: str | None, limit: int) -> list[str]:
         return self._serving.list_names(prefix, after, limit)
 
-    def last_units_between(self, start: int, end: int) -> Iterator[list[LastUnit]]:
-        return self._serving.last_units_between(start, end)
-
     def restore_last_units(self, units: Sequence[LastUnit]) -> None:
         self._on_each(lambda side: side.store.restore_last_units(units))
 
     # --- removal ---------------------------------------------------------------------------
-
-    def delete_topic(self, topic: str, sequence: int) -> None:
-        """See ConsumeQueueStore: on both sides.
-
-        A side that has applied the deletion is passed over: the topic may be there again.
-        Raises StoreBusyError also for a side that nothing is read from: deletions are counted, so
-        none may be left out before the next one. The caller does it again.
-        """
-
-        def delete(side: Side) -> None:
-            with side.filling:
-                if sequence > side.store.applied_deletions:
-                    side.store.delete_topic(topic, sequence)
-
-        self._on_each(delete)
-
-    def truncate(self, log_end: int) -> None:
-        self._on_each(lambda side: side.store.truncate(log_end))
-        with self._dispatching:
-            self._dispatched = self._least_joined()
 
     def expire(self, log_start: int, store_time_ms: int) -> None:
         self._owed_expiry.clear()  # this one covers it
@@ -188,20 +165,9 @@ class DoubleQueueStore(SidePair):
 
     # --- durability and end of life --------------------------------------------------------
 
-    def flush(self) -> int:
-        """See ConsumeQueueStore. Each side at its own point; the log was flushed before.
-
-        A side that is busy, or stopped, has the deletions of its last flush; of one that is absent
-        it is not known.
-        """
-
-        def flush(side: Side) -> None:
-            side.durable_deletions = side.store.flush()
-
-        self._on_each(flush, _next_time)
-        if self.absent:
-            return 0
-        return min(side.durable_deletions for side in self.sides())
+    def flush(self) -> None:
+        """See ConsumeQueueStore. Each side at its own point; the log was flushed before."""
+        self._on_each(lambda side: side.store.flush(), _next_time)
 
     def statistics(self) -> dict[str, float]:
         values: dict[str, float] = {}

@@ -6,7 +6,6 @@ import logging
 import shutil
 from typing import TYPE_CHECKING
 
-from kvcq.opening import open_queues
 from migration.errors import MigrationStateError
 from migration.files import (
     CHECKPOINT_FILE,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq.consume_queue_store import KvConsumeQueueStore
+    from kvcq.databases import PlainDatabases
     from migration.sides.side import SideStore
     from migration.state import FileLayout, MigrationState
     from store.base import Clock, Progress
@@ -40,11 +40,14 @@ class SideOpener:
         config: StoreConfig,
         clock: Clock,
         directory: StoreDir,
+        databases: PlainDatabases,
         progress: Progress,
     ) -> None:
+        """`databases`: the one database, open, of which RocksDB is a part."""
         self._config = config
         self._clock = clock
         self._directory = directory
+        self._databases = databases
         self._progress = progress
 
     def open(self, name: SideName, state: MigrationState) -> SideStore:
@@ -54,8 +57,12 @@ class SideOpener:
         return self.files(state)
 
     def rocksdb(self) -> KvConsumeQueueStore:
-        """The database; one that cannot be opened is moved aside, and a new one made."""
-        return open_queues(self._config, self._clock, self._directory)
+        """The queues in the database, as they are."""
+        return self._databases.lend_queues()
+
+    def tend(self) -> None:
+        """What is due every second, also while no queues are in the database."""
+        self._databases.tend()
 
     def files(self, state: MigrationState) -> FileSideStore:
         """Raises StoreFormatError for a damaged checkpoint of the files."""
@@ -69,16 +76,11 @@ class SideOpener:
             self._progress,
         )
 
-    def exists(self, name: SideName) -> bool:
-        directory = self._directory
-        path = directory.kvcq if name is SideName.ROCKSDB else directory.consumequeue
-        return path.is_dir()
-
     def remove(self, name: SideName) -> None:
         """Everything of a side that is not open. Repeatable; a crash leaves a part, or nothing."""
         root = self._directory.root
         if name is SideName.ROCKSDB:
-            _remove_tree(self._directory.kvcq)
+            self._databases.clear_queues()
             return
         # Its checkpoint last: while it is there, what is left is not taken for RocketMQ's.
         for directory in (QUEUE_DIRECTORY, INDEX_DIRECTORY, TRASH_DIRECTORY):
@@ -86,17 +88,16 @@ class SideOpener:
         (root / CHECKPOINT_FILE).unlink(missing_ok=True)
         fsync_directory(root)
 
-    def require(self, name: SideName, state: MigrationState) -> None:
-        """Raises MigrationStateError when a side that serves messages is not there."""
-        log = self._directory.commitlog
-        if self.exists(name) or not log.is_dir() or not any(log.iterdir()):
+    def require_files(self, state: MigrationState) -> None:
+        """Raises MigrationStateError when files that serve messages are not there."""
+        log, path = self._directory.commitlog, self._directory.consumequeue
+        if path.is_dir() or not log.is_dir() or not any(log.iterdir()):
             return
-        path = self._directory.kvcq if name is SideName.ROCKSDB else self._directory.consumequeue
         raise MigrationStateError(
             path,
             f"is missing, and in state {state.phase.value} messages are read through it. Bring it "
             f"back from a copy, or rebuild it from the log: "
-            f"kvcq migrate resume {self._directory.root} --rebuild {name.value}",
+            f"kvcq migrate resume {self._directory.root} --rebuild {SideName.FILES.value}",
         )
 
 

@@ -14,7 +14,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from migration.sides.side import NO_TOPIC, Side
+from migration.sides.side import Side
 from migration.state import SideName
 from store.base import Lock
 from store.errors import StoreBusyError, StoreError
@@ -78,6 +78,8 @@ class SidePair:
         self.changes = 0
         self._sides = {name: Side(name, store) for name, store in stores.items()}
         self._held_from: dict[SideName, int] = {}  # see `hold_log`
+        # Names that ended since the last dispatch, and where: of what that dispatch begins with.
+        self._ended: list[tuple[str, int]] = []
         for side in self._sides.values():
             side.joined = side.name is phase.serving
         self._dispatched = self._least_joined()
@@ -111,14 +113,9 @@ class SidePair:
     def attach(self, name: SideName, store: SideStore) -> Side:
         """A side comes into use, behind the others; a backfill brings it up and joins it.
 
-        Its count of deletions becomes that of the others, so that the next one is applied. It takes
-        the place of one of its name, which is closed.
+        It takes the place of one of its name, which is closed.
         """
         with self._dispatching:
-            others = [side for other, side in self._sides.items() if other is not name]
-            applied = min(side.applied_deletions for side in others)
-            if applied > store.applied_deletions:
-                store.delete_topic(NO_TOPIC, applied)
             side = Side(name, store)
             self._sides = {**self._sides, name: side}
             return side
@@ -150,6 +147,8 @@ class SidePair:
         side = self._sides[name]
         with side.filling, self._dispatching:
             fill_rest(side.store.dispatched_offset, self._dispatched)
+            for name_at in self._ended:
+                side.store.delete_topic(*name_at)
             side.joined = True
 
     def hold_log(self, name: SideName, start: int | None) -> None:
@@ -220,11 +219,6 @@ class SidePair:
             except Exception as error:  # noqa: BLE001 - whatever it is, it is not the broker's
                 self.stop_side(side, error)
 
-    @property
-    def applied_deletions(self) -> int:
-        """The lowest of the sides, stopped ones included: marks stay as long as one needs them."""
-        return min(side.applied_deletions for side in self._sides.values())
-
     # --- dispatch --------------------------------------------------------------------------
 
     @property
@@ -238,21 +232,33 @@ class SidePair:
     def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
         """See Dispatcher. Visible on return; raises what the required side raises."""
         with self._dispatching:
-            serving = self._sides[self.phase.serving]
-            serving.store.dispatch(requests, end_offset)
-            other = self._sides.get(self.phase.serving.other)
-            if other is not None and other.joined:
-                try:
-                    other.store.dispatch(requests, end_offset)
-                except StoreBusyError as error:
-                    # It lags from here on; the backfill looks for that and brings it up.
-                    other.joined = False
-                    logger.warning("the %s side lags: %s", other.name.value, error)
-                except Exception as error:  # noqa: BLE001 - not the broker's failure
-                    self.stop_side(other, error)
+            self._on_joined(lambda store: store.dispatch(requests, end_offset))
             self._dispatched = max(self._dispatched, end_offset)
+            self._ended.clear()
         if self.brake:
             self._hold_back()
+
+    def delete_topic(self, topic: str, physical_offset: int) -> None:
+        """See ConsumeQueueStore: on both sides. A side that is being filled is passed over: its
+        filler meets the record that ends the topic."""
+        with self._dispatching:
+            if (topic, physical_offset) not in self._ended:
+                self._ended.append((topic, physical_offset))
+            self._on_joined(lambda store: store.delete_topic(topic, physical_offset))
+
+    def _on_joined(self, action: Callable[[SideStore], None]) -> None:
+        """Under `_dispatching`. Raises what the required side raises."""
+        action(self._sides[self.phase.serving].store)
+        other = self._sides.get(self.phase.serving.other)
+        if other is not None and other.joined:
+            try:
+                action(other.store)
+            except StoreBusyError as error:
+                # It lags from here on; the backfill looks for that and brings it up.
+                other.joined = False
+                logger.warning("the %s side lags: %s", other.name.value, error)
+            except Exception as error:  # noqa: BLE001 - not the broker's failure
+                self.stop_side(other, error)
 
     def _hold_back(self) -> None:
         """Wait in proportion to the time since the last dispatch: rates fall by the brake."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from store.consume_queue import ConsumeQueueStore
-from store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +13,6 @@ if TYPE_CHECKING:
 
     from kvcq.tables import UnitColumns
     from migration.state import SideName
-
-#: A name no topic can have: deletion number N "of it" sets a new side's count of deletions.
-NO_TOPIC = "?"
 
 
 class SideStore(ConsumeQueueStore, Protocol):
@@ -59,35 +54,17 @@ class Side:
         # Constant after construction.
         self.name = name
         self.store = store
-        #: Held while a filler reads a piece of the log and writes it here, and while a topic is
-        #: deleted: so nothing of a deleted topic is written after its deletion.
+        #: Held while a filler reads a piece of the log and writes it here.
         self.filling = threading.RLock()
         #: Live dispatch feeds it.
         self.joined = False
         #: Why it was left behind, until somebody resumes.
         self.failure: BaseException | None = None
-        #: As of its last flush: those that no crash takes back any more.
-        self.durable_deletions = 0
-        # Once it is closed to be opened again: what it had applied.
-        self._applied_deletions: int | None = None
-
-    @property
-    def applied_deletions(self) -> int:
-        """See SideStore; also of one that is closed."""
-        if self._applied_deletions is not None:
-            return self._applied_deletions
-        return self.store.applied_deletions
-
-    @property
-    def is_closed(self) -> bool:
-        """It is being opened again, or could not be: nothing can be read of it."""
-        return self._applied_deletions is not None
+        #: It is being opened again, or could not be: nothing can be read of it.
+        self.is_closed = False
 
     def close(self) -> None:
         """Close its store; the side stays. Repeatable. Raises what closing raises, when done."""
-        if self._applied_deletions is None:
-            self._applied_deletions = 0  # where it cannot be read, none counts
-            with suppress(StoreError):
-                self._applied_deletions = self.store.applied_deletions
+        self.is_closed = True
         with self.filling:  # whoever fills it ends first
             self.store.close()

@@ -15,9 +15,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.engine.rocks import ROCKETMQ, RocksEngine, metadata_profile
+from kvcq.engine.rocks import ROCKETMQ, RocksEngine
 from kvcq.inspect import Remedy
-from kvcq.metadata_store import MetadataStore
 from migration.errors import LogDamageError
 from migration.files import note_whole
 from migration.formats import INDEX_DIRECTORY, index_files_in
@@ -30,12 +29,12 @@ from migration.plan import (
 )
 from migration.sides import open_files
 from migration.state import STATE_FILE, MigrationState, Phase, read_state, write_state
+from migration.steps.first_state import make_state
 from store.base import SystemClock, make_directory, no_progress
 from store.consume_queue import LastUnit
 from store.errors import StoreFormatError, StoreLockedError
 from store.format import Checkpoint, write_checkpoint
 from store.log import write_falls
-from store.metadata import DeleteMark, TopicConfig
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from migration.sides import FileSideStore
     from migration.state import FileLayout
     from store.base import Clock, Progress
-    from store.metadata import Metadata
 
 #: Of the files of a directory that are left alone.
 _NAMED = 5
@@ -111,9 +109,8 @@ def adopt(
             os.sync()  # the broker leaves units and entries to the page cache
             note_whole(root, inventory.log.end, indexed=_has_index(root))
         progress("topics and groups", 0.0)
-        metadata = MetadataStore(RocksEngine.open(directory.meta, metadata_profile()))
-        held.callback(metadata.close)
-        _import_metadata(inventory, metadata, clock)
+        write_falls(directory.notes, inventory.log.times.found)
+        make_state(directory, inventory, clock)
         progress("topics and groups", 1.0)
         made, passed_over = _what_was_done(inventory)
         event = f"taken over; rebuilt from the log: {len(made)} queues or indexes"
@@ -272,26 +269,3 @@ def _mend(directory: StoreDir, inventory: Inventory, clock: Clock, progress: Pro
                 files.rebuild_queue(topic, queue_id, inventory.log.start)
         if index:
             files.rebuild_index()
-
-
-def _import_metadata(inventory: Inventory, metadata: Metadata, clock: Clock) -> None:
-    """Topics with as many queues as anything says they have; offsets as they were committed."""
-    now_ms = clock.now_ms()
-    write_falls(metadata, inventory.log.times.found)
-    # Their records count from the start of the log on, unless RocketMQ deleted some.
-    lives = inventory.generations
-    metadata.put_topics(
-        TopicConfig(name, count, now_ms, lives.live_from.get(name, 0))
-        for name, count in inventory.topics.items()
-    )
-    # A take-over that was cut short may have left some.
-    metadata.drop_marks(metadata.delete_marks())
-    metadata.put_marks(
-        DeleteMark(name, below_offset, -number)
-        for number, (name, below_offset) in enumerate(sorted(lives.dead_light.items()))
-    )
-    groups: dict[str, list[tuple[str, int, int]]] = {}
-    for group, topic, queue_id, offset in inventory.config.offsets:
-        groups.setdefault(group, []).append((topic, queue_id, offset))
-    for group, offsets in groups.items():
-        metadata.commit_offsets(group, offsets)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from migration.fill import end_before
 from migration.state import SideName
 from store.errors import InvalidArgumentError
 
@@ -21,12 +22,10 @@ def ingest(
     dispatched_offset: int,
     *,
     start_offset: int = 0,
-    deletions: int | None = None,
 ) -> bool:
     """Sorted files, by family, made from all of the log in start_offset..dispatched_offset.
 
-    Whether they were needed. `deletions`: how many topics had been deleted when they were
-    made; with more by now they are refused, since they may hold what was deleted.
+    Whether they were needed. They have nothing of what ended below `dispatched_offset`.
     Raises InvalidArgumentError, IllegalStepError. Durable on return; repeatable.
     """
     for path in (each for paths in files.values() for each in paths):
@@ -49,8 +48,7 @@ def ingest(
             raise InvalidArgumentError(
                 "dispatched_offset", f"{dispatched_offset} is beyond the durable log"
             )
-        if deletions is not None and deletions != on.double.applied_deletions:
-            raise on.refuse("ingest", "topics were deleted since they were made")
         store: IngestingStore = side.store  # type: ignore[assignment] # RocksDB's is one
+        end_before(store, dispatched_offset, on.store.applier.endings())
         store.ingest(files, dispatched_offset, move=False)
         return True

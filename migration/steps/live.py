@@ -124,7 +124,7 @@ class LiveMigration:
                 # What an earlier attempt left is not trusted.
                 self._opener.remove(SideName.ROCKSDB)
                 store = self._opener.rocksdb()
-                self._on.attach(SideName.ROCKSDB, store)
+                self._double.attach(SideName.ROCKSDB, store)
                 try:
                     self._double.change_phase(
                         lambda: self._on.moved("double write began", Phase.DOUBLE_WRITE)
@@ -231,6 +231,8 @@ class LiveMigration:
                 # The files are what is right, or all there is to read.
                 raise self._on.refuse("finish", "RocksDB differs from the log")
             if state.phase is Phase.ROCKSDB:
+                # So far the files knew where queues end whose messages have left the log.
+                self._on.store.snapshots.take_anew()
                 self._double.change_phase(
                     lambda: self._on.moved("finished", Phase.FINISHED, stopped="")
                 )
@@ -263,13 +265,10 @@ class LiveMigration:
         dispatched_offset: int,
         *,
         start_offset: int = 0,
-        deletions: int | None = None,
     ) -> bool:
         """See steps.ingest."""
         with self._steps:
-            return ingest(
-                self._on, files, dispatched_offset, start_offset=start_offset, deletions=deletions
-            )
+            return ingest(self._on, files, dispatched_offset, start_offset=start_offset)
 
     # --- jobs ------------------------------------------------------------------------------
 
@@ -279,6 +278,7 @@ class LiveMigration:
 
     def look(self) -> None:
         """See Attendant: a side that fell behind is brought up again."""
+        self._opener.tend()
         if not self._begun or self.state.stopped or self._jobs.closed:
             return
         lags = any(not side.joined and side.failure is None for side in self._double.sides())
@@ -302,7 +302,7 @@ class LiveMigration:
         if self._filling is None or not self._filling.is_running:
             if self.state.pending is not None and self._double.side(SideName.FILES) is None:
                 try:
-                    self._on.attach(SideName.FILES, self._opener.files(self.state))
+                    self._double.attach(SideName.FILES, self._opener.files(self.state))
                 except (OSError, StoreError) as error:
                     self._keeper.stop(error)
                     raise

@@ -104,20 +104,7 @@ class Migration:
                 event = f"rebuilt: {side.name.value}; the verification is invalidated"
                 changes = self.state.rebuilt(side.name.value)
                 self.double.change_phase(lambda: self.moved(event, **changes))
-        self.attach(side.name, fresh)
-
-    def attach(self, name: SideName, store: SideStore) -> None:
-        """The side comes into use, with every deletion that it missed; it is closed if it cannot.
-
-        Raises what deleting topics raises.
-        """
-        # A deletion in between would pass over the rows here, and count as applied.
-        with _closed_if_raised(store), self.store.no_deletions():
-            # Also where nothing counts as dispatched: it may have rows all the same.
-            for mark in sorted(self.store.metadata.delete_marks(), key=lambda each: each.sequence):
-                if mark.sequence > store.applied_deletions:
-                    store.delete_topic(mark.topic, mark.sequence)
-            self.double.attach(name, store)
+        self.double.attach(side.name, fresh)
 
     def give_config_back(self) -> WrittenBack | None:
         """RocketMQ's `config/` says what topics and committed offsets there are.
@@ -126,7 +113,7 @@ class Migration:
         """
         written = write_back(
             self.keeper.root,
-            self.store.metadata,
+            self.store.tables,
             self.state.config,
             self.clock.now_ms(),
         )

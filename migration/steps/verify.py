@@ -13,7 +13,7 @@ Memory: one page of units, 1 MiB for each side, and at most `kept` differences; 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -86,6 +86,7 @@ class Verification:
         self._double = double
         self._job = job
         self._options = options
+        self._admission = store.admission
         self._feed = LogFeed(store)
         self._changes = double.changes
         self._stores: dict[SideName, SideStore] = {
@@ -106,6 +107,14 @@ class Verification:
 
         Segments that are dropped meanwhile are not compared.
         """
+        with ExitStack() as stack:
+            with _reading(self._double.phase.serving):
+                admitting = self._store.applier.admitting(self._admission)
+                self._admission = stack.enter_context(admitting)
+            self._feed = LogFeed(self._store, self._admission)
+            return self._run()
+
+    def _run(self) -> Verified:
         cut = self._double.dispatched_offset
         start = self._feed.start_offset
         for requests in self._log("compare units", start, cut):
@@ -222,7 +231,7 @@ class Verification:
         been dropped, or its topic deleted."""
         if at < self._feed.start_offset:
             return False
-        return not topic or self._store.admission.is_live(topic, at)  # none: the mark of a batch
+        return not topic or self._admission.is_live(topic, at)  # none: the mark of a batch
 
     # --- where it fails -----------------------------------------------------------------------
 
@@ -297,7 +306,7 @@ class Verification:
         except CorruptRecordError:  # no queue can hold it
             return False
         # A record of a topic that was deleted, and recreated, is none of its queue.
-        request = self._store.admission.admit(found)
+        request = self._admission.admit(found)
         return request is not None and stands_in(request, topic, queue_id, offset)
 
 

@@ -1,6 +1,6 @@
 """Who may do what: TLS, users and their secrets, signatures, rights, limits, and the audit of it.
 
-Of the store it knows the metadata alone. `server.edge` asks it for each call, and it asks nobody.
+Of the store it knows the notes alone. `server.edge` asks it for each call, and it asks nobody.
 """
 
 from server.access.attempts import Attempts

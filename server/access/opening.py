@@ -5,22 +5,19 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from kvcq.engine.rocks import RocksEngine, metadata_profile
-from kvcq.metadata_store import MetadataStore
-from kvcq.opening import open_metadata
 from server.access.secrets import Vault
-from server.access.users import USER_STATES, Users
+from server.access.users import USERS_NOTE, Users
 from server.errors import KeyFileError
 from store.base import SystemClock
 from store.config import StoreConfig
 from store.errors import InvalidArgumentError, StoreFormatError
-from store.store_dir import DirKind, StoreDir, inspect
+from store.store_dir import FORMAT_VERSION, DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from store.metadata import Metadata
+    from store.notes import Notes
 
 
 def key_file_of(data_dir: Path) -> Path:
@@ -29,12 +26,12 @@ def key_file_of(data_dir: Path) -> Path:
     return directory.with_name(f"{directory.name}.key")
 
 
-def open_users(metadata: Metadata, data_dir: Path, key_file: Path | None) -> Users:
+def open_users(notes: Notes, data_dir: Path, key_file: Path | None) -> Users:
     """For a server that asks its callers who they are. Blocks.
 
     Raises InvalidArgumentError while nobody could administer it, KeyFileError, CorruptValueError.
     """
-    users = Users(metadata, _vault_of(metadata, key_file or key_file_of(data_dir)), SystemClock())
+    users = Users(notes, _vault_of(notes, key_file or key_file_of(data_dir)), SystemClock())
     if not users.has_admin:
         raise _without_administrator(data_dir, key_file)
     return users
@@ -58,18 +55,13 @@ def _without_administrator(data_dir: Path, key_file: Path | None) -> InvalidArgu
 
 def key_to_bring(data_dir: Path) -> Path | None:
     """Where the key is expected that the users' secrets of a store that is not open were sealed
-    with; None: it has no users. Blocks, and changes nothing. Raises KvcqError."""
-    engine = RocksEngine.open_read_only(StoreDir(data_dir).meta, metadata_profile())
-    metadata = MetadataStore(engine)
-    try:
-        return key_file_of(data_dir) if has_users(metadata) else None
-    finally:
-        metadata.close()
+    with; None: it has no users. Blocks, and changes nothing. Raises StoreFormatError."""
+    return key_file_of(data_dir) if has_users(StoreDir(data_dir).notes) else None
 
 
-def has_users(metadata: Metadata) -> bool:
+def has_users(notes: Notes) -> bool:
     """Whether the store was made to ask its callers who they are."""
-    return bool(metadata.states(USER_STATES))
+    return (notes.get(USERS_NOTE) or b"{}") != b"{}"
 
 
 @contextmanager
@@ -89,19 +81,20 @@ def users_of_stopped_store(
     clock = SystemClock()
     directory = StoreDir.open(data_dir, segment_bytes, clock)
     try:
-        metadata = open_metadata(directory)
-        try:
-            yield Users(metadata, _vault_of(metadata, key_file or key_file_of(data_dir)), clock)
-        finally:
-            metadata.close()
+        if directory.format_version < FORMAT_VERSION:
+            raise StoreFormatError(
+                data_dir, "has an older format, which `kvcq serve` upgrades: start and stop it once"
+            )
+        notes = directory.notes
+        yield Users(notes, _vault_of(notes, key_file or key_file_of(data_dir)), clock)
     finally:
         directory.close()
 
 
-def _vault_of(metadata: Metadata, key_file: Path) -> Vault:
+def _vault_of(notes: Notes, key_file: Path) -> Vault:
     """With a new key for a store without users alone: beside a restored store, or one that was
     moved, a new one would open nothing, and be taken for the right one."""
-    if not key_file.exists() and has_users(metadata):
+    if not key_file.exists() and has_users(notes):
         raise KeyFileError(
             key_file,
             "is missing, but the store has users: copy this store's key file there, or set "

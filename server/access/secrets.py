@@ -1,4 +1,4 @@
-"""Secrets at rest: encrypted in `meta/`, under a key that lies outside the store.
+"""Secrets at rest: encrypted in `notes/`, under a key that lies outside the store.
 
 A signature can only be checked by who knows the secret, so a hash does not do. A copy of the store
 without the key file has no secret in the clear. A sealed secret is

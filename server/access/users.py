@@ -1,6 +1,6 @@
 """Users: names that are access keys, with a secret, rights and limits each.
 
-They are kept in `meta/`, as named values `access.user.NAME`, JSON:
+They are kept in one note beside the log, `users`: a JSON object of names and these, as text:
 
 | field     | value                                                       |
 |-----------|-------------------------------------------------------------|
@@ -11,7 +11,8 @@ They are kept in `meta/`, as named values `access.user.NAME`, JSON:
 | `rights`  | lists of role, kind and pattern, see rights.py              |
 | `limits`  | by name, see limits.py; what is missing is 0                |
 
-A change of a user is one row, durable on return. All of them are in memory as well.
+Not in the log: it is released, shipped and read by others. A change writes the note anew, durably.
+All of them are in memory as well.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 
     from server.access.secrets import Vault
     from store.base import Clock
-    from store.metadata import Metadata
+    from store.notes import Notes
 
-#: Their named values begin so.
-USER_STATES = "access.user."
+#: The note of all users.
+USERS_NOTE = "users"
 _FORM = 1
 MAX_USERS = 10_000
 
@@ -62,20 +63,19 @@ class Users:
     Locks: `_changing`, held while a change is written.
     """
 
-    def __init__(self, metadata: Metadata, vault: Vault, clock: Clock) -> None:
-        """Reads all of them. Raises KeyFileError for the key of another store, CorruptValueError.
+    def __init__(self, notes: Notes, vault: Vault, clock: Clock) -> None:
+        """Reads all of them. Raises KeyFileError for the key of another store, CorruptValueError,
+        StoreFormatError.
 
         Blocks.
         """
-        self._metadata = metadata
+        self._notes = notes
         self._vault = vault
         self._clock = clock
         self._changing = threading.Lock()
         # Replaced as one; `generation` rises behind it.
-        self._users = {
-            user.name: user
-            for user in (self._unpack(name, row) for name, row in metadata.states(USER_STATES))
-        }
+        rows: dict[str, str] = json.loads(notes.get(USERS_NOTE) or b"{}")
+        self._users = {name: self._unpack(name, row) for name, row in rows.items()}
         self.generation = 0
 
     def find(self, name: str) -> User | None:
@@ -132,9 +132,7 @@ class Users:
             user = self.get(name)
             if user.is_admin and sum(each.is_admin for each in self._users.values()) == 1:
                 raise LastAdminError(name)
-            self._metadata.drop_state(USER_STATES + name)
-            self._users = {key: each for key, each in self._users.items() if key != name}
-            self.generation += 1
+            self._write({key: each for key, each in self._users.items() if key != name})
 
     def rotate(self, name: str, secret: str | None = None) -> User:
         """A new secret, in place of the old one, at once. Raises UnknownUserError,
@@ -173,14 +171,18 @@ class Users:
             return self._put(replace(user, rights=Rights(left, everything=user.is_admin)))
 
     def _put(self, user: User) -> User:
-        self._metadata.put_state(USER_STATES + user.name, self._pack(user))
-        self._users = {**self._users, user.name: user}
-        self.generation += 1
+        self._write({**self._users, user.name: user})
         return user
+
+    def _write(self, users: dict[str, User]) -> None:
+        rows = {name: self._pack(user) for name, user in sorted(users.items())}
+        self._notes.put(USERS_NOTE, json.dumps(rows).encode())
+        self._users = users
+        self.generation += 1
 
     # --- rows ------------------------------------------------------------------------------
 
-    def _pack(self, user: User) -> bytes:
+    def _pack(self, user: User) -> str:
         return json.dumps(
             {
                 "form": _FORM,
@@ -193,10 +195,9 @@ class Users:
                 ],
                 "limits": user.limits._asdict(),
             }
-        ).encode()
+        )
 
-    def _unpack(self, state: str, row: bytes) -> User:
-        name = state.removeprefix(USER_STATES)
+    def _unpack(self, name: str, row: str) -> User:
         try:
             found = json.loads(row)
             if found["form"] != _FORM:

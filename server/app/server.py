@@ -335,9 +335,9 @@ class Server:
         users: Users | None = None
         if self._gatekeeper is not None:
             users = self._gatekeeper.users = await asyncio.to_thread(
-                open_users, store.metadata, self._config.data_dir, self._config.key_file
+                open_users, store.notes, self._config.data_dir, self._config.key_file
             )
-        elif await asyncio.to_thread(has_users, store.metadata):
+        elif await asyncio.to_thread(has_users, store.notes):
             logger.warning(
                 "the store has users, but this server does not check them, so everyone may "
                 "do everything. Start it with --access, or set server.access = true"

@@ -132,7 +132,6 @@ def _conf(given: tuple[str, ...]) -> dict[str, str]:
 @click.option("--output", type=_new_directory, help="Only write sorted files to this directory.")
 @click.option("--begin", type=OFFSET, help="Physical offset of the first record. Needs --output.")
 @click.option("--end", type=OFFSET, help="Physical offset to stop at. Needs --output.")
-@click.option("--deletions", type=OFFSET, help="Number of the last deletion. Needs --output.")
 @click.option("--verify-crc", is_flag=True, help="Verify the CRC of every record.")
 @_with_run
 def rebuild_command(
@@ -144,12 +143,11 @@ def rebuild_command(
     """Rebuild the database of the stopped store in DIRECTORY from its commit log.
 
     The new database replaces the old one once it is complete. With --output, only sorted files are
-    written, and the store may be running: `kvcq migrate status` shows where RocksDB ends (--begin),
-    where the log ends (--end) and the number of --deletions; `kvcq migrate ingest` ingests the
-    files.
+    written, and the store may be running: `kvcq migrate status` shows where RocksDB ends (--begin)
+    and where the log ends (--end); `kvcq migrate ingest` ingests the files.
     """
-    if output is None and any(options[name] is not None for name in ("begin", "end", "deletions")):
-        raise click.UsageError("--begin, --end and --deletions need --output")
+    if output is None and any(options[name] is not None for name in ("begin", "end")):
+        raise click.UsageError("--begin and --end need --output")
     with run.session() as (session, progress):
         from migration.spark.jobs import rebuild
 

@@ -1,4 +1,4 @@
-"""The jobs of earlier days, as one small value among the store's metadata.
+"""The jobs of earlier days, as one note of the store.
 
 Written when a job begins and when it ends. A process that is killed leaves a job that runs in it;
 whoever reads it next knows that it does not.
@@ -17,7 +17,7 @@ from store.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from store.metadata import Metadata
+    from store.notes import Notes
 
 logger = logging.getLogger(__name__)
 
@@ -25,9 +25,9 @@ _NAME = "jobs"
 _CUT_OFF = "the server stopped before the job ended; the job can be started again"
 
 
-def read_history(metadata: Metadata) -> list[JobView]:
+def read_history(notes: Notes) -> list[JobView]:
     """Oldest first; empty when there is none. One that cannot be read is none, and is logged."""
-    data = metadata.get_state(_NAME)
+    data = notes.get(_NAME)
     if data is None:
         return []
     try:
@@ -41,10 +41,10 @@ def read_history(metadata: Metadata) -> list[JobView]:
     ]
 
 
-def write_history(metadata: Metadata, jobs: Iterable[JobView]) -> None:
+def write_history(notes: Notes, jobs: Iterable[JobView]) -> None:
     """Durable on return. What cannot be written is logged: no job depends on it."""
     data = json.dumps([each.document() for each in jobs], separators=(",", ":")).encode()
     try:
-        metadata.put_state(_NAME, data)
-    except StoreError as error:
+        notes.put(_NAME, data)
+    except (StoreError, OSError) as error:
         logger.warning("cannot save the history of jobs: %s", error)

@@ -49,7 +49,7 @@ class StoreJobs:
             latest,
             *others,
         ]
-        self.jobs = Jobs(kinds, store.metadata, clock)
+        self.jobs = Jobs(kinds, store.notes, clock)
         if migration is not None:
             self.jobs.follow(migration)
         self.scrubbing = ScrubSchedule(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from migration.jobs import JobList
     from server.jobs.kinds import Kind, Work
     from store.base import Clock
-    from store.metadata import Metadata
+    from store.notes import Notes
 
 logger = logging.getLogger(__name__)
 
@@ -50,22 +50,20 @@ class Jobs:
     """
 
     def __init__(
-        self, kinds: Iterable[Kind], metadata: Metadata, clock: Clock, kept: int = KEPT_JOBS
+        self, kinds: Iterable[Kind], notes: Notes, clock: Clock, kept: int = KEPT_JOBS
     ) -> None:
         """`kept`: of each kind, how many are remembered."""
         # Constant after construction.
         self._kept = kept
         self._kinds = {kind.name: kind for kind in kinds}
         self._names = sorted({*self._kinds, *MIGRATION_KINDS})
-        self._metadata = metadata
+        self._notes = notes
         self._clock = clock
         self._lock = threading.Lock()
         self._saving = threading.Lock()
         # Guarded by _lock. By id, in the order in which they began: those of earlier processes as
         # they were seen last.
-        self._jobs: dict[str, Job | JobView] = {
-            view.job_id: view for view in read_history(metadata)
-        }
+        self._jobs: dict[str, Job | JobView] = {view.job_id: view for view in read_history(notes)}
         self._last_done = dict.fromkeys(self._names, _LastDone())
         for view in self._jobs.values():
             self._note_end(_view_of(view))
@@ -248,7 +246,7 @@ class Jobs:
 
     def _save(self) -> None:
         with self._saving:  # so that the last one to write knows of all
-            write_history(self._metadata, self._all())
+            write_history(self._notes, self._all())
 
 
 def _view_of(job: Job | JobView) -> JobView:

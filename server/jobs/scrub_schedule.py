@@ -1,6 +1,6 @@
 """Scrubbing in the background: all of the log once in a period, spread over most of it.
 
-Where a pass is, is kept among the store's metadata, so that a restart goes on with it. A pass that
+Where a pass is, is kept as a note of the store, so that a restart goes on with it. A pass that
 somebody cancelled is left; one that failed is tried again an hour later, from where it was.
 """
 
@@ -163,7 +163,7 @@ class ScrubSchedule(PeriodicCheck):
     # --- what is kept ----------------------------------------------------------------------
 
     def _read(self) -> PassState | None:
-        data = self._store.metadata.get_state(_NAME)
+        data = self._store.notes.get(_NAME)
         if data is None:
             return None
         try:
@@ -177,6 +177,6 @@ class ScrubSchedule(PeriodicCheck):
     def _save(self, state: PassState) -> None:
         self._saved_s = self._clock.monotonic_s()
         try:
-            self._store.metadata.put_state(_NAME, json.dumps(asdict(state)).encode())
-        except StoreError as error:
+            self._store.notes.put(_NAME, json.dumps(asdict(state)).encode())
+        except (StoreError, OSError) as error:
             logger.warning("cannot save how far the verification of the log is: %s", error)

@@ -95,6 +95,20 @@ _PLAIN = {
     "store.time_falls": Row(
         "kvcq_store_time_falls", "Places in the log where store times go back."
     ),
+    "store.snapshots.kept": Row("kvcq_snapshots", "Snapshots of the state that are kept."),
+    "store.snapshots.newest_point": Row(
+        "kvcq_snapshot_offset", "Where in the log the newest snapshot is, bytes."
+    ),
+    "store.snapshots.newest_age_s": Row(
+        "kvcq_snapshot_age_seconds", "Since the newest snapshot was taken; 0: there is none."
+    ),
+    "store.snapshots.sealed_bytes": Row("kvcq_snapshot_bytes", "Size of all sealed files."),
+    "store.snapshots.replay_bytes": Row(
+        "kvcq_snapshot_replay_bytes", "Log behind the newest snapshot."
+    ),
+    "store.snapshots.replay_s": Row(
+        "kvcq_snapshot_replay_seconds", "How long its replay would take, about."
+    ),
     "store.queue_repairs": Row(
         "kvcq_queue_repairs_total", "Queues rebuilt from the log after a reader hit damage."
     ),
@@ -129,7 +143,7 @@ _PLAIN |= {
 _ELSEWHERE = frozenset(
     {"store.flush_seconds", "store.flush_behind_bytes", "store.dispatch_behind_bytes"}
 )
-#: Of a family of kvcq/ or meta/.
+#: Of a family of kvcq/.
 _FAMILY = {
     "estimated_keys": Row("kvcq_rocksdb_estimated_keys", "Rows, estimated by RocksDB."),
     "sst_bytes": Row("kvcq_rocksdb_sst_bytes", "Size of the SST files."),
@@ -147,7 +161,7 @@ _STALLS = Row(
     "Write stalls of RocksDB, by cause.",
 )
 _STALL_PREFIX = "stalls_"
-#: Of a database: kvcq/ or meta/.
+#: Of the database.
 _DATABASE = {
     "running_flushes": Row("kvcq_rocksdb_running_flushes", "Running flushes of memtables."),
     "running_compactions": Row("kvcq_rocksdb_running_compactions", "Running compactions."),

@@ -21,7 +21,6 @@ from store.errors import (
     AppendWouldWaitError,
     FlushTimeoutError,
     InvalidArgumentError,
-    TopicBusyError,
     UnknownQueueError,
     UnknownTopicError,
 )
@@ -56,7 +55,7 @@ _Waiting = tuple["Message", asyncio.Future[PutResult]]
 _Settled = tuple[list[_Waiting], list[PutResult], BaseException | None]
 
 # Errors that belong to one message: the others of the batch must not suffer from it.
-_ONE_MESSAGE = (InvalidArgumentError, UnknownTopicError, UnknownQueueError, TopicBusyError)
+_ONE_MESSAGE = (InvalidArgumentError, UnknownTopicError, UnknownQueueError)
 
 
 class PutCoalescer:

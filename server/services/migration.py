@@ -107,7 +107,6 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
             files,
             request.dispatched_offset,
             start_offset=request.start_offset,
-            deletions=request.deletions if request.HasField("deletions") else None,
         )
         watermark = live.double.watermark(SideName.ROCKSDB) or 0
         return pb.IngestFilesResponse(ingested=ingested, dispatched_offset=watermark)

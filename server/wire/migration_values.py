@@ -27,7 +27,6 @@ def status_out(status: MigrationStatus, root: Path | None = None) -> pb.Migratio
         log_start_offset=status.log_start_offset,
         log_end_offset=status.log_end_offset,
         dispatched_offset=status.dispatched_offset,
-        deletions=status.deletions,
         sides=[_filled(pb.MigrationSide, side) for side in status.sides],
         running_job_id=status.running_job_id,
         next_command=status.next_step.command(root),

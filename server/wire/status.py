@@ -31,6 +31,7 @@ from kvcq import errors as kvcq_errors
 from migration import errors as migration_errors
 from server import errors as server_errors
 from store import errors as store_errors
+from store.state import CorruptRowError, CorruptStateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,7 +126,6 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         server_errors.ServerBindError: "CANNOT_LISTEN host port",
         server_errors.FrontError: "CANNOT_LISTEN",
         store_errors.StoreClosedError: "STORE_CLOSED",
-        store_errors.TopicBusyError: "TOPIC_BUSY topic",
         store_errors.StoreBusyError: "STORE_BUSY",
         store_errors.OutOfDescriptorsError: "OUT_OF_DESCRIPTORS",
         kvcq_errors.BackupTargetError: "BACKUP_TARGET",
@@ -136,6 +136,8 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         migration_errors.JobCancelledError: "JOB_CANCELLED",
     },
     _Code.DATA_LOSS: {
+        CorruptRowError: "CORRUPT_STATE",
+        CorruptStateError: "CORRUPT_STATE",
         store_errors.CorruptRecordError: "CORRUPT_RECORD physical_offset",
         store_errors.CorruptMessageError: (
             "CORRUPT_RECORD topic queue_id queue_offset physical_offset next_offset"

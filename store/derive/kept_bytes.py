@@ -1,5 +1,5 @@
 """Where queues begin whose topics keep so many bytes and no more: counted now and then, a bit at a
-time, and kept among the metadata.
+time, and kept beside the state.
 
 What a queue holds is not known without looking at its units, and there may be millions. So a reader
 gets what was counted last, and asks for more to be counted by that. A queue that nobody reads costs
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from store.base import Lock
 from store.errors import StoreBusyError, StoreClosedError, StoreError
 from store.metadata import KeptQueue
+from store.state import kept_key, pack_kept, unpack_kept
 
 if TYPE_CHECKING:
     from store.consume_queue import Bounds, ConsumeQueueStore, CqUnit
-    from store.metadata import Metadata
+    from store.state import StateStore
 
 #: Units looked at in one run, a second: 60 ms of the interpreter.
 UNITS_A_RUN = 65_536
@@ -37,10 +38,10 @@ class KeptBytes:
     counted again.
     """
 
-    def __init__(self, queues: ConsumeQueueStore, metadata: Metadata) -> None:
+    def __init__(self, queues: ConsumeQueueStore, state: StateStore) -> None:
         # Constant after construction.
         self._queues = queues
-        self._metadata = metadata
+        self._state = state
         self._lock = Lock()
         # Guarded by _lock; values are replaced as a whole.
         self._known: dict[tuple[str, int], KeptQueue | None] = {}
@@ -97,7 +98,7 @@ class KeptBytes:
             if budget <= 0:
                 break
         if counted:
-            self._metadata.put_kept(counted)
+            self._state.put_counted([pack_kept(kept) for kept in counted])
         with self._lock:
             for kept in counted:
                 self._remember((kept.topic, kept.queue_id), kept)
@@ -108,7 +109,7 @@ class KeptBytes:
         with self._lock:
             if key in self._known:
                 return self._known[key]
-        kept = self._metadata.kept(*key)
+        kept = unpack_kept(*key, self._state.get(kept_key(*key)))
         with self._lock:
             if key not in self._known:
                 self._remember(key, kept)

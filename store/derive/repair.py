@@ -14,10 +14,12 @@ from store.log import Damage, PreadWindow, Run, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from store.consume_queue import ConsumeQueueStore, DispatchRequest
+    from store.derive.state_applier import StateApplier
     from store.log import CommitLog, StoreTimes
-    from store.topics import Topics
+    from store.topics import Admission, Topics
 
 logger = logging.getLogger(__name__)
 
@@ -53,27 +55,30 @@ class QueueRepair:
         topics: Topics,
         begins_at: Callable[[str, int, int], None],
         times: StoreTimes,
+        paused: Callable[[], AbstractContextManager[object]],
+        applier: StateApplier,
     ) -> None:
         """`begins_at` is called with a queue and the queue offset of its first record in the log,
-        when that was found in a log without damage."""
+        when that was found in a log without damage. `paused`: nothing is dispatched meanwhile."""
         # Constant after construction.
         self._log = log
         self._queues = queues
         self._topics = topics
         self._begins_at = begins_at
         self._times = times
+        self._paused = paused
+        self._applier = applier
         self._lock = Lock()
         # Guarded by _lock.
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
-        self._parser = FastParser()  # under _rewriting
+        self._parser = FastParser()  # while dispatch is paused
         # Units that a repair of their queue did not change.
         self._failed: set[tuple[str, int, int]] = set()
         self.done = 0  # repairs that ran to their end
         # Of the refills: set by its thread.
         self._refilled_ms = 0
         self._refill_not_before_s = 0.0
-        self._rewriting = topics.deletions.rewriting
 
     def start(self, topic: str, queue_id: int, offset: int = 0) -> None:
         """Begin, unless a repair is running: whoever reads the queue next starts the next one.
@@ -174,17 +179,18 @@ class QueueRepair:
         count = 0
         firsts: dict[int, int] = {}
         damaged: list[int] = []
-        while at < end and not self._stopping.is_set():
-            with self._rewriting:
-                found, at = self._collect(look, at, end, damaged)
-                requests = [each for each in found if _concerns(each, topic, queue_id)]
-                self._queues.rewrite(requests)
-            for each in requests:
-                if each.in_queue:
-                    its_queue = each.queue_id if each.topic == topic else 0
-                    firsts.setdefault(its_queue, _offset_in(each, topic))
-            count += len(requests)
-            progress(start, at, end)
+        with self._applier.admitting(self._topics.admission) as admission:
+            while at < end and not self._stopping.is_set():
+                with self._paused():
+                    found, at = self._collect(look, at, end, damaged, admission)
+                    requests = [each for each in found if _concerns(each, topic, queue_id)]
+                    self._queues.rewrite(requests)
+                for each in requests:
+                    if each.in_queue:
+                        its_queue = each.queue_id if each.topic == topic else 0
+                        firsts.setdefault(its_queue, _offset_in(each, topic))
+                count += len(requests)
+                progress(start, at, end)
         if not damaged and at >= end:
             for its_queue, first in firsts.items():
                 if first:
@@ -199,20 +205,26 @@ class QueueRepair:
         look = PreadWindow()
         count = 0
         try:
-            while at < end:
-                if self._stopping.wait(_PAUSE_S):
-                    return
-                try:
-                    with self._rewriting:
-                        found, behind = self._collect(look, at, end, [])
-                        requests = [each for each in found if each.store_time_ms <= store_time_ms]
-                        self._queues.rewrite(requests)
-                except StoreBusyError:
-                    continue
-                if found and self._times.oldest_from(at, found[0].store_time_ms) > store_time_ms:
-                    break  # from here on all is younger
-                at = behind
-                count += len(requests)
+            with self._applier.admitting(self._topics.admission) as admission:
+                while at < end:
+                    if self._stopping.wait(_PAUSE_S):
+                        return
+                    try:
+                        with self._paused():
+                            found, behind = self._collect(look, at, end, [], admission)
+                            requests = [
+                                each for each in found if each.store_time_ms <= store_time_ms
+                            ]
+                            self._queues.rewrite(requests)
+                    except StoreBusyError:
+                        continue
+                    if (
+                        found
+                        and self._times.oldest_from(at, found[0].store_time_ms) > store_time_ms
+                    ):
+                        break  # from here on all is younger
+                    at = behind
+                    count += len(requests)
         except Exception:
             logger.exception("units stored up to %d could not all be rebuilt", store_time_ms)
             self._refill_not_before_s = monotonic() + _AGAIN_S
@@ -224,7 +236,7 @@ class QueueRepair:
     # --- from the log ----------------------------------------------------------------------
 
     def _collect(
-        self, look: PreadWindow, at: int, end: int, damaged: list[int]
+        self, look: PreadWindow, at: int, end: int, damaged: list[int], admission: Admission
     ) -> tuple[Sequence[DispatchRequest], int]:
         """What is to be dispatched from `at` on, a batch at most, and where to go on.
 
@@ -236,7 +248,7 @@ class QueueRepair:
             at = step.next_offset
             match step:
                 case Run():
-                    return self._topics.admission.admit_all(step.requests), at
+                    return admission.admit_all(step.requests), at
                 case Damage():
                     logger.error(
                         "left out of the repair: damaged record at physical offset %d (%s); the "

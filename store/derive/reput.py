@@ -32,13 +32,13 @@ from store.log import Damage, Poison, Run, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from store.consume_queue import Dispatcher, DispatchRequest
+    from store.derive.state_applier import StateApplier
     from store.log import Acknowledgement, CommitLog, LogAppend
     from store.topics import Admission
 
-    #: Sees the records of a run before what lives of them is dispatched.
-    Look = Callable[[Sequence[DispatchRequest]], None]
     #: Sees what was dispatched.
     Listener = Callable[[Sequence[DispatchRequest]], None]
 
@@ -74,6 +74,7 @@ class ReputService:
         dispatcher: Dispatcher,
         acknowledged: Acknowledgement,
         admission: Admission,
+        applier: StateApplier,
         *,
         skip_damaged: bool = False,
     ) -> None:
@@ -83,6 +84,7 @@ class ReputService:
         self.dispatched = acknowledged.dispatched
         self._limit = acknowledged.limit
         self._admission = admission
+        self._applier = applier
         self._at_append = acknowledged.at_append
         self._skip_damaged = skip_damaged
         self._thread = threading.Thread(target=self._run, name="reput", daemon=True)
@@ -217,6 +219,10 @@ class ReputService:
 
         return remove
 
+    def paused(self) -> AbstractContextManager[object]:
+        """A context: nothing is dispatched meanwhile. Appends go on; keep it short."""
+        return self._dispatching
+
     def start(self) -> None:
         self._thread.start()
 
@@ -227,20 +233,15 @@ class ReputService:
         if self._thread.is_alive():
             self._thread.join()
 
-    def catch_up(
-        self,
-        progress: Callable[[int], None] | None = None,
-        look: Look | None = None,
-    ) -> None:
+    def catch_up(self, progress: Callable[[int], None] | None = None) -> None:
         """Dispatch up to the limit on this thread: used on opening, before the thread starts.
 
-        `look` sees the records of each run before what lives of them is dispatched. Waits for a
-        consume queue that cannot keep up: a long replay writes faster than RocksDB compacts.
-        Raises what dispatch raises otherwise, each of LACKS, and what `progress` does.
+        Waits for a consume queue that cannot keep up: a long replay writes faster than RocksDB
+        compacts. Raises what dispatch raises otherwise, each of LACKS, and what `progress` does.
         """
         while self.dispatched.value < self._limit():
             try:
-                self._step(look)
+                self._step()
             except LACKS:
                 raise
             except StoreBusyError:
@@ -287,7 +288,7 @@ class ReputService:
             logger.info("dispatch goes on")
         self.waits_for = None
 
-    def _step(self, look: Look | None = None) -> None:
+    def _step(self) -> None:
         """Dispatch one run of records that starts at the watermark."""
         with self._dispatching:
             at = self.dispatched.value
@@ -303,7 +304,7 @@ class ReputService:
                     return
             elif pending:
                 limit = min(limit, pending[0].start_offset)
-            self._dispatch(*self._parse(at, limit, look))
+            self._dispatch(*self._parse(at, limit), are_live=False)
 
     def _dispatch_pending(self, limit: int) -> None:
         """Batches that follow each other make one dispatch: the farther behind, the larger."""
@@ -339,17 +340,15 @@ class ReputService:
         self._taken_bytes += batch.end_offset - batch.start_offset
         self._pending.popleft()
 
-    def _parse(self, at: int, limit: int, look: Look | None) -> tuple[list[DispatchRequest], int]:
-        """Requests of the next records from `at` on, and where they end."""
+    def _parse(self, at: int, limit: int) -> tuple[Sequence[DispatchRequest], int]:
+        """Requests of the next records from `at` on, and where they end. Not all of them live."""
         for step in walk(
             self._log.segments, at, end=limit, parser=self._parser, count=_PARSE_BATCH
         ):
             at = step.next_offset
             match step:
                 case Run():
-                    if look is not None:
-                        look(step.requests)
-                    return self._admission.admit_all(step.requests), at
+                    return step.requests, at
                 case Damage():
                     self._leave_out(step)
                 case Poison():
@@ -371,16 +370,23 @@ class ReputService:
             raise DamagedLogError(at, goes_on, reason, can_be_left_out=True)
         logger.error("left out: %d damaged bytes at physical offset %d", goes_on - at, at)
 
-    def _dispatch(self, requests: Sequence[DispatchRequest], end: int) -> None:
+    def _dispatch(
+        self, requests: Sequence[DispatchRequest], end: int, *, are_live: bool = True
+    ) -> None:
         """Piece by piece; what an error leaves over is dispatched later, from the log."""
         for piece, piece_end in _slices(requests, end):
-            self._dispatch_slice(piece, piece_end)
+            self._dispatch_slice(piece, piece_end, are_live=are_live)
 
-    def _dispatch_slice(self, requests: Sequence[DispatchRequest], end: int) -> None:
+    def _dispatch_slice(
+        self, requests: Sequence[DispatchRequest], end: int, *, are_live: bool = True
+    ) -> None:
+        """`are_live`: an appender says so. Of others, each is admitted once the state is at it."""
         begin = self.dispatched.value
         assert end >= begin, f"dispatch up to {end}, behind {begin}"
         assert not requests or begin <= requests[0].physical_offset < end, "dispatch in log order"
-        self._dispatcher.dispatch(requests, end)
+        for piece, piece_end in self._applier.pieces(requests, end):
+            admitted = piece if are_live else self._admission.admit_all(piece)
+            self._dispatcher.dispatch(admitted, piece_end)
         self.dispatched.advance(end)
         logger.debug("dispatched %d records, up to physical offset %d", len(requests), end)
         if requests:

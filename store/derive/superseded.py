@@ -1,13 +1,10 @@
 """Messages that a later one with the same key has superseded: hidden from readers, bit by bit.
 
-A queue that is kept to the latest message of each key has, among the metadata, a bit for each of
-its offsets, in rows of 8192, and one row that says how far along the log it was looked at.
-Units and records stay: what is derived from the log is the same with and without bits, so
-recovery, repair and checks know nothing of them.
+A queue that is kept to the latest message of each key has, in the state, a bit for each of its
+offsets, in rows of 8192, and one row that says how far along the log it was looked at. Each look is
+a record of the log, so that what is hidden is the same after a rebuild. Units and records stay.
 
-A bit hides a message only if its record lies below the place up to which was looked. That place
-was durable then. So a bit outlives what it was made for, a deleted topic, queues that were lost,
-and harms nothing: whatever comes to stand at its offset later lies higher in the log.
+A bit hides a message only if its record lies below the place up to which was looked.
 """
 
 from __future__ import annotations
@@ -15,24 +12,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from store.base import Lock
+from store.state import LatestLooked, Tables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from store.consume_queue import CqUnit
-    from store.metadata import LatestHead, Metadata
+    from store.metadata import LatestHead
+    from store.state import Entry, Rows
 
 #: Offsets of one row.
 CHUNK = 8192
 #: Queues kept to their latest messages, at most: about 400 bytes each.
 MOST_QUEUES = 100_000
+#: Each of 1 KiB.
+_ROWS_A_RECORD = 128
 
 
 class Hidden:
     """The bits of one queue. Thread: any."""
 
-    def __init__(self, metadata: Metadata, head: LatestHead) -> None:
-        self._metadata = metadata
+    def __init__(self, tables: Tables, head: LatestHead) -> None:
+        self._tables = tables
         self._head = head
 
     @property
@@ -44,7 +45,7 @@ class Hidden:
         """Whether the message there is hidden."""
         if physical_offset >= self._head.looked_offset:
             return False
-        bits = self._metadata.hidden_bits(self._head.topic, self._head.queue_id, offset // CHUNK)
+        bits = self._tables.hidden_bits(self._head.topic, self._head.queue_id, offset // CHUNK)
         return _is_set(bits, offset % CHUNK)
 
     def visible(self, units: Sequence[tuple[int, CqUnit]]) -> list[tuple[int, CqUnit]]:
@@ -55,7 +56,7 @@ class Hidden:
         topic, queue_id = self._head.topic, self._head.queue_id
         chunks = {offset // CHUNK for offset in (units[0][0], units[-1][0])}
         bits = {
-            chunk: self._metadata.hidden_bits(topic, queue_id, chunk)
+            chunk: self._tables.hidden_bits(topic, queue_id, chunk)
             for chunk in range(min(chunks), max(chunks) + 1)
         }
         return [
@@ -72,19 +73,17 @@ class Superseded:
     Thread: any. Locks: `_lock` for its own table. Memory: an entry for each such queue.
     """
 
-    def __init__(self, metadata: Metadata, log_end: int) -> None:
-        """`log_end`: of the recovered log. What was noted of a log that went further is forgotten:
-        a copy of an earlier time was put back, and its offsets are given anew."""
+    def __init__(self, state: Rows, append: Callable[[Sequence[Entry]], None]) -> None:
+        """`append`: what its entries say is in `state` when it returns."""
         # Constant after construction.
-        self._metadata = metadata
+        self._tables = Tables(state)
+        self._append = append
         self._lock = Lock()
         # Guarded by _lock for writing, read freely.
-        self._queues: dict[tuple[str, int], Hidden] = {}
-        for head in metadata.latest_heads():
-            if head.looked_offset > log_end:
-                metadata.forget_hidden(head.topic)
-            else:
-                self._queues[head.topic, head.queue_id] = Hidden(metadata, head)
+        self._queues = {
+            (head.topic, head.queue_id): Hidden(self._tables, head)
+            for head in self._tables.latest_heads()
+        }
 
     def get(self, topic: str, queue_id: int) -> Hidden | None:
         """None: nothing of the queue is hidden."""
@@ -97,11 +96,17 @@ class Superseded:
     def put(self, head: LatestHead, bits: Mapping[int, bytes]) -> None:
         """These offsets are hidden from now on: rows of bits by number, in place of earlier ones.
 
-        Survives a kill of the process on return; what a power loss takes is seen again.
+        As durable as a put on return. Raises what an append raises.
         """
-        self._metadata.put_hidden(head, bits)
+        topic, queue_id, looked, count = head
+        first = min(bits, default=looked)
+        rows = sorted(bits.items())
+        parts = [dict(rows[at : at + _ROWS_A_RECORD]) for at in range(0, len(rows), _ROWS_A_RECORD)]
+        self._append(
+            [LatestLooked(topic, queue_id, looked, count, first, part) for part in parts or [{}]]
+        )
         with self._lock:
-            self._queues[head.topic, head.queue_id] = Hidden(self._metadata, head)
+            self._queues[topic, queue_id] = Hidden(self._tables, head)
 
     def forget(self, topic: str) -> None:
         """The topic, or light queue, was deleted; its rows went with it."""

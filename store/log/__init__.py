@@ -19,7 +19,7 @@ from store.log.queue_offsets import QueueOffsets
 from store.log.record_run import LogFiles
 from store.log.recovery import Recovered, holds_record, recover_log
 from store.log.resync import first_time
-from store.log.retention import RetentionService
+from store.log.retention import RetentionService, read_log_start, write_log_start
 from store.log.segment import Segment, parse_segment_name, segment_name
 from store.log.segment_set import DirectSource, SegmentSet
 from store.log.store_times import (
@@ -72,9 +72,11 @@ __all__ = [
     "pread",
     "read_falls",
     "read_left",
+    "read_log_start",
     "recover_log",
     "segment_name",
     "walk",
     "write_falls",
     "write_left",
+    "write_log_start",
 ]

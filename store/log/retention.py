@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from store.log.holds import LogHold
     from store.log.segment import Segment
     from store.log.segment_set import SegmentSet
-    from store.log.store_times import StoreTimes
+    from store.log.store_times import NamedValues, StoreTimes
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +46,9 @@ class Droppable(Protocol):
 FEW = 2
 #: On a disk above `disk_clean_ratio`, or when it was asked for. RocketMQ's deleteFileBatchMax.
 MANY = 10
+
+#: A note: physical offset, i64.
+_LOG_START = "log_start"
 
 S = TypeVar("S", bound=Droppable)
 
@@ -100,6 +103,18 @@ def plan_drop(
 def local_hour(now_ms: int) -> int:
     """Hour of the day, 0 to 23, in the time zone of the process."""
     return time.localtime(now_ms / 1000).tm_hour
+
+
+def read_log_start(values: NamedValues) -> int | None:
+    """Where the log begins at the latest, if no file was lost; None: it was not noted yet."""
+    noted = values.get(_LOG_START)
+    return None if noted is None else int.from_bytes(noted, "big")
+
+
+def write_log_start(values: NamedValues, log_start: int) -> None:
+    """Segments below may go, or are gone. Durable on return. Raises OSError."""
+    if read_log_start(values) != log_start:
+        values.put(_LOG_START, log_start.to_bytes(8, "big"))
 
 
 class RetentionService:

@@ -59,9 +59,9 @@ _OLD_FORM = struct.Struct(">qq")
 class NamedValues(Protocol):
     """Where falls and the time are kept: the metadata, of a store."""
 
-    def get_state(self, name: str) -> bytes | None: ...
+    def get(self, name: str) -> bytes | None: ...
 
-    def put_state(self, name: str, value: bytes) -> None:
+    def put(self, name: str, value: bytes) -> None:
         """Durable on return."""
         ...
 
@@ -225,28 +225,28 @@ def _boot() -> str:
 
 def write_left(values: NamedValues, left: Left) -> None:
     """Durable on return."""
-    values.put_state(_LEFT_STATE, json.dumps(left).encode())
+    values.put(_LEFT_STATE, json.dumps(left).encode())
 
 
 def read_left(values: NamedValues) -> Left | None:
     """What was written last."""
-    value = values.get_state(_LEFT_STATE)
+    value = values.get(_LEFT_STATE)
     left = None if value is None else Left(*json.loads(value))
     return left if left is not None and left.boot else None
 
 
 def write_falls(values: NamedValues, falls: Falls) -> None:
     """Durable on return."""
-    values.put_state(_STATE, b"".join(_FORM.pack(*fall) for fall in falls))
+    values.put(_STATE, b"".join(_FORM.pack(*fall) for fall in falls))
 
 
 def read_falls(values: NamedValues, oldest_ms: int) -> Falls:
     """What was noted. `oldest_ms`: store time of the log's first record, for a log that version 0.1
     adopted: it noted by how much times fall, not where."""
-    value = values.get_state(_STATE)
+    value = values.get(_STATE)
     if value is not None:
         return tuple(Fall(*each) for each in _FORM.iter_unpack(value))
-    old = values.get_state(_OLD_STATE)
+    old = values.get(_OLD_STATE)
     if old is None:
         return ()
     by_ms, below_offset = _OLD_FORM.unpack(old)

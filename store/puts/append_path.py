@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from store.derive import SLICE_ROWS
 from store.errors import (
@@ -16,21 +16,34 @@ from store.errors import (
     StoreError,
     StoreFailedError,
 )
-from store.format import MAX_LIGHT_QUEUES, MAX_MESSAGES, prepare_all
-from store.message import Appended
+from store.format import MAX_LIGHT_QUEUES, MAX_MESSAGES, PLAIN, prepare_all
+from store.message import Appended, Message
+from store.state import STATE_TOPIC, TopicEnded, pack_entries
+from store.topics import TopicsNeededError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from store.base import Counted
     from store.config import StoreConfig
-    from store.derive import ReputService
+    from store.derive import ReputService, StateApplier
     from store.format import BatchMark, Prepared
     from store.log import Acknowledgement, CommitLog, DiskGuard, FlushService, LogAppend
-    from store.message import Message
+    from store.state import Entry, StateView
+    from store.topics import Topics
 
 #: How long closing waits for the last flush, and deletion for dispatch.
 DRAIN_TIMEOUT_S = 60.0
+#: Making more takes longer than the caller, who must not wait, has.
+_FEW_TOPICS = 64
+
+
+class _Deciding(NamedTuple):
+    """A record of the state on its way into the log."""
+
+    entries: Sequence[Entry]
+    log_end: int  # before it
+    number: int  # its offset in its queue
 
 
 class AppendPath:
@@ -48,9 +61,15 @@ class AppendPath:
         reput: ReputService,
         flush_service: FlushService,
         guard: DiskGuard,
+        topics: Topics,
+        view: StateView,
+        applier: StateApplier,
     ) -> None:
         # Constant after construction.
         self.log = log
+        self._topics = topics
+        self._view = view
+        self.applier = applier
         self.acknowledged = acknowledged
         self.flushed = acknowledged.flushed
         self.dispatched = acknowledged.dispatched
@@ -59,6 +78,8 @@ class AppendPath:
         self._guard = guard
         # Replaced as a whole.
         self._config = config
+        # Guarded by the append lock: the record of the state that is appended.
+        self._deciding: _Deciding | None = None
         # Guarded by the append lock; read freely.
         self.closed = False
 
@@ -116,22 +137,121 @@ class AppendPath:
         mark: BatchMark | None,
     ) -> LogAppend:
         """Under the append lock."""
+        if self._deciding is not None:
+            self._settle()
         self._check_writable()
         try:
-            done = self.log.append(
-                messages, prepared, offer, separate=separate, wait=wait, mark=mark
-            )
+            try:
+                done = self.log.append(
+                    messages, prepared, offer, separate=separate, wait=wait, mark=mark
+                )
+            except TopicsNeededError as needed:
+                if not wait and len(needed.names) > _FEW_TOPICS:
+                    raise AppendWouldWaitError(f"{len(needed.names)} topics are made") from None
+                self._append_state(self._topics.automatic(needed.names), offer)
+                self._topics.made(needed.names, self.log.appended_offset)
+                done = self.log.append(
+                    messages, prepared, offer, separate=separate, wait=wait, mark=mark
+                )
             if not self.acknowledged.at_append:
                 self._flush_service.request(done.end_offset, len(messages))
         except InvalidArgumentError as error:
             raise _placed_in_batch(error, messages) from None
         except BaseException:
-            # Ctrl-C, say: if all of it is in the log, it becomes visible all the same.
-            self._reput.wake()
-            if not self.acknowledged.at_append:
-                self._flush_service.request(self.log.appended_offset, 0)
+            self._see_to_appended()
             raise
         return done
+
+    def _see_to_appended(self) -> None:
+        """An append was ended, by Ctrl-C say: what is in the log becomes visible all the same."""
+        self._reput.wake()
+        if not self.acknowledged.at_append:
+            self._flush_service.request(self.log.appended_offset, 0)
+
+    def _append_state(self, entries: Sequence[Entry], offer: Callable[[LogAppend], None]) -> None:
+        """Under the append lock: records with these entries are at the log's end."""
+        for taken, body in pack_entries(entries):
+            end = self.log.appended_offset
+            # Noted first: an interrupt may come anywhere, and the next one here does the rest.
+            self._deciding = _Deciding(taken, end, self._topics.next_state())
+            self._topics.deciding(taken, end)
+
+            def publish(done: LogAppend) -> None:
+                self._settle_state()
+                offer(done)
+
+            try:
+                self.log.append([Message(STATE_TOPIC, body)], [PLAIN], publish)
+            finally:
+                self._settle()
+
+    def _settle_state(self) -> None:
+        """Under the append lock, nothing half appended: what the record that was decided says is
+        in the view, if it is in the log. Repeatable, and it may be ended on its way itself."""
+        deciding = self._deciding
+        if deciding is None:
+            return
+        entries, log_end, number = deciding
+        end = self.log.appended_offset
+        if end > log_end:
+            segment = self.log.segments.find(end - 1)
+            assert segment is not None, "the record is in one"
+            at = max(log_end, segment.start_offset)
+            self._topics.state_appended(number)
+            for entry in entries:
+                if isinstance(entry, TopicEnded):
+                    self.log.hot_queues.forget(self._topics.hot_keys(entry.topic))
+            self.applier.appended(at, self._view.append(entries, at, end))
+        self._topics.decided()
+        self.log.hot_queues.forget([(STATE_TOPIC, 0)])
+        self._deciding = None
+
+    def decide(self, decide: Callable[[], Sequence[Entry]]) -> int:
+        """What `decide` says is appended; returns the physical offset behind it.
+
+        It is called under the append lock: nothing is appended between the look and the record.
+        Raises what it raises, and what an append raises.
+        """
+        while True:
+            try:
+                with self.held():
+                    entries = decide()
+                    try:
+                        if entries:
+                            self._append_state(entries, self._reput.offer)
+                    except BaseException:
+                        self._see_to_appended()
+                        raise
+                    end = self.log.appended_offset
+                    if entries and not self.acknowledged.at_append:
+                        self._flush_service.request(end, 1)
+                    return end
+            except SegmentNotReadyError as error:
+                timeout_s = self._config.sync_flush_timeout_s
+                if not self.log.wait_for_segment(error.start_offset, timeout_s):
+                    raise
+
+    def append_entries(self, entries: Sequence[Entry]) -> None:
+        """What the entries say is in the state on return, as durable as a put."""
+        self.wait_acknowledged(self.decide(lambda: entries))
+
+    def wait_acknowledged(self, end: int) -> None:
+        """What was appended below `end` is as durable as a put, and visible.
+
+        Raises FlushTimeoutError, and the error if it never will be.
+        """
+        timeout_s = self._config.sync_flush_timeout_s
+        if not self.dispatched.wait_for(end, timeout_s):
+            raise FlushTimeoutError(end, timeout_s)
+
+    def wait_durable(self, end: int) -> None:
+        """What was appended below `end` is flushed and visible, in ASYNC mode as well. Raises as
+        `wait_acknowledged` does."""
+        timeout_s = self._config.sync_flush_timeout_s
+        self._flush_service.request(end)
+        if not self.flushed.wait_for(end, timeout_s):
+            raise FlushTimeoutError(end, timeout_s)
+        self.wait_acknowledged(end)
 
     def dispatch_appended(self) -> None:
         self._reput.follow()
@@ -164,7 +284,7 @@ class AppendPath:
     def held(self) -> Iterator[None]:
         """The append lock; nothing is half appended. Raises what `append` raises beforehand."""
         with self.log.lock:
-            self.log.settle()
+            self._settle()
             self._check_writable()
             yield
 
@@ -188,8 +308,14 @@ class AppendPath:
     def close(self) -> None:
         """From here on no append begins."""
         with self.log.lock:
-            self.log.settle()
+            self._settle()
             self.closed = True
+
+    def _settle(self) -> None:
+        """Under the append lock: what an interrupt left half done is undone, or done."""
+        self.log.settle()
+        if self._deciding is not None:
+            self._settle_state()
 
     def check_open(self) -> None:
         if self.closed:

@@ -132,8 +132,19 @@ class NumberedBatches:
                 raise CorruptRecordError(at, f"no record of the batch that begins at {begin}")
             request = dispatch_request(record, 0)
             messages[place.ordinal] = request
-            admitted = self._topics.admission.admit(request)
-            standing += admitted is not None and admitted.in_queue
+            standing += self._stands(request)
             at += request.record_size
             if place.is_last:
                 return FoundBatch(mark, messages, standing, at, request.store_time_ms)
+
+    def _stands(self, request: DispatchRequest) -> bool:
+        """Whether a queue still has the message."""
+        topic, at = request.topic, request.physical_offset
+        if not request.in_queue or self._topics.admission.is_live(topic, at):
+            return request.in_queue
+        # A light queue that ended has lost its units.
+        return any(
+            unit.physical_offset == at
+            for name, offset in request.light_queues
+            for _, unit in self._queues.read_units(name, 0, offset, 1)
+        )

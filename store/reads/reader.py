@@ -209,13 +209,15 @@ class Reader:
         given_at: int | None,
     ) -> PullPlan:
         """Which records a pull from `offset` on gives. See MessageStore.plan_pull."""
-        begins_at = self._topics.begins_at
+        end_of = self._topics.ends.get
         try:
             while True:  # as in `with_given_at`
-                begins = begins_at(topic)
+                end = end_of(topic)
                 plan = self._plan(topic, queue_id, offset, max_messages, max_bytes, tag_filter)
-                if begins_at(topic) == begins:
+                if end_of(topic) == end:
                     break
+            if not end.is_dispatched:
+                plan = plan._replace(given_at=min(plan.given_at, end.below))
         except (OffsetOutOfRangeError, DamagedQueueError):
             self.check_given(topic, queue_id, offset, given_at)
             raise
@@ -226,29 +228,43 @@ class Reader:
     def with_given_at(self, topics: Sequence[str], read: Callable[[], T]) -> tuple[T, int]:
         """What `read` returns, and the `given_at` of offsets in it. See MessageStore.with_given_at.
 
-        It is taken behind the read, so that the records before these offsets are below it; none of
-        the topics was made again meanwhile, so that a later one of the name begins at or above it.
+        It is taken behind the read, so that the records before these offsets are below it. None of
+        the topics ended meanwhile; where one has, and its rows are still there, it lies at that
+        end: so a later one of the name begins at or above it.
         """
-        begins_at = self._topics.begins_at
-        begins = [begins_at(topic) for topic in topics]
+        end_of = self._topics.ends.get
+        ends = [end_of(topic) for topic in topics]
         while True:
             found, given_at = read(), self._log.appended_offset
-            before, begins = begins, [begins_at(topic) for topic in topics]
-            if begins == before:
-                return found, given_at
+            before, ends = ends, [end_of(topic) for topic in topics]
+            if ends == before:
+                pending = (end.below for end in ends if not end.is_dispatched)
+                return found, min([given_at, *pending])
 
     def check_given(self, topic: str, queue_id: int, offset: int, given_at: int | None) -> None:
         """Raises RecreatedQueueError where the offset is of an earlier queue of the name."""
         if given_at is None or offset == 0:
             return
-        begins = self._topics.begins_at(topic)
-        is_earlier = begins is not None and begins >= given_at
-        if not is_earlier and given_at <= self._log.start_offset:
-            # What was before the offset has left the log; what is there now is of another queue.
-            # The mark of a light queue's deletion leaves with the records that it is about.
-            is_earlier = self.bounds_in_log(topic, queue_id).min_offset < offset
-        if is_earlier:
+        if self._is_later(topic, queue_id, offset, given_at):
             raise RecreatedQueueError(topic, queue_id, offset, *self.bounds(topic, queue_id))
+
+    def _is_later(self, topic: str, queue_id: int, offset: int, given_at: int) -> bool:
+        """Whether the queue began at or behind `given_at`, when the offset was given.
+
+        The message before the offset lay below that then: where the queue has messages before it,
+        the first of them tells. Where it has none, nothing that is there would be passed over.
+        """
+        begins = self._topics.begins_at(topic)
+        if begins is not None:
+            return begins >= given_at
+        is_earlier = self._topics.ends.is_earlier(topic, given_at)
+        if is_earlier is not None:
+            return is_earlier
+        low, high = self.bounds_in_log(topic, queue_id)
+        if low >= min(offset, high):
+            return False
+        first = self.first_unit(topic, queue_id, low)
+        return first is not None and first.physical_offset >= given_at
 
     def _plan(
         self,

@@ -1,24 +1,21 @@
-"""Topics: which exist, which records still live after a deletion, and what a power loss took.
+"""Topics: which exist, and which records are theirs.
 
-It uses the log for what can be found there alone, and the metadata protocol for the rows. It knows
-nothing of how queues are derived.
+It uses the state, and the protocols of `store.consume_queue`. It knows nothing of how queues are
+derived.
 """
 
-from store.topics.admission import Admission, dead_light_of, starts_of
-from store.topics.committed import cut_committed
-from store.topics.deletion import Deletions
+from store.topics.admission import Admission, DeadBelow, starts_of
+from store.topics.ends import End
 from store.topics.live_topics import LiveTopics
-from store.topics.lost_topics import LostTopics
-from store.topics.table import QueueRules, Topics
+from store.topics.table import QueueRules, Topics, TopicsNeededError
 
 __all__ = [
     "Admission",
-    "Deletions",
+    "DeadBelow",
+    "End",
     "LiveTopics",
-    "LostTopics",
     "QueueRules",
     "Topics",
-    "cut_committed",
-    "dead_light_of",
+    "TopicsNeededError",
     "starts_of",
 ]

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from store.format import is_mark
 from store.light_queue import is_light
+from store.state import STATE_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from store.consume_queue import DispatchRequest
-    from store.metadata import DeleteMark, Metadata
-
-_PAGE_TOPICS = 10_000
+    from store.state import Tables
 
 
 class TopicStarts(Protocol):
@@ -83,23 +82,10 @@ class Admission(NamedTuple):
         return admitted
 
 
-def starts_of(metadata: Metadata) -> dict[str, int]:
+def starts_of(tables: Tables) -> dict[str, int]:
     """All topics, and the physical offset from which the records of each live."""
-    topics: dict[str, int] = {}
-    after: str | None = None
-    while page := metadata.list_topics("", after, _PAGE_TOPICS):
-        topics.update((topic.name, topic.created_offset) for topic in page)
-        after = page[-1].name
-    return topics
-
-
-def dead_light_of(marks: Iterable[DeleteMark]) -> dict[str, int]:
-    """Deleted light queues, and the physical offset below which each is dead."""
-    dead: dict[str, int] = {}
-    for mark in marks:
-        if is_light(mark.topic):
-            dead[mark.topic] = max(mark.below_offset, dead.get(mark.topic, 0))
-    return dead
+    starts = {topic.name: topic.created_offset for topic in tables.every_topic()}
+    return starts | {STATE_TOPIC: 0}
 
 
 def _without_topic(request: DispatchRequest) -> DispatchRequest | None:

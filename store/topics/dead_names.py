@@ -1,4 +1,7 @@
-"""Deleted names, and the physical offset below which the records of each are dead."""
+"""Names with dead records that no record tells of, and the physical offset these lie below.
+
+Of deletions in a log that was adopted, or before the store's format 2.
+"""
 
 from __future__ import annotations
 
@@ -9,39 +12,27 @@ from store.topics.remembered import Remembered
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from store.metadata import Metadata
-
-_LOWEST = -(1 << 63)
+    from store.state import Tables
 
 
 class DeadNames(Remembered[int]):
-    """As the marks of deletions in the metadata say. Thread: any. Memory: bounded."""
+    """As the rows of state say. Thread: any. Memory: bounded."""
 
-    def __init__(self, metadata: Metadata) -> None:
+    def __init__(self, tables: Tables) -> None:
         super().__init__()
         # Constant after construction.
-        self._metadata = metadata
-        #: Whether there are marks. Read freely; changed under _changing.
-        self.has_any = True
-        self.look()
+        self._tables = tables
+        #: Whether there are any. Read freely; changed under _changing.
+        self.has_any = tables.has_dead()
 
     def get(self, name: str, _default: int = 0, /) -> int:
         """0: no record of the name is dead."""
         return self._remembered(name) if self.has_any else 0
 
     def _look_up(self, name: str) -> int:
-        return self._metadata.dead_below([name])[0]
+        return self._tables.dead_offset(name)
 
     def changed(self, names: Iterable[str]) -> None:
         super().changed(names)
-        with self._changing:
-            self._changes += 1  # also of a look between the two
-            self.has_any = True
-
-    def look(self) -> None:
-        """Whether there are marks, now that some were dropped."""
-        changes = self._changes
-        found = bool(self._metadata.marks_above(_LOWEST, 1))
-        with self._changing:
-            if changes == self._changes:
-                self.has_any = found
+        if self.has_any:
+            self.has_any = self._tables.has_dead()

@@ -1,7 +1,9 @@
 """Topics: which exist, and from where in the log on their records count.
 
-What that means for a record: admission.py. How one is deleted, and that light queues have no row of
-their own: deletion.py.
+What that means for a record: admission.py. Topics are made, changed and ended by entries of the
+state topic. What is decided here is decided on the state at the log's end, under the append lock;
+readers go by the state at the dispatch point. Light queues have no row: a queue with a message is
+there.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import (
     InvalidArgumentError,
-    TopicBusyError,
     TopicExistsError,
     UnknownQueueError,
     UnknownTopicError,
@@ -19,8 +20,10 @@ from store.errors import (
 from store.format import check_may_write, check_queue_count, check_topic, check_topics
 from store.light_queue import is_light, limits_of
 from store.metadata import KEEP_ALL, Retention, TopicConfig
+from store.state import MOST_MADE, STATE_TOPIC, Tables, TopicEnded, TopicKeeps, TopicsMade
 from store.topics.admission import Admission
-from store.topics.deletion import Deletions
+from store.topics.dead_names import DeadNames
+from store.topics.ends import End, Ends
 from store.topics.live_topics import LiveTopics
 
 if TYPE_CHECKING:
@@ -29,10 +32,12 @@ if TYPE_CHECKING:
     from store.base import Clock
     from store.config import StoreConfig
     from store.consume_queue import ConsumeQueueStore
-    from store.metadata import Metadata
+    from store.state import Changes, Entry, Rows, StateView
 
-_PAGE_TOPICS = 10_000
 _NONE: Mapping[str, Retention] = MappingProxyType({})
+_NO_NAMES: frozenset[str] = frozenset()
+#: It is not made by a record: the first record of it says what others are.
+_STATE = TopicConfig(STATE_TOPIC, 1, 0, 0)
 
 
 class QueueRules(NamedTuple):
@@ -42,6 +47,14 @@ class QueueRules(NamedTuple):
     retention: Retention
 
 
+class TopicsNeededError(Exception):
+    """Messages name topics that do not exist and may be made: make them, then append again."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(f"{len(names)} topics are to be made")
+        self.names = names
+
+
 class Topics:
     """The topic table of one store.
 
@@ -49,16 +62,35 @@ class Topics:
     """
 
     def __init__(
-        self, config: StoreConfig, metadata: Metadata, queues: ConsumeQueueStore, clock: Clock
+        self,
+        config: StoreConfig,
+        state: Rows,
+        view: StateView,
+        queues: ConsumeQueueStore,
+        clock: Clock,
+        log_end: int,
     ) -> None:
+        """`state`: at the dispatch point. `view`: at the log's end, which is `log_end` now."""
         # Constant after construction.
-        self._metadata = metadata
+        #: At the log's end. Under the append lock.
+        self.view = view
+        self._tables = Tables(state)
         self._queues = queues
         self._clock = clock
-        self._live = LiveTopics(metadata)
-        self.deletions = Deletions(metadata, queues, self._live)
+        self._live = LiveTopics(self._tables)
+        self._dead = DeadNames(self._tables)
         #: Which records are dispatched and served. Constant; what it looks up changes.
-        self.admission = Admission(self._live, self.deletions.dead)
+        self.admission = Admission(self._live, self._dead)
+        #: Where names ended, seen by this process.
+        self.ends = Ends(log_end)
+        # Guarded by the append lock: topics that were made for the messages that come next, and the
+        # log's end then.
+        self._fresh: frozenset[str] = frozenset()
+        self._fresh_end = -1
+        # Guarded by the append lock: whether a record of the state is appended, and the next one's
+        # offset in its queue, which is never hot: so an append by anybody else is refused here.
+        self._takes_state = False
+        self._next_state = -1  # not looked up yet
         self.reconfigure(config)
 
     def reconfigure(self, config: StoreConfig) -> None:
@@ -72,16 +104,20 @@ class Topics:
 
     def get(self, name: str) -> TopicConfig:
         """Raises UnknownTopicError."""
-        found = self._metadata.topics([name])[0]
+        found = _STATE if name == STATE_TOPIC else self._tables.topic(name)
         if found is None:
             raise UnknownTopicError(name)
         return found
+
+    def list_topics(self, prefix: str, after: str | None, limit: int) -> list[TopicConfig]:
+        """In name order (by UTF-8 bytes), names above `after` only."""
+        return self._tables.list_topics(prefix, after, limit)
 
     def queue_count(self, name: str) -> int:
         """Of a topic or light queue. Raises UnknownTopicError; a light queue had a message."""
         if not is_light(name):
             return self.get(name).queue_count
-        if self.deletions.is_marked(name) or self._queues.next_offsets([(name, 0)])[0] == 0:
+        if self._queues.next_offsets([(name, 0)])[0] == 0:
             raise UnknownTopicError(name, "light queue")
         return 1
 
@@ -94,20 +130,17 @@ class Topics:
             if queue_id != 0:
                 raise UnknownQueueError(topic, queue_id, 1)
             self.queue_count(topic)
-            return QueueRules(self.deletions.dead.get(topic, 0), self._kept_in(topic))
+            return QueueRules(self._dead.get(topic), self._kept_in(topic))
         config = self.get(topic)
         if not 0 <= queue_id < config.queue_count:
             raise UnknownQueueError(topic, queue_id, config.queue_count)
         return QueueRules(config.created_offset, config.retention)
 
     def begins_at(self, name: str) -> int | None:
-        """Physical offset from which records are those of the topic, or light queue.
+        """Physical offset from which records are those of the topic; None: there is no such topic.
 
-        None: there is no such topic. Rises when one of the name is made again; a light queue's
-        falls to 0 once no earlier record is in the log.
+        Rises when one of the name is made again.
         """
-        if is_light(name):
-            return self.deletions.dead.get(name, 0)
         return self._live.get(name)
 
     def _kept_in(self, light_queue: str) -> Retention:
@@ -116,78 +149,116 @@ class Topics:
                 return retention
         return KEEP_ALL
 
+    def changed(self, changes: Changes, physical_offset: int) -> None:
+        """Dispatch took these changes: what is remembered of their topics is looked up again."""
+        self._live.changed(key[1:].decode() for key in changes.written if key[:1] == b"t")
+        if changes.ended:
+            self._dead.changed(changes.ended)
+            self.ends.dispatched(changes.ended, physical_offset)
+
+    def have_ended(self, before: Mapping[str, End]) -> bool:
+        """Whether one of these names ended since `before`, its end as it was known then. Under the
+        append lock. Raises UnknownTopicError for one whose rows are still there."""
+        for name in before:
+            if self.view.has_ended(name):
+                raise UnknownTopicError(name, "light queue" if is_light(name) else "topic")
+        return any(self.ends.get(name) != end for name, end in before.items())
+
     # --- for the appender, under the append lock -------------------------------------------
+
+    def next_state(self) -> int:
+        """The offset in its queue of the next record of the state."""
+        if self._next_state < 0:
+            self._next_state = self._queues.next_offsets([(STATE_TOPIC, 0)])[0]
+        return self._next_state
+
+    def deciding(self, entries: Sequence[Entry], log_end: int) -> None:
+        """A record of the state with these entries is appended next."""
+        self._takes_state = True
+        if ended := [entry.topic for entry in entries if isinstance(entry, TopicEnded)]:
+            self.ends.decided(ended, log_end)
+
+    def state_appended(self, number: int) -> None:
+        """The one with that offset in its queue is in the log. Repeatable."""
+        self._next_state = number + 1
+
+    def decided(self) -> None:
+        """It is in the log, or nothing of it is."""
+        self._takes_state = False
 
     def load(
         self, queues: Sequence[tuple[str, int]], light: Sequence[str], log_end: int
     ) -> list[int]:
-        """The next offsets of these queues, then those of these light queues; topics are created
-        where that is allowed.
+        """The next offsets of these queues, then those of these light queues.
 
-        Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError, TopicBusyError while a
-        topic is being deleted. Durability: a topic created here is durable before its first record
-        is: the log's flush sees to it.
+        Raises TopicsNeededError for topics that are to be made first; InvalidArgumentError,
+        UnknownTopicError, UnknownQueueError.
         """
+        if self._takes_state:
+            assert list(queues) == [(STATE_TOPIC, 0)], "a record of the state alone"
+            return [self.next_state()]
         # In the order of their rows: they are looked up, and made, in half the time.
         names = sorted({topic for topic, _ in queues})
+        fresh = self._fresh if log_end == self._fresh_end else _NO_NAMES
+        if fresh.issuperset(names):  # looked up before they were made
+            self._check_queues(queues, {})
+        else:
+            self._require(names, queues)
+        places = [*queues, *((name, 0) for name in light)]
+        # The queues still have rows of what has ended and is not dispatched.
+        known = [name not in fresh and not self.view.has_ended(name) for name, _ in places]
+        if all(known):
+            return self._queues.next_offsets(places)
+        asked = [place for place, is_known in zip(places, known, strict=True) if is_known]
+        found_offsets = iter(self._queues.next_offsets(asked) if asked else ())
+        return [next(found_offsets) if is_known else 0 for is_known in known]
+
+    def _require(self, names: Sequence[str], queues: Sequence[tuple[str, int]]) -> None:
+        """Messages may be put into these queues, of topics of these names. Raises as `load`."""
+        counts: dict[str, int] = {}
+        missing: list[str] = []
         for name in names:  # also of those that exist: their queues are never hot
             check_may_write(name)
-        if deleting := self.deletions.under_way:
-            for name in (*names, *light):
-                if name in deleting:
-                    raise TopicBusyError(name)
-        rows = self._metadata.topics(names) if names else []
-        configs = {row.name: row for row in rows if row is not None}
-        self._live.exist(configs)
-        created = [name for name in names if name not in configs]
-        if created:
-            configs |= dict.fromkeys(created, self._automatic(created, log_end))
+        for name, found in zip(names, self.view.tables.topics(names), strict=True):
+            if found is not None:
+                counts[name] = found.queue_count
+            else:
+                missing.append(name)
+        if missing:
+            check_topics(missing)
+            if not self._config.auto_create_topics:
+                raise UnknownTopicError(missing[0])
+        self._check_queues(queues, counts)
+        if missing:
+            raise TopicsNeededError(missing)
+
+    def _check_queues(self, queues: Sequence[tuple[str, int]], counts: Mapping[str, int]) -> None:
+        """`counts`: of topics that exist; others are made. Raises UnknownQueueError."""
+        default = self._config.default_queue_count
         for topic, queue_id in queues:
-            count = configs[topic].queue_count
+            count = counts.get(topic, default)
             if not 0 <= queue_id < count:
                 raise UnknownQueueError(topic, queue_id, count)
-        if created:
-            # Durable with the log's next flush, before any record of theirs is.
-            try:
-                self._metadata.put_topics_like(created, configs[created[0]])
-            finally:
-                self._live.changed(created)
-        # A topic made just now has no messages: there is nothing to look up.
-        if len(created) == len(names) and not light:
-            return [0] * len(queues)
-        lone = [(name, 0) for name in light]
-        if not created:
-            return self._queues.next_offsets([*queues, *lone])
-        new = set(created)
-        places = [queue for queue in queues if queue[0] not in new] + lone
-        found = iter(self._queues.next_offsets(places) if places else ())
-        of_queues = [0 if topic in new else next(found) for topic, _ in queues]
-        return [*of_queues, *found]
 
-    def _automatic(self, names: Sequence[str], log_end: int) -> TopicConfig:
-        """What topics are that a message names and that may come into being by that; the name is
-        that of the first."""
-        count = self._config.default_queue_count
-        now_ms = self._clock.now_ms()
-        check_topics(names)
-        if not self._config.auto_create_topics:
-            raise UnknownTopicError(names[0])
-        return TopicConfig(names[0], count, now_ms, log_end)
+    def automatic(self, names: Sequence[str]) -> list[TopicsMade]:
+        """What makes these topics, which messages name that come next."""
+        now_ms, count = self._clock.now_ms(), self._config.default_queue_count
+        return _made(names, count, now_ms, KEEP_ALL)
 
-    # --- creating --------------------------------------------------------------------------
+    def made(self, names: Sequence[str], log_end: int) -> None:
+        """They are; no record of them is below that end of the log."""
+        self._fresh, self._fresh_end = frozenset(names), log_end
 
     def create(
         self,
         wanted: Sequence[tuple[str, int]],
-        log_end: int,
         retentions: Mapping[str, Retention] = _NONE,
-    ) -> list[TopicConfig]:
-        """Topics with these queue counts exist. Under the append lock.
+    ) -> list[TopicsMade]:
+        """What makes those of the topics that do not exist.
 
         `retentions`: of those that keep less than the log has, by name.
         Raises InvalidArgumentError, TopicExistsError when one exists with another count or another
-        retention, StoreBusyError; nothing was created then. Durability: with the metadata's next
-        sync.
+        retention.
         """
         config = self._config
         counts: dict[str, int] = {}
@@ -198,81 +269,53 @@ class Topics:
             check_queue_count(count, config.max_queue_count, f"topics[{index}].queue_count")
             if counts.setdefault(name, count) != count:
                 raise InvalidArgumentError(f"topics[{index}].name", f"{name!r} is given twice")
-            if name in self.deletions.under_way:
-                raise TopicBusyError(name)
         names = list(counts)
         now_ms = self._clock.now_ms()
-        result: dict[str, TopicConfig] = {}
-        fresh: list[TopicConfig] = []
-        for name, existing in zip(names, self._metadata.topics(names), strict=True):
+        missing: dict[tuple[int, Retention], list[str]] = {}
+        for name, existing in zip(names, self.view.tables.topics(names), strict=True):
             retention = retentions.get(name)
             if existing is None:
-                kept = retention or KEEP_ALL
-                existing = TopicConfig(name, counts[name], now_ms, log_end, kept)
-                fresh.append(existing)
+                missing.setdefault((counts[name], retention or KEEP_ALL), []).append(name)
             elif existing.queue_count != counts[name]:
                 raise TopicExistsError(name, existing.queue_count)
             elif retention not in (None, existing.retention):
                 raise TopicExistsError(name, existing.queue_count, "another retention")
-            result[name] = existing
-        self._metadata.put_topics(fresh, sync=False)
-        self._live.changed(topic.name for topic in fresh)
-        return [result[name] for name, _ in wanted]
+        return [
+            made
+            for (count, retention), names in missing.items()
+            for made in _made(names, count, now_ms, retention)
+        ]
 
-    def keep(self, name: str, change: Callable[[Retention], Retention]) -> TopicConfig:
-        """The topic keeps what `change` makes of what it kept. Under the append lock.
+    def keep(self, name: str, change: Callable[[Retention], Retention]) -> list[TopicKeeps]:
+        """What makes the topic keep what `change` makes of what it kept; nothing if that is the
+        same. Raises UnknownTopicError, and what `change` raises."""
+        found = self.view.tables.topic(name)
+        if found is None:
+            raise UnknownTopicError(name)
+        changed = change(found.retention)
+        return [] if changed == found.retention else [TopicKeeps(name, changed)]
 
-        Raises UnknownTopicError, TopicBusyError, and what `change` raises; nothing changed then.
-        Durability: with the metadata's next sync.
-        """
-        if name in self.deletions.under_way:
-            raise TopicBusyError(name)
-        found = self.get(name)
-        changed = found._replace(retention=change(found.retention))
-        if changed != found:
-            self._metadata.put_topics([changed], sync=False)
-        return changed
+    def end(self, names: Sequence[str]) -> list[TopicEnded]:
+        """What ends these topics and light queues. Raises UnknownTopicError."""
+        for name in names:
+            if is_light(name):
+                if self.view.has_ended(name):
+                    raise UnknownTopicError(name, "light queue")
+                self.queue_count(name)
+            elif self.view.tables.topic(name) is None:
+                raise UnknownTopicError(name)
+        return [TopicEnded(name) for name in names]
 
-    def after_cut(self, log_end: int) -> int:
-        """On opening after a crash: what was noted of a log end beyond this one counts from here.
-
-        A power loss may take log that topics and marks, which are synced, already stand behind:
-        records that are appended there anew would be taken for those of an earlier topic. Returns
-        how many were changed. Durable on return.
-        """
-        after: str | None = None
-        changed = 0
-        while page := self._metadata.list_topics("", after, _PAGE_TOPICS):
-            after = page[-1].name
-            beyond = [topic for topic in page if topic.created_offset > log_end]
-            self._metadata.put_topics(topic._replace(created_offset=log_end) for topic in beyond)
-            self._live.changed(topic.name for topic in beyond)
-            changed += len(beyond)
-        return changed + self.deletions.after_cut(log_end)
-
-    def create_again(self, found: Mapping[str, tuple[int, int]]) -> list[TopicConfig]:
-        """On opening after a crash: of these topics, those without a row get one, durably.
-
-        `found`: the physical offset of the topic's first record, and its highest queue id. Names
-        and ids that no topic can have are passed over. Returns the new ones.
-        """
-        now_ms = self._clock.now_ms()
-        config = self._config
-        names = [name for name in found if _is_topic(name)]
-        created = []
-        for name, row in zip(names, self._metadata.topics(names), strict=True):
-            first_offset, queue_id = found[name]
-            if row is None and 0 <= queue_id < config.max_queue_count:
-                count = max(config.default_queue_count, queue_id + 1)
-                created.append(TopicConfig(name, count, now_ms, first_offset))
-        self._metadata.put_topics(created)
-        self._live.changed(topic.name for topic in created)
-        return created
+    def hot_keys(self, name: str) -> list[tuple[str, int] | str]:
+        """What the topic, or light queue, has among the hot queues, before its end is in `view`."""
+        found = None if is_light(name) else self.view.tables.topic(name)
+        return [name] if found is None else [(name, at) for at in range(found.queue_count)]
 
 
-def _is_topic(name: str) -> bool:
-    try:
-        check_topic(name)
-    except InvalidArgumentError:
-        return False
-    return True
+def _made(
+    names: Sequence[str], queue_count: int, now_ms: int, retention: Retention
+) -> list[TopicsMade]:
+    return [
+        TopicsMade(names[first : first + MOST_MADE], queue_count, now_ms, retention)
+        for first in range(0, len(names), MOST_MADE)
+    ]

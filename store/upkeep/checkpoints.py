@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from store.config import StoreConfig
     from store.consume_queue import ConsumeQueueStore
     from store.puts import AppendPath
+    from store.state import StateStore
     from store.store_dir import StoreDir
-    from store.topics import Deletions
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -43,7 +43,7 @@ class Checkpoints:
         directory: StoreDir,
         appends: AppendPath,
         queues: ConsumeQueueStore,
-        deletions: Deletions,
+        state: StateStore,
         found: DurableState,
     ) -> None:
         # Constant after construction.
@@ -54,7 +54,7 @@ class Checkpoints:
         self._appends = appends
         self._log = appends.log
         self._queues = queues
-        self._deletions = deletions
+        self._state = state
         self._last_record_offset = found.last_record_offset
         # Guarded by lock; read freely.
         self._queues_end = found.queues_end
@@ -77,18 +77,16 @@ class Checkpoints:
 
         Raises FlushError, DiskFullError and what the queues raise.
         """
-        # The log first: queues that are ahead of it would have to be cut after a power loss.
+        # The log first: what is ahead of it after a power loss is of no use.
         self._appends.flush()
         dispatched = self._appends.dispatched.value
         mark = self._log.flushed_mark
-        sequence = self._queues.flush()
+        self._state.advance(dispatched)
+        self._state.flush()
+        self._queues.flush()
         self.queues_flushed(dispatched, mark)
         self._queues_flushed_s = self._clock.monotonic_s()
-        # Marks last: a record above the checkpoint whose topic is gone was deleted only if a mark
-        # says so, see topics/lost_topics.py. Either checkpoint may be the one that is left.
         self.write_both()
-        assert self._written is not None  # what is in the file: more may be flushed by now
-        self._deletions.settle(sequence, self._log.start_offset, self._written.flushed_offset)
 
     def flush_if_due(self) -> None:
         """Bounds the replay after a crash, by time and by bytes. Under `lock`."""

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from store.derive import KeptBytes, QueueRepair, ReputService
     from store.jobs import Jobs
     from store.log import FlushService, PageAhead, RetentionService
+    from store.state import Snapshots
     from store.upkeep.upkeep import Upkeep
 
 _MAINTAIN_S = 1.0
@@ -26,6 +27,7 @@ class Services:
     page_ahead: PageAhead
     repair: QueueRepair
     kept_bytes: KeptBytes
+    snapshots: Snapshots
 
     def start(self, upkeep: Upkeep) -> None:
         self.flush.start()
@@ -34,6 +36,7 @@ class Services:
         self.retention.schedule(self.jobs)
         self.jobs.add("maintain", _MAINTAIN_S, upkeep.maintain)
         self.jobs.add("reclaim", _RECLAIM_S, upkeep.reclaim)
+        self.jobs.add("snapshots", _MAINTAIN_S, self.snapshots.look)
         self.jobs.add("kept bytes", _MAINTAIN_S, self.kept_bytes.run)
         self.jobs.start()
 

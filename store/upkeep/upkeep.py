@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from store.errors import LACKS, StoreClosedError, StoreFailedError
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from store.consume_queue import ConsumeQueueStore
     from store.derive import QueueRepair
     from store.log import StoreTimes
-    from store.metadata import Metadata
+    from store.notes import Notes
     from store.puts import AppendPath
+    from store.state import Snapshots, StateStore
     from store.store_dir import StoreDir
     from store.upkeep.checkpoints import Checkpoints
 
-#: A named value: up to which store time units are to be written again, i64; 0: none are.
+#: A note: up to which store time units are to be written again, i64; 0: none are.
 REFILL = "refill_until_ms"
 
 #: The time is left to the next process this often, ms.
@@ -40,10 +41,12 @@ class Upkeep:
         directory: StoreDir,
         appends: AppendPath,
         queues: ConsumeQueueStore,
-        metadata: Metadata,
+        state: StateStore,
+        notes: Notes,
         repair: QueueRepair,
         checkpoints: Checkpoints,
         times: StoreTimes,
+        snapshots: Snapshots,
     ) -> None:
         # Constant after construction.
         self.checkpoints = checkpoints
@@ -51,15 +54,17 @@ class Upkeep:
         self._appends = appends
         self._log = appends.log
         self._queues = queues
-        self._metadata = metadata
+        self._state = state
+        self._notes = notes
         self._repair = repair
         self._times = times
         self._left_ms = 0  # under checkpoints.lock
+        self._snapshots = snapshots
         # Guarded by checkpoints.lock.
         self._lost: StoreFailedError | None = None  # the directory, or a part of it
         # Units stored up to then are to be written again; 0: none are.
-        self._refill_until_ms = int.from_bytes(metadata.get_state(REFILL) or b"", "big")
-        self._noted_ms = self._refill_until_ms  # in the metadata
+        self._refill_until_ms = int.from_bytes(notes.get(REFILL) or b"", "big")
+        self._noted_ms = self._refill_until_ms
         # Set by retention, cleared by the job.
         self._compaction_due = False
 
@@ -78,7 +83,6 @@ class Upkeep:
             # When one of these fails again and again, the others are done all the same.
             with ExitStack() as stack:
                 stack.callback(self._maintain_queues)
-                stack.callback(self._metadata.maintain)
                 stack.callback(self.checkpoints.write)
                 if abs(self._times.now_ms() - self._left_ms) >= _LEFT_EVERY_MS:
                     stack.callback(self.leave_time)
@@ -87,16 +91,16 @@ class Upkeep:
     def leave_time(self) -> None:
         """The next process goes on from the time that it is now. Durable on return."""
         left = self._times.left()
-        write_left(self._metadata, left)
+        write_left(self._notes, left)
         self._left_ms = left.now_ms
 
     def _maintain_queues(self) -> None:
-        # Noted in the metadata: after a crash nothing else would tell of it.
+        # Noted: after a crash nothing else would tell of it.
         if 0 < self._refill_until_ms <= self._repair.take_refilled_ms():
             self._refill_until_ms = 0
         self._refill_until_ms = max(self._refill_until_ms, self._queues.maintain())
         if self._noted_ms != self._refill_until_ms:
-            self._metadata.put_state(REFILL, self._refill_until_ms.to_bytes(8, "big"))
+            self._notes.put(REFILL, self._refill_until_ms.to_bytes(8, "big"))
             self._noted_ms = self._refill_until_ms
         if self._refill_until_ms:
             self._repair.refill(self._refill_until_ms)
@@ -138,18 +142,18 @@ class Upkeep:
                 raise
             raise self._lost from error
 
-    def _close_queues_after(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._queues.close()
+    def _close_databases(self) -> None:
+        """Repeatable. On a full disk, too: the next start recovers."""
+        for database in (self._queues, self._state):
+            with suppress(*LACKS):
+                database.close()
 
     def _let_go(self, stop_services: Callable[[], None]) -> None:
         # Whatever fails on the way, the rest is let go of, and the lock last of all.
         with ExitStack() as stack:
             stack.callback(self._directory.close)
             stack.callback(self._log.close)
-            stack.callback(self._metadata.close)
-            # As by Ctrl-C on the way; closed once more, nothing happens.
-            stack.push(self._close_queues_after)
+            stack.callback(self._close_databases)  # as by Ctrl-C on the way
             stop_services()
             # A flush in another thread ends first: it writes the checkpoint too.
             with self.checkpoints.lock:
@@ -157,7 +161,12 @@ class Upkeep:
                 dispatched = self._appends.dispatched.value
                 flushed = self._appends.flushed.value == appended
                 try:
+                    if flushed and dispatched == appended and self._lost is None:
+                        self._snapshots.stop()
+                    self._state.advance(dispatched)
+                    self._state.flush()
                     self._queues.close()
+                    self._state.close()
                     if self._lost is not None:
                         return
                     self.checkpoints.queues_flushed(dispatched, self._log.flushed_mark)
@@ -165,7 +174,6 @@ class Upkeep:
                         self.checkpoints.write_both()
                     self.leave_time()
                     if flushed and dispatched == appended:
-                        self._metadata.close()
                         self._directory.mark_clean()
                 except LACKS as error:
                     logger.warning("closed, and the next start recovers: %s", str(error))

@@ -93,7 +93,7 @@ def test_what_is_written_is_read(engine: Engine) -> None:
 def test_families_are_apart(engine: Engine) -> None:
     put(engine, "default", (b"k", b"unit"))
     put(engine, "index", (b"k", b"hit"))
-    assert [engine.get(name, b"k") for name in FAMILIES] == [b"unit", None, b"hit"]
+    assert [engine.get(name, b"k") for name in FAMILIES] == [b"unit", None, b"hit", None]
 
 
 def test_scan_takes_start_and_leaves_end(engine: Engine) -> None:

@@ -12,15 +12,19 @@ import json
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from store.config import FlushMode
+from store.errors import TopicExistsError, UnknownTopicError
 from store.message import Message
 from tests.support.stores import open_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from store.message_store import MessageStore
 
 #: Name of a point to module, class (or none) and function.
 POINTS = {
@@ -33,7 +37,12 @@ POINTS = {
     "in flush of queues": ("kvcq.engine.rocks", "RocksEngine", "flush"),
     "in checkpoint": ("store.upkeep.checkpoints", None, "write_checkpoint"),
     "in deletion": ("kvcq.consume_queue_store", "KvConsumeQueueStore", "delete_topic"),
-    "after deletion": ("store.topics.deletion", "Deletions", "_end"),
+    "after deletion": ("store.topics.dead_names", "DeadNames", "changed"),
+    "behind a record of state": ("store.puts.append_path", "AppendPath", "_settle_state"),
+    "before its rows": ("kvcq.state_store", "KvStateStore", "apply"),
+    "in snapshot": ("kvcq.snapshots.snapshot", "Snapshot", "write"),
+    "before the seal": ("kvcq.snapshots.snapshot", "Snapshot", "seal"),
+    "as one is removed": ("kvcq.snapshots.snapshot", "Snapshot", "remove_copy"),
 }
 
 
@@ -83,6 +92,40 @@ def main() -> None:
                 print(json.dumps(["deleted"]), flush=True)  # noqa: T201
             if number % 25 == 20:
                 store.flush()
+            if number % 30 == 29:
+                store.snapshots.take()
+                store.snapshots.look()
+            administer(store, number)
+
+
+def administer(store: MessageStore, number: int) -> None:
+    """One change of topics, groups or offsets: told before, and when it is acknowledged."""
+    name, group = f"made-{number % 7}", f"g{number % 3}"
+    change: list[object]
+    call: Callable[[], object]
+    match number % 5:
+        case 0:
+            change = ["make", name, number % 4 + 1]
+            call = partial(store.create_topics, [(name, number % 4 + 1)])
+        case 1:
+            change = ["keep", "T0", number]
+            call = partial(store.keep, "T0", messages=1_000_000 + number)
+        case 2 | 3:
+            change = ["commit", group, "T0", 0, number]
+            call = partial(store.commit_offsets, group, [("T0", 0, number)], allow_back=True)
+        case _ if number % 2:
+            change = ["end group", group]
+            call = partial(store.delete_group, group)
+        case _:
+            change = ["end", name]
+            call = partial(store.delete_topic, name)
+    print(json.dumps(["begun", *change]), flush=True)  # noqa: T201
+    try:
+        call()
+    except (UnknownTopicError, TopicExistsError):
+        print(json.dumps(["refused"]), flush=True)  # noqa: T201
+    else:
+        print(json.dumps(["done"]), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

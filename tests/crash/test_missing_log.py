@@ -119,10 +119,10 @@ def test_files_that_queues_have_records_of_are_missed_after_any_stop(root: Path,
         open_small(root)
 
 
-def test_a_crash_between_the_cut_of_queues_and_that_of_the_log_is_recovered(
+def test_a_crash_while_the_log_is_cut_is_recovered(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log's last segments go after its rows, so files never end before what queues know."""
+    """The log's last segments go after the database that knows of them."""
     path = segments(root)[1]
     data = path.read_bytes()
     path.write_bytes(data[:30_000] + bytes(len(data) - 30_000))
@@ -225,7 +225,7 @@ def test_segments_that_retention_removed_are_not_missed(
 
 @pytest.mark.parametrize("again", ["not made again", "made again", "written again"])
 def test_a_database_from_before_a_deletion_serves_nothing_of_the_dead(
-    root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, again: str
+    root: Path, tmp_path: Path, again: str
 ) -> None:
     shutil.copytree(root / "kvcq", tmp_path / "copy")
     with open_small(root) as store:
@@ -238,9 +238,8 @@ def test_a_database_from_before_a_deletion_serves_nothing_of_the_dead(
             store.put([Message("T", b"alive", 0, keys=("k",))] * 3)
     shutil.rmtree(root / "kvcq")
     shutil.copytree(tmp_path / "copy", root / "kvcq")
-    assert Kind.OLD_DATABASE in faults(root)
+    assert Kind.OLD_DATABASE in faults(root)  # after a clean stop
     with open_small(root) as store:
-        assert "of a time when the log ended at" in caplog.text
         if again == "not made again":
             with pytest.raises(UnknownTopicError):
                 store.query("T", "k")
@@ -257,7 +256,5 @@ def test_a_database_from_before_a_deletion_serves_nothing_of_the_dead(
             placed = store.put([Message("T", b"next", 0)]).placed[0]
             assert placed.queue_offset == high
             assert store.pull("T", 0, high).queue_offsets == [high]
-    set_queues_aside(root)
-    with open_small(root) as store:
         assert differences(store) == []
     assert check_store(root) == []

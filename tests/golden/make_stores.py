@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvcq.opening import open_store
+from server.access import rights
 from server.access.limits import Limits
-from server.access.rights import ResourceKind, Right, Role
+from server.access.rights import Right, Role
 from server.access.secrets import Vault
 from server.access.users import Users
 from store.config import StoreConfig
@@ -190,16 +191,22 @@ def _messages_of_topics_that_keep_less(store: MessageStore, clock: FakeClock) ->
     store._services.kept_bytes.run()
 
 
+def _kind(name: str) -> rights.ResourceKind:
+    """An earlier program, in whose tree this file is run, calls it Kind."""
+    kind: type[rights.ResourceKind] = getattr(rights, "ResourceKind", None) or rights.Kind  # type: ignore[attr-defined]
+    return kind[name]
+
+
 def _users(store: MessageStore, root: Path, clock: FakeClock) -> None:
-    users = Users(store.metadata, Vault.open(root.with_name(f"{root.name}.key")), clock)
+    users = Users(store.notes, Vault.open(root.with_name(f"{root.name}.key")), clock)
     users.create("admin", is_admin=True, secret="secret-of-admin")
     users.create("shop", secret="secret-of-shop", limits=Limits(connections=3, bytes_per_s=1 << 20))
     users.create("left", secret="secret-of-left")
     users.grant(
         "shop",
         [
-            Right(Role.PUBLISH, ResourceKind.TOPIC, "orders"),
-            Right(Role.SUBSCRIBE, ResourceKind.GROUP, "bill*"),
+            Right(Role.PUBLISH, _kind("TOPIC"), "orders"),
+            Right(Role.SUBSCRIBE, _kind("GROUP"), "bill*"),
         ],
     )
     users.delete("left")
@@ -219,7 +226,7 @@ def answers(store: MessageStore, key_file: Path) -> dict[str, Any]:
     light = store.list_light_queues("", None, 1000)
     queues = [(topic.name, queue) for topic in topics for queue in range(topic.queue_count)]
     queues += [(name, 0) for name in light]
-    users = Users(store.metadata, Vault.open(key_file), FakeClock(ANSWERED_MS))
+    users = Users(store.notes, Vault.open(key_file), FakeClock(ANSWERED_MS))
     return {
         "log": [store.log.start_offset, store.log.appended_offset, store.first_store_time_ms()],
         "topics": [_topic(each) for each in topics],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 #: The families of RocketMQ's database; the one of message keys is ours alone.
-ROCKETMQ = Profile(families=(FamilyProfile(name=UNITS), FamilyProfile(name=BOUNDS)), wal=False)
+ROCKETMQ = Profile(families=(FamilyProfile(name=UNITS), FamilyProfile(name=BOUNDS)))
 
 _FIRST, _LAST = b"", b"\xff" * 8
 

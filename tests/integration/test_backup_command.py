@@ -169,13 +169,13 @@ def test_what_is_asked_wrongly_is_refused_with_what_to_do(place: Place, tmp_path
 
 
 def test_damage_is_told_with_what_to_do(place: Place) -> None:
-    path = next(iter(sorted((place.root / "backups" / "files" / "meta").glob("CURRENT*"))))
+    path = next(iter(sorted((place.root / "backups" / "files" / "kvcq").glob("CURRENT*"))))
     data = path.read_bytes()
     path.write_bytes(b"X" + data[1:])
     try:
         found = place.answer("backup", "verify", place.backups, exit_code=1)
         [broken] = found["broken"]
-        assert broken["name"].startswith("files/meta/CURRENT")
+        assert broken["name"].startswith("files/kvcq/CURRENT")
         shown = place.run("backup", "verify", place.backups)
         assert shown.exit_code == 1
         assert f"rm {path}" in shown.output

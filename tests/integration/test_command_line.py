@@ -210,10 +210,10 @@ def test_stats(target: str) -> None:
     assert (answer["server.version"], type(answer["server.ready"])) == (VERSION, int)
     shown = _run(target, "stats")
     assert shown.stdout.startswith(f"kvcq {VERSION} at {target}, up ")
-    for heading in ("server", "store", "RocksDB kvcq/: queues and keys"):
+    for heading in ("server", "store", "RocksDB kvcq/: queues, keys and state"):
         assert f"\n\n{heading}\n" in shown.stdout
     named = _json(target, "stats")
-    assert {name.partition(".")[0] for name in named} == {"server", "store", "kvcq", "meta"}
+    assert {name.partition(".")[0] for name in named} == {"server", "store", "kvcq"}
     nothing = _run(target, "stats", "--prefix", "nonsense")
     assert "no name begins with 'nonsense'" in nothing.stderr
 

@@ -14,6 +14,7 @@ from kvcq.engine.rocks.options import DERIVED
 from kvcq.tables.keys import FAMILIES, UNITS
 from migration.columnar.liveness import Liveness
 from migration.steps.live import LiveMigration
+from store.state import STATE_TOPIC
 from tests.support.command_line import kvcq
 from tests.support.migrating import (
     LIGHT,
@@ -70,9 +71,9 @@ def dispatched_rows(root: Path, scratch: Path) -> dict[str, list[Pair]]:
 def sort_plainly(root: Path, output: Path, end: int) -> None:
     """Files of the log up to `end`, and their manifest, as the pipeline writes them."""
     output.mkdir()
-    made = sorter(root, output, Liveness(dict.fromkeys(TOPICS, 0))).make(end)
+    made = sorter(root, output, Liveness(dict.fromkeys([*TOPICS, STATE_TOPIC], 0))).make(end)
     assert made["end"] == end
-    manifest = {"files": made["files"], "log_start": 0, "log_end": end, "deletions": 0}
+    manifest = {"files": made["files"], "log_start": 0, "log_end": end}
     (output / "manifest.json").write_text(json.dumps(manifest))
 
 
@@ -112,7 +113,7 @@ async def check_that_files_become_history(
         # Reads come from RocksDB now: from the files that were handed over, and behind them.
         assert len(store.pull(LIGHT, 0, 0, max_messages=1000).records) == 960 // 5
     rows = rows_of(root / "kvcq")
-    assert len(rows[UNITS]) == 960 + 960 // 5
+    assert len(rows[UNITS]) == 1 + 960 + 960 // 5  # and the record that made the topics
     assert rows == dispatched_rows(root, root.parent / "dispatched")
 
 
@@ -171,7 +172,6 @@ async def test_a_store_without_a_migration_refuses_files(tmp_path: Path) -> None
         "files": {"default": ["/made/elsewhere/units-0.sst"]},
         "log_start": 0,
         "log_end": 100,
-        "deletions": 0,
     }
     (directory / "manifest.json").write_text(json.dumps(manifest))
     async with serving(tmp_path / "store") as served:
@@ -191,7 +191,7 @@ async def test_a_directory_without_a_manifest_is_told(tmp_path: Path, text: str 
 
 
 async def test_no_server_is_no_success(tmp_path: Path) -> None:
-    manifest = {"files": {}, "log_start": 0, "log_end": 0, "deletions": 0}
+    manifest = {"files": {}, "log_start": 0, "log_end": 0}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     result = await ingest(tmp_path, "--server", "127.0.0.1:1")
     assert result.exit_code == 3

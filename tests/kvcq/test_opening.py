@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import kvcq.engine.rocks.opening
+from kvcq.databases import open_derived
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
-from kvcq.engine.rocks.options import DERIVED, FamilyProfile, metadata_profile
+from kvcq.engine.rocks.options import DERIVED, FamilyProfile
 from kvcq.errors import EngineFailedError, EngineNewerError, EngineUnavailableError
-from kvcq.opening import open_derived, open_store
+from kvcq.opening import open_store
 from kvcq.tables.keys import BOUNDS
-from migration.repair.metadata import repair_metadata
+from migration.repair import repair_state
 from store.errors import StoreFormatError
 from store.message import Message
 from tests.support.stores import open_small, small_config
@@ -107,7 +108,7 @@ def test_committed_offsets_are_not_set_aside_on_a_full_disk(
         store.commit_offsets("g", [("T", 0, 1)])
     plant(monkeypatch, LACKING[0])
     with pytest.raises(EngineUnavailableError):
-        repair_metadata(root)
+        repair_state(root)
     plant(monkeypatch, LACKING[0])
     with pytest.raises(EngineUnavailableError):
         open_small(root)
@@ -121,7 +122,7 @@ def test_damage_is_not_taken_for_something_that_passes(
 ) -> None:
     plant(monkeypatch, DAMAGED)
     with pytest.raises(EngineFailedError) as caught:
-        RocksEngine.open(database, metadata_profile())
+        RocksEngine.open(database, DERIVED)
     assert not isinstance(caught.value, EngineUnavailableError)
 
 

@@ -104,7 +104,7 @@ async def test_an_empty_answer_is_no_error(client: AsyncClient) -> None:
         await client.pull("t", 0, 1)
     assert (caught.value.min_offset, caught.value.max_offset) == (0, 0)
     with pytest.raises(NotFoundError):
-        await client.get("7F00000100001F910000000000000000")
+        await client.get("7F00000100001F910000000000000005")
 
 
 async def test_groups(client: AsyncClient) -> None:

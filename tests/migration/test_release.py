@@ -86,16 +86,23 @@ def test_a_release_that_was_cut_short_goes_on(root: Path, monkeypatch: pytest.Mo
         patched.setattr("migration.release.shutil", SimpleNamespace(rmtree=cut))
         with pytest.raises(KeyboardInterrupt):
             release(root)
-    shutil.rmtree(root / "meta")
+    shutil.rmtree(root / "snapshots")
     release(root)
     assert inspect(root)[0] is DirKind.ROCKETMQ
     assert read_state(root) is None
 
 
-def test_a_lost_meta_directory_is_not_taken_for_a_release_under_way(root: Path) -> None:
-    shutil.rmtree(root / "meta")
-    with pytest.raises(StoreFormatError, match="committed offsets"):
+def test_a_lost_state_is_not_taken_for_a_release_under_way(root: Path) -> None:
+    for name in ("kvcq", "snapshots"):
+        shutil.rmtree(root / name)
+    with pytest.raises(StoreFormatError, match="there is no snapshot"):
         release(root)
+
+
+def test_a_lost_database_is_made_again_before_a_release(root: Path) -> None:
+    shutil.rmtree(root / "kvcq")
+    release(root)
+    assert read_config(root).offsets == [GroupOffset("g", "orders", 0, 7)]
 
 
 def test_only_a_store_on_files_alone_is_released(root: Path) -> None:

@@ -69,11 +69,12 @@ def test_a_cold_pull_reads_many_records_at_once(
 @pytest.mark.damages
 def test_a_flipped_bit_in_a_cold_record_is_found(store: MessageStore, tmp_path: Path) -> None:
     store.flush()
+    at = store.queues.read_units("T", 0, 0, 1)[0][1].physical_offset + 100
     path = tmp_path / "s" / "commitlog" / f"{0:020d}"
     with path.open("r+b") as file:
-        file.seek(100)
+        file.seek(at)
         byte = file.read(1)
-        file.seek(100)
+        file.seek(at)
         file.write(bytes([byte[0] ^ 4]))
     with pytest.raises(CorruptRecordError):
         store.pull("T", 0, 0)

@@ -12,13 +12,13 @@ import pytest
 
 from kvcq.engine.rocks.failures import failure
 from kvcq.errors import EngineBusyError
-from migration.check import check_store
 from server.wire.status import refusal_of
 from store.config import FlushMode
 from store.errors import OutOfDescriptorsError, StoreBusyError
 from store.format.record import unpack_record
 from store.log.preallocate import Preallocator
 from store.message import Message
+from tests.support.checked import assert_whole
 from tests.support.descriptors import no_descriptor_left
 from tests.support.fake_clock import FakeClock
 from tests.support.stores import open_small
@@ -67,7 +67,7 @@ def test_puts_are_refused_while_there_is_no_descriptor_and_go_on_when_there_is(
             for record in store.pull("T", 0, 1, max_messages=1000, max_bytes=1 << 30).records
         ]
         assert found == [b"%d" % number for number in range(refused + 10)]
-    assert check_store(tmp_path) == []
+    assert_whole(tmp_path)
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
@@ -113,7 +113,7 @@ def test_queues_that_could_not_be_written_out_go_on_without_a_restart(
         assert len(store.query("T", "k").records) == 10
         store.flush()
     assert not (tmp_path / "store" / "abort").exists()
-    assert check_store(tmp_path / "store") == []
+    assert_whole(tmp_path / "store")
 
 
 def test_a_store_closed_before_there_are_any_again_has_all_of_it_at_the_next_opening(
@@ -128,4 +128,4 @@ def test_a_store_closed_before_there_are_any_again_has_all_of_it_at_the_next_ope
     assert (tmp_path / "store" / "abort").exists()
     with open_small(tmp_path / "store") as store:
         assert store.bounds([("T", 0)]) == [(0, 10)]
-    assert check_store(tmp_path / "store") == []
+    assert_whole(tmp_path / "store")

@@ -289,6 +289,7 @@ def test_listeners_hear_what_grew(store: MessageStore) -> None:
     def broken(_requests: Sequence[DispatchRequest]) -> None:
         raise RuntimeError("planted")
 
+    store.create_topics([("T", 2), ("U", 1)])
     store.on_dispatch(broken)
     leave = store.on_dispatch(heard.append)
     done = store.put([Message("T", b"x", 1, light_queues=("%LMQ%a",)), Message("U", b"x")])

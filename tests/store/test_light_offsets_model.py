@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -39,10 +39,10 @@ class Faults:
             patch.setattr(owner, name, self._interrupted(getattr(owner, name)))
         dispatch = ReputService._dispatch_slice
 
-        def stalled(reput: ReputService, *run: object) -> None:
+        def stalled(reput: ReputService, *run: Any, **how: Any) -> None:  # noqa: ANN401
             if self.is_stalled:
                 raise StoreBusyError("stalled")
-            dispatch(reput, *run)  # type: ignore[arg-type]
+            dispatch(reput, *run, **how)
 
         patch.setattr(ReputService, "_dispatch_slice", stalled)
 
@@ -81,6 +81,7 @@ def test_each_message_stands_once_and_in_order_in_its_light_queues(
     with open_small(
         tmp_path / "s", segment_bytes=16_384, light_offset_bytes=160 * chance.choice((1, 4))
     ) as store:
+        store.create_topics([("T", 1)])
         for step in range(120):
             batch = [
                 Message(

@@ -31,8 +31,8 @@ def _remove_the_lock(root: Path) -> None:
     (root / "lock").unlink()
 
 
-def _remove_the_metadata(root: Path) -> None:
-    shutil.rmtree(root / "meta")
+def _remove_the_database(root: Path) -> None:
+    shutil.rmtree(root / "kvcq")
 
 
 def _replace(root: Path) -> None:
@@ -42,7 +42,7 @@ def _replace(root: Path) -> None:
 
 @pytest.mark.parametrize("mode", FlushMode)
 @pytest.mark.parametrize(
-    "remove", [_remove, _remove_the_log, _remove_the_lock, _remove_the_metadata, _replace]
+    "remove", [_remove, _remove_the_log, _remove_the_lock, _remove_the_database, _replace]
 )
 def test_no_put_is_acknowledged_into_files_that_are_gone(
     tmp_path: Path, remove: Callable[[Path], None], mode: FlushMode

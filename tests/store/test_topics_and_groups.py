@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kvcq.errors import EngineBusyError
+from store.config import FlushMode
 from store.errors import (
+    FlushTimeoutError,
     InvalidArgumentError,
     OffsetOutOfRangeError,
-    StoreBusyError,
     TopicExistsError,
     UnknownQueueError,
     UnknownTopicError,
 )
 from store.message import Message
+from store.metadata import Retention
 from tests.support.rebuild import differences, live_engine
 from tests.support.stores import bodies, open_small
 
@@ -31,19 +34,18 @@ def test_who_creates_topics_waits_for_the_disk_without_holding_up_appends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_small(tmp_path / "store") as store:
-        store.create_topics([("other", 1)])
-        sync = store.metadata.sync
+        wait = store._appends.wait_durable
         appended: list[int] = []
 
-        def slow() -> None:
+        def slow(end: int) -> None:
             assert not store.log.lock.locked()
-            if not appended:
-                appended.append(store.append([Message("T", b"x")]).requests[0].queue_offset)
-            sync()
+            appended.append(store.append([Message("T", b"x")]).requests[0].queue_offset)
+            wait(end)
 
-        monkeypatch.setattr(store.metadata, "sync", slow)
+        monkeypatch.setattr(store._appends, "wait_durable", slow)
         assert [topic.name for topic in store.create_topics([("T", 1)])] == ["T"]
         assert appended == [0]
+        assert store.flushed_offset > 0  # in ASYNC mode, too
 
 
 def test_creating_topics(store: MessageStore) -> None:
@@ -124,13 +126,14 @@ def test_a_deletion_that_meets_a_stall_is_finished(
     assert bodies(store.pull("T", 0, 0).records) == [b"new"]
 
 
-def test_a_deletion_that_fails_keeps_writers_out_until_it_is_finished(
+def test_a_deletion_that_dispatch_does_not_reach_counts_all_the_same(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It is in the log: whoever puts behind it begins a new topic, in this process or the next."""
     root = tmp_path / "store"
-    monkeypatch.setattr("store.base.busy._TRIES", 2)
-    with open_small(root, clock) as store:
+    with open_small(root, clock, sync_flush_timeout_s=0.1) as store:
         store.put([Message("T", b"old"), Message("U", b"x")])
+        store.commit_offsets("g", [("T", 0, 1)])
         engine = live_engine(store)
         write = engine.write
 
@@ -140,19 +143,68 @@ def test_a_deletion_that_fails_keeps_writers_out_until_it_is_finished(
             write(batch)
 
         monkeypatch.setattr(engine, "write", stalling)
-        with pytest.raises(StoreBusyError):
+        with pytest.raises(FlushTimeoutError):
             store.delete_topic("T")
-        with pytest.raises(StoreBusyError):
-            store.put([Message("T", b"new")])
-        with pytest.raises(StoreBusyError):
+        assert store.append([Message("T", b"new")]).requests[0].queue_offset == 0
+        with pytest.raises(TopicExistsError):
             store.create_topics([("T", 1)])
-        store.put([Message("U", b"y")])
+        assert store.append([Message("U", b"y")]).requests[0].queue_offset == 1
     with open_small(root, clock) as store:
-        with pytest.raises(UnknownTopicError):
-            store.describe_topic("T")
-        store.put([Message("T", b"new")])
         assert bodies(store.pull("T", 0, 0).records) == [b"new"]
+        assert store.committed_offsets("g", [("T", 0)]) == [None]
+        assert bodies(store.pull("U", 0, 0).records) == [b"x", b"y"]
         assert differences(store) == []
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+def test_administration_is_durable_when_it_is_answered(
+    tmp_path: Path, clock: FakeClock, mode: FlushMode
+) -> None:
+    root = tmp_path / "store"
+    with open_small(root, clock, flush_mode=mode) as store:
+        made = store.create_topics([("A", 2), ("B", 1)], {"B": Retention(messages=3)})
+        assert store.flushed_offset == store.log.appended_offset
+        kept = store.keep("A", messages=5)
+        assert store.flushed_offset == store.log.appended_offset
+        store.put([Message("A", b"x")])
+        store.commit_offsets("g", [("A", 0, 1)])
+        store.delete_group("g")
+        assert store.flushed_offset == store.log.appended_offset
+        store.delete_topic("B")
+        assert store.flushed_offset == store.log.appended_offset
+        assert store.list_topics("", None, 9) == [kept]
+        assert kept == made[0]._replace(retention=Retention(messages=5))
+
+
+def test_what_a_call_repeats_makes_no_record(store: MessageStore) -> None:
+    store.create_topics([("A", 2)])
+    store.keep("A", messages=5)
+    end = store.log.appended_offset
+    store.create_topics([("A", 2)])
+    store.keep("A", messages=5)
+    store.delete_group("none")
+    assert store.log.appended_offset == end
+
+
+def test_a_topic_is_made_before_its_first_message(store: MessageStore) -> None:
+    done = store.put([Message("A", b"x"), Message("B", b"y"), Message("A", b"z", 1)])
+    first = min(request.physical_offset for request in done.requests)
+    for name in ("A", "B"):
+        assert store.describe_topic(name).created_offset < first
+    end = store.log.appended_offset
+    done = store.put([Message("A", b"x")])
+    assert done.requests[0].physical_offset == end  # nothing before it this time
+
+
+def test_a_group_that_commits_in_two_queues_at_once_is_made_once(store: MessageStore) -> None:
+    store.put([Message("T", b"x"), Message("T", b"x", 1)])
+    with ThreadPoolExecutor() as pool:
+        for _ in range(20):
+            list(pool.map(lambda q: store.commit_offsets("g", [("T", q, 1)]), (0, 1)))
+            assert store.list_committed("g", None, 9) == [("T", 0, 1), ("T", 1, 1)]
+            store.delete_group("g")
+            assert store.list_groups(None, 9) == []
+            assert store.list_committed("g", None, 9) == []
 
 
 def test_groups(store: MessageStore) -> None:

@@ -16,34 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_marks_are_judged_by_the_checkpoint_that_is_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not by what was flushed since: a crash opens the store at the checkpoint."""
-    with open_small(tmp_path / "store") as store:
-        store.put([Message("T", b"x")])
-        checkpoints = store._upkeep.checkpoints
-        write, told = checkpoints.write, list[int]()
-
-        def slowly() -> None:
-            write()
-            store.append([Message("T", b"while the checkpoint is written")])
-            end = store.log.appended_offset
-            store._services.flush.request(end)
-            assert store._appends.flushed.wait_for(end, 30)
-
-        def settle(_sequence: int, _start: int, flushed: int) -> None:
-            told.append(flushed)
-
-        monkeypatch.setattr(checkpoints, "write", slowly)
-        monkeypatch.setattr(checkpoints._deletions, "settle", settle)
-        store.flush()
-        assert checkpoints._written is not None
-        assert told == [checkpoints._written.flushed_offset]
-        assert told[0] < store.log.flushed_mark[0]
-        monkeypatch.undo()
-
-
 def test_units_do_not_expire_early_while_a_store_is_read_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,7 +55,7 @@ def carry_over(path: Path, profile: Profile, opened: Opened, directory: Path) ->
     """
     removed = KvBatch()
     files: dict[str, SstFile] = {}
-    on_disk = open_through_links(path, profile, family_options(profile, Cache(_CACHE_BYTES)), {})
+    on_disk = open_through_links(path, profile, family_options(profile, Cache(_CACHE_BYTES)))
     try:
         for family in sorted(profile.families, key=lambda family: family.name == profile.last):
             name = family.name

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from rocksdict import Checkpoint, WriteBatch
 
 from kvcq.engine.rocks.compaction import compact_options
-from kvcq.engine.rocks.failures import is_log_failed, is_stall, lack
-from kvcq.engine.rocks.proof import sync_logs
+from kvcq.engine.rocks.failures import is_stall
 from kvcq.engine.rocks.rows import write_options
-from kvcq.errors import EngineFailedError, EngineFullError, EngineOutOfDescriptorsError
+from kvcq.errors import EngineFullError, EngineOutOfDescriptorsError
 from store.base import DIRECTORY_MODE
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from rocksdict import Rdict
 
     from kvcq.engine.rocks.opening import Opened
-    from kvcq.engine.rocks.options import Profile
 
 #: With less free space RocksDB is not asked whether it takes writes again.
 _ROOM_BYTES = 4 << 20
@@ -41,22 +39,19 @@ class Durability:
     they are.
     """
 
-    def __init__(self, path: Path, profile: Profile, scratch: Path) -> None:
+    def __init__(self, path: Path, scratch: Path) -> None:
         """`scratch`: a directory on the same file system."""
         # Constant after construction.
         self._path = path
-        self._wal = profile.wal
         self._scratch = scratch
         self._numbers = count(1)  # names in the scratch directory
-        self.write_options = write_options(profile)
+        self.write_options = write_options()
         #: About how many range deletions the memtables hold: those that write add to it without a
         #: lock, and RocksDB flushes by itself as well.
         self.range_deletions = 0
         #: Set when RocksDB met a full disk or found no descriptor, until it takes writes again. It
         #: is left alone meanwhile: a flush or a sync asked for again would keep it from resuming.
         self.lack: type[EngineFullError] | type[EngineOutOfDescriptorsError] | None = None
-        # Set once, by the call whose sync failed.
-        self._unsynced: str | None = None
 
     def check_room(self) -> None:
         """Raises EngineFullError, EngineOutOfDescriptorsError while there is none."""
@@ -69,11 +64,6 @@ class Durability:
             )
         if self.lack is not None:
             raise self.lack(f"{self._path}: no descriptor is left")
-
-    def check_synced(self) -> None:
-        """Raises EngineFailedError once a sync has failed."""
-        if self._unsynced is not None:
-            raise EngineFailedError(f"{self._path}: {self._unsynced}")
 
     def check_writable(self, db: Rdict) -> None:
         """A database that failed before skips compactions without a word, but not a write."""
@@ -105,35 +95,13 @@ class Durability:
             return 0
         return found.f_bavail * found.f_frsize
 
-    def sync(self, db: Rdict) -> None:
-        """What is in the write-ahead log is durable."""
-        self.check_synced()
-        try:
-            if self.lack is EngineFullError:
-                sync_logs(self._path)
-            else:
-                # Not WriteOptions.sync: that would hold the GIL for the whole fsync.
-                db.flush_wal(sync=True)
-        except Exception as error:
-            if is_log_failed(error) and self.lack is EngineFullError:
-                self.sync(db)  # another thread's append did not fit, just now
-                return
-            if isinstance(error, OSError) and lack(error) is EngineOutOfDescriptorsError:
-                raise  # the log's file was not even opened, so nothing was dropped
-            # The kernel may have dropped the pages: a second sync could claim what is not so.
-            self._unsynced = f"the write-ahead log could not be synced: {error}"
-            raise
-
     def flush(self, opened: Opened) -> None:
         """All that was written is durable."""
-        if self._wal:
-            self.sync(opened.db)
-            return
         self.check_room()
         self.flush_all(opened)
 
     def flush_all(self, opened: Opened) -> None:
-        """For a database without a log, and however little room there is."""
+        """The same, however little room there is."""
         # Two steps: a checkpoint says whether it worked, but holds the GIL. It finds only what was
         # written in between.
         self.write_out(opened)
@@ -146,10 +114,9 @@ class Durability:
             shutil.rmtree(target, ignore_errors=True)
 
     def write_out(self, opened: Opened) -> None:
-        """Memtables go to files; without a log of writes all of them at one point.
+        """Memtables go to files, all of them at one point.
 
         A compaction of no range does so first, without the GIL; it does not say whether it worked.
         """
         self.range_deletions = 0
-        for table in opened.tables.values() if self._wal else (opened.db,):
-            table.compact_range(None, b"", compact_options())
+        opened.db.compact_range(None, b"", compact_options())

@@ -15,7 +15,7 @@ from kvcq.engine.rocks.carry_over import CarryOver, carry_over
 from kvcq.engine.rocks.compaction import compact_options, pieces
 from kvcq.engine.rocks.durability import Durability
 from kvcq.engine.rocks.expiry_filter import build_filter_options
-from kvcq.engine.rocks.failures import damage_mark, failure, is_log_failed, lack
+from kvcq.engine.rocks.failures import damage_mark, failure, lack
 from kvcq.engine.rocks.gate import Gate
 from kvcq.engine.rocks.opening import (
     Opened,
@@ -25,7 +25,6 @@ from kvcq.engine.rocks.opening import (
     open_writable,
     scratch_of,
 )
-from kvcq.engine.rocks.proof import NoteKeeper, cut, prove, sync_logs
 from kvcq.engine.rocks.rows import encode, read_options, scan_rows
 from kvcq.engine.rocks.statistics import BACKGROUND_ERRORS, memtable_bytes, read_statistics
 from kvcq.errors import (
@@ -70,13 +69,13 @@ class RocksEngine:
     Locks: two gates, always in this order. `_slow` lets flush, compaction and ingest in;
     `_gate` lets every call in. `arm` and `close` take `_slow` first, so they wait for a running
     piece of compaction without holding up reads and writes meanwhile.
-    Failure: after an error of RocksDB's background work, or of a sync, writes fail until the
-    database is opened again; reads go on. If `arm` cannot open it again, later calls raise
+    Failure: after an error of RocksDB's background work writes fail until the database is opened
+    again; reads go on. If `arm` cannot open it again, later calls raise
     EngineFailedError. A full disk is no failure, nor is it when descriptors run out: writes raise
     EngineFullError or EngineOutOfDescriptorsError until there is room, or there are some. After a
     full disk RocksDB resumes by itself, within seconds, and `settle` notices. Where it does not,
-    and without descriptors it never does, `settle` opens the database again: with all that is in
-    its log, or with all that is in memory, see carry_over.py.
+    and without descriptors it never does, `settle` opens the database again, with all that is in
+    memory: see carry_over.py.
     """
 
     def __init__(self, path: Path, profile: Profile, *, read_only: bool) -> None:
@@ -89,8 +88,7 @@ class RocksEngine:
         self._numbers = count(1)  # names in the scratch directory
         # Kept when the database is reopened: cached blocks stay valid.
         self._cache = Cache(profile.cache_bytes)
-        self._durability = Durability(path, profile, self._scratch)
-        self._note = NoteKeeper(path, wal=profile.wal)
+        self._durability = Durability(path, self._scratch)
         self._slow: Gate[str] = Gate()
         self._gate: Gate[Opened] = Gate()
         self._waited = 0  # calls of `settle` since there is room again
@@ -106,7 +104,6 @@ class RocksEngine:
         It is created aside and moved in place, so a crash leaves all of it or nothing: a
         directory without its families, CURRENT or manifest is damage and refused. What a crash
         left in the scratch directory beside it (`<name>.tmp`) is removed.
-        A database that is not the one noted last is refused before anything in it changes.
         Families of the profile that an older program did not have are created, empty.
         Raises EngineFailedError; EngineUnavailableError when that says nothing of the files;
         EngineNewerError when a newer program's families are in it.
@@ -115,15 +112,11 @@ class RocksEngine:
         try:
             if not path.exists() or not any(path.iterdir()):
                 engine._create()
-            for lost, whole in prove(path).items():
-                cut(lost, whole)
             engine._gate.put(open_writable(path, profile, engine._family_options()))
             # Now that the database's own lock says that nobody else is using it.
             shutil.rmtree(engine._scratch, ignore_errors=True)
         except OSError as error:
             raise EngineUnavailableError(f"cannot open {path}: {error}") from error
-        if profile.wal:  # else the next flush is in time: what comes before it may be lost anyway
-            engine._note.refresh()
         engine._slow.put(_SLOW)
         return engine
 
@@ -138,9 +131,8 @@ class RocksEngine:
         if not (path / "CURRENT").is_file():
             # RocksDB would make the directory.
             raise EngineFailedError(f"cannot open {path}: no database there")
-        cuts = prove(path)
         engine = cls(path, profile, read_only=True)
-        engine._gate.put(open_through_links(path, profile, engine._family_options(), cuts))
+        engine._gate.put(open_through_links(path, profile, engine._family_options()))
         engine._slow.put(_SLOW)
         return engine
 
@@ -197,7 +189,7 @@ class RocksEngine:
     # --- writes -------------------------------------------------------------------------------
 
     def write(self, batch: KvBatch) -> None:
-        """See KvEngine. Durable on return with a log and `batch.sync`; otherwise after a flush.
+        """See KvEngine. Durable after a flush.
 
         Raises EngineBusyError on a stall: nothing was written, nothing waited.
         """
@@ -205,13 +197,10 @@ class RocksEngine:
         rows = None
         try:
             rows = encode(batch, opened.handles)
-            self._durability.check_synced()
             self._durability.check_room()
             opened.db.write(rows, self._durability.write_options)
             if batch.delete_ranges:
                 self._durability.range_deletions += len(batch.delete_ranges)
-            if self._profile.wal and batch.sync:
-                self._durability.sync(opened.db)
         except KvcqError:
             raise
         except Exception as error:
@@ -240,11 +229,9 @@ class RocksEngine:
             return  # it was closed with all of it durable
         with self._slowly("flush") as opened:
             self._flush(opened)
-            self._refresh_note()
 
     def back_up(self) -> Path:
-        """See KvEngine. Other threads read and write meanwhile. The copy has its own note, and is
-        opened like any database.
+        """See KvEngine. Other threads read and write meanwhile.
 
         In the scratch directory: table files are hard links, so it takes hardly any space and time,
         until they are compacted away. What a crash leaves is removed by the next opening.
@@ -259,7 +246,6 @@ class RocksEngine:
             try:
                 # It holds the GIL, as a flush does: for what was written since, and the links.
                 Checkpoint(opened.db).create_checkpoint(str(target))
-                NoteKeeper(target, wal=self._profile.wal).refresh()
             except BaseException:
                 shutil.rmtree(target, ignore_errors=True)
                 raise
@@ -273,8 +259,6 @@ class RocksEngine:
         if self._durability.lack is not None and self._durability.has_room():
             self._come_back()
         self.flush_deletions()
-        if not self._read_only and (self._note.is_due or self._note.are_logs_due):
-            self._note.refresh()  # RocksDB flushes and compacts by itself as well
 
     def flush_deletions(self) -> None:
         """See KvEngine. Other threads read and write meanwhile."""
@@ -343,7 +327,6 @@ class RocksEngine:
                 self._flush(opened)
             self._reopen(options)
             self._ttl_s = ttl_s
-            self._refresh_note()
         except KvcqError:
             raise
         except Exception as error:
@@ -376,22 +359,16 @@ class RocksEngine:
             raise failure("last flush", error) from error
         finally:
             try:
-                # What is in a log that a full disk ended is durable there, and not to be flushed.
                 let_go(opened, flushed=flushed and self._durability.lack is None)
             except Exception as error:
                 error.__traceback__ = None
-                if not (self._profile.wal and flushed and lack(error)):
-                    raise failure("closing", error) from error
-                # All of it is in the log, durably.
-                logger.warning("%s: closed, but %s", self._path, str(error))
+                raise failure("closing", error) from error
             finally:
                 del opened
                 if not flushed:
                     # It is not closed by name then. Frames of an earlier failure may stand in a
                     # circle, and would keep the directory locked until some collection.
                     gc.collect()
-                if not self._read_only:
-                    self._note.refresh()  # the last one: of all of it
                 self._gate.end(EngineClosedError, f"{self._path} is closed")
                 self._slow.end(EngineClosedError, f"{self._path} is closed")
                 if not self._read_only:
@@ -459,7 +436,7 @@ class RocksEngine:
         """There is room again: take writes when RocksDB does, or open the database again."""
         self._waited += 1
         error = None if self._is_away else self._refusal()
-        if self._is_away or (error is not None and (lack(error) or is_log_failed(error))):
+        if self._is_away or (error is not None and lack(error)):
             # It resumes by itself after a full disk, and only then.
             waits = self._durability.lack is EngineFullError and not self._is_away
             if waits and self._waited < _RESUME_ROUNDS:
@@ -473,7 +450,6 @@ class RocksEngine:
         self._waited = 0
         if error is None:
             logger.info("%s: writes are taken again", self._path)
-            self._refresh_note()
         # Otherwise it failed for another reason since, for good: that is what writes raise now.
 
     def _in_memory_bytes(self) -> int:
@@ -497,19 +473,16 @@ class RocksEngine:
         return None
 
     def _open_again(self) -> None:
-        """With every write that returned: it is in a log, was flushed, or is carried over.
+        """With every write that returned: it was flushed, or is carried over.
 
         Callers wait while it is opened, but read on while what is in memory is looked for.
         """
         self._slow.take()
         try:
             if not self._is_away:
-                if self._profile.wal:
-                    sync_logs(self._path)
-                else:
-                    self._carry_over()
+                self._carry_over()
                 # Closed by name: frames of a failed call may still hold it. Closing tries to flush
-                # one family; whether that works is nothing to what the log has, or what is carried.
+                # one family; whether that works is nothing to what is carried over.
                 with suppress(Exception):
                     let_go(self._gate.take(), flushed=True)
             self._ttl_s = None
@@ -582,11 +555,6 @@ class RocksEngine:
         if not self._read_only:
             self._durability.flush(opened)
 
-    def _refresh_note(self) -> None:
-        """What flushes and compactions have changed is noted: see note.py."""
-        if not self._read_only and self._note.is_due:
-            self._note.refresh()
-
     def _compact_piece(self, family: str, start: bytes | None, end: bytes | None) -> None:
         with self._slowly(f"compaction of {family}") as opened:
             self._durability.check_room()
@@ -595,4 +563,3 @@ class RocksEngine:
             self._durability.check_writable(opened.db)
             if opened.db.property_int_value(BACKGROUND_ERRORS) != before:
                 raise EngineFailedError(f"compaction of {family} failed; {self._path}/LOG says why")
-            self._refresh_note()

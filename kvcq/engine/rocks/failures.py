@@ -33,8 +33,6 @@ _LACKS: dict[str, type[EngineFullError] | type[EngineOutOfDescriptorsError]] = {
 }
 #: A sync that failed is final, whatever the reason: the kernel may have dropped the pages.
 _SYNC_FAILED = ("While fsync", "While fdatasync", "While sync")
-#: What a write-ahead log says after an append that failed.
-_LOG_FAILED = ("Writer has previous error", "Seen error")
 
 #: What RocksDB says of a database with families that the caller did not name; their names follow.
 _UNKNOWN_FAMILIES = "Column families not opened: "
@@ -71,11 +69,6 @@ def lack(
     if any(each in text for each in _SYNC_FAILED):
         return None
     return next((kind for words, kind in _LACKS.items() if words in text), None)
-
-
-def is_log_failed(error: Exception) -> bool:
-    """Whether an earlier append to the write-ahead log failed, and this call for that reason."""
-    return any(each in str(error) for each in _LOG_FAILED)
 
 
 def failure(doing: str, error: Exception) -> KvcqError:

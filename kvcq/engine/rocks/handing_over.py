@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from rocksdict import Cache
 
 from kvcq.engine.rocks.failures import failure
-from kvcq.engine.rocks.note import NOTE_NAME
 from kvcq.engine.rocks.opening import family_options, let_go, list_families, open_writable
-from kvcq.engine.rocks.options import metadata_profile
+from kvcq.engine.rocks.options import small_profile
 from store.base import fsync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-#: What an opening for writing leaves beside RocksDB's own files: of the binding, and of ours.
-_LEFT_BEHIND = ("rocksdict-config.json", NOTE_NAME)
+#: What an opening for writing leaves beside RocksDB's own files: of the binding, and the note of
+#: programs before format 2.
+_LEFT_BEHIND = ("rocksdict-config.json", "KVCQ-NOTE")
 _CACHE_BYTES = 1 << 20
 
 
@@ -31,7 +31,7 @@ def hand_over(path: Path, keep: Collection[str] | None = None) -> None:
     names = list_families(path)
     gone = [] if keep is None else [name for name in names if name not in keep]
     if gone:
-        profile = metadata_profile(*names)
+        profile = small_profile(*names)
         opened = open_writable(path, profile, family_options(profile, Cache(_CACHE_BYTES)))
         try:
             for name in gone:

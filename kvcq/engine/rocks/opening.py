@@ -14,8 +14,6 @@ from kvcq.engine.rocks.failures import opening_failure
 from kvcq.engine.rocks.options import build_database_options, build_family_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rocksdict import Cache
 
     from kvcq.engine.rocks.options import Profile
@@ -53,21 +51,16 @@ def open_writable(
         raise opening_failure(path, str(error)) from error
 
 
-def open_through_links(
-    path: Path, profile: Profile, families: dict[str, Options], cuts: Mapping[Path, int]
-) -> Opened:
+def open_through_links(path: Path, profile: Profile, families: dict[str, Options]) -> Opened:
     """The database at `path`, for reading only; nothing in its directory changes.
 
     It need not be writable, and may be somebody else's: RocksDB opens a directory of links to the
-    files, of `cuts` copies of their first bytes, and what an opening writes goes there. Raises as
-    `open_writable` does.
+    files, and what an opening writes goes there. Raises as `open_writable` does.
     """
     links = Path(tempfile.mkdtemp(prefix="kvcq-read-"))
     try:
         for entry in path.iterdir():
-            if entry in cuts:
-                (links / entry.name).write_bytes(entry.read_bytes()[: cuts[entry]])
-            elif entry.is_file() and not entry.name.startswith(_NOT_LINKED):
+            if entry.is_file() and not entry.name.startswith(_NOT_LINKED):
                 (links / entry.name).symlink_to(entry.absolute())
         options = build_database_options(profile, create=False)
         access = AccessType.read_only(error_if_log_file_exist=False)

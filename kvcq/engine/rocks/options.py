@@ -61,12 +61,9 @@ class Profile:
     """Settings of one database."""
 
     families: tuple[FamilyProfile, ...]
-    # Write-ahead log: on, each write is synced before the call returns; off, writes become
-    # durable by flush alone, all families at one point.
-    wal: bool
     # The families whose values end with an expiry stamp: see expiry_filter.py.
     filtered: tuple[str, ...] = ()
-    # Without a log: the family whose rows say how far the others go. It becomes durable last.
+    # The family whose rows say how far the others go. It becomes durable last.
     last: str = ""
     cache_bytes: int = 128 * MIB
     # File descriptors. Many machines start a process with 1024, and the log needs some too.
@@ -83,7 +80,7 @@ class Profile:
         return tuple(family.name for family in self.families)
 
 
-#: The derived database: units, bounds and checkpoint, key index.
+#: The derived database: units, bounds and dispatch point, key index, state.
 DERIVED = Profile(
     families=(
         # Units: written once, rising within each queue, read in runs. A key differs from its
@@ -105,21 +102,29 @@ DERIVED = Profile(
         # Message keys: random inserts, never overwritten, read by short range. Range reads do not
         # ask the filter; 10 bits serve the point reads of checks.
         FamilyProfile(name="index", bloom_bits=10),
+        # State: topics, groups, offsets: small rows, read one by one.
+        FamilyProfile(
+            name="state",
+            memtable_bytes=8 * MIB,
+            block_bytes=4 * KIB,
+            bloom_bits=16,
+            point_reads=True,
+            zstd_bottommost=False,
+            file_bytes=16 * MIB,
+            base_bytes=32 * MIB,
+        ),
     ),
-    wal=False,
     filtered=("default", "index"),
     last="offset",
 )
 
 
 #: What RocketMQ keeps of its consume queues in RocksDB, for reading.
-ROCKETMQ = Profile(
-    families=(FamilyProfile(name="default"), FamilyProfile(name="offset")), wal=False
-)
+ROCKETMQ = Profile(families=(FamilyProfile(name="default"), FamilyProfile(name="offset")))
 
 
-def metadata_profile(*families: str) -> Profile:
-    """The metadata database: few small rows, every write durable when it returns."""
+def small_profile(*families: str) -> Profile:
+    """Few small rows: of RocketMQ's tables of topics and offsets, and of ours before format 2."""
     return Profile(
         families=tuple(
             FamilyProfile(
@@ -135,7 +140,6 @@ def metadata_profile(*families: str) -> Profile:
             )
             for name in families or ("default",)
         ),
-        wal=True,
         cache_bytes=16 * MIB,
         max_open_files=64,
         memtables_bytes=16 * MIB,
@@ -151,14 +155,14 @@ def build_database_options(profile: Profile, *, create: bool) -> Options:
     options = Options(raw_mode=True)  # bytes in, bytes out: no type tag before keys and values
     options.create_if_missing(create)
     options.create_missing_column_families(True)  # noqa: FBT003 - the binding takes no name
-    # Without a log nothing else keeps the families at one dispatch point.
-    options.set_atomic_flush(not profile.wal)
+    # Nothing is written to a log of RocksDB's: the commit log has all of it. So nothing else keeps
+    # the families at one dispatch point.
+    options.set_atomic_flush(True)
     # A file that is missing or does not fit the manifest fails the opening, not a later read.
     options.set_paranoid_checks(True)
-    # Torn by a crash, the last record of the log is dropped: it was never acknowledged. Damage
-    # before it must fail the opening; point-in-time recovery would drop what follows in silence.
+    # Of a database that another program wrote: torn by a crash, the last record of its log is
+    # dropped; damage before it fails the opening.
     options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
-    options.set_max_total_wal_size(16 * MIB)
     options.set_max_open_files(profile.max_open_files)
     # One flush and one compaction beside each other: two cores, and Python wants one of them.
     options.set_max_background_jobs(profile.background_jobs)
@@ -168,7 +172,6 @@ def build_database_options(profile: Profile, *, create: bool) -> Options:
     options.set_ratelimiter(profile.rate_bytes_per_s, 100_000, 10)
     # Written pages go to the disk bit by bit rather than as one burst at the end of a file.
     options.set_bytes_per_sync(MIB)
-    options.set_wal_bytes_per_sync(MIB)
     options.set_db_write_buffer_size(profile.memtables_bytes)
     # One thread writes, holding the GIL. Single-writer memtables skip the atomics, and their
     # insert hint makes rising keys cheap.

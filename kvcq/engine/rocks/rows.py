@@ -14,19 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kvcq.engine.protocol import KvBatch, Pair
-    from kvcq.engine.rocks.options import Profile
 
 #: Reads ahead of a scan that keeps its blocks out of the cache.
 _BULK_READAHEAD_BYTES = 2 << 20
 
 
-def write_options(profile: Profile) -> WriteOptions:
+def write_options() -> WriteOptions:
     options = WriteOptions()
     # Waiting inside RocksDB would hold the GIL: a stall would freeze the process.
     options.no_slowdown = True
-    if not profile.wal:
-        # A property; the binding's stub says method.
-        setattr(options, "disable_wal", True)  # noqa: B010
+    # A property; the binding's stub says method.
+    setattr(options, "disable_wal", True)  # noqa: B010
     return options
 
 

@@ -85,7 +85,7 @@ class MigrationEvent(_message.Message):
     def __init__(self, time_ms: _Optional[int] = ..., event: _Optional[str] = ...) -> None: ...
 
 class MigrationStatus(_message.Message):
-    __slots__ = ("phase", "pending_phase", "stopped", "verified", "history", "log_start_offset", "log_end_offset", "dispatched_offset", "deletions", "sides", "next_command", "layout", "verify_broken_off", "ingest_directory", "hint", "blamed_sides", "running_job_id")
+    __slots__ = ("phase", "pending_phase", "stopped", "verified", "history", "log_start_offset", "log_end_offset", "dispatched_offset", "sides", "next_command", "layout", "verify_broken_off", "ingest_directory", "hint", "blamed_sides", "running_job_id")
     PHASE_FIELD_NUMBER: _ClassVar[int]
     PENDING_PHASE_FIELD_NUMBER: _ClassVar[int]
     STOPPED_FIELD_NUMBER: _ClassVar[int]
@@ -94,7 +94,6 @@ class MigrationStatus(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DISPATCHED_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    DELETIONS_FIELD_NUMBER: _ClassVar[int]
     SIDES_FIELD_NUMBER: _ClassVar[int]
     NEXT_COMMAND_FIELD_NUMBER: _ClassVar[int]
     LAYOUT_FIELD_NUMBER: _ClassVar[int]
@@ -111,7 +110,6 @@ class MigrationStatus(_message.Message):
     log_start_offset: int
     log_end_offset: int
     dispatched_offset: int
-    deletions: int
     sides: _containers.RepeatedCompositeFieldContainer[MigrationSide]
     next_command: str
     layout: FileLayout
@@ -120,7 +118,7 @@ class MigrationStatus(_message.Message):
     hint: str
     blamed_sides: _containers.RepeatedScalarFieldContainer[str]
     running_job_id: str
-    def __init__(self, phase: _Optional[_Union[MigrationPhase, str]] = ..., pending_phase: _Optional[_Union[MigrationPhase, str]] = ..., stopped: _Optional[str] = ..., verified: _Optional[_Union[VerifyResult, _Mapping]] = ..., history: _Optional[_Iterable[_Union[MigrationEvent, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., deletions: _Optional[int] = ..., sides: _Optional[_Iterable[_Union[MigrationSide, _Mapping]]] = ..., next_command: _Optional[str] = ..., layout: _Optional[_Union[FileLayout, _Mapping]] = ..., verify_broken_off: _Optional[str] = ..., ingest_directory: _Optional[str] = ..., hint: _Optional[str] = ..., blamed_sides: _Optional[_Iterable[str]] = ..., running_job_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, phase: _Optional[_Union[MigrationPhase, str]] = ..., pending_phase: _Optional[_Union[MigrationPhase, str]] = ..., stopped: _Optional[str] = ..., verified: _Optional[_Union[VerifyResult, _Mapping]] = ..., history: _Optional[_Iterable[_Union[MigrationEvent, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., sides: _Optional[_Iterable[_Union[MigrationSide, _Mapping]]] = ..., next_command: _Optional[str] = ..., layout: _Optional[_Union[FileLayout, _Mapping]] = ..., verify_broken_off: _Optional[str] = ..., ingest_directory: _Optional[str] = ..., hint: _Optional[str] = ..., blamed_sides: _Optional[_Iterable[str]] = ..., running_job_id: _Optional[str] = ...) -> None: ...
 
 class PlanMigrationRequest(_message.Message):
     __slots__ = ()
@@ -283,7 +281,7 @@ class ListDifferencesResponse(_message.Message):
     def __init__(self, differences: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ...) -> None: ...
 
 class IngestFilesRequest(_message.Message):
-    __slots__ = ("files", "start_offset", "dispatched_offset", "deletions")
+    __slots__ = ("files", "start_offset", "dispatched_offset")
     class File(_message.Message):
         __slots__ = ("path", "family")
         PATH_FIELD_NUMBER: _ClassVar[int]
@@ -294,12 +292,10 @@ class IngestFilesRequest(_message.Message):
     FILES_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DISPATCHED_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    DELETIONS_FIELD_NUMBER: _ClassVar[int]
     files: _containers.RepeatedCompositeFieldContainer[IngestFilesRequest.File]
     start_offset: int
     dispatched_offset: int
-    deletions: int
-    def __init__(self, files: _Optional[_Iterable[_Union[IngestFilesRequest.File, _Mapping]]] = ..., start_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., deletions: _Optional[int] = ...) -> None: ...
+    def __init__(self, files: _Optional[_Iterable[_Union[IngestFilesRequest.File, _Mapping]]] = ..., start_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ...) -> None: ...
 
 class IngestFilesResponse(_message.Message):
     __slots__ = ("ingested", "dispatched_offset")

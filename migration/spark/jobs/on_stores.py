@@ -26,6 +26,7 @@ from migration.spark.jobs.store_parts import (
 from migration.spark.verify import VerifySettings
 from migration.spark.verify import verify as compare
 from store.base import Progress, no_progress
+from store.state import STATE_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from migration.columnar import Liveness
     from migration.spark.jobs.rebuilding import RebuildResult
     from migration.spark.verify import VerifyResult
 
@@ -77,16 +79,15 @@ def rebuild(
     output: Path | None = None,
     begin: int | None = None,
     end: int | None = None,
-    deletions: int | None = None,
     verify_crc: bool = False,
     progress: Progress = no_progress,
 ) -> RebuildResult:
     """The database is made from the log, and takes the place of the old one. Store stopped.
 
     With `output`, sorted files are written to that new directory instead, of the log from the
-    record at `begin` (its start) to the physical offset `end` (its end); the store may run, and has
-    said how many `deletions` it knows. A crash leaves the old database, or none: then opening the
-    store makes it. Raises StoreError.
+    record at `begin` (its start) to the physical offset `end` (its end); the store may run. A crash
+    leaves the old database, or one without queues: then opening the store makes them. Raises
+    StoreError.
     """
     parts = find_parts(store)
     if output is None and not uses_database(parts):
@@ -95,9 +96,6 @@ def rebuild(
 
     def work(target: Path) -> RebuildResult:
         liveness = read_liveness(parts)
-        if deletions is not None:
-            # What a running store knows, its database may not have on the disk yet.
-            liveness = replace(liveness, deletions=deletions)
         settings = rebuilding.RebuildSettings(
             log=parts.log,
             output=target,
@@ -118,7 +116,7 @@ def rebuild(
         shutil.rmtree(scratch, ignore_errors=True)  # of a run that was cut short
         try:
             result = work(scratch)
-            rebuilding.replace_database(store / "kvcq", result)
+            rebuilding.replace_queues(store, result)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return result
@@ -135,7 +133,8 @@ def choose(
 ) -> MessageChoice:
     """Messages of a store, for `export`. Times are inclusive; it may run.
 
-    `all_topics`: also those of deleted topics. `skip_damaged`: pass over what is no record.
+    `all_topics`: also those of deleted topics, and of the system's own. `skip_damaged`: pass over
+    what is no record.
     """
     parts = find_parts(store)
     return MessageChoice(
@@ -143,9 +142,16 @@ def choose(
         topics=tuple(topics),
         begin_ms=None if since is None else int(since.timestamp() * 1000),
         end_ms=None if until is None else int(until.timestamp() * 1000),
-        liveness=ALL_LIVE if all_topics else read_liveness(parts),
+        liveness=ALL_LIVE if all_topics else _of_users(read_liveness(parts), topics),
         skip_damaged=skip_damaged,
     )
+
+
+def _of_users(liveness: Liveness, named: Sequence[str]) -> Liveness:
+    """Without what the system keeps in its own topic, unless that is named."""
+    found = liveness.topics or {}
+    kept = {name: at for name, at in found.items() if name != STATE_TOPIC or name in named}
+    return replace(liveness, topics=kept)
 
 
 def _must_be_new(output: Path | None) -> None:

@@ -19,7 +19,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from kvcq.engine.rocks import DERIVED, RocksEngine, write_sst
-from kvcq.tables import BOUNDS, DELETIONS_KEY, DISPATCHED_KEY, INDEX, UNITS, pack_i64, unit_prefix
+from kvcq.tables import BOUNDS, DISPATCHED_KEY, INDEX, UNITS, pack_i64, unit_prefix
+from kvcq.without_queues import place_without_queues
 from migration.columnar import (
     ALL_LIVE,
     DEFAULTS,
@@ -45,6 +46,8 @@ from migration.spark.jobs.rebuild_tasks import (
 )
 from migration.spark.progress import watched
 from store.base import Progress, no_progress, write_file
+from store.log import SegmentSet
+from store.store_dir import StoreDir
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +92,7 @@ class RebuildResult:
     index_rows: int
     log_start: int
     log_end: int
-    deletions: int
+    segment_bytes: int
     seconds: float
 
     def paths(self, family: str) -> list[Path]:
@@ -103,7 +106,6 @@ class RebuildResult:
             "indexRows": self.index_rows,
             "logStart": self.log_start,
             "logEnd": self.log_end,
-            "deletions": self.deletions,
             "seconds": round(self.seconds, 3),
             "files": {
                 UNITS: [str(path) for path in self.paths(UNITS)],
@@ -153,8 +155,6 @@ def rebuild(
     files.sort(key=lambda file: (file.family, file.first_key))
     check_disjoint(files)
     rows = [*ends.rows(), (DISPATCHED_KEY, pack_i64(layout.end))]
-    if settings.liveness.deletions:
-        rows.append((DELETIONS_KEY, pack_i64(settings.liveness.deletions)))
     path = settings.output / f"bounds-{time.time_ns()}.sst"
     written = write_sst(path, sorted(rows), FAMILIES[BOUNDS])
     assert written is not None
@@ -166,7 +166,7 @@ def rebuild(
         index_rows=sum(file.rows for file in files if file.family == INDEX),
         log_start=begin,
         log_end=layout.end,
-        deletions=settings.liveness.deletions,
+        segment_bytes=layout.segment_bytes,
         seconds=time.monotonic() - began,
     )
 
@@ -174,13 +174,14 @@ def rebuild(
 def write_manifest(directory: Path, result: RebuildResult) -> None:
     """`manifest.json` beside the files says what they are, once all of them are there."""
     document = {"log_start": result.log_start, "log_end": result.log_end} | {
-        name: result.as_json()[name] for name in ("units", "queues", "deletions", "files")
+        name: result.as_json()[name] for name in ("units", "queues", "files")
     }
     write_file(directory / MANIFEST, json.dumps(document, indent=1).encode())
 
 
 def ingest(engine: KvEngine, result: RebuildResult, *, move: bool = True) -> None:
-    """Add the files to an empty database; the bounds, and with them the checkpoint, at last.
+    """Add the files to a database without queues; the bounds, and with them the checkpoint, at
+    last.
 
     Durable on return. A crash before that leaves a database without a checkpoint, which is one
     that dispatch fills again.
@@ -191,23 +192,20 @@ def ingest(engine: KvEngine, result: RebuildResult, *, move: bool = True) -> Non
     engine.ingest(BOUNDS, [result.bounds.path], move=move)
 
 
-def replace_database(path: Path, result: RebuildResult) -> None:
-    """Put a database made of the files in the place of the one at `path`, of a stopped store.
+def replace_queues(root: Path, result: RebuildResult) -> None:
+    """The stopped store in `root`, which the caller has locked, has queues made of the files, and
+    the state that it had.
 
-    The new one is complete before the old one is moved aside; the old one is removed at last. A
-    crash between the two leaves none at `path`, which the store makes again from the log.
-    Raises EngineFailedError.
+    The old database is removed at last. A crash leaves it, or one that has no queues yet, which the
+    store makes again from the log. Raises EngineFailedError, StoreFormatError.
     """
-    fresh = path.with_name(path.name + ".rebuilt")
-    aside = path.with_name(path.name + ".replaced")
-    shutil.rmtree(fresh, ignore_errors=True)
-    with closing(RocksEngine.open(fresh, DERIVED)) as engine:
+    directory = StoreDir(root)
+    with closing(SegmentSet.load(directory.commitlog, result.segment_bytes)) as segments:
+        aside = place_without_queues(directory, segments, "replaced")
+    with closing(RocksEngine.open(directory.kvcq, DERIVED)) as engine:
         ingest(engine, result)
-    shutil.rmtree(aside, ignore_errors=True)
-    if path.exists():
-        path.rename(aside)
-    fresh.rename(path)
-    shutil.rmtree(aside, ignore_errors=True)
+    if aside is not None:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def check_disjoint(files: list[SortedFile]) -> None:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import logging
+import tempfile
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvcq.engine.rocks import RocksEngine, metadata_profile
+from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import EngineFailedError
-from kvcq.metadata_store import MetadataStore
-from kvcq.tables import BOUNDS, DELETIONS_KEY, unpack_i64
+from kvcq.inspect import state_records
+from kvcq.snapshots import DIRECTORY, place_sealed, snapshots_in
+from kvcq.state_store import KvStateStore
+from kvcq.tables import last_units_between
 from migration.columnar import Liveness, LogLayoutError, liveness_of
-from migration.spark.queues import open_units
 from migration.state import SideName, read_state
 from store.base import SystemClock, no_progress
+from store.log import SegmentSet
+from store.state import StateView, TopicEnded
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from store.consume_queue import LastUnit
+    from store.store_dir import StoreIdentity
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -28,16 +36,19 @@ class StoreParts:
     """Paths inside a store directory; None for what is not there."""
 
     root: Path
-    ours: bool
+    identity: StoreIdentity | None  # None: RocketMQ's
     log: Path
     files: Path | None
     database: Path | None
-    metadata: Path | None
+
+    @property
+    def ours(self) -> bool:
+        return self.identity is not None
 
 
 def find_parts(root: Path) -> StoreParts:
     """Raises LogLayoutError for what is no store, StoreFormatError for a damaged one."""
-    kind, _ = inspect(root)
+    kind, identity = inspect(root)
     if kind not in (DirKind.OURS, DirKind.ROCKETMQ):
         raise LogLayoutError(f"{root}: is not a store")
     ours = kind is DirKind.OURS
@@ -47,11 +58,10 @@ def find_parts(root: Path) -> StoreParts:
     has_files = queues.is_dir() and any(entry.is_dir() for entry in queues.iterdir())
     return StoreParts(
         root=root,
-        ours=ours,
+        identity=identity,
         log=root / "commitlog",
         files=queues if has_files else None,
         database=database if (database / "CURRENT").is_file() else None,
-        metadata=root / "meta" if ours else None,
     )
 
 
@@ -61,7 +71,7 @@ def locked(parts: StoreParts) -> Iterator[None]:
 
     RocketMQ's lock is the same one. Raises StoreLockedError.
     """
-    _, identity = inspect(parts.root)
+    identity = parts.identity
     if identity is None:
         yield  # RocketMQ's: taking the lock would make the directory ours
         return
@@ -76,13 +86,13 @@ def uses_database(parts: StoreParts) -> bool:
 
 
 def read_liveness(parts: StoreParts) -> Liveness:
-    """Which topics live.
+    """Which topics live, by all that is in the log; the store may run.
 
-    What lives of that follows from its log and queue files, as when it is taken over: one pass
-    over the log, here. Raises EngineFailedError, MigrationStateError, StoreFormatError, and
+    What lives of RocketMQ's follows from its log and queue files, as when it is taken over: one
+    pass over the log, here. Raises EngineFailedError, MigrationStateError, StoreFormatError, and
     LogLayoutError when it cannot be told.
     """
-    if parts.metadata is None:
+    if parts.identity is None:
         # Late: a worker imports this room for each rebuild, and needs no plan.
         from migration.plan import find_what_lives
 
@@ -91,33 +101,52 @@ def read_liveness(parts: StoreParts) -> Liveness:
             raise LogLayoutError(f"{parts.root}: {'; '.join(lives.refusals)}")
         live_from = {name: lives.live_from.get(name, 0) for name in topics}
         return Liveness(live_from, lives.dead_light)
-    with closing(_metadata(parts.metadata)) as metadata:
-        return liveness_of(metadata, _applied_deletions(parts.database))
+    ended: dict[str, int] = {}
+    with _database_of(parts) as engine, _segments_of(parts) as segments:
+        state = KvStateStore(engine)
+        view = StateView(state, lambda: 0)
+        for at, end, entries in state_records(engine, segments, parts.identity.base_offset):
+            if at >= state.point:  # of a store that runs, or was killed
+                view.append(entries, at, end)
+            ended.update({each.topic: at for each in entries if isinstance(each, TopicEnded)})
+        return liveness_of(view.tables, ended)
 
 
 def read_ends(parts: StoreParts, liveness: Liveness) -> list[LastUnit]:
-    """Where queues end that the store noted when their last message left its log.
+    """Where queues end whose last message has left the log, as far as the database knows them.
 
-    Those that live and stand in the database; none in a store of RocketMQ's.
-    Raises EngineFailedError.
+    Those that live; none in a store of RocketMQ's. Raises EngineFailedError, StoreFormatError.
     """
-    if parts.metadata is None:
+    if parts.identity is None:
         return []
-    with closing(_metadata(parts.metadata)) as metadata:
-        return [unit for page in metadata.last_units() for unit in page if liveness.keeps(unit)]
+    with _database_of(parts) as engine, _segments_of(parts) as segments:
+        pages = last_units_between(engine, 0, segments.first_offset)
+        return [unit for page in pages for unit in page if liveness.keeps(unit)]
 
 
-def _metadata(path: Path) -> MetadataStore:
-    return MetadataStore(RocksEngine.open_read_only(path, metadata_profile()))
-
-
-def _applied_deletions(database: Path | None) -> int:
-    """Number of the last deletion in the derived database; 0 when it cannot be asked."""
-    if database is None:
-        return 0
+@contextmanager
+def _database_of(parts: StoreParts) -> Iterator[RocksEngine]:
+    """The database of a store of ours, or one made of its newest snapshot, for reading."""
     try:
-        with open_units(database) as engine:
-            row = engine.get(BOUNDS, DELETIONS_KEY)
-    except EngineFailedError:
-        return 0  # it is about to be replaced, or what reads it will say so
-    return 0 if row is None else unpack_i64(row)
+        engine = RocksEngine.open_read_only(parts.root / "kvcq", DERIVED)
+    except EngineFailedError as error:
+        logger.warning("%s cannot be read: %s", parts.root / "kvcq", error)
+        found = snapshots_in(parts.root / DIRECTORY, read_only=True)
+        sealed = [each for each in found if each.is_sealed]
+        if not sealed:
+            raise
+        with tempfile.TemporaryDirectory(prefix="kvcq-state-") as scratch:
+            place_sealed(sealed[-1], Path(scratch) / "kvcq", "unused")
+            with closing(RocksEngine.open_read_only(Path(scratch) / "kvcq", DERIVED)) as engine:
+                yield engine
+        return
+    with closing(engine):
+        yield engine
+
+
+@contextmanager
+def _segments_of(parts: StoreParts) -> Iterator[SegmentSet]:
+    assert parts.identity is not None, "a store of ours"
+    size = parts.identity.segment_bytes
+    with closing(SegmentSet.load(parts.log, size, read_only=True)) as segments:
+        yield segments

@@ -46,7 +46,6 @@ def ingest(directory: Path, server: str, as_json: bool) -> None:
             [replace(one, path=str(PurePosixPath(below, one.path))) for one in manifest.files],
             start_offset=manifest.start_offset,
             dispatched_offset=manifest.dispatched_offset,
-            deletions=manifest.deletions,
             timeout_s=_TIMEOUT_S,
         )
     if as_json:
@@ -111,7 +110,6 @@ class _Manifest(NamedTuple):
     files: list[SortedFile]
     start_offset: int
     dispatched_offset: int
-    deletions: int
 
 
 def _manifest(directory: Path) -> _Manifest:
@@ -128,7 +126,6 @@ def _manifest(directory: Path) -> _Manifest:
             ],
             manifest["log_start"],
             manifest["log_end"],
-            manifest["deletions"],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = error.strerror if isinstance(error, OSError) else repr(error)

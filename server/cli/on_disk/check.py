@@ -201,13 +201,13 @@ def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, st
     if Kind.FALLING_TIME in kinds:
         hint = "store times that go back harm no message, but a search by time may be inexact there"
         advice.append((hint, None))
-    if Kind.METADATA in kinds:
+    if Kind.STATE in kinds:
         hint = (
-            "restore meta/ from a copy of the directory if there is one: committed offsets "
-            "are stored nowhere else. Otherwise the command restores the topics from the "
-            "log and the queues"
+            "topics, groups or offsets differ from what the log says: move the database aside, and "
+            "the next start rebuilds it from a snapshot and the log"
         )
-        advice.append((hint, shlex.join(["kvcq", "repair", str(directory), "--metadata"])))
+        aside = shlex.join(["mv", str(directory / "kvcq"), str(directory / "kvcq.aside")])
+        advice.append((hint, aside))
     if Kind.IDENTITY in kinds:
         places = sorted({each.place for each in findings if each.kind is Kind.IDENTITY})
         advice.append((f"restore {' and '.join(places)} from a backup of the directory", None))
@@ -219,9 +219,8 @@ def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, st
         advice.append((hint, None))
     if Kind.DEAD_ROW in kinds:
         hint = (
-            "kvcq/ has rows of topics that are not in meta/. Unless those topics were "
-            "deleted, meta/ is not the newest copy: restore the newest one first, since "
-            "queues are only rebuilt for topics in meta/"
+            "kvcq/ has rows of topics that do not exist: the command rebuilds the queues of those "
+            "that do"
         )
         advice.append((hint, None))
     if derived:

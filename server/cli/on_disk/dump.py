@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,11 +33,14 @@ from server.cli.terminal import (
 )
 from server.process import prepare_to_open_stores
 from server.wire import host_text
+from store.state import STATE_TOPIC, CorruptStateError, unpack_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from migration.dump import IndexRow, LogRow, UnitRow
+    from store.message import StoredMessage
+    from store.state import Entry
 
 R = TypeVar("R")
 
@@ -232,7 +236,7 @@ def _log_cells(row: LogRow) -> Sequence[object]:
         time_text(message.store_time_ms),
         message.tag,
         " ".join(message.keys),
-        body_text(plain_body(message.body, message.sys_flag)),
+        _shown_body(message),
     )
 
 
@@ -246,11 +250,47 @@ def _log_document(row: LogRow) -> dict[str, Any]:
             **document_of(message, "topic queue_id queue_offset flag sys_flag"),
             **document_of(message, "born_time_ms store_time_ms reconsume_times"),
             **document_of(message, "prepared_transaction_offset body_crc properties"),
-            **body_fields(plain_body(message.body, message.sys_flag)),
+            **_body_fields(message),
             "bornHost": host_text(message.born_host),
             "storeHost": host_text(message.store_host),
         }
     return found
+
+
+def _shown_body(message: StoredMessage) -> str:
+    entries = _entries_of(message)
+    if entries is None:
+        return body_text(plain_body(message.body, message.sys_flag))
+    return body_text("; ".join(map(repr, entries)).encode())
+
+
+def _body_fields(message: StoredMessage) -> dict[str, Any]:
+    entries = _entries_of(message)
+    if entries is None:
+        return dict(body_fields(plain_body(message.body, message.sys_flag)))
+    return {"entries": [{"entry": type(entry).__name__, **_plain(entry)} for entry in entries]}
+
+
+def _entries_of(message: StoredMessage) -> list[Entry] | None:
+    """What a record of the state says; None: it is another one, or cannot be read."""
+    if message.topic != STATE_TOPIC:
+        return None
+    try:
+        return unpack_entries(message.body)
+    except CorruptStateError as error:
+        say(f"cannot read a record of the state: {error}. It is shown as stored")
+        return None
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401
+    """An entry, or a field of one, for a program: bytes in hex."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return camel_case({name: _plain(each) for name, each in value._asdict().items()})
+    return value
 
 
 def _unit_cells(row: UnitRow) -> Sequence[object]:

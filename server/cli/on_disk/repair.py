@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kvcq.opening import open_store
-from migration.repair import repair_metadata, set_queues_aside
+from migration.repair import repair_state, set_queues_aside
 from server.cli.on_disk.store_errors import raising_command_errors
 from server.cli.terminal import Bars, counted, json_option, print_json, say
 from server.process import prepare_to_open_stores
@@ -22,12 +22,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--metadata",
-    "what",
-    flag_value="metadata",
-    help="Rebuild the topics of a missing or damaged meta/.",
+    "--state", "what", flag_value="state", help="Rebuild topics and groups from the log alone."
 )
-@click.option("--queues", "what", flag_value="queues", help="Rebuild kvcq/ from the log.")
+@click.option("--queues", "what", flag_value="queues", help="Rebuild all queues and indexes.")
 @click.option(
     "--skip-damaged",
     is_flag=True,
@@ -35,34 +32,38 @@ if TYPE_CHECKING:
 )
 @json_option
 def repair(directory: Path, what: str | None, skip_damaged: bool, as_json: bool) -> None:
-    """Rebuild topics or queues of the stopped store in DIRECTORY from its log.
+    """Rebuild queues or state of the stopped store in DIRECTORY from its log.
 
-    The old database is kept under another name. Committed offsets are not in the log: --metadata
-    only works if meta/ is missing or cannot be opened. Without kvcq/, deleted topics come back with
-    their messages.
+    The old database is kept under another name. --state is for a store that has lost both kvcq/ and
+    snapshots/: it restores topics, groups and offsets as far as the log still contains them.
     """
     if what is None:
-        raise click.UsageError("give --metadata or --queues")
+        raise click.UsageError("give --queues or --state")
     if skip_damaged and what != "queues":
         raise click.UsageError("--skip-damaged needs --queues")
     prepare_to_open_stores()
     left_out = 0
     with raising_command_errors(directory), Bars() as bars:
-        if what == "metadata":
-            topics = repair_metadata(directory, bars.show)
+        if what == "state":
+            made = repair_state(directory, bars.show)
             result: dict[str, object] = {"repaired": None, "topics": None}
-            if topics is not None:
-                result = {"repaired": "metadata", "topics": len(topics)}
+            if made is not None:
+                result = {
+                    "repaired": "state",
+                    "topics": made.topics,
+                    "groups": made.groups,
+                    "logStart": made.log_start,
+                }
         else:
             result, left_out = _repair_queues(directory, bars.show, skip_damaged=skip_damaged)
     if as_json:
         print_json(result)
     elif result["repaired"] is None:
-        say("meta/ is intact: nothing to repair")
-    elif what == "metadata":
+        say("nothing to repair: the next start rebuilds the state from the database or a snapshot")
+    elif what == "state":
         say(
-            f"restored {result['topics']} topics to meta/ from the log and the queues. "
-            "Committed offsets, groups, and topics that never had a message are lost.",
+            f"restored {result['topics']} topics and {result['groups']} groups from the log. "
+            f"Changes before its first byte, {result['logStart']:,}, are lost.",
         )
     else:
         say(

@@ -28,8 +28,7 @@ _SECTIONS = {
     "server.jobs.": "jobs",
     "server.scrub.": "verification of the log",
     "store.": "store",
-    "kvcq.": "RocksDB kvcq/: queues and keys",
-    "meta.": "RocksDB meta/: topics, groups and their offsets",
+    "kvcq.": "RocksDB kvcq/: queues, keys and state",
 }
 
 

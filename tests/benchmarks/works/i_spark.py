@@ -103,7 +103,7 @@ def _(client: StoreClient, count: int) -> Timed:
 @REBUILD.of(_SYSTEM)
 def _(client: StoreClient, count: int) -> Timed:
     """The database from the log: sorted files, and a new database made of them."""
-    from migration.spark.jobs.rebuilding import RebuildSettings, rebuild, replace_database
+    from migration.spark.jobs.rebuilding import RebuildSettings, rebuild, replace_queues
     from migration.spark.jobs.store_parts import find_parts, read_liveness
 
     root = client.root / "rebuild"
@@ -115,7 +115,7 @@ def _(client: StoreClient, count: int) -> Timed:
             log=parts.log, output=root / "sorted", liveness=read_liveness(parts)
         )
         result = rebuild(_spark(client), settings)
-        replace_database(root / "kvcq", result)
+        replace_queues(root, result)
 
     timed = _timed(made, make, lambda: _sorted(root, end), "units/s")
     shutil.rmtree(root)

@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcq.backup.manifest import (
+    FORM,
     Backup,
     BackupFile,
     _sealed,
     created_of_marker,
     id_of,
+    is_file,
     manifest_name,
     pack_manifest,
     pack_marker,
@@ -34,7 +36,13 @@ BACKUP = Backup(
     SEGMENT,
     SEGMENT,
     2 * SEGMENT + 100,
-    (*LOG, BackupFile("kvcq/000012.sst", 10, 3), BackupFile("store.json", 0, 0)),
+    (
+        *LOG,
+        BackupFile("kvcq/000012.sst", 10, 3),
+        BackupFile("store.json", 0, 0),
+        BackupFile("notes/users", 7, 4),
+        BackupFile(f"snapshots/{2 * SEGMENT + 100:020d}/state.sst", 9, 5),
+    ),
 )
 NAME = manifest_name(BACKUP.backup_id)
 
@@ -78,6 +86,10 @@ def test_a_part_of_a_manifest_is_none(end: int) -> None:
         "commitlog/../meta/x",
         "other/x",
         "kvcq/a/b",
+        "notes/../store.json",
+        "snapshots/1/state.sst",
+        "snapshots/../../state.sst",
+        "snapshots/00000000000000000001/copy/CURRENT",
         "kvcq/",
         "",
         "kvcq/..",
@@ -114,11 +126,22 @@ def test_a_manifest_under_another_name_is_refused() -> None:
         unpack_manifest(other, pack_manifest(BACKUP))
 
 
+def test_files_of_a_store_have_names_that_are_known() -> None:
+    for file in BACKUP.files:
+        assert is_file(file.name)
+
+
+def test_a_manifest_of_version_0_1_is_read() -> None:
+    document = json.loads(pack_manifest(BACKUP))
+    del document["crc32c"]
+    assert unpack_manifest(NAME, _sealed({**document, "form": 1})) == BACKUP
+
+
 def test_a_newer_form_is_not_damage() -> None:
     document = json.loads(pack_manifest(BACKUP))
     del document["crc32c"]
     with pytest.raises(BackupRefusedError, match="newer program"):
-        unpack_manifest(NAME, _sealed({**document, "form": 2}))
+        unpack_manifest(NAME, _sealed({**document, "form": FORM + 1}))
 
 
 def test_a_marker_names_its_store() -> None:

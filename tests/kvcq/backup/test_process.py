@@ -82,7 +82,7 @@ def test_killed_anywhere_it_is_no_backup_and_the_next_goes_on(
     store: MessageStore, clock: FakeClock, tmp_path: Path
 ) -> None:
     url = str(tmp_path / "b")
-    ended = [end_of(store, clock, url, change) for change in (2, 16, 36, 60, 60, 60)]
+    ended = [end_of(store, clock, url, change) for change in (2, 16, 36, 60, 100, 160)]
     # A copy that began anew each time would never come to its end with so few steps.
     assert ended[:4] == [-signal.SIGKILL] * 4
     assert ended[-1] == 0

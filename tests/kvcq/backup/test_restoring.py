@@ -11,15 +11,15 @@ from kvcq.backup import Cut, choose_backup, choose_by_id, open_place, restore, t
 from kvcq.backup.log_cut import find_end
 from kvcq.errors import BackupDamagedError, BackupRefusedError
 from store.base import DIRECTORY_MODE
-from store.consume_queue import LastUnit
-from store.derive import EndsReserve
 from store.errors import InvalidArgumentError
 from store.log import SegmentSet
 from store.message import Message
-from store.metadata import KeptQueue, LatestHead
+from store.metadata import KEEP_ALL, Retention
+from store.state import STATE_TOPIC, Tables
 from tests.support.backups import bodies, opened, put_some, queues_of
 from tests.support.checked import assert_whole
 from tests.support.fake_clock import FakeClock
+from tests.support.rebuild import differences
 from tests.support.stores import SEGMENT_BYTES, open_small
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from store.message_store import MessageStore
 
 COUNT = 60
+EARLY = 30
 
 
 class Case:
@@ -40,7 +41,12 @@ class Case:
         self.began_ms = self.clock.now_ms()
         self.url = str(root / "b")
         with open_small(root / "store", self.clock) as store:
-            put_some(store, self.clock, COUNT)
+            put_some(store, self.clock, EARLY)
+            store.commit_offsets("early", [("T0", 0, EARLY)])
+            put_some(store, self.clock, COUNT - EARLY)
+            # Of each batch, behind its last message.
+            units = store.queues.read_units("T1", 1, 0, COUNT)
+            self.ends = [unit.physical_offset + unit.record_size for _, unit in units]
             store.commit_offsets("group", [("T0", 0, COUNT)])
             self.rows = bodies(store)
             self.clock.advance(1)
@@ -78,7 +84,12 @@ def test_what_was_stored_later_is_left_out(case: Case, kept: int, tmp_path: Path
         assert len(found.get(("T0", 0), [])) == kept
         assert restored.last_time_ms == until_ms - late_ms
         with open_small(root, FakeClock(case.clock.now_ms())) as store:
-            assert store.committed_offsets("group", [("T0", 0)]) == [kept]
+            assert store.committed_offsets("early", [("T0", 0)]) == [
+                EARLY if kept >= EARLY else None
+            ]
+            assert store.committed_offsets("group", [("T0", 0)]) == [
+                COUNT if kept == COUNT else None
+            ]
             placed = store.put([Message("T0", b"next")]).placed[0]
             assert placed.queue_offset == kept
 
@@ -114,8 +125,7 @@ def test_a_cut_at_an_offset_ends_behind_a_whole_batch(case: Case, tmp_path: Path
         root = tmp_path / str(at)
         restored = restore(case.place, case.backup, root, Cut(until_offset=at))
         assert restored.end_offset <= at
-        whole = [start for start in [*starts[1:], end] if start <= at]
-        batches = len(whole)
+        batches = len([each for each in case.ends if each <= at])
         found = opened(root, case.clock)
         assert len(found.get(("T0", 0), [])) == batches, at
         assert {queue: len(rows) for queue, rows in found.items()} == (
@@ -154,7 +164,7 @@ def test_an_empty_store_comes_back(tmp_path: Path) -> None:
     with open_small(tmp_path / "store", clock) as store:
         store.create_topics([("T0", 3)])
         taken = take_backup(store, queues_of(store), str(tmp_path / "b"), clock=clock)
-    assert [file.size for file in taken.backup.segments] == [0]
+    assert len(taken.backup.segments) == 1
     restore(open_place(str(tmp_path / "b")), taken.backup, tmp_path / "again")
     assert opened(tmp_path / "again", clock) == {}
     with open_small(tmp_path / "again", clock) as store:
@@ -218,7 +228,7 @@ def test_a_cut_outside_the_backup_is_refused(case: Case, tmp_path: Path) -> None
 def test_a_cut_that_leaves_no_message_is_refused(case: Case, tmp_path: Path) -> None:
     """It tells the first that would leave one, and that does."""
     first_ms = case.began_ms + 1000
-    first_end = min(int(row[1].split(b"-")[0]) for row in case.rows["T0", 0][1:])
+    first_end = case.ends[0]
     for cut, told, least in (
         (Cut(until_ms=first_ms - 1), "T", Cut(until_ms=first_ms)),
         (Cut(until_offset=case.backup.start_offset), "name ", Cut(until_offset=first_end)),
@@ -312,6 +322,10 @@ def batches(tmp_path: Path) -> Iterator[tuple[MessageStore, list[int]]]:
 
 def test_no_cut_is_within_a_batch(batches: tuple[MessageStore, list[int]]) -> None:
     store, ends = batches
+    state_ends = [
+        unit.physical_offset + unit.record_size
+        for _, unit in store.queues.read_units(STATE_TOPIC, 0, 0, 99)
+    ]
     store.flush()
     root = store.config.root / "commitlog"
     with_blanks = SegmentSet.load(root, SEGMENT_BYTES, read_only=True)
@@ -321,52 +335,53 @@ def test_no_cut_is_within_a_batch(batches: tuple[MessageStore, list[int]]) -> No
             size = SEGMENT_BYTES
             start = max(0, (max(at, 1) - 1) // size * size - size)
             found = find_end(with_blanks, start, end, until_offset=at).end_offset
-            wanted = max([0, *(each for each in ends if each <= at)])
+            # That which makes the topics is there by itself.
+            wanted = max([each for each in (0, *state_ends, *ends) if each <= at])
             # A batch may be followed by the blank that closes its segment.
             assert found == wanted or (wanted < found <= at and found % size == 0), at
     finally:
         with_blanks.close()
 
 
-def test_ends_that_a_full_disk_kept_out_of_the_metadata_come_along(tmp_path: Path) -> None:
+def test_what_was_decided_behind_a_cut_is_undone(tmp_path: Path) -> None:
     clock = FakeClock()
-    with open_small(tmp_path / "store", clock) as store:
-        put_some(store, clock, 20)
-        reserve = EndsReserve(tmp_path / "store" / "ends", SEGMENT_BYTES)
-        reserve.prepare()
-        assert reserve.add(0, [[LastUnit("T0", 3, 41, 7)]])
-        taken = take_backup(store, queues_of(store), str(tmp_path / "b"), clock=clock)
-        reserve.clear()
-    restore(open_place(str(tmp_path / "b")), taken.backup, tmp_path / "again")
-    found = EndsReserve(tmp_path / "again" / "ends", SEGMENT_BYTES)
-    assert (found.log_start, list(found.pages())) == (0, [[LastUnit("T0", 3, 41, 7)]])
 
+    def told(_done: int, _all: int) -> None:
+        pass
 
-def test_what_was_noted_of_the_log_behind_a_cut_hides_nothing(tmp_path: Path) -> None:
-    clock = FakeClock()
+    def heads(store: MessageStore) -> dict[int, int]:
+        return {head.queue_id: head.hidden for head in Tables(store.state).latest_heads()}
+
     with open_small(tmp_path / "store", clock) as store:
-        put_some(store, clock, 20)
+        put = [Message("K", b"%d" % n, n % 2, keys=("k",)) for n in range(8)]
+        store.put(put)
+        store.commit_offsets("g", [("K", 0, 1)])
+        store.keep_latest("K", 0, told)
         half = store.log.appended_offset
-        put_some(store, clock, 20)
-        end = store.log.appended_offset
-        metadata = store.metadata
-        metadata.put_kept([KeptQueue("T0", 0, 0, 100, 30, 40, 99)])
-        metadata.put_hidden(LatestHead("T0", 0, end, 5), {0: b"\x1f"})
-        metadata.put_hidden(LatestHead("T0", 1, half // 2, 1), {0: b"\x01"})
-        metadata.sync()
+        store.put(put)
+        store.create_topics([("later", 1)])
+        store.keep("K", messages=5)
+        store.commit_offsets("g", [("K", 0, 8)])
+        store.commit_offsets("h", [("K", 0, 8)])
+        store.keep_latest("K", 0, told)
+        store.keep_latest("K", 1, told)
+        store.delete_topic("later")
         taken = take_backup(store, queues_of(store), str(tmp_path / "b"), clock=clock)
     place = open_place(str(tmp_path / "b"))
-    for name, cut, kept, hidden in (
-        ("whole", Cut(), True, {0, 1}),
-        ("cut", Cut(until_offset=half), False, set()),
-        ("cut-segments", Cut(until_offset=half), False, set()),
+    for name, cut, expected in (
+        ("whole", Cut(), {0: 7, 1: 7}),
+        ("cut", Cut(until_offset=half), {0: 3}),
+        ("cut-segments", Cut(until_offset=half), {0: 3}),
     ):
-        root = tmp_path / name
+        root, is_cut = tmp_path / name, cut != Cut()
         restore(place, taken.backup, root, cut, segments_only="segments" in name)
         with open_small(root, FakeClock(clock.now_ms())) as store:
-            assert (store.metadata.kept("T0", 0) is not None) == kept
-            # Bits of a topic go together when those of one of its queues are ahead.
-            assert {head.queue_id for head in store.metadata.latest_heads()} == hidden
+            assert heads(store) == expected
+            assert store.list_groups(None, 9) == (["g"] if is_cut else ["g", "h"])
+            assert store.committed_offsets("g", [("K", 0)]) == [1 if is_cut else 8]
+            [topic] = store.list_topics("", None, 9)
+            assert topic.retention == (KEEP_ALL if is_cut else Retention(messages=5))
+            assert differences(store) == []
         assert_whole(root)
 
 
@@ -374,9 +389,9 @@ def test_bytes_that_a_topic_keeps_are_counted_anew_after_a_cut(tmp_path: Path) -
     clock, limit = FakeClock(), 3000
     with open_small(tmp_path / "store", clock) as store:
         put_some(store, clock, 20)
+        store.keep("T0", size_bytes=limit)
         half = store.log.appended_offset
         put_some(store, clock, 20, 100)
-        store.keep("T0", size_bytes=limit)
         store.bounds([("T0", 0)])
         store._services.kept_bytes.run()
         assert store.bounds([("T0", 0)])[0].min_offset > 20

@@ -8,13 +8,13 @@ import pytest
 
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
-from kvcq.engine.rocks.options import DERIVED, metadata_profile
+from kvcq.engine.rocks.options import DERIVED
 from kvcq.inspect.findings import Kind
-from kvcq.metadata_store import MetadataStore
 from kvcq.tables.keys import (
     BOUNDS,
     DISPATCHED_KEY,
     INDEX,
+    STATE,
     UNITS,
     index_key,
     max_key,
@@ -23,10 +23,15 @@ from kvcq.tables.keys import (
 )
 from kvcq.tables.values import pack_max, pack_unit, unpack_unit
 from migration.check import check_store
-from store.metadata import DeleteMark
+from store.errors import StoreBusyError, UnknownTopicError
+from store.message import Message
+from store.state import TopicEnded, offset_key, topic_key
 from tests.support.checking import database, faults, fill, flip, only
 from tests.support.fake_clock import FakeClock
+from tests.support.rebuild import live_engine
 from tests.support.stores import open_small
+from tests.support.tree import copy_open
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -164,22 +169,53 @@ def test_missing_and_wrong_index_rows(root: Path) -> None:
 
 
 def test_rows_of_a_topic_that_does_not_exist(root: Path) -> None:
-    engine = RocksEngine.open(root / "meta", metadata_profile())
-    MetadataStore(engine).delete_topics([DeleteMark("beta", 1 << 40, 1)])
-    MetadataStore(engine).drop_marks([DeleteMark("beta", 1 << 40, 1)])
-    engine.close()
-    finding = only(root, Kind.DEAD_ROW)
-    assert finding.topic == "beta"
-    assert finding.count == 1
+    with database(root) as engine:
+        engine.write(KvBatch(deletes=[(STATE, topic_key("beta"))]))
+    found = faults(root)
+    assert {finding.kind for finding in found} == {Kind.DEAD_ROW, Kind.STATE}
+    dead = [finding for finding in found if finding.kind is Kind.DEAD_ROW]
+    assert {finding.topic for finding in dead} == {"beta"}
 
 
-def test_a_deletion_to_be_finished_is_no_fault(root: Path) -> None:
-    engine = RocksEngine.open(root / "meta", metadata_profile())
-    MetadataStore(engine).delete_topics([DeleteMark("beta", 1 << 40, 1)])
-    engine.close()
-    assert [finding.kind for finding in check_store(root)] == [Kind.PENDING_DELETION]
-    open_small(root).close()
-    assert check_store(root) == []
+@pytest.mark.parametrize("what", ["missing", "changed", "extra"])
+def test_a_row_of_state_that_the_log_does_not_give(root: Path, what: str) -> None:
+    key = topic_key("beta")
+    with database(root) as engine:
+        row = engine.get(STATE, key) or b""
+        changed = row[:-1] + bytes([row[-1] ^ 1])
+        batch = {
+            "missing": KvBatch(deletes=[(STATE, offset_key("group", "alpha", 0))]),
+            "changed": KvBatch(puts={STATE: [(offset_key("group", "alpha", 0), changed)]}),
+            "extra": KvBatch(puts={STATE: [(topic_key("nobody"), row)]}),
+        }[what]
+        engine.write(batch)
+    finding = only(root, Kind.STATE)
+    assert ("no row" in (str(finding.expected), str(finding.found))) == (what != "changed")
+
+
+def test_state_is_held_against_the_newest_sealed_snapshot(tmp_path: Path) -> None:
+    root, clock = tmp_path / "store", FakeClock()
+    with open_small(root, clock) as store:
+        fill(store, clock)
+        store.snapshots.take()
+        store.commit_offsets("group", [("alpha", 0, 3)])
+    assert faults(root) == []
+    with database(root) as engine:
+        engine.write(KvBatch(deletes=[(STATE, topic_key("beta"))]))
+    assert Kind.STATE in {finding.kind for finding in faults(root)}
+
+
+@pytest.mark.parametrize("name", ["state.sst", "ends.sst", "sealed", "mark"])
+def test_a_damaged_snapshot(tmp_path: Path, name: str) -> None:
+    root, clock = tmp_path / "store", FakeClock()
+    with open_small(root, clock) as store:
+        fill(store, clock)
+        store.snapshots.take()
+    [path] = (root / "snapshots").glob(f"*/{name}")
+    flip(path, path.stat().st_size // 2, 0x10)
+    assert {finding.kind for finding in faults(root)} == {Kind.SNAPSHOT}
+    with open_small(root, clock) as store:
+        assert len(store.list_topics("", None, 9)) == 2
 
 
 def test_rows_of_no_layout(root: Path) -> None:
@@ -197,14 +233,38 @@ def test_rows_of_no_layout(root: Path) -> None:
     assert kinds.count(Kind.BAD_ROW) == 4
 
 
-@pytest.mark.parametrize("family", ["kvcq", "meta"])
-def test_a_damaged_database(root: Path, family: str) -> None:
-    engine = RocksEngine.open(root / family, DERIVED if family == "kvcq" else metadata_profile())
+def test_a_damaged_database(root: Path) -> None:
+    engine = RocksEngine.open(root / "kvcq", DERIVED)
     for name in engine._profile.names:
         engine.compact(name)
     engine.close()
-    for path in (root / family).glob("*.sst"):
+    for path in (root / "kvcq").glob("*.sst"):
         for position in range(10, path.stat().st_size, 300):
             flip(path, position, 0x10)
-    kind = Kind.DATABASE if family == "kvcq" else Kind.METADATA
-    assert kind in {finding.kind for finding in faults(root)}
+    assert Kind.DATABASE in {finding.kind for finding in faults(root)}
+
+
+@pytest.mark.parametrize("name", ["alpha", "%LMQ%a"])
+def test_rows_of_what_is_about_to_end_are_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Killed between the state's rows and those of the queues."""
+    root, image = tmp_path / "store", tmp_path / "image"
+    clock = FakeClock()
+    with open_small(root, clock) as store:
+        fill(store, clock, 20)
+        store.put([Message("alpha", b"", light_queues=("%LMQ%a",))])
+
+        def stall(*_: object) -> None:
+            raise StoreBusyError("planted")
+
+        with monkeypatch.context() as stalled:
+            stalled.setattr(store.queues, "delete_topic", stall)
+            end = store._appends.decide(lambda: [TopicEnded(name)])
+            wait_until(lambda: store.state.point >= end)
+            store._appends.flush()
+            live_engine(store).flush()
+            copy_open(root, image)
+    assert faults(image) == []
+    with open_small(image, clock) as store, pytest.raises(UnknownTopicError):
+        store.bounds([(name, 0)])

@@ -40,7 +40,7 @@ def test_a_damaged_record(root: Path, position: int) -> None:
     assert finding.place == f"commitlog/{0:020}"
     assert str(record.physical_offset + record.record_size) in finding.found
     assert (finding.topic, finding.queue_id, finding.queue_offset) == ("alpha", 1, 4)
-    assert "41 records follow" in finding.found
+    assert "42 records follow" in finding.found
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Last units are found by the place of their records, and put back without harm to later ones."""
+"""Ends of queues are put back without harm to later ones."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 import kvcq.tables.last_units
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks.options import DERIVED
+from kvcq.tables import last_units_between
 from store.consume_queue import Bounds, DispatchRequest, LastUnit
 from tests.support.memory_engine import MemoryEngine
 
@@ -28,7 +29,7 @@ def test_those_of_a_range_are_found_in_pages(
     queues: KvConsumeQueueStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kvcq.tables.last_units, "_PAGE", 3)
-    pages = list(queues.last_units_between(300, 1200))
+    pages = list(last_units_between(queues._engine, 300, 1200))
     assert len(pages) > 2
     found = [unit for page in pages for unit in page]
     assert found == [LastUnit("T", number, 5, number * 100) for number in range(3, 12)]

@@ -9,17 +9,28 @@ import pytest
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import RocksEngine
-from kvcq.engine.rocks.options import DERIVED, metadata_profile
-from kvcq.metadata_store import MetadataStore
-from kvcq.tables.keys import FAMILIES
+from kvcq.engine.rocks.options import DERIVED
+from kvcq.state_store import KvStateStore
+from kvcq.tables.keys import FAMILIES, STATE
 from kvcq.tables.removal import MOST_SINGLY
-from store.consume_queue import DispatchRequest, LastUnit
-from store.metadata import DeleteMark, TopicConfig
+from store.consume_queue import DispatchRequest
+from store.metadata import KEEP_ALL
+from store.state import (
+    Committed,
+    GroupEnded,
+    GroupMade,
+    Tables,
+    TopicEnded,
+    TopicsMade,
+    changes_of,
+)
 from tests.support.engines import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from store.state import Entry
 
 SIZE = 100
 
@@ -27,13 +38,6 @@ SIZE = 100
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[RocksEngine]:
     opened = RocksEngine.open(tmp_path / "kvcq", DERIVED)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def meta(tmp_path: Path) -> Iterator[RocksEngine]:
-    opened = RocksEngine.open(tmp_path / "meta", metadata_profile())
     yield opened
     opened.close()
 
@@ -58,7 +62,7 @@ def test_a_deleted_topic_leaves_no_row_however_many_it_had(engine: RocksEngine, 
     store = KvConsumeQueueStore(engine)
     for topic in ("A", "B", "C"):
         fill(store, topic, count)
-    store.delete_topic("B", 1)
+    store.delete_topic("B", store.dispatched_offset)
     for family in FAMILIES:
         assert not [key for key, _ in engine.scan(family, *ALL) if b"\x01B\x01" in key]
     assert store.next_offsets([("A", 0), ("B", 0), ("C", 0)]) == [count, 0, count]
@@ -77,7 +81,7 @@ def test_a_pull_after_thousands_of_deletions_costs_what_it_did_before(engine: Ro
         """Processor time of the fastest of some pulls, each the first one after a deletion."""
         took = []
         for number in range(first, first + 10):
-            store.delete_topic(names[number], number + 1)
+            store.delete_topic(names[number], store.dispatched_offset)
             before = time.thread_time()
             store.read_units("live", 0, 5, 10)
             took.append(time.thread_time() - before)
@@ -85,7 +89,7 @@ def test_a_pull_after_thousands_of_deletions_costs_what_it_did_before(engine: Ro
 
     early = after_a_deletion(20)
     for number in range(30, 2980):
-        store.delete_topic(names[number], number + 1)
+        store.delete_topic(names[number], store.dispatched_offset)
     # With a range deletion for each it was forty times as much.
     assert after_a_deletion(2980) < 5 * early
 
@@ -95,11 +99,11 @@ def test_range_deletions_of_large_topics_leave_memory(engine: RocksEngine) -> No
     for number in range(40):
         fill(store, f"T{number}", MOST_SINGLY + 1)
     for number in range(20):
-        store.delete_topic(f"T{number}", number + 1)
+        store.delete_topic(f"T{number}", store.dispatched_offset)
     store.maintain()
     assert range_deletions(engine) == 40  # few: a flush would cost more than they do
     for number in range(20, 40):
-        store.delete_topic(f"T{number}", number + 1)
+        store.delete_topic(f"T{number}", store.dispatched_offset)
     store.maintain()
     assert range_deletions(engine) == 0
     assert engine.statistics()["default.l0_files"] + engine.statistics()["offset.l0_files"] > 0
@@ -107,21 +111,27 @@ def test_range_deletions_of_large_topics_leave_memory(engine: RocksEngine) -> No
     assert engine.scan("default", *ALL) == engine.scan("index", *ALL) == []
 
 
-def test_metadata_of_deleted_topics_and_groups_leaves_none_either(meta: RocksEngine) -> None:
-    store = MetadataStore(meta)
+def test_a_state_of_deleted_topics_and_groups_leaves_none_either(engine: RocksEngine) -> None:
+    state = KvStateStore(engine)
+
+    def say(*entries: Entry) -> None:
+        at = state.point
+        state.apply(changes_of(entries, at, state), at + SIZE)
+
     for number in range(100):
         name = f"T{number}"
-        store.put_topics([TopicConfig(name, 4, 1, 0)], sync=False)
-        store.commit_offsets("g", [(name, queue_id, 5) for queue_id in range(4)])
-        store.put_last_units([LastUnit(name, 0, 9, 900)])
-        store.delete_topics([DeleteMark(name, 1000, number + 1)])
-    assert [page for page in store.last_units() if page] == []
-    assert store.list_committed("g", None, 10) == []
-    store.delete_group("g")
-    assert range_deletions(meta) == 0
+        say(TopicsMade([name], 4, 1, KEEP_ALL))
+        say(GroupMade("g", b""), *[Committed("g", name, queue_id, 5) for queue_id in range(4)])
+        say(TopicEnded(name))
+    assert Tables(state).list_committed("g", None, 10) == []
+    say(GroupEnded("g"))
+    assert range_deletions(engine) == 0
     # Groups with many offsets are removed by range; the memtable is not left full of that.
     for number in range(70):
-        store.commit_offsets(f"g{number}", [("T", n, 5) for n in range(MOST_SINGLY + 1)])
-        store.delete_group(f"g{number}")
-    assert range_deletions(meta) < 64
-    assert store.list_groups(None, 1000) == []
+        group = f"g{number}"
+        say(GroupMade(group, b""), *[Committed(group, "T", n, 5) for n in range(MOST_SINGLY + 1)])
+        say(GroupEnded(group))
+    KvConsumeQueueStore(engine).maintain()
+    assert range_deletions(engine) < 64
+    assert Tables(state).list_groups(None, 1000) == []
+    assert [key for key, _ in engine.scan(STATE, b"", b"\xff")] == [b"p"]

@@ -260,24 +260,6 @@ def _bad_disk(_: int) -> None:
     raise OSError(errno.EIO, "a bad disk")
 
 
-async def test_a_topic_that_is_being_deleted_holds_up_no_other(
-    served: Served, client: AsyncClient
-) -> None:
-    await client.create_topic("Busy", 1)
-    await client.put(Message("T", b"open", 0))
-    served.store._topics.deletions._under_way["Busy"] = None  # as while it is deleted
-    told = await asyncio.gather(
-        *(
-            client.put(Message("Busy" if number == 5 else "T", b"x", 0), timeout_s=0.3)
-            for number in range(20)
-        ),
-        return_exceptions=True,
-    )
-    assert [at for at, one in enumerate(told) if isinstance(one, BaseException)] == [5]
-    assert isinstance(told[5], UnavailableError)
-    assert told[5].reason == "TOPIC_BUSY"
-
-
 async def test_puts_under_way_when_the_line_breaks_are_not_repeated(
     served: Served, line: CutLine
 ) -> None:

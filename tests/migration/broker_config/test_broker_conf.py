@@ -65,7 +65,7 @@ def test_a_store_that_was_taken_over_keeps_what_its_broker_did(
         raise OSError("killed here")
 
     with monkeypatch.context() as patched:
-        patched.setattr("migration.steps.adopting._import_metadata", fail)
+        patched.setattr("migration.steps.adopting.make_state", fail)
         with pytest.raises(OSError, match="killed"):
             adopt(root, layout=LAYOUT, reclaim_unexpired=broker)
     told: list[str] = []

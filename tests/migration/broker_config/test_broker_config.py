@@ -8,22 +8,26 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from rocksdict import Options, Rdict
 
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
-from kvcq.engine.rocks.options import metadata_profile
+from kvcq.engine.rocks.options import small_profile
 from kvcq.errors import EngineUnavailableError
-from kvcq.metadata_store import MetadataStore
 from migration.broker_config import GroupOffset, WrittenBack, read_config, write_back
 from migration.broker_config.json_files import quoted_numbers
 from store.base import write_file
 from store.errors import StoreFormatError
-from store.metadata import TopicConfig
+from store.metadata import KEEP_ALL
+from store.state import Committed, GroupMade, Tables, TopicsMade, changes_of
+from tests.support.state import DictRows
 from tests.support.tree import tree_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
     from pathlib import Path
+
+    from store.state import Entry
 
 BEFORE = """{
 \t"dataVersion":{"counter":7,"timestamp":1},
@@ -35,32 +39,45 @@ BEFORE = """{
 }"""
 
 
-def _write_back(root: Path, metadata: MetadataStore) -> WrittenBack | None:
-    return write_back(root, metadata, None, 0)
+def _write_back(root: Path, state: State) -> WrittenBack | None:
+    return write_back(root, state, None, 0)
 
 
-def _written(root: Path, metadata: MetadataStore) -> int:
+def _written(root: Path, state: State) -> int:
     """How many offsets were written."""
-    written = _write_back(root, metadata)
+    written = _write_back(root, state)
     assert written is not None
     return written.offsets
 
 
+class State(Tables):
+    """Rows of state in memory."""
+
+    def __init__(self) -> None:
+        self.rows = DictRows()
+        super().__init__(self.rows)
+
+    def take(self, *entries: Entry) -> None:
+        self.rows.take(changes_of(entries, 0, self.rows))
+
+    def commit(self, group: str, offsets: Iterable[tuple[str, int, int]]) -> None:
+        self.take(GroupMade(group, b""), *(Committed(group, *each) for each in offsets))
+
+    def make(self, topic: str, queue_count: int) -> None:
+        self.take(TopicsMade([topic], queue_count, 0, KEEP_ALL))
+
+
 @pytest.fixture
-def metadata(tmp_path: Path) -> Iterator[MetadataStore]:
-    store = MetadataStore(RocksEngine.open(tmp_path / "meta", metadata_profile()))
-    yield store
-    store.close()
+def state() -> State:
+    return State()
 
 
-def test_committed_offsets_come_back_as_rocketmq_writes_them(
-    tmp_path: Path, metadata: MetadataStore
-) -> None:
+def test_committed_offsets_come_back_as_rocketmq_writes_them(tmp_path: Path, state: State) -> None:
     (tmp_path / "config").mkdir()
     path = tmp_path / "config" / "consumerOffset.json"
     path.write_text(BEFORE)
-    metadata.commit_offsets("billing", [("orders", 0, 9), ("orders", 1, 6), ("%LMQ%a", 0, 2)])
-    assert _written(tmp_path, metadata) == 3
+    state.commit("billing", [("orders", 0, 9), ("orders", 1, 6), ("%LMQ%a", 0, 2)])
+    assert _written(tmp_path, state) == 3
     assert read_config(tmp_path).offsets == [
         GroupOffset("billing", "%LMQ%a", 0, 2),
         GroupOffset("billing", "orders", 0, 9),
@@ -79,37 +96,35 @@ def test_committed_offsets_come_back_as_rocketmq_writes_them(
     ]
 
 
-def test_writing_offsets_back_can_be_repeated(tmp_path: Path, metadata: MetadataStore) -> None:
+def test_writing_offsets_back_can_be_repeated(tmp_path: Path, state: State) -> None:
     (tmp_path / "config").mkdir()
-    metadata.commit_offsets("billing", [("orders", queue_id, 1) for queue_id in range(2500)])
-    assert _written(tmp_path, metadata) == 2500
+    state.commit("billing", [("orders", queue_id, 1) for queue_id in range(2500)])
+    assert _written(tmp_path, state) == 2500
     first = read_config(tmp_path).offsets
-    assert _written(tmp_path, metadata) == 2500
+    assert _written(tmp_path, state) == 2500
     assert read_config(tmp_path).offsets == first
 
 
-def test_without_a_config_directory_nothing_is_written(
-    tmp_path: Path, metadata: MetadataStore
-) -> None:
-    metadata.commit_offsets("billing", [("orders", 0, 9)])
-    assert _write_back(tmp_path, metadata) is None
+def test_without_a_config_directory_nothing_is_written(tmp_path: Path, state: State) -> None:
+    state.commit("billing", [("orders", 0, 9)])
+    assert _write_back(tmp_path, state) is None
     assert not (tmp_path / "config").exists()
 
 
-def test_a_store_without_offsets_gets_no_file(tmp_path: Path, metadata: MetadataStore) -> None:
+def test_a_store_without_offsets_gets_no_file(tmp_path: Path, state: State) -> None:
     (tmp_path / "config").mkdir()
-    assert _write_back(tmp_path, metadata) is None
+    assert _write_back(tmp_path, state) is None
     assert not list((tmp_path / "config").iterdir())
 
 
 def test_p9_a_crash_beside_a_damaged_file_leaves_its_whole_copy(
-    tmp_path: Path, metadata: MetadataStore, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "config").mkdir()
     path = tmp_path / "config" / "consumerOffset.json"
     path.write_text(BEFORE[:40])
     path.with_name("consumerOffset.json.bak").write_text(BEFORE)
-    metadata.commit_offsets("billing", [("orders", 0, 9)])
+    state.commit("billing", [("orders", 0, 9)])
 
     def crash(target: Path, data: bytes) -> None:
         if target == path:
@@ -119,8 +134,8 @@ def test_p9_a_crash_beside_a_damaged_file_leaves_its_whole_copy(
     with monkeypatch.context() as patched:
         patched.setattr("migration.broker_config.json_files.write_file", crash)
         with pytest.raises(OSError, match="crash"):
-            _write_back(tmp_path, metadata)
-    assert _written(tmp_path, metadata) == 1
+            _write_back(tmp_path, state)
+    assert _written(tmp_path, state) == 1
     assert '"no separator":{0:3}' in path.read_text()
 
 
@@ -157,13 +172,13 @@ def test_of_two_files_of_offsets_the_one_written_last_is_read(
 
 
 def test_offsets_of_groups_of_light_queues_go_where_the_broker_looks_for_them(
-    tmp_path: Path, metadata: MetadataStore
+    tmp_path: Path, state: State
 ) -> None:
     path = _offsets_file(tmp_path, "lmqConsumerOffset.json", 1, 1000, 2)
-    metadata.commit_offsets("%LMQ%reader", [("%LMQ%a", 0, 7)])
-    metadata.commit_offsets("billing", [("orders", 0, 8), ("%LMQ%a", 0, 9)])
+    state.commit("%LMQ%reader", [("%LMQ%a", 0, 7)])
+    state.commit("billing", [("orders", 0, 8), ("%LMQ%a", 0, 9)])
     sources = ["config/lmqConsumerOffset.json"]
-    written = write_back(tmp_path, metadata, sources, 0)
+    written = write_back(tmp_path, state, sources, 0)
     assert written is not None
     assert (written.offsets, written.offsets_paths[0]) == (3, sources[0])
     text = path.read_text()
@@ -175,14 +190,14 @@ def test_offsets_of_groups_of_light_queues_go_where_the_broker_looks_for_them(
     assert '"orders@billing":{0:8}' in without_lmq
 
 
-def test_rows_that_nobody_noted_as_taken_over_stay(tmp_path: Path, metadata: MetadataStore) -> None:
+def test_rows_that_nobody_noted_as_taken_over_stay(tmp_path: Path, state: State) -> None:
     """Programs that did not read a form must not have emptied it when a later one releases."""
     _offsets_file(tmp_path, "lmqConsumerOffset.json", 1, 1000, 2)
     (tmp_path / "config" / "topics.json").write_text(
         '{"topicConfigTable":{"empty":{"topicName":"empty","writeQueueNums":2}}}'
     )
-    metadata.commit_offsets("other", [("orders", 0, 8)])
-    assert write_back(tmp_path, metadata, None, 0) is not None
+    state.commit("other", [("orders", 0, 8)])
+    assert write_back(tmp_path, state, None, 0) is not None
     found = read_config(tmp_path)
     assert GroupOffset("billing", "orders", 0, 2) in found.offsets
     assert GroupOffset("other", "orders", 0, 8) in found.offsets
@@ -192,7 +207,7 @@ def test_rows_that_nobody_noted_as_taken_over_stay(tmp_path: Path, metadata: Met
 def _database(root: Path, name: str, rows: dict[str, str], counter: int) -> RocksEngine:
     path = root / "config" / name
     path.parent.mkdir(exist_ok=True)
-    engine = RocksEngine.open(path, metadata_profile("default", "kvDataVersion"))
+    engine = RocksEngine.open(path, small_profile("default", "kvDataVersion"))
     batch = KvBatch()
     for key, value in rows.items():
         batch.put("default", key.encode(), value.encode())
@@ -203,17 +218,22 @@ def _database(root: Path, name: str, rows: dict[str, str], counter: int) -> Rock
 
 def test_rows_in_the_write_ahead_log_of_a_broker_that_runs_are_read(tmp_path: Path) -> None:
     """What a broker wrote last is in its log alone; and it may have the database open."""
-    engine = _database(tmp_path, "consumerOffsets", {"orders@billing": '{"offsetTable":{0:5}}'}, 1)
+    path = tmp_path / "config" / "consumerOffsets"
+    path.parent.mkdir()
+    broker = Rdict(str(path), Options(raw_mode=True))
+    versions = broker.create_column_family("kvDataVersion", Options(raw_mode=True))
+    versions[b"kvDataVersionKey"] = b'{"counter":1,"timestamp":1}'
+    broker[b"orders@billing"] = b'{"offsetTable":{0:5}}'
     before = tree_digest(tmp_path)
     assert read_config(tmp_path).offsets == [GroupOffset("billing", "orders", 0, 5)]
     assert tree_digest(tmp_path) == before
     with pytest.raises(EngineUnavailableError):
-        RocksEngine.open(tmp_path / "config" / "consumerOffsets", metadata_profile())
-    engine.close()
+        RocksEngine.open(path, small_profile())
+    broker.close()
 
 
 def test_files_whose_version_counts_further_win_over_a_database(
-    tmp_path: Path, metadata: MetadataStore
+    tmp_path: Path, state: State
 ) -> None:
     """As a broker imports them at its start; what is written back counts further than both."""
     rows = {"orders@billing": '{"offsetTable":{"0":5}}', "orders@audit": '{"offsetTable":{"0":6}}'}
@@ -226,8 +246,8 @@ def test_files_whose_version_counts_further_win_over_a_database(
         GroupOffset("billing", "orders", 0, 7),
     ]
     assert found.sources == ("config/consumerOffsets",)
-    metadata.commit_offsets("billing", [("orders", 0, 8)])
-    written = write_back(tmp_path, metadata, found.sources, 0)
+    state.commit("billing", [("orders", 0, 8)])
+    written = write_back(tmp_path, state, found.sources, 0)
     assert written is not None
     assert written.offsets_paths == (
         "config/consumerOffsets",
@@ -239,14 +259,14 @@ def test_files_whose_version_counts_further_win_over_a_database(
 
 
 def test_a_broker_with_rocksdb_imports_what_a_store_made_here_gives_it(
-    tmp_path: Path, metadata: MetadataStore
+    tmp_path: Path, state: State
 ) -> None:
     """It imports a file whose data version counts further than that of its own, new, database: 0.
     A file without a version is an error to it."""
     (tmp_path / "config").mkdir()
-    metadata.put_topics([TopicConfig("orders", 4, 0, 0)])
-    metadata.commit_offsets("billing", [("orders", 0, 9), ("%LMQ%a", 0, 2)])
-    assert _write_back(tmp_path, metadata) is not None
+    state.make("orders", 4)
+    state.commit("billing", [("orders", 0, 9), ("%LMQ%a", 0, 2)])
+    assert _write_back(tmp_path, state) is not None
     for name in ("topics.json", "consumerOffset.json", "lmqConsumerOffset.json"):
         version = json.loads(quoted_numbers((tmp_path / "config" / name).read_text()))
         assert version["dataVersion"]["counter"] == 1, name
@@ -258,7 +278,7 @@ def test_a_broker_with_rocksdb_imports_what_a_store_made_here_gives_it(
 
 
 def test_what_a_broker_kept_in_databases_is_written_to_files_as_well(
-    tmp_path: Path, metadata: MetadataStore
+    tmp_path: Path, state: State
 ) -> None:
     """A release on files is for a broker that reads no database."""
     rows = {"orders@billing": '{"offsetTable":{"0":5}}'}
@@ -267,9 +287,10 @@ def test_what_a_broker_kept_in_databases_is_written_to_files_as_well(
         tmp_path, "topics", {"orders": '{"topicName":"orders","writeQueueNums":4}'}, 7
     ).close()
     _database(tmp_path, "subscriptionGroups", {"billing": '{"groupName":"billing"}'}, 2).close()
-    metadata.put_topics([TopicConfig("orders", 4, 0, 0), TopicConfig("new", 2, 0, 0)])
-    metadata.commit_offsets("billing", [("orders", 0, 8)])
-    assert write_back(tmp_path, metadata, read_config(tmp_path).sources, 0) is not None
+    state.make("orders", 4)
+    state.make("new", 2)
+    state.commit("billing", [("orders", 0, 8)])
+    assert write_back(tmp_path, state, read_config(tmp_path).sources, 0) is not None
     for database in ("consumerOffsets", "topics", "subscriptionGroups"):
         shutil.rmtree(tmp_path / "config" / database)
     found = read_config(tmp_path)

@@ -38,7 +38,7 @@ def test_index_rows_of_batches_are_those_of_the_store(tmp_path: Path) -> None:
             ("B", "u"),
         ]
         assert differences(store) == []
-        liveness = liveness_of(store.metadata)
+        liveness = liveness_of(store.tables, store.applier.endings())
     found: set[bytes] = set()
     for path in sorted((tmp_path / "commitlog").iterdir()):
         block = walk(open_segment(path), int(path.name), 0, SEGMENT_BYTES, 1000).block

@@ -160,9 +160,11 @@ def test_a_tag_is_read_from_its_property_and_from_nothing_that_looks_like_it(
         requests = [store.pull("orders", 0, at, max_messages=1).records[0] for at in range(2)]
     assert len(requests) == 2
     lookup = RecordLookup(settings.root / "commitlog", settings.segment_bytes)
-    first = lookup.request(0)
+    made = lookup.request(0)  # of the topic
+    assert made is not None
+    first = lookup.request(made.record_size)
     assert first is not None
-    second = lookup.request(first.record_size)
+    second = lookup.request(made.record_size + first.record_size)
     assert second is not None
     assert lookup.tags([first, second]) == [tag, tag]
     gone = second._replace(physical_offset=settings.segment_bytes * 7)

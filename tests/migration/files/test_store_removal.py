@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from migration.files.checkpoint import CHECKPOINT_FILE
 from tests.support.dispatch_log import DispatchLog, expected, seen
 from tests.support.file_stores import catch_up, crash, filled, hits, open_store, tree
@@ -90,8 +92,7 @@ def test_deleted_topic_leaves_no_file_and_no_hit(tmp_path: Path) -> None:
     log = filled(40)
     store = open_store(tmp_path, log)
     catch_up(store, log)
-    store.delete_topic("T0", 1)
-    assert store.applied_deletions == 1
+    store.delete_topic("T0", log.end)
     assert store.queue_ids("T0") == []
     assert store.bounds("T0", 0, 0) == (0, 0)
     assert hits(store, "T0", "k0") == []
@@ -107,10 +108,9 @@ def test_deletion_is_durable_and_a_replay_brings_nothing_back(tmp_path: Path) ->
     log = filled(40)
     store = open_store(tmp_path / "live", log)
     catch_up(store, log)
-    store.delete_topic("T0", 1)
-    store.delete_topic("%LMQ%a", 2)
+    store.delete_topic("T0", log.end)
+    store.delete_topic("%LMQ%a", log.end)
     again = open_store(crash(tmp_path / "live", tmp_path / "left"), log)
-    assert again.applied_deletions == 2
     catch_up(again, log)
     assert again.bounds("T0", 0, 0) == (0, 0)
     assert again.bounds("%LMQ%a", 0, 0) == (0, 0)
@@ -118,14 +118,37 @@ def test_deletion_is_durable_and_a_replay_brings_nothing_back(tmp_path: Path) ->
     assert hits(again, "T0", "k0") == []
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_ended_with_a_record_that_is_cut_off_is_made_again(
+    tmp_path: Path, killed: bool
+) -> None:
+    """As after a loss of power, which takes the end of the log."""
+    log = filled(40)
+    store = open_store(tmp_path / "live", log)
+    catch_up(store, log)
+    cut = log.end
+    for _ in range(3):
+        log.append("T1")
+    store.dispatch(log.requests[-3:], log.end)
+    store.delete_topic("T0", log.end)
+    if killed:
+        store = open_store(crash(tmp_path / "live", tmp_path / "left"), log)
+    log.truncate(cut)
+    store.truncate(cut)
+    catch_up(store, log)
+    assert store.bounds("T0", 0, 0) == (0, 7)
+    assert len(hits(store, "T0", "k0")) == 10
+
+
 def test_topic_made_again_starts_clean_and_an_old_deletion_spares_it(tmp_path: Path) -> None:
     log = filled(40)
     store = open_store(tmp_path, log)
     catch_up(store, log)
-    store.delete_topic("T0", 1)
+    ended = log.end
+    store.delete_topic("T0", ended)
     fresh = log.append("T0", 0, keys=("k0",), queue_offset=0)
     catch_up(store, log)
-    store.delete_topic("T0", 1)
+    store.delete_topic("T0", ended)
     assert store.bounds("T0", 0, 0) == (0, 1)
     assert hits(store, "T0", "k0") == [fresh.physical_offset]
     assert [unit.physical_offset for _, unit in store.read_units("T0", 0, 0, 9)] == [

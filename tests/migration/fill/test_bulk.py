@@ -12,11 +12,11 @@ import pytest
 
 from kvcq.tables.keys import BOUNDS, INDEX, UNITS
 from migration.columnar.liveness import Liveness, liveness_of
-from migration.errors import IllegalStepError
 from migration.fill import bulk as bulk_backfill
 from migration.state import SideName
 from store.errors import InvalidArgumentError
 from store.message import Message
+from store.state import STATE_TOPIC
 from tests.support.checked import checked
 from tests.support.migrating import (
     LIGHT,
@@ -131,24 +131,24 @@ def test_the_process_is_heard_above_descriptor_1023(store: MessageStore, small: 
     assert differences(store) == []
 
 
-def test_files_made_before_a_deletion_are_not_taken_in(
+def test_files_made_before_a_deletion_are_rid_of_what_ended(
     store: MessageStore, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = bulk_backfill.BulkBackfill._take_in
     calls = [0]
 
-    def delete_first(self: bulk_backfill.BulkBackfill, *args: object) -> bool:
+    def delete_first(self: bulk_backfill.BulkBackfill, *args: object) -> None:
         calls[0] += 1
         if calls[0] == 2:
-            store.delete_topic("payments")
-        return original(self, *args)  # type: ignore[arg-type]
+            store.delete_topics(["payments", LIGHT])
+        original(self, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(bulk_backfill.BulkBackfill, "_take_in", delete_first)
     done(live(store).start())
     assert calls[0] > 2
     assert differences(store) == []
     side = side_of(store, SideName.ROCKSDB)
-    assert "payments" not in {last[0] for last in side.store.last_units()}
+    assert not {"payments", LIGHT} & {last[0] for last in side.store.last_units()}
 
 
 def test_topics_made_while_the_process_works_are_not_left_out(
@@ -157,8 +157,8 @@ def test_topics_made_while_the_process_works_are_not_left_out(
     plan = bulk_backfill.BulkBackfill._plan
     made: list[str] = []
 
-    def made_meanwhile(self: bulk_backfill.BulkBackfill, start: int) -> BulkPlan:
-        found = plan(self, start)
+    def made_meanwhile(self: bulk_backfill.BulkBackfill, start: int, lives: Liveness) -> BulkPlan:
+        found = plan(self, start, lives)
         if len(made) < 3:
             made.append(f"made-{len(made)}")
             store.put([Message(made[-1], b"x" * 100) for _ in range(50)])
@@ -186,14 +186,14 @@ def test_a_tail_without_a_row_is_passed(
 def test_deleted_topics_and_light_queues_are_respected(store: MessageStore, tmp_path: Path) -> None:
     store.delete_topic(LIGHT)
     store.delete_topic("orders")
-    liveness = Liveness({"payments": 0}, {LIGHT: store.log.appended_offset})
-    worker = sorter(store.config.root, tmp_path, liveness)
+    living = Liveness({"payments": 0, STATE_TOPIC: 0}, {LIGHT: store.log.appended_offset})
+    worker = sorter(store.config.root, tmp_path, living)
     answer = worker.make(store.log.appended_offset)
     assert answer["end"] == store.log.appended_offset
     done(live(store).start())
     before = rows_of(store)
     names = {key[5 : 5 + int.from_bytes(key[:4], "big")] for key, _ in before[UNITS]}
-    assert names == {b"payments", b"audit-eu"}
+    assert names == {b"payments", b"audit-eu", STATE_TOPIC.encode()}
     assert differences(store) == []
 
 
@@ -210,9 +210,13 @@ def lagging(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> MessageStor
     return store
 
 
+def lives(store: MessageStore) -> Liveness:
+    return liveness_of(store.tables, store.applier.endings())
+
+
 def sorted_files(store: MessageStore, directory: Path, end: int) -> dict[str, list[Path]]:
     directory.mkdir()
-    sorter(store.config.root, directory, liveness_of(store.metadata)).make(end)
+    sorter(store.config.root, directory, lives(store)).make(end)
     return {family: sorted(directory.glob(f"{family}-*.sst")) for family in (UNITS, BOUNDS, INDEX)}
 
 
@@ -228,10 +232,8 @@ def test_handed_over_files_move_the_watermark_forward_and_only_so(
         live(store).ingest(files, end + 1)
     with pytest.raises(InvalidArgumentError, match="no file"):
         live(store).ingest({UNITS: [tmp_path / "missing"]}, end)
-    with pytest.raises(IllegalStepError, match="deleted since"):
-        live(store).ingest(files, end, deletions=0)
     assert live(store).double.watermark(SideName.ROCKSDB) == 0
-    assert live(store).ingest(files, end, deletions=store.queues.applied_deletions)
+    assert live(store).ingest(files, end)
     assert live(store).double.watermark(SideName.ROCKSDB) == end
     assert not live(store).ingest(files, end)
     done(live(store).resume())

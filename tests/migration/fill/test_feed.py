@@ -28,24 +28,29 @@ def store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[MessageSto
         opened.flush()
         segment = opened.log.segments.find(0)
         assert segment is not None
-        segment.buffer[90] ^= 1  # in the body of the first record
+        (_, unit), *_ = opened.queues.read_units("orders", 0, 0, 1)
+        segment.buffer[unit.physical_offset + 90] ^= 1  # in the body of the first message
         yield opened
 
 
 def test_a_feed(store: MessageStore) -> None:
     feed = LogFeed(store)
+    _, at = feed.read(0, feed.appended_offset, 1)  # the record that made the topics
     if not store.config.skip_damaged_records:
         with pytest.raises(CorruptRecordError, match="CRC"):
-            feed.read(0, feed.appended_offset, 1000)
+            feed.read(at, feed.appended_offset, 1000)
         return
-    requests, at = feed.read(0, feed.appended_offset, 1000)
+    requests, at = feed.read(at, feed.appended_offset, 1000)
     assert (len(requests), at) == (COUNT - 1, feed.appended_offset)
 
 
 def test_the_process_beside_it(store: MessageStore, tmp_path: Path) -> None:
     skip_damaged = store.config.skip_damaged_records
     worker = sorter(
-        store.config.root, tmp_path, liveness_of(store.metadata), skip_damaged=skip_damaged
+        store.config.root,
+        tmp_path,
+        liveness_of(store.tables, store.applier.endings()),
+        skip_damaged=skip_damaged,
     )
     end = store.log.appended_offset
     if not skip_damaged:
@@ -53,4 +58,4 @@ def test_the_process_beside_it(store: MessageStore, tmp_path: Path) -> None:
             worker.make(end)
         return
     made = worker.make(end)
-    assert (made["records"], made["end"]) == (COUNT - 1, end)
+    assert (made["records"], made["end"]) == (COUNT, end)

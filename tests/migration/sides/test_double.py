@@ -10,7 +10,9 @@ from migration.state import SideName
 from store.errors import StoreBusyError
 from tests.support.checked import checked
 from tests.support.migrating import (
+    LIGHT,
     config,
+    differences,
     done,
     live,
     make_on_files,
@@ -71,16 +73,32 @@ def check_in_use(double: DoubleQueueStore) -> None:
     assert double.is_joined(SideName.ROCKSDB)
 
 
-def test_a_deletion_that_meets_a_busy_side_is_done_again(
+def test_a_deletion_that_meets_a_busy_side_is_met_again_by_its_filler(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    double, delete = busy(store, monkeypatch, "delete_topic", times=2)
-    store.delete_topic("orders")
-    check_in_use(double)
-    assert len(delete.calls) == 3
+    _, delete = busy(store, monkeypatch, "delete_topic")
+    store.delete_topics(["orders", LIGHT])
+    live(store).look()
+    settle(store)
+    assert len(delete.calls) > 1
     for name in SideName:
-        side = side_of(store, name)
-        assert "orders" not in side.store.names()
+        assert not {"orders", LIGHT} & set(side_of(store, name).store.names())
+    assert differences(store) == []
+
+
+@pytest.mark.damages
+def test_a_side_that_joins_behind_an_ending_has_it_too(store: MessageStore) -> None:
+    """The filler has read up to the record that ends the queue, which is dispatched next."""
+    double = live(store).double
+    side = side_of(store, SideName.ROCKSDB)
+    end = double.dispatched_offset
+    side.joined = False
+    double.delete_topic(LIGHT, end)
+    assert LIGHT in side.store.names()
+    double.join(SideName.ROCKSDB, lambda _start, _end: None)
+    assert LIGHT not in side.store.names()
+    store.delete_topic("orders")  # dispatched, so that what ended is forgotten
+    assert double._ended == []
 
 
 def test_an_expiry_that_meets_a_busy_side_is_done_by_the_next_tick(
@@ -104,21 +122,6 @@ def test_rewriting_tells_the_caller_of_a_busy_side(
     check_in_use(double)
     double.rewrite([])
     assert len(rewrite.calls) == 2
-
-
-def test_a_mark_stays_until_no_side_can_lose_its_deletion(
-    store: MessageStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.flush()
-    double, flush = busy(store, monkeypatch, "flush", times=2)
-    store.delete_topic("orders")
-    for _ in range(2):
-        store.flush()  # the other side alone
-        assert [mark.topic for mark in store.metadata.delete_marks()] == ["orders"]
-    store.flush()
-    assert len(flush.calls) == 3
-    assert not store.metadata.delete_marks()
-    check_in_use(double)
 
 
 @pytest.mark.parametrize("name", ["flush", "maintain", "compact"])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
-from migration.repair.metadata import repair_metadata
 from migration.state.state import FileLayout
 from migration.steps.adopting import adopt
 from store.log import Fall, read_falls
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
 SEGMENT_BYTES = 64 << 10
 
 
-def test_a_fall_of_store_times_is_noted_on_taking_over_and_on_repair(tmp_path: Path) -> None:
+def test_a_fall_of_store_times_is_noted_on_taking_over(tmp_path: Path) -> None:
     root = tmp_path / "store"
     log = LogWriter(root / "commitlog", SEGMENT_BYTES, crc_item=False)
     log.extend([Entry(store_time_ms=time_ms) for time_ms in (1000, 5000, 2000, 4000, 6000)])
@@ -27,8 +25,4 @@ def test_a_fall_of_store_times_is_noted_on_taking_over_and_on_repair(tmp_path: P
     adopt(root, layout=FileLayout(1000, 100, 400))
     falls = (Fall(log.rows[2].physical_offset, 5000, 2000),)
     with open_store(config(root, segment_bytes=SEGMENT_BYTES)) as store:
-        assert read_falls(store.metadata, 0) == falls
-    shutil.rmtree(root / "meta")
-    repair_metadata(root)
-    with open_store(config(root, segment_bytes=SEGMENT_BYTES)) as store:
-        assert read_falls(store.metadata, 0) == falls
+        assert read_falls(store.notes, 0) == falls

@@ -301,7 +301,7 @@ def test_an_interrupted_take_over_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError("killed here")
 
     with monkeypatch.context() as patched:
-        patched.setattr("migration.steps.adopting._import_metadata", fail)
+        patched.setattr("migration.steps.adopting.make_state", fail)
         with pytest.raises(OSError, match="killed"):
             take_over(root)
     state = read_state(root)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq.engine.protocol import KvBatch
+from kvcq.engine.rocks import RocksEngine
 from kvcq.tables.keys import UNITS, unit_key
 from migration.errors import IllegalStepError
 from migration.state import SideName
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 def test_a_store_runs_on_files_alone(store: MessageStore, root: Path) -> None:
     assert check_messages(store, 600) == 600
-    assert not (root / "kvcq").exists()
+    assert live(store)._opener.rocksdb().is_empty
     store.close()
     with open_store(config(root)) as again:
         assert check_messages(again, 600) == 600
@@ -71,7 +72,7 @@ def test_all_the_way_and_back_nothing_is_lost_or_repeated(store: MessageStore, r
         put += 50
         if phase is not Phase.FILES:
             assert differences(store) == []
-    assert not (root / "kvcq").exists()
+    assert live(store)._opener.rocksdb().is_empty
     store.close()
     with open_store(config(root)) as again:
         assert check_messages(again, put) == put
@@ -236,7 +237,6 @@ def test_queues_that_ended_before_the_take_over_outlive_the_loss_of_the_database
         for _ in range(3):
             store.put([message._replace(body=bytes(400_000)) for message in messages(0, 2)])
         store.flush()
-        store._services.retention._before_drop = lambda _start, _end: None  # RocketMQ keeps no ends
         while not store._services.retention.run_once(now=True):
             pass  # it has expired after 3.6 ms
         low, high = store.bounds([("old", 0)])[0]
@@ -304,3 +304,13 @@ def test_a_rollback_fills_files_with_what_came_in_since_they_were_given_up(
     assert live(store).state.phase is Phase.DOUBLE_WRITE
     assert check_messages(store, 680) == 680
     assert differences(store) == []
+
+
+def test_the_database_is_looked_after_while_its_queues_are_in_files(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a full disk, say, it takes writes again."""
+    looks: list[RocksEngine] = []
+    monkeypatch.setattr(RocksEngine, "settle", lambda engine: looks.append(engine))
+    store.queues.maintain()
+    assert looks

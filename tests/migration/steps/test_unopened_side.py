@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.errors import EngineUnavailableError
 from migration.errors import IllegalStepError
 from migration.sides.opener import SideOpener
-from migration.state import SideName
 from migration.state.phase import Phase
+from store.errors import DiskFullError
 from tests.support.migrating import (
     advance,
+    check_messages,
     config,
     differences,
     done,
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of a store in DOUBLE_WRITE, whose database cannot be opened for now."""
+    """Of a store in ROCKSDB, whose files cannot be opened for now."""
     root = tmp_path / "store"
     make_on_files(root)
     with open_store(config(root)) as store:
         store.put(messages(0, 100))
-        advance(store, Phase.DOUBLE_WRITE)
+        advance(store, Phase.ROCKSDB)
 
-    def full(self: SideOpener) -> NoReturn:
-        raise EngineUnavailableError("the disk is full")
+    def full(*_: object) -> NoReturn:
+        raise DiskFullError("the disk is full")
 
-    monkeypatch.setattr(SideOpener, "rocksdb", full)
+    monkeypatch.setattr(SideOpener, "files", full)
     return root
 
 
@@ -49,31 +49,27 @@ def test_nothing_is_verified_or_changed_without_it(
 ) -> None:
     with open_store(config(root)) as store:
         store.put(messages(100, 50))
-        with pytest.raises(IllegalStepError, match="rocksdb side could not be opened"):
+        with pytest.raises(IllegalStepError, match="files side could not be opened"):
             live(store).resume()
-        assert live(store).state.phase is Phase.DOUBLE_WRITE
+        assert live(store).state.phase is Phase.ROCKSDB
         assert live(store).state.stopped
         live(store)._keeper.move("as if resumed", stopped="")  # an earlier version did so
-        with pytest.raises(IllegalStepError, match="rocksdb side could not be opened"):
+        with pytest.raises(IllegalStepError, match="files side could not be opened"):
             live(store).verify()
     monkeypatch.undo()
     with open_store(config(root)) as store:
         done(live(store).resume())
         settle(store)
         assert differences(store) == []
-        assert live(store).state.phase is Phase.VERIFIED
-        live(store).cutover()
+        live(store).rollback()
 
 
-def test_a_rollback_is_rid_of_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finish_is_rid_of_it(root: Path) -> None:
     with open_store(config(root)) as store:
-        assert live(store).rollback() is None
-        assert live(store).state.phase is Phase.FILES
+        live(store).finish()
+        assert live(store).state.phase is Phase.FINISHED
         assert not live(store).state.stopped
         assert live(store).double.absent == []
-        assert not (root / "kvcq").exists()
-        monkeypatch.undo()
+        assert not (root / "consumequeue").exists()
         store.put(messages(100, 50))
-        done(live(store).start())
-        assert differences(store) == []
-        assert live(store).double.side(SideName.ROCKSDB) is not None
+        assert check_messages(store, 150) == 150

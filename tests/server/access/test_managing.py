@@ -104,7 +104,7 @@ async def test_without_access_nobody_manages_users_and_everybody_is_served(
         with pytest.raises(NotPossibleError, match="--access"):
             await client.access.create_user("planted", admin=True)
         await client.put(Message("orders", b"x"))
-        assert served.store.metadata.states("access.") == []
+        assert served.store.notes.get("users") is None
 
 
 async def test_a_store_without_an_administrator_is_not_served(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_a_store_without_an_administrator_is_not_served(tmp_path: Path) ->
                 pytest.fail("it must not become ready")
         assert root.exists() == is_there, "nothing is made first"
         async with serving(root) as served:
-            assert served.store.metadata.states("access.") == []
+            assert served.store.notes.get("users") is None
 
 
 async def test_users_stay_over_a_restart(tmp_path: Path) -> None:

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.engine.rocks import RocksEngine, metadata_profile
 from kvcq.errors import CorruptValueError
-from kvcq.metadata_store import MetadataStore
 from server.access import Limits, Users, users_of_stopped_store
 from server.access.rights import ResourceKind, Role
 from server.access.secrets import Vault
 from server.errors import KeyFileError, LastAdminError, UnknownUserError, UserExistsError
 from store.errors import InvalidArgumentError, StoreLockedError
+from store.notes import Notes
 from tests.support.fake_clock import FakeClock
 from tests.support.users import right
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 SECRET = "a-secret-of-somebody"
@@ -32,25 +31,23 @@ def vault(tmp_path: Path) -> Vault:
 
 
 @pytest.fixture
-def metadata(tmp_path: Path) -> Iterator[MetadataStore]:
-    opened = MetadataStore(RocksEngine.open(tmp_path / "meta", metadata_profile()))
-    yield opened
-    opened.close()
+def notes(tmp_path: Path) -> Notes:
+    return Notes(tmp_path / "notes")
 
 
 @pytest.fixture
-def users(metadata: MetadataStore, vault: Vault) -> Users:
-    return Users(metadata, vault, FakeClock())
+def users(notes: Notes, vault: Vault) -> Users:
+    return Users(notes, vault, FakeClock())
 
 
-def test_users_are_there_again(users: Users, metadata: MetadataStore, vault: Vault) -> None:
+def test_users_are_there_again(users: Users, notes: Notes, vault: Vault) -> None:
     users.create("ops", is_admin=True)
     made = users.create("app", secret=SECRET, limits=Limits(calls=7))
     assert made.secret == SECRET
     users.grant("app", [right("publish topic a*"), right("subscribe group g")])
     users.grant("app", [right("publish topic a*"), right("admin topic %LMQ%x")])
     users.revoke("app", [right("subscribe group g"), right("subscribe topic never-granted")])
-    again = Users(metadata, vault, FakeClock())
+    again = Users(notes, vault, FakeClock())
     assert [user.name for user in again.every()] == ["app", "ops"]
     for name in ("app", "ops"):
         one, other = users.get(name), again.get(name)
@@ -138,11 +135,10 @@ def test_a_user_has_so_many_rights_at_most(users: Users) -> None:
     assert len(users.get("a").rights.rights) == 1000
 
 
-def test_no_secret_lies_in_the_clear(users: Users, metadata: MetadataStore, tmp_path: Path) -> None:
+def test_no_secret_lies_in_the_clear(users: Users, notes: Notes, tmp_path: Path) -> None:
     users.create("a", secret=SECRET)
     assert SECRET not in repr(users.get("a"))
-    metadata.close()
-    found = [file for file in (tmp_path / "meta").rglob("*") if file.is_file()]
+    found = [file for file in (tmp_path / "notes").rglob("*") if file.is_file()]
     assert found
     for file in found:
         assert SECRET.encode() not in file.read_bytes()
@@ -200,19 +196,24 @@ def test_a_key_file_that_cannot_be_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "row", [b"", b"[]", b"{", b'{"form": 2}', b'{"form": 1, "admin": false}', b"\xff"]
 )
-def test_a_row_that_cannot_be_read_is_told(
-    metadata: MetadataStore, vault: Vault, row: bytes
-) -> None:
-    metadata.put_state("access.user.a", row)
+def test_a_row_that_cannot_be_read_is_told(notes: Notes, vault: Vault, row: bytes) -> None:
+    notes.put("users", json.dumps({"a": row.decode("latin-1")}).encode())
     with pytest.raises(CorruptValueError, match="'a'"):
-        Users(metadata, vault, FakeClock())
+        Users(notes, vault, FakeClock())
 
 
-def test_a_row_is_json_for_whoever_looks(users: Users, metadata: MetadataStore) -> None:
+def test_a_row_is_json_for_whoever_looks(users: Users, notes: Notes) -> None:
     users.create("a")
-    row = metadata.get_state("access.user.a")
-    assert row is not None
-    assert set(json.loads(row)) == {"form", "admin", "created", "secret", "rights", "limits"}
+    value = notes.get("users")
+    assert value is not None
+    assert set(json.loads(json.loads(value)["a"])) == {
+        "form",
+        "admin",
+        "created",
+        "secret",
+        "rights",
+        "limits",
+    }
 
 
 def test_a_stopped_store_gets_its_first_administrator(tmp_path: Path) -> None:

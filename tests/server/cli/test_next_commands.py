@@ -40,6 +40,9 @@ SERVER = "10.0.0.1:9000"
 def check_command(text: str) -> None:
     """A shell would run it, and kvcq would take all its words. It is not run."""
     words = shlex.split(text)
+    if words[0] == "mv":  # a directory out of the way
+        assert len(words) == 3
+        return
     assert words.pop(0) == "kvcq", text
     command: click.Command = main
     while isinstance(command, click.Group):

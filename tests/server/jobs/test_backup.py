@@ -29,7 +29,7 @@ RATE = 1 << 30
 
 
 def run(store: MessageStore, target: Path, wanted: pb.BackupJob) -> JobView:
-    jobs = Jobs([BackupKind(store, [str(target)], RATE)], store.metadata, FakeClock())
+    jobs = Jobs([BackupKind(store, [str(target)], RATE)], store.notes, FakeClock())
     jobs.wait(jobs.start("backup", wanted, {}).job_id, 60)
     return jobs.views()[0]
 
@@ -54,7 +54,7 @@ def test_a_backup_by_another_process_is_restored(tmp_path: Path) -> None:
 
 def test_what_cannot_be_is_refused_before_anything_begins(tmp_path: Path) -> None:
     with open_small(tmp_path / "store") as store:
-        jobs = Jobs([BackupKind(store, [str(tmp_path / "b")], RATE)], store.metadata, FakeClock())
+        jobs = Jobs([BackupKind(store, [str(tmp_path / "b")], RATE)], store.notes, FakeClock())
         for wanted, field in (
             (pb.BackupJob(target="../x"), "target"),
             (pb.BackupJob(bytes_per_s=-1), "bytes_per_s"),
@@ -81,7 +81,7 @@ def test_a_cancelled_backup_is_none(tmp_path: Path) -> None:
     clock = FakeClock()
     with open_small(tmp_path / "store", clock) as store:
         put_some(store, clock, 60)
-        jobs = Jobs([BackupKind(store, [str(tmp_path / "b")], RATE)], store.metadata, FakeClock())
+        jobs = Jobs([BackupKind(store, [str(tmp_path / "b")], RATE)], store.notes, FakeClock())
         slow = pb.BackupJob(bytes_per_s=100)  # hours, for all of it
         job_id = jobs.start("backup", slow, {}).job_id
         jobs.cancel(job_id)

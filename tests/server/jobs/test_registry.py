@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.engine.rocks import RocksEngine
-from kvcq.engine.rocks.options import metadata_profile
-from kvcq.errors import EngineFullError
-from kvcq.metadata_store import MetadataStore
 from migration.errors import UnknownJobError
 from migration.jobs import JobState
 from server.errors import JobRunningError
 from server.jobs import Jobs
 from store.errors import InvalidArgumentError, StoreBusyError, StoreClosedError
+from store.notes import Notes
 from tests.support.fake_clock import FakeClock
 from tests.support.held_jobs import WAIT_S, HeldKind
-from tests.support.memory_engine import MemoryEngine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,8 +25,9 @@ if TYPE_CHECKING:
     from migration.jobs import JobView
 
 
-def memory() -> MetadataStore:
-    return MetadataStore(MemoryEngine(("default",)))
+@pytest.fixture
+def notes(tmp_path: Path) -> Notes:
+    return Notes(tmp_path / "notes")
 
 
 def begin(jobs: Jobs, kind: HeldKind, arguments: Mapping[str, str] | None = None) -> JobView:
@@ -43,9 +41,9 @@ def end(jobs: Jobs, kind: HeldKind, job_id: str) -> JobView:
     return jobs.wait(job_id, WAIT_S)
 
 
-def test_a_job_tells_how_far_it_is_and_what_came_of_it() -> None:
+def test_a_job_tells_how_far_it_is_and_what_came_of_it(notes: Notes) -> None:
     clock, kind = FakeClock(), HeldKind()
-    jobs = Jobs([kind], memory(), clock)
+    jobs = Jobs([kind], notes, clock)
     job_id = begin(jobs, kind, {"topic": "orders"}).job_id
     running = jobs.get(job_id)
     assert (running.state, running.step, running.percent) == (JobState.RUNNING, "half", 50.0)
@@ -63,9 +61,9 @@ def test_a_job_tells_how_far_it_is_and_what_came_of_it() -> None:
     assert (numbers["jobs.compact.running"], numbers["jobs.compact.done"]) == (0, 1)
 
 
-def test_one_job_of_a_kind_runs_at_a_time() -> None:
+def test_one_job_of_a_kind_runs_at_a_time(notes: Notes) -> None:
     first, other = HeldKind("compact"), HeldKind("scrub")
-    jobs = Jobs([first, other], memory(), FakeClock())
+    jobs = Jobs([first, other], notes, FakeClock())
     job_id = begin(jobs, first).job_id
     with pytest.raises(JobRunningError) as refused:
         jobs.start("compact", None, {})
@@ -79,9 +77,9 @@ def test_one_job_of_a_kind_runs_at_a_time() -> None:
     end(jobs, other, second)
 
 
-def test_a_job_without_a_thread_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_without_a_thread_is_none(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = HeldKind("compact")
-    jobs = Jobs([kind], memory(), FakeClock())
+    jobs = Jobs([kind], notes, FakeClock())
 
     def refused(_job: object) -> None:
         raise RuntimeError("can't start new thread")
@@ -94,9 +92,9 @@ def test_a_job_without_a_thread_is_none(monkeypatch: pytest.MonkeyPatch) -> None
     end(jobs, kind, begin(jobs, kind).job_id)
 
 
-def test_a_job_is_cancelled_and_stays_so() -> None:
+def test_a_job_is_cancelled_and_stays_so(notes: Notes) -> None:
     kind = HeldKind()
-    jobs = Jobs([kind], memory(), FakeClock())
+    jobs = Jobs([kind], notes, FakeClock())
     job_id = begin(jobs, kind).job_id
     jobs.cancel(job_id)
     cancelled = jobs.wait(job_id, WAIT_S)
@@ -105,17 +103,17 @@ def test_a_job_is_cancelled_and_stays_so() -> None:
 
 
 @pytest.mark.parametrize("error", [StoreBusyError("stalled"), ZeroDivisionError("a defect")])
-def test_what_the_work_raises_is_the_end_of_its_job_alone(error: Exception) -> None:
+def test_what_the_work_raises_is_the_end_of_its_job_alone(notes: Notes, error: Exception) -> None:
     kind = HeldKind(error=error)
-    jobs = Jobs([kind], memory(), FakeClock())
+    jobs = Jobs([kind], notes, FakeClock())
     job_id = begin(jobs, kind).job_id
     failed = end(jobs, kind, job_id)
     assert (failed.state, failed.error) == (JobState.FAILED, str(error))
     assert jobs.statistics()["jobs.compact.failed"] == 1
 
 
-def test_a_kind_that_is_not_there_is_refused() -> None:
-    jobs = Jobs([HeldKind()], memory(), FakeClock())
+def test_a_kind_that_is_not_there_is_refused(notes: Notes) -> None:
+    jobs = Jobs([HeldKind()], notes, FakeClock())
     for name in ("", "other"):
         with pytest.raises(InvalidArgumentError, match="compact") as refused:
             jobs.start(name, None, {})
@@ -127,9 +125,9 @@ def test_a_kind_that_is_not_there_is_refused() -> None:
             call("none")
 
 
-def test_who_listens_hears_of_each_end() -> None:
+def test_who_listens_hears_of_each_end(notes: Notes) -> None:
     kind = HeldKind()
-    jobs = Jobs([kind], memory(), FakeClock())
+    jobs = Jobs([kind], notes, FakeClock())
     heard: list[str] = []
     told = threading.Event()
 
@@ -146,9 +144,9 @@ def test_who_listens_hears_of_each_end() -> None:
     assert heard == [job_id]
 
 
-def test_closing_ends_what_runs_and_begins_no_more() -> None:
+def test_closing_ends_what_runs_and_begins_no_more(notes: Notes) -> None:
     kind = HeldKind()
-    jobs = Jobs([kind], memory(), FakeClock())
+    jobs = Jobs([kind], notes, FakeClock())
     job_id = begin(jobs, kind).job_id
     jobs.close()
     assert jobs.get(job_id).state is JobState.CANCELLED
@@ -156,9 +154,9 @@ def test_closing_ends_what_runs_and_begins_no_more() -> None:
         jobs.start("compact", None, {})
 
 
-def test_the_oldest_ones_are_forgotten() -> None:
+def test_the_oldest_ones_are_forgotten(notes: Notes) -> None:
     first, other = HeldKind("compact"), HeldKind("scrub")
-    jobs = Jobs([first, other], memory(), FakeClock(), kept=3)
+    jobs = Jobs([first, other], notes, FakeClock(), kept=3)
     first.end.set()
     other.end.set()
     kept = jobs.start("scrub", None, {}).job_id
@@ -170,9 +168,9 @@ def test_the_oldest_ones_are_forgotten() -> None:
     assert [view.job_id for view in jobs.views("scrub")] == [kept]
 
 
-def test_the_last_one_that_was_done_is_told_however_many_failed_since() -> None:
-    clock, kind, metadata = FakeClock(), HeldKind("backup"), memory()
-    jobs = Jobs([kind], metadata, clock, kept=3)
+def test_the_last_one_that_was_done_is_told_however_many_failed_since(notes: Notes) -> None:
+    clock, kind = FakeClock(), HeldKind("backup")
+    jobs = Jobs([kind], notes, clock, kept=3)
 
     def told(jobs: Jobs) -> list[float]:
         names = ("last_done_ms", "last_done_seconds", "last_done_bytes", "failed_since")
@@ -194,47 +192,44 @@ def test_the_last_one_that_was_done_is_told_however_many_failed_since() -> None:
     jobs.wait(cancelled, WAIT_S)
     assert told(jobs) == [done_ms, 4, 700, 5], "whoever cancelled one knows of it"
     # A restart knows when it was; of those that failed, the ones that are remembered.
-    assert told(Jobs([kind], metadata, clock)) == [done_ms, 4, 700, 2]
+    assert told(Jobs([kind], notes, clock)) == [done_ms, 4, 700, 2]
 
 
 def test_jobs_are_remembered_over_a_restart(tmp_path: Path) -> None:
-    metadata = MetadataStore(RocksEngine.open(tmp_path / "meta", metadata_profile()))
+    notes = Notes(tmp_path / "notes")
     done, cut_off = HeldKind("compact"), HeldKind("scrub")
-    jobs = Jobs([done, cut_off], metadata, FakeClock())
+    jobs = Jobs([done, cut_off], notes, FakeClock())
     ended = end(jobs, done, begin(jobs, done, {"family": "index"}).job_id)
     cut_off_id = begin(jobs, cut_off).job_id
-    metadata.close()  # as a crash has it: nobody hears of the job's end
-    metadata = MetadataStore(RocksEngine.open(tmp_path / "meta", metadata_profile()))
-    again = Jobs([HeldKind("compact"), HeldKind("scrub")], metadata, FakeClock())
+    # As after a crash: nobody heard of the job's end.
+    again = Jobs([HeldKind("compact"), HeldKind("scrub")], notes, FakeClock())
     assert again.get(ended.job_id) == ended
     lost = again.get(cut_off_id)
     assert (lost.state, lost.is_running) == (JobState.FAILED, False)
     assert "can be started again" in lost.error
-    metadata.close()
     jobs.close()
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"{}", b"[1]", b'[{"state": "?"}]', b"[{}]"])
 def test_a_history_of_another_form_is_left_out(
-    data: bytes, caplog: pytest.LogCaptureFixture
+    notes: Notes, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    metadata = memory()
-    metadata.put_state("jobs", data)
-    assert Jobs([HeldKind()], metadata, FakeClock()).views() == []
+    notes.put("jobs", data)
+    assert Jobs([HeldKind()], notes, FakeClock()).views() == []
     assert data == b"{}" or "starting without it" in caplog.text
 
 
 def test_a_history_that_cannot_be_written_harms_no_job(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    notes: Notes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    metadata, kind = memory(), HeldKind()
+    kind = HeldKind()
 
-    def put_state(name: str, value: bytes) -> None:
+    def put(name: str, value: bytes) -> None:
         assert json.loads(value)
-        raise EngineFullError("no room")
+        raise OSError(errno.ENOSPC, "no room")
 
-    monkeypatch.setattr(metadata, "put_state", put_state)
-    jobs = Jobs([kind], metadata, FakeClock())
+    monkeypatch.setattr(notes, "put", put)
+    jobs = Jobs([kind], notes, FakeClock())
     job_id = begin(jobs, kind).job_id
     assert end(jobs, kind, job_id).state is JobState.DONE
     assert "cannot save the history" in caplog.text

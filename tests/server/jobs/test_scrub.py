@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from store.message_store import MessageStore
 
 MESSAGES = 500
+#: One more says that the topic was made.
+RECORDS = MESSAGES + 1
 HOUR_S = 3600.0
 WEEK_HOURS = 168.0
 
@@ -79,10 +81,10 @@ def test_a_pass_by_hand_tells_what_it_verified(store: MessageStore) -> None:
     view = run(made.jobs, "scrub", pb.ScrubJob())
     assert view.state is JobState.DONE, view.error
     assert view.done == view.total == store.log.appended_offset
-    assert view.numbers["records"] == view.numbers["units"] == MESSAGES
-    assert view.summary == "500 records and 500 units verified: no faults found"
+    assert view.numbers["records"] == view.numbers["units"] == RECORDS
+    assert view.summary == "501 records and 501 units verified: no faults found"
     numbers = made.statistics()
-    assert (numbers["scrub.records"], numbers["scrub.faults"]) == (MESSAGES, 0)
+    assert (numbers["scrub.records"], numbers["scrub.faults"]) == (RECORDS, 0)
 
 
 def test_a_fault_is_a_finding_and_a_number(store: MessageStore) -> None:
@@ -139,7 +141,7 @@ def test_while_messages_come_in_it_takes_a_share_of_a_processor(
         share=share,
         cpu_s=lambda: next(worked_s) * 0.01,  # so much between two looks at it
     )
-    assert work.run(cast("Job", paused)).numbers["records"] == MESSAGES
+    assert work.run(cast("Job", paused)).numbers["records"] == RECORDS
     assert len(paused.pauses) > 1
     assert paused.pauses == pytest.approx([most] * len(paused.pauses), abs=1e-6)
 
@@ -286,7 +288,7 @@ def test_a_pass_is_spread_over_most_of_its_period(
 def test_where_a_pass_was_is_no_matter_when_it_cannot_be_read(
     store: MessageStore, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store.metadata.put_state("scrub", data)
+    store.notes.put("scrub", data)
     made = store_jobs_of(store)
     assert "starting over" in caplog.text
     assert made.statistics().get("scrub.pass_position") is None

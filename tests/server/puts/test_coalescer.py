@@ -27,7 +27,6 @@ from store.errors import (
     FlushTimeoutError,
     InvalidArgumentError,
     StoreBusyError,
-    TopicBusyError,
 )
 from store.message import Appended, Message
 
@@ -204,16 +203,6 @@ async def test_a_bad_message_fails_its_own_caller_alone() -> None:
     assert not isinstance(first, BaseException)
     assert not isinstance(last, BaseException)
     assert store.appends == [[b"first"], [b"last"]]
-
-
-async def test_a_topic_that_is_being_deleted_holds_up_no_other() -> None:
-    store = RecordingStore()
-    store.refusals[b"b"] = TopicBusyError("t")
-    results = await asyncio.gather(
-        *map(_coalescer(store).put, map(_message, (b"a", b"b"))), return_exceptions=True
-    )
-    assert [isinstance(result, TopicBusyError) for result in results] == [False, True]
-    assert store.appends == [[b"a"]]
 
 
 async def test_an_error_of_the_store_reaches_every_caller() -> None:

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from store.state import Committed
 from tests.support.rpc_errors import error_info
 
 if TYPE_CHECKING:
@@ -117,8 +118,8 @@ async def test_a_made_up_page_token_is_refused(orders: Served, token: str) -> No
 
 async def test_a_queue_that_is_gone_does_not_hide_the_others(orders: Served) -> None:
     await _commit(orders, "g", q0=3)
-    # As a power loss leaves it that took all messages of a light queue.
-    orders.store.metadata.commit_offsets("g", [("%LMQ%gone", 0, 0)])
+    # As an earlier program left it where a power loss took all messages of a light queue.
+    orders.store._appends.append_entries([Committed("g", "%LMQ%gone", 0, 0)])
     answer = await orders.groups.ListGroupOffsets(pb.ListGroupOffsetsRequest(group="g"))
     assert [(one.topic, one.offset) for one in answer.offsets] == [("orders", 3)]
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import queue
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from kvcq.state_store import KvStateStore
+from kvcq.tables.keys import FAMILIES, STATE
 from store.config import FlushMode
 from store.derive.reput import _GATHERED_ROWS, ReputService
+from store.derive.state_applier import StateApplier
 from store.errors import (
     CorruptRecordError,
     DiskFullError,
@@ -29,6 +32,7 @@ from store.message import Message
 from store.topics.admission import Admission
 from tests.support.fake_clock import FakeClock
 from tests.support.log_writer import Entry, LogWriter
+from tests.support.memory_engine import MemoryEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
 
     from _typeshed import TraceFunction
 
-    from store.consume_queue import DispatchRequest
+    from store.consume_queue import ConsumeQueueStore, DispatchRequest
 
 SEGMENT = 8192
 
@@ -97,7 +101,17 @@ class Harness:
         )
         limit = lambda: self.log.appended_offset if self.limit is None else self.limit  # noqa: E731
         acknowledged.limit = limit  # type: ignore[method-assign]
-        self.reput = ReputService(self.log, self.recorder, acknowledged, Admission(self, {}))
+        self.reput = ReputService(
+            self.log,
+            self.recorder,
+            acknowledged,
+            Admission(self, {}),
+            StateApplier(
+                self.log,
+                KvStateStore(MemoryEngine((*FAMILIES, STATE))),
+                cast("ConsumeQueueStore", self.recorder),
+            ),
+        )
         self.appended: list[DispatchRequest] = []
 
     def get(self, topic: str, /) -> int | None:

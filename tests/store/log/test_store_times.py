@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kvcq.inspect import look_over
 from kvcq.inspect.findings import Kind
-from migration.check import check_store
 from store.base import SystemClock
 from store.config import FlushMode
 from store.consume_queue import Boundary, DispatchRequest
@@ -32,7 +32,9 @@ from store.log.store_times import (
 )
 from store.message import Message
 from store.metadata import Retention
+from store.notes import Notes
 from tests.crash.images import flip
+from tests.support.checked import assert_whole
 from tests.support.fake_clock import FakeClock
 from tests.support.stores import SEGMENT_BYTES, open_small
 from tests.support.tree import copy_open
@@ -159,13 +161,13 @@ def test_many_falls_are_noted_in_bounded_room_and_say_no_less() -> None:
 
 
 def test_what_version_0_1_noted_of_an_adopted_log_is_read(tmp_path: Path) -> None:
-    with open_small(tmp_path / "store") as store:
-        store.metadata.put_state("store_time_fall", struct.pack(">qq", 300, 40))
-        falls = read_falls(store.metadata, 1000)
-        assert times_of(falls).oldest_from(30, 1100) == 700
-        assert times_of(falls).oldest_from(40, 1100) == 1100
-        write_falls(store.metadata, (Fall(7, 2, 1),))
-        assert read_falls(store.metadata, 1000) == (Fall(7, 2, 1),)
+    notes = Notes(tmp_path)
+    notes.put("store_time_fall", struct.pack(">qq", 300, 40))
+    falls = read_falls(notes, 1000)
+    assert times_of(falls).oldest_from(30, 1100) == 700
+    assert times_of(falls).oldest_from(40, 1100) == 1100
+    write_falls(notes, (Fall(7, 2, 1),))
+    assert read_falls(notes, 1000) == (Fall(7, 2, 1),)
 
 
 # --- in a store -------------------------------------------------------------------------------
@@ -203,7 +205,7 @@ def test_a_clock_that_was_ahead_once_is_forgotten_within_minutes(tmp_path: Path)
     with open_small(tmp_path / "store", clock, reserved_hours=72.0) as store:
         clock.advance(_HOUR_S)
         assert put(store, "in the next life") == clock.now_ms()
-    assert check_store(tmp_path / "store") == []
+    assert_whole(tmp_path / "store")
 
 
 def test_the_carry_is_bounded(tmp_path: Path) -> None:
@@ -407,18 +409,20 @@ def test_a_fall_is_durable_before_the_record_and_never_noted_on_an_event_loop(
         clock.jump(-_HOUR_S)
         with pytest.raises(AppendWouldWaitError):
             store.append([Message("T", b"y")], wait=False)
-        assert store.log.appended_offset == store.pull("T", 0, 0).records[0].__len__()
+        unit = store.queues.read_units("T", 0, 0, 1)[0][1]
+        assert store.log.appended_offset == unit.physical_offset + unit.record_size
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(store.metadata, "put_state", _fails)
+            patch.setattr(store.notes, "put", _fails)
             with pytest.raises(OSError, match="planted"):
                 put(store, "y")
         assert store._times.falls == ()
         end = store.log.appended_offset
         put(store, "y")
-        assert read_falls(store.metadata, 0)[0].offset == end
+        assert read_falls(store.notes, 0)[0].offset == end
         assert unpack_record(store.pull("T", 0, 1).records[0]).store_time_ms == clock.now_ms()
         copy_open(root, tmp_path / "killed")
-    assert not [each for each in check_store(tmp_path / "killed") if each.kind is Kind.FALLING_TIME]
+    findings = look_over(tmp_path / "killed").findings
+    assert not [each for each in findings if each.kind is Kind.FALLING_TIME]
 
 
 def _fails(*_: object) -> None:
@@ -446,7 +450,7 @@ def test_a_live_unit_that_is_older_than_a_dropped_one_stays(tmp_path: Path, know
             store.put([Message("T", b"old", 1)])
         if known:
             fall = Fall(store.log.appended_offset, now_ms, now_ms - 9 * _HOUR_MS)
-            write_falls(store.metadata, (fall,))
+            write_falls(store.notes, (fall,))
     with open_small(root, wall, reserved_hours=1) as store:
         assert store._services.retention.run_once(now=True) == 1
         store._upkeep.reclaim()

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.consume_queue import DispatchRequest
+from store.derive.endings import DeadOrEnded
 from store.format.batch_mark import key_of
-from store.metadata import DeleteMark
-from store.topics.admission import Admission, dead_light_of
+from store.topics.admission import Admission
 
 TOPICS = ("A", "B", "gone")
 LIGHT = ("%LMQ%a", "%LMQ%b", "%LMQ%c")
@@ -85,6 +85,9 @@ def test_a_run_is_admitted_as_its_records_are_here_and_elsewhere(
     assert pickle.loads(pickle.dumps(admission)).admit_all(run) == one_by_one
 
 
-def test_the_latest_deletion_of_a_light_queue_counts() -> None:
-    marks = [DeleteMark("%LMQ%a", 9, 2), DeleteMark("%LMQ%a", 5, 1), DeleteMark("T", 7, 3)]
-    assert dead_light_of(marks) == {"%LMQ%a": 9}
+def test_of_two_deletions_of_a_light_queue_the_later_one_counts() -> None:
+    dead = DeadOrEnded({"%LMQ%a": 9, "%LMQ%b": 3}, {"%LMQ%a": 5, "%LMQ%b": 7})
+    admission = Admission({}, dead)
+    for name, below in (("%LMQ%a", 9), ("%LMQ%b", 7), ("%LMQ%c", 0)):
+        assert not admission.is_live(name, below - 1)
+        assert admission.is_live(name, below)

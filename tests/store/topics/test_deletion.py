@@ -1,8 +1,8 @@
-"""A deletion: no writer meanwhile, no crash undoes it, and its mark stays while it is needed."""
+"""A deletion is a record: all of it or nothing, in the log's order, and no crash undoes it."""
 
 from __future__ import annotations
 
-import pickle
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -11,151 +11,98 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.tables.keys import FAMILIES
+from kvcq.engine.rocks import RocksEngine
+from store.config import FlushMode
+from store.derive.endings import state_records
 from store.errors import DiskFullError, StoreBusyError, UnknownTopicError
 from store.message import Message
-from store.metadata import DeleteMark
-from tests.store.topics.harness import Appends, Harness, request
+from store.state import STATE_TOPIC, TopicEnded
+from tests.support.checked import assert_whole
 from tests.support.interrupts import interrupt
-from tests.support.memory_engine import MemoryEngine
 from tests.support.rebuild import differences
-from tests.support.stores import open_small
+from tests.support.stores import bodies, open_small
+from tests.support.tree import copy_open
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
+    from store.message_store import MessageStore
+    from store.state import Changes
 
-@pytest.fixture
-def harness(tmp_path: Path) -> Harness:
-    return Harness(tmp_path)
-
-
-def test_a_deleted_light_queue_is_taken_out_of_older_records(harness: Harness) -> None:
-    harness.topics.create([("T", 2)], 0)
-    harness.queues.dispatch([request("T", 0, ("%LMQ%a", 0))], 100)
-    harness.delete("%LMQ%a", 100)
-    for topics in (harness.topics, harness.reopen()):
-        light = (("%LMQ%a", 0), ("%LMQ%b", 0))
-        admitted = topics.admission.admit(request("T", 50, *light))
-        assert admitted is not None
-        assert admitted.light_queues == (("%LMQ%b", 0),)
-        admitted = topics.admission.admit(request("T", 100, *light))
-        assert admitted is not None
-        assert admitted.light_queues == light
-        assert topics.admission.admit(request("gone", 50, ("%LMQ%a", 0))) is None
-    # The mark stays while its records are in the log.
-    harness.topics.deletions.settle(harness.queues.applied_deletions, 99, 1000)
-    assert len(harness.metadata.delete_marks()) == 1
-    harness.topics.deletions.settle(harness.queues.applied_deletions, 100, 1000)
-    assert harness.metadata.delete_marks() == []
+LIGHT = "%LMQ%a"
 
 
-def test_deletions_that_a_crash_took_are_done_again(harness: Harness) -> None:
-    harness.topics.create([("T", 2), ("U", 2)], 0)
-    harness.queues.dispatch([request("T", 0), request("U", 100)], 200)
-    harness.delete("T", 200)
-    assert harness.queues.applied_deletions == 1
-    # The database comes back as it was before: its rows, and no deletion.
-    harness.queues = KvConsumeQueueStore(MemoryEngine(FAMILIES))
-    harness.queues.dispatch([request("T", 0), request("U", 100)], 200)
-    topics = harness.reopen()
-    assert topics.deletions.finish_marked() == 1
-    assert harness.queues.queue_ids("T") == []
-    assert harness.queues.queue_ids("U") == [1]
-    assert topics.deletions.finish_marked() == 0
-    topics.deletions.settle(0, 0, 1000)
-    assert len(harness.metadata.delete_marks()) == 1
-    topics.deletions.settle(1, 0, 199)  # a crash may come back with records above the checkpoint
-    assert len(harness.metadata.delete_marks()) == 1
-    topics.deletions.settle(1, 0, 200)
-    assert harness.metadata.delete_marks() == []
-    harness.topics.create([("T", 2)], 200)
-    harness.delete("T", 300)  # numbers go on, also without marks
-    assert harness.queues.applied_deletions == 2
+def fill(store: MessageStore) -> None:
+    store.put([Message("T", b"old", 1, keys=("k",), light_queues=(LIGHT,)), Message("U", b"x")])
+    store.commit_offsets("g", [("T", 1, 1), (LIGHT, 0, 1), ("U", 0, 1)])
 
 
-def test_a_topic_that_is_deleted_takes_no_writers(harness: Harness) -> None:
-    harness.topics.create([("T", 2)], 0)
-    deletions = harness.topics.deletions
-
-    def refused() -> None:
-        with pytest.raises(StoreBusyError):
-            harness.topics.load([("T", 0)], [], 10)
-        with pytest.raises(StoreBusyError):
-            harness.topics.create([("T", 2)], 10)
-        with pytest.raises(StoreBusyError):
-            deletions.delete("T", harness.topics.queue_count, Appends(10))
-        raise StoreBusyError("dispatch lags")
-
-    appends = Appends(10, refused)
-    with pytest.raises(StoreBusyError, match="lags"):
-        deletions.delete("T", harness.topics.queue_count, appends)
-    assert appends.forgotten == ["T", ("T", 0), ("T", 1)]
-    assert harness.topics.load([("T", 0)], [], 10) == [0]
-    with pytest.raises(UnknownTopicError):
-        deletions.delete("none", harness.topics.queue_count, Appends(10))
-
-
-def test_without_room_for_the_mark_nothing_of_the_topic_is_touched(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("mode", list(FlushMode))
+@pytest.mark.parametrize("is_flushed", [False, True])
+def test_what_is_deleted_stays_so_after_a_kill_at_any_moment_behind_it(
+    tmp_path: Path, mode: FlushMode, is_flushed: bool
 ) -> None:
-    harness.topics.create([("T", 2)], 0)
+    root, image = tmp_path / "store", tmp_path / "image"
+    with open_small(root, flush_mode=mode) as store:
+        fill(store)
+        if is_flushed:
+            store.flush()  # the rows are durable, the deletion of them is not
+        store.delete_topics(["T", LIGHT])
+        copy_open(root, image)
+        shutil.copytree(image, tmp_path / "lost")
+    shutil.rmtree(tmp_path / "lost" / "kvcq")
+    for path in (image, tmp_path / "lost"):
+        with open_small(path, flush_mode=mode) as store:
+            assert [topic.name for topic in store.list_topics("", None, 9)] == ["U"]
+            assert store.list_light_queues("", None, 9) == []
+            assert store.list_committed("g", None, 9) == [("U", 0, 1)]
+            assert differences(store) == []
+            store.put([Message("T", b"new", 1, keys=("k",), light_queues=(LIGHT,))])
+            assert bodies(store.pull("T", 1, 0).records) == [b"new"]
+            assert bodies(store.pull(LIGHT, 0, 0).records) == [b"new"]
+            assert bodies(store.query("T", "k").records) == [b"new"]
+        assert_whole(path)
 
-    def full(_marks: Sequence[DeleteMark]) -> None:
-        raise DiskFullError("no room for the mark")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(harness.metadata, "delete_topics", full)
-        with pytest.raises(DiskFullError):
-            harness.delete("T", 10)
-    assert harness.topics.load([("T", 0)], [], 10) == [0]
-    harness.delete("T", 10)
-    with pytest.raises(UnknownTopicError):
-        harness.delete("T", 10)
+def test_a_message_decides_whether_its_topic_is_of_before_or_after(tmp_path: Path) -> None:
+    """Who puts beside a deletion has a message of the old topic, or begins a new one."""
+    with open_small(tmp_path / "store") as store, ThreadPoolExecutor() as pool:
+        for number in range(60):
+            putting = [
+                pool.submit(store.put, [Message("T", b"%d" % number, light_queues=(LIGHT,))])
+                for _ in range(3)
+            ]
+            deleting = [pool.submit(store.delete_topic, name) for name in ("T", LIGHT)]
+            for each in putting:
+                each.result(60)
+            for deleted in deleting:
+                with suppress(UnknownTopicError):
+                    deleted.result(60)
+        assert differences(store) == []
+    assert_whole(tmp_path / "store")
 
 
-def test_a_mark_that_was_made_though_the_call_failed_counts(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
+def test_without_room_for_the_record_nothing_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    harness.topics.create([("T", 2)], 0)
-    put = harness.metadata.delete_topics
+    with open_small(tmp_path / "store") as store:
+        fill(store)
+        append = store.log.append
 
-    def interrupted(marks: Sequence[DeleteMark]) -> None:
-        put(marks)
-        raise KeyboardInterrupt
+        def full(messages: list[Message], *args: Any, **how: Any) -> object:  # noqa: ANN401
+            if messages[0].topic == STATE_TOPIC:
+                raise DiskFullError("no room for the record")
+            return append(messages, *args, **how)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(harness.metadata, "delete_topics", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            harness.delete("T", 10)
-    with pytest.raises(StoreBusyError):
-        harness.topics.load([("T", 0)], [], 10)
-    harness.delete("T", 10)  # finishes it
-    assert harness.queues.applied_deletions == 1
-    with pytest.raises(UnknownTopicError):
-        harness.delete("T", 10)
-
-
-def test_rows_that_met_a_full_disk_are_removed_by_the_next_deletion_of_the_name(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    harness.topics.create([("T", 2)], 0)
-    harness.queues.dispatch([request("T", 0)], 100)
-
-    def full(_topic: str, _sequence: int) -> None:
-        raise DiskFullError("no room")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(harness.queues, "delete_topic", full)
-        with pytest.raises(DiskFullError):
-            harness.delete("T", 100)
-        with pytest.raises(DiskFullError):
-            harness.delete("T", 100)
-    harness.delete("T", 100)
-    assert harness.queues.queue_ids("T") == []
-    harness.topics.create([("T", 2)], 100)
+        with monkeypatch.context() as patch:
+            patch.setattr(store.log, "append", full)
+            with pytest.raises(DiskFullError):
+                store.delete_topic("T")
+        assert bodies(store.pull("T", 1, 0).records) == [b"old"]
+        assert store.put([Message("T", b"y", 1)]).placed[0].queue_offset == 1
+        store.delete_topic("T")
+        with pytest.raises(UnknownTopicError):
+            store.delete_topic("T")
 
 
 def test_an_interrupt_anywhere_is_mended_by_the_next_deletion(tmp_path: Path) -> None:
@@ -167,129 +114,139 @@ def test_an_interrupt_anywhere_is_mended_by_the_next_deletion(tmp_path: Path) ->
             with suppress(UnknownTopicError):  # it was deleted
                 store.delete_topic("T")
             end = store.put([Message("T", b"2")]).end_offset
+            store.wait_visible()
             assert len(store.pull("T", 0, 0, max_messages=9).records) == 1, (at, end)
-        at += 7
+            assert differences(store) == [], at
+        at += 13
     assert at > 100
 
 
-def test_a_mark_that_some_queues_lack_ends_no_later_deletion_of_the_name(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    harness.topics.create([("T", 2), ("U", 2)], 0)
-    harness.delete("T", 10)
-    harness.topics.create([("T", 2)], 10)
-    deletions = harness.topics.deletions
-    # As of two sides, one of which is stopped.
-    monkeypatch.setattr(KvConsumeQueueStore, "applied_deletions", 0)
+def test_an_interrupted_deletion_is_done_or_not(tmp_path: Path) -> None:
+    at, reached = 3, True
+    seen: set[bool] = set()
+    while reached:
+        root = tmp_path / f"at-{at}"
+        with open_small(root) as store:
+            fill(store)
+            reached = interrupt(partial(store.delete_topic, "T"), at, packages=("store",))
+            store.wait_visible()
+            left = [topic.name for topic in store.list_topics("T", None, 9)]
+            copy_open(root, tmp_path / "image", None)
+            assert differences(store) == [], at
+        with open_small(tmp_path / "image") as store:  # a kill does not decide it anew
+            assert [topic.name for topic in store.list_topics("T", None, 9)] == left
+            assert store.list_committed("g", None, 9) == [
+                *([("T", 1, 1)] if left else []),
+                ("U", 0, 1),
+                (LIGHT, 0, 1),
+            ]
+        shutil.rmtree(tmp_path / "image")
+        seen.add(bool(left))
+        at += 31
+    assert seen == {True, False}
 
-    def meanwhile() -> None:
-        with pytest.raises(StoreBusyError):
-            harness.delete("T", 20)
-        harness.delete("U", 20)
-        with pytest.raises(StoreBusyError):
-            harness.topics.load([("T", 0)], [], 20)
 
-    deletions.delete("T", harness.topics.queue_count, Appends(20, meanwhile))
-    assert not deletions.under_way
-    with pytest.raises(UnknownTopicError):
-        harness.delete("T", 20)
-
-
-def test_a_deletion_that_waits_for_a_stall_holds_up_no_commit(
+def test_while_a_deletion_waits_for_dispatch_nothing_of_it_is_left_for_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_small(tmp_path / "store") as store:
-        store.put([Message("T", b"x", light_queues=("%LMQ%a",)), Message("B", b"x")])
+        fill(store)
         stalled, over = Event(), Event()
-        delete = store.queues.delete_topic
+        apply = store.state.apply
 
-        def stall(name: str, sequence: int) -> None:
-            stalled.set()
-            if not over.is_set():
+        def stall(changes: Changes, end_offset: int) -> None:
+            if changes.ended and not over.is_set():
+                stalled.set()
                 raise StoreBusyError("RocksDB stalls writes")
-            delete(name, sequence)
+            apply(changes, end_offset)
 
-        monkeypatch.setattr(store.queues, "delete_topic", stall)
+        monkeypatch.setattr(store.state, "apply", stall)
         with ThreadPoolExecutor() as pool:
-            names = ["T", "%LMQ%a"]
             try:
-                deleting = [pool.submit(store.delete_topic, name) for name in names[1:]]
+                deleting = pool.submit(store.delete_topics, ["T", LIGHT])
                 assert stalled.wait(60)
-                pool.submit(store.commit_offsets, "g", [("B", 0, 1)]).result(60)
-                # Nothing is left of what is deleted, for a later queue of that name to find.
-                for call in (
-                    lambda: store.commit_offsets("g", [("%LMQ%a", 0, 1)]),
-                    lambda: store.bounds([("%LMQ%a", 0)]),
-                ):
+                # Readers are at the dispatch point, decisions at the log's end.
+                assert store.bounds([(LIGHT, 0)]) == [(0, 1)]
+                for name in ("T", LIGHT):
                     with pytest.raises(UnknownTopicError):
-                        call()
-                assert not deleting[0].done()
+                        store.commit_offsets("g", [(name, 0, 0)])
+                appended = store.append([Message("T", b"new", 1, light_queues=(LIGHT,))])
+                assert appended.placed[0].queue_offset == 0
+                assert appended.placed[0].light_queue_offsets == (0,)
+                assert not deleting.done()
             finally:
                 over.set()
-            deleting[0].result(60)
-        assert store.list_committed("g", None, 9) == [("B", 0, 1)]
+            deleting.result(60)
+        store.wait_visible()
+        assert bodies(store.pull("T", 1, 0).records) == [b"new"]
+        assert bodies(store.pull(LIGHT, 0, 0).records) == [b"new"]
+        assert store.list_committed("g", None, 9) == [("U", 0, 1)]
+        assert differences(store) == []
 
 
-def test_many_light_queues_are_deleted_in_one_step(
+def test_many_light_queues_are_deleted_in_few_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_small(tmp_path / "store") as store:
         names = [f"%LMQ%{number:05}" for number in range(2500)]
         for first in range(0, 2500, 500):
             store.put([Message("T", b"x", light_queues=tuple(names[first : first + 500]))])
-        deleted = []
-        delete = store.metadata.delete_topics
-
-        def counted(marks: Sequence[DeleteMark]) -> None:
-            deleted.append(len(marks))
-            delete(marks)
-
-        monkeypatch.setattr(store.metadata, "delete_topics", counted)
+        before = store.bounds_in_log([(STATE_TOPIC, 0)])[0].max_offset
         with pytest.raises(UnknownTopicError):
             store.delete_topics(["%LMQ%00001", "%LMQ%none"])
-        assert deleted == []
+        assert store.bounds_in_log([(STATE_TOPIC, 0)])[0].max_offset == before
         assert store.bounds([("%LMQ%00001", 0)]) == [(0, 1)]
+        ended: list[int] = []
+        store._services.reput._applier.add_listener(lambda done, _at: ended.append(len(done.ended)))
         store.delete_topics([*names[1:], names[1]])
-        assert deleted == [1000, 1000, 499]
+        assert sum(ended) == 2499
+        # A record is one step of dispatch: it must not hold it up.
+        assert max(ended) <= 64
         assert store.list_light_queues("", None, 9) == names[:1]
         store.put([Message("T", b"y", light_queues=(names[1],))])
         assert store.bounds([(names[1], 0)]) == [(0, 1)]
-        assert len(store.metadata.delete_marks()) == 2499
         differing = differences(store)
         assert differing == []
 
 
-def test_marks_of_earlier_deletions_cost_a_deletion_and_a_checkpoint_nothing(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
+def test_a_deletion_costs_the_same_however_many_there_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The first is needed, so all of them stay.
-    harness.metadata.put_marks([DeleteMark("%LMQ%first", 1 << 40, -1)])
-    harness.topics.create([("T", 1), ("U", 1)], 0)
-    for first in range(1, 20_001, 1000):
-        some = range(first, first + 1000)
-        harness.metadata.delete_topics([DeleteMark(f"%LMQ%{n}", n, n) for n in some])
-    harness.queues.delete_topic("%LMQ%20000", 20_000)
-    topics = harness.reopen()
-    read = 0
-    scan = MemoryEngine.scan
+    rows = 0
+    scan = RocksEngine.scan
 
-    def counted(
-        self: MemoryEngine,
-        family: str,
-        start: bytes,
-        end: bytes,
-        **how: Any,  # noqa: ANN401
-    ) -> list[tuple[bytes, bytes]]:
-        nonlocal read
-        rows = scan(self, family, start, end, **how)
-        read += len(rows)
-        return rows
+    def counted(self: RocksEngine, *args: Any, **how: Any) -> Any:  # noqa: ANN401
+        nonlocal rows
+        found = scan(self, *args, **how)
+        rows += len(found)
+        return found
 
-    monkeypatch.setattr(MemoryEngine, "scan", counted)
-    harness.delete("T", 30_000)
-    assert read < 50
-    topics.deletions.settle(20_001, 1 << 30, 1 << 30)
-    assert read < 100
-    assert len(topics.deletions.under_way) == 0
-    held = len(pickle.dumps(topics.deletions.dead._answers))
-    assert held < 1000
+    monkeypatch.setattr(RocksEngine, "scan", counted)
+    costs: list[int] = []
+    with open_small(tmp_path / "store", segment_bytes=1 << 20) as store:
+        for first in range(0, 5000, 500):
+            names = [f"%LMQ%{number}" for number in range(first, first + 500)]
+            store.put([Message("T", b"x", light_queues=tuple(names))])
+            rows = 0
+            store.delete_topics(names)
+            costs.append(rows)
+        rows = 0
+        store.flush()
+        assert rows < 10
+        assert max(costs) <= min(costs) + 50
+        assert len(store._topics._dead._answers) == 0
+        store._topics.view.get(b"t")  # forgets what is dispatched
+        assert not store._topics.view._appended
+
+
+def test_a_topic_that_ends_twice_in_one_record_ends_once(tmp_path: Path) -> None:
+    with open_small(tmp_path / "store") as store:
+        fill(store)
+        store.delete_topics(["T", "T"])
+        ends = [
+            entry
+            for _, entries in state_records(store.log, store.queues, 0)
+            for entry in entries
+            if isinstance(entry, TopicEnded)
+        ]
+        assert ends == [TopicEnded("T")]

@@ -9,7 +9,7 @@ import pytest
 
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import DERIVED, RocksEngine
-from kvcq.errors import EngineClosedError, EngineDamagedError
+from kvcq.errors import EngineClosedError
 from tests.support.engines import META, points, put
 
 if TYPE_CHECKING:
@@ -68,19 +68,6 @@ def test_closing_removes_what_nobody_removed(tmp_path: Path) -> None:
     assert not (tmp_path / "kv.tmp").exists()
     with pytest.raises(EngineClosedError):
         engine.back_up()
-
-
-def test_a_copy_proves_itself_by_its_own_note(tmp_path: Path) -> None:
-    engine = RocksEngine.open(tmp_path / "kv", DERIVED)
-    put(engine, 1)
-    copy = engine.back_up().rename(tmp_path / "copy")
-    engine.close()
-    table = min(copy.glob("*.sst"))
-    data = table.read_bytes()
-    table.unlink()  # it is a link: the database's own stays whole
-    table.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(EngineDamagedError):
-        RocksEngine.open_read_only(copy, DERIVED)
 
 
 def test_what_a_crash_left_of_a_copy_is_removed(tmp_path: Path) -> None:

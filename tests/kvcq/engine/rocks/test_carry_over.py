@@ -16,7 +16,7 @@ from kvcq.engine.rocks import RocksEngine, carry_over
 from kvcq.engine.rocks import engine as rocks_engine
 from kvcq.engine.rocks.carry_over import CarryOver
 from kvcq.engine.rocks.opening import let_go
-from kvcq.engine.rocks.options import DERIVED, metadata_profile
+from kvcq.engine.rocks.options import DERIVED
 from kvcq.errors import EngineFailedError, EngineOutOfDescriptorsError, EngineUnavailableError
 from tests.support.descriptors import no_descriptor_left
 from tests.support.engines import ALL
@@ -123,7 +123,7 @@ def test_the_family_that_says_how_far_the_others_go_is_taken_in_last(tmp_path: P
     engine.write(KvBatch(puts={family: [(b"k", b"v")] for family in DERIVED.names}))
     with engine._inside("test") as opened:
         found = carry_over.carry_over(tmp_path / "kvcq", DERIVED, opened, tmp_path)
-    assert list(found.files) == ["default", "index", "offset"]
+    assert list(found.files) == ["default", "index", "state", "offset"]
     engine.close()
 
 
@@ -152,9 +152,9 @@ def test_what_cannot_be_opened_again_at_once_is_later(
             with pytest.raises(EngineOutOfDescriptorsError):
                 engine.get("default", b"\xee")
     engine.settle()
-    assert all_rows(engine) == [[(b"\xee", b"value")], [], []]
+    assert all_rows(engine) == [[(b"\xee", b"value")], [], [], []]
     engine.close()
-    assert rows_at(tmp_path / "kvcq") == [[(b"\xee", b"value")], [], []]
+    assert rows_at(tmp_path / "kvcq") == [[(b"\xee", b"value")], [], [], []]
 
 
 def test_one_that_is_closed_meanwhile_says_that_not_all_is_durable(
@@ -173,7 +173,7 @@ def test_one_that_is_closed_meanwhile_says_that_not_all_is_durable(
     with pytest.raises(EngineOutOfDescriptorsError):
         engine.close()
     engine.close()
-    assert rows_at(tmp_path / "kvcq") == [[], [], []]
+    assert rows_at(tmp_path / "kvcq") == [[], [], [], []]
 
 
 def test_a_failure_that_comes_on_top_of_it_stays_final(
@@ -194,57 +194,6 @@ def test_a_failure_that_comes_on_top_of_it_stays_final(
         engine.write(one(b"1"))
     engine.settle()
     engine.write(one(b"1"))
-    engine.close()
-
-
-def test_metadata_that_cannot_be_opened_again_yet_is_durable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = RocksEngine.open(tmp_path / "meta", metadata_profile())
-    engine.write(KvBatch(puts={"default": [(b"1", b"value")]}, sync=False))
-    with no_descriptor_left():
-        with engine._inside("test") as opened:
-            engine._durability.write_out(opened)
-        with pytest.raises(EngineOutOfDescriptorsError):
-            engine.write(one(b"2"))
-
-    def refuse(*_args: object) -> None:
-        raise EngineUnavailableError("Too many open files")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(rocks_engine, "open_writable", refuse)
-        with pytest.raises(EngineUnavailableError):
-            engine.settle()
-    copy_open(tmp_path / "meta", tmp_path / "image")
-    engine.flush()
-    engine.settle()
-    assert engine.get("default", b"1") == b"value"
-    engine.close()
-    engine = RocksEngine.open(tmp_path / "image", metadata_profile())
-    assert engine.get("default", b"1") == b"value"
-    engine.close()
-
-
-def test_metadata_goes_on_with_all_that_is_in_its_log(tmp_path: Path) -> None:
-    path, profile = tmp_path / "meta", metadata_profile()
-    engine = RocksEngine.open(path, profile)
-    engine.write(one(b"1"))
-    with no_descriptor_left():
-        with engine._inside("test") as opened:
-            engine._durability.write_out(opened)
-        with pytest.raises(EngineOutOfDescriptorsError):
-            engine.write(one(b"2"))
-        engine.flush()  # what was taken before is durable
-        engine.settle()
-        with pytest.raises(EngineOutOfDescriptorsError):
-            engine.write(one(b"3"))
-        assert engine.get("default", b"1") == b"value"
-    engine.settle()
-    engine.write(one(b"4"))
-    assert [key for key, _ in engine.scan("default", *ALL)] == [b"1", b"4"]
-    engine.close()
-    engine = RocksEngine.open(path, profile)
-    assert [key for key, _ in engine.scan("default", *ALL)] == [b"1", b"4"]
     engine.close()
 
 

@@ -17,7 +17,7 @@ from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.errors import EngineFailedError, KvcqError
 from store.errors import InvalidArgumentError
-from tests.support.engines import ALL, META, points, put
+from tests.support.engines import META, points, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,42 +115,6 @@ while engine.statistics()["index.l0_files"] < 2:
     assert counts == [counts[0]] * 4
     assert counts[0] > 100
     engine.close()
-
-
-@pytest.mark.crash
-def test_a_write_with_the_log_on_survives_a_kill(tmp_path: Path) -> None:
-    run_to_its_death(
-        tmp_path / "meta",
-        """
-from kvcq.engine import KvBatch
-engine = RocksEngine.open(path, META)
-for number in range(5):
-    engine.write(KvBatch(puts={"default": [(b"%d" % number, b"")], "marks": [(b"m", b"")]}))
-""",
-    )
-    engine = RocksEngine.open(tmp_path / "meta", META)
-    assert len(engine.scan("default", *ALL)) == 5
-    assert engine.get("marks", b"m") == b""
-    engine.close()
-
-
-def test_a_sync_that_failed_ends_writing(tmp_path: Path) -> None:
-    class Unsyncable:
-        def flush_wal(self, sync: bool) -> None:
-            raise Exception("IO error")  # as the binding does
-
-    engine = RocksEngine.open(tmp_path / "meta", META)
-    engine.write(KvBatch(puts={"default": [(b"a", b"1")]}))
-    with pytest.raises(Exception, match="IO error"):
-        engine._durability.sync(Unsyncable())  # type: ignore[arg-type]  # stands for a failing disk
-    with pytest.raises(EngineFailedError, match="could not be synced"):
-        engine.write(KvBatch(puts={"default": [(b"b", b"2")]}))
-    with pytest.raises(EngineFailedError, match="could not be synced"):
-        engine.flush()
-    assert engine.scan("default", *ALL) == [(b"a", b"1")]
-    with pytest.raises(EngineFailedError, match="could not be synced"):
-        engine.close()
-    RocksEngine.open(tmp_path / "meta", META).close()
 
 
 def test_a_caught_error_does_not_keep_the_directory_locked(path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_family_that_an_older_program_did_not_have_is_created(path: Path) -> N
         assert points(engine)[0] == 1
         engine.write(KvBatch(puts={"more": [(b"key", b"value")]}))
         engine.close()
-    assert sorted(list_families(path)) == ["default", "index", "more", "offset"]
+    assert sorted(list_families(path)) == ["default", "index", "more", "offset", "state"]
 
 
 def test_a_family_of_a_newer_program_is_no_damage(path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
-from kvcq.engine.rocks.options import DERIVED, Profile, metadata_profile
+from kvcq.engine.rocks.options import DERIVED
 from kvcq.engine.rocks.sst import write_sst
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ def test_files_carry_bloom_filters_of_the_bits_said(tmp_path: Path, armed: bool)
         "default": pytest.approx(16, rel=0.1),
         "offset": pytest.approx(16, rel=0.1),
         "index": pytest.approx(10, rel=0.1),
+        "state": pytest.approx(16, rel=0.1),
     }
 
 
@@ -141,20 +142,3 @@ def test_the_cache_is_shared_after_arming(tmp_path: Path) -> None:
     engine.scan("default", b"0", b"9")
     assert engine.statistics()["block_cache_bytes"] > before
     engine.close()
-
-
-def test_metadata_keeps_a_log_and_is_small(tmp_path: Path) -> None:
-    profile = metadata_profile("default", "marks")
-    assert profile.names == ("default", "marks")
-    assert profile.wal
-    assert profile.filtered == ()
-    RocksEngine.open(tmp_path / "meta", profile).close()
-    options = written_options(tmp_path / "meta")
-    assert options["DBOptions"]["atomic_flush"] == "false"
-    assert options["DBOptions"]["wal_recovery_mode"] == "kTolerateCorruptedTailRecords"
-    assert int(family(options, "marks")["write_buffer_size"]) == 8 << 20
-
-
-def test_one_family_is_enough_for_metadata() -> None:
-    profile: Profile = metadata_profile()
-    assert profile.names == ("default",)

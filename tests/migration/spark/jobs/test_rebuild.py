@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,12 +12,10 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 from pyspark.errors import PythonException
 
 from kvcq.engine.rocks import RocksEngine
-from kvcq.engine.rocks.options import DERIVED, metadata_profile
-from kvcq.metadata_store import MetadataStore
+from kvcq.engine.rocks.options import DERIVED
 from kvcq.tables.dispatch_batch import build_batch
 from kvcq.tables.keys import BOUNDS, FAMILIES, INDEX, UNITS
 from migration.columnar.errors import LogLayoutError
-from migration.columnar.liveness import liveness_of
 from migration.spark.errors import PipelineError
 from migration.spark.jobs.rebuild_tasks import SortedFile
 from migration.spark.jobs.rebuilding import (
@@ -27,7 +24,7 @@ from migration.spark.jobs.rebuilding import (
     check_disjoint,
     ingest,
     rebuild,
-    replace_database,
+    replace_queues,
 )
 from migration.spark.jobs.store_parts import find_parts, read_ends, read_liveness
 from store.config import StoreConfig
@@ -39,6 +36,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.golden_store import STORES, expected, extract_golden
 from tests.support.log_writer import Entry, LogWriter
 from tests.support.migrating import (
+    LIGHT,
     config,
     differences,
     done,
@@ -211,13 +209,9 @@ def test_a_live_store_with_deletions(spark: SparkSession, tmp_path: Path) -> Non
         store.close()
     before = rows_at(tmp_path / "store" / "kvcq")
     assert len(before[UNITS]) > 100
-    metadata = MetadataStore(RocksEngine.open(tmp_path / "store" / "meta", metadata_profile()))
-    try:
-        liveness = liveness_of(metadata, 3)
-    finally:
-        metadata.close()
+    liveness = read_liveness(find_parts(tmp_path / "store"))
     result = rebuild(spark, settings(tmp_path, tmp_path / "store" / "commitlog", liveness=liveness))
-    replace_database(tmp_path / "store" / "kvcq", result)
+    replace_queues(tmp_path / "store", result)
     assert rows_at(tmp_path / "store" / "kvcq") == before
     assert sorted(path.name for path in (tmp_path / "store").iterdir() if "kvcq" in path.name) == [
         "kvcq"
@@ -255,15 +249,15 @@ def test_a_running_store_takes_the_files_as_its_history(
         parts = find_parts(root)
         end = store.flushed_offset
         # From the store that runs: its database has not been flushed since.
-        deletions = migration.double.applied_deletions
         store.put(messages(900, 50))  # goes on meanwhile
-        liveness = replace(read_liveness(parts), deletions=deletions)
+        store.delete_topics(["payments", LIGHT])
+        liveness = read_liveness(parts)
         result = rebuild(spark, settings(tmp_path, parts.log, end=end, liveness=liveness))
         files = {family: result.paths(family) for family in (UNITS, INDEX)}
         files[BOUNDS] = [result.bounds.path]
-        taken = migration.ingest(files, end, start_offset=0, deletions=result.deletions)
+        taken = migration.ingest(files, end, start_offset=0)
         assert taken
-        assert not migration.ingest(files, end, start_offset=0, deletions=result.deletions)
+        assert not migration.ingest(files, end, start_offset=0)
         monkeypatch.undo()
         job = migration.resume()
         assert job is not None
@@ -292,7 +286,7 @@ def test_queues_whose_messages_are_all_gone_go_on_where_they_ended(
     ends = read_ends(parts, liveness)
     assert {end.topic for end in ends} == {"ended", "%LMQ%ended", "%LMQ%gone"}
     result = rebuild(spark, settings(tmp_path, parts.log, liveness=liveness, ends=ends))
-    replace_database(root / "kvcq", result)
+    replace_queues(root, result)
     assert rows_at(root / "kvcq")[BOUNDS] == before
     with open_store(StoreConfig(root=root, segment_bytes=1 << 16), clock=clock) as store:
         assert store.bounds([(name, 0) for name in (*names[1:], "kept")]) == bounds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,9 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 from migration.spark.jobs.store_parts import find_parts, read_liveness
 from migration.steps.adopting import adopt
 from store.light_queue import LMQ_PREFIX
+from store.state import STATE_TOPIC
+from tests.support.migrating import LIGHT as LIGHT_QUEUE
+from tests.support.migrating import config, messages, open_store
 from tests.support.written_broker import LAYOUT, BrokerStore
 
 if TYPE_CHECKING:
@@ -37,6 +41,25 @@ def test_a_directory_of_rocketmqs_lives_as_it_does_once_taken_over(tmp_path: Pat
     assert set(before.dead_light) == {LIGHT}
     adopt(root, layout=LAYOUT)
     after = read_liveness(find_parts(root))
-    assert after.topics == before.topics
+    assert after.topics == {**before.topics, STATE_TOPIC: 0}
     assert after.dead_light == before.dead_light
-    assert after.deletions == 0
+
+
+def test_a_store_that_was_killed_lives_as_its_log_says(tmp_path: Path) -> None:
+    """Its database is behind, or lost: the snapshot and the log say the same."""
+    root = tmp_path / "store"
+    with open_store(config(root)) as store:
+        store.put(messages(0, 50))
+        store.snapshots.take()
+        store.delete_topics(["orders", LIGHT_QUEUE])
+        store.put(messages(50, 10))
+        store.flush()
+        store.create_topics([("made", 1)])
+        parts = find_parts(root)
+        living = read_liveness(parts)  # while it runs
+        assert living.topics is not None
+        assert living.topics["made"] > living.topics["orders"] > living.topics["payments"]
+        assert set(living.dead_light) == {LIGHT_QUEUE}
+    shutil.rmtree(root / "kvcq")
+    lost = read_liveness(parts)
+    assert (lost.topics, lost.dead_light) == (living.topics, living.dead_light)

@@ -1,0 +1,258 @@
+"""The one database of a plain store, and which state of it a log may be opened with.
+
+The database must not be ahead of the log, after a power loss say, nor behind the log's beginning,
+nor behind a snapshot: then files of it were lost. Otherwise it is set aside, and made of the newest
+snapshot that is of this log; without one, of nothing, if the log tells all from its first byte.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.engine.rocks import DERIVED, ExpiryFilter, RocksEngine, damage_mark
+from kvcq.errors import EngineDamagedError, EngineFailedError, EngineUnavailableError
+from kvcq.snapshots import (
+    DIRECTORY,
+    Snapshots,
+    drop_unfit,
+    place_copy,
+    place_empty,
+    place_sealed,
+    remove_unfinished,
+    snapshots_in,
+)
+from kvcq.state_store import KvStateStore
+from kvcq.tables import BOUNDS, INDEX, UNITS
+from kvcq.upgrade import finish, raise_version, take_over
+from store.base import move_aside
+from store.errors import StoreError, StoreFormatError
+from store.state import Tables
+from store.store_dir import FORMAT_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kvcq.engine.rocks import Profile
+    from kvcq.snapshots import Snapshot
+    from store.base import Clock
+    from store.config import StoreConfig
+    from store.consume_queue import ConsumeQueueStore
+    from store.log import SegmentSet
+    from store.store_dir import StoreDir
+
+logger = logging.getLogger(__name__)
+
+
+class PlainDatabases:
+    """Queues and state in `kvcq/`. See store/opening.py."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        directory: StoreDir,
+        flushes_state: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Opens the database; one that is damaged is moved aside. Raises EngineUnavailableError.
+
+        `flushes_state`: see KvStateStore.
+        """
+        # Constant after construction.
+        self._config = config
+        self._clock = clock
+        self._directory = directory
+        self._path = directory.kvcq
+        self._flushes_state = flushes_state
+        # Whether files of it were found damaged: copies may share them.
+        self._was_damaged = False
+        #: Whether this opening has put another database in the place of the one that was there.
+        self.was_replaced = False
+        self.is_old = directory.format_version < FORMAT_VERSION
+        remove_unfinished(self._path)
+        self._open()
+
+    def _open(self) -> None:
+        profile = replace(DERIVED, statistics=self._config.rocksdb_statistics)
+        try:
+            self._take(open_derived(self._path, profile, self._damaged))
+        except EngineDamagedError:  # met by the first read, which left a mark
+            self._take(open_derived(self._path, profile, self._damaged))
+
+    def _damaged(self) -> None:
+        self._was_damaged = self.was_replaced = True
+
+    def _take(self, engine: RocksEngine) -> None:
+        self._engine = engine
+        try:
+            self._expiry = ExpiryFilter(engine, self._clock, self._config.expiry_margin_s)
+            self.queues = KvConsumeQueueStore(engine, self._expiry)
+            self.state = KvStateStore(engine, flushes=self._flushes_state)
+        except BaseException:
+            with suppress(StoreError):
+                engine.close()
+            raise
+
+    @property
+    def reach(self) -> int:
+        return max(self.queues.dispatched_offset, self.state.point)
+
+    def before_cut(self, end: int) -> None:
+        """See Databases."""
+        if self.reach > end:
+            words = "ahead of the log, which ends at"
+            logger.warning("%s reaches to %d, %s %d: set aside", self._path, self.reach, words, end)
+            self.was_replaced = True
+            self.close()
+            place_empty(self._path, "ahead")
+            self._open()
+
+    def settle(self, segments: SegmentSet) -> None:
+        """See Databases."""
+        if self.is_old:
+            self._settle_old(segments)
+            return
+        snapshots = drop_unfit(self._directory.root, segments)
+        start = max(segments.first_offset, self._directory.base_offset)
+        end = segments.end_offset
+        newest = snapshots[-1].point if snapshots else 0
+        assert self.reach <= end, "what is ahead went before the cut"
+        if self.reach < newest:
+            words = f"behind the snapshot at {newest}"
+        elif self.state.point < start:
+            words = f"behind {start}, where the log's account of the state begins"
+        else:
+            return
+        logger.warning("%s reaches to %d, %s: it is made again", self._path, self.reach, words)
+        is_empty = self.reach == 0
+        self.was_replaced = True
+        self.close()
+        if is_empty:  # made by this opening in place of one that was lost or moved aside
+            shutil.rmtree(self._path)
+        self._place(snapshots, start, "behind")
+        assert start <= self.state.point <= end, "a state of this log"
+
+    def _settle_old(self, segments: SegmentSet) -> None:
+        """Of a store of format 1: see upgrade.py."""
+        for snapshot in snapshots_in(self._directory.root / DIRECTORY):
+            snapshot.remove()  # of a try that was cut short
+        take_over(self._directory, self._engine, self.queues, segments)
+        self.state.advance(segments.end_offset)
+
+    def replayed(self, segments: SegmentSet) -> None:
+        """See Databases."""
+        self.finish_upgrade(self.queues, segments)
+
+    def finish_upgrade(self, queues: ConsumeQueueStore, segments: SegmentSet) -> None:
+        """Of a store of format 1; of another one nothing. `queues` are those that are read."""
+        if self.is_old:
+            finish(self._directory, Tables(self.state), queues, self._engine)
+            self.state.flush()
+            snapshots = self.snapshots_of(queues, segments, lambda: None)
+            raise_version(self._directory, snapshots, segments.end_offset)
+            self.is_old = False
+
+    def _place(self, snapshots: list[Snapshot], start: int, why: str) -> None:
+        """The database is another one, and open."""
+        for snapshot in reversed(snapshots):
+            places = [place_copy, place_sealed] if snapshot.copy.exists() else [place_sealed]
+            if self._was_damaged:
+                places.reverse()  # the copy may share the damaged file
+            for place in places:
+                try:
+                    place(snapshot, self._path, why)
+                except (StoreFormatError, EngineFailedError, OSError) as error:
+                    logger.error("the snapshot at %d cannot be used: %s", snapshot.point, error)
+                    continue
+                self._open()
+                if self.state.point == snapshot.point:
+                    logger.warning("%s is made of the snapshot at %d", self._path, snapshot.point)
+                    return
+                # Its files were damaged, and an empty one was made in its place.
+                self.close()
+                shutil.rmtree(self._path)
+        if start > 0:
+            raise self._without_snapshot(start)
+        place_empty(self._path, why)
+        self._open()
+
+    def _without_snapshot(self, start: int) -> StoreFormatError:
+        root = self._directory.root
+        return StoreFormatError(
+            self._path,
+            f"cannot be used, the log tells of topics and groups from {start} on, and there is no "
+            f"snapshot: what was before that is nowhere else. Bring `{self._path.name}/` or "
+            f"`snapshots/` back from a copy of the directory; or run `kvcq repair {root} --state`, "
+            "which makes what the log has of topics and groups",
+        )
+
+    def snapshots(self, segments: SegmentSet, flush_log: Callable[[], None]) -> Snapshots:
+        """See Databases."""
+        return self.snapshots_of(self.queues, segments, flush_log)
+
+    def snapshots_of(
+        self, queues: ConsumeQueueStore, segments: SegmentSet, flush_log: Callable[[], None]
+    ) -> Snapshots:
+        """Of the state, which has all that is dispatched to `queues`."""
+
+        def back_up() -> Path:
+            self.state.advance(queues.dispatched_offset)
+            self.state.note_point()
+            return self._engine.back_up()
+
+        return Snapshots(self._directory.root, segments, back_up, flush_log, self._clock)
+
+    # --- for who has queues elsewhere too ----------------------------------------------------
+
+    def lend_queues(self) -> KvConsumeQueueStore:
+        """The queues once more, as they are now; closing them leaves the database open."""
+        return KvConsumeQueueStore(self._engine, self._expiry, owns_engine=False)
+
+    def tend(self) -> None:
+        """What is due every second or so, for queues that do not see to it: see KvEngine.settle."""
+        self._engine.settle()
+
+    def clear_queues(self) -> None:
+        """The database has no queues, durably, and gives their space back. Repeatable."""
+        queues = self.lend_queues()
+        if queues.is_empty:
+            return
+        self.state.flush()
+        queues.clear()
+        for family in (UNITS, INDEX, BOUNDS):
+            self._engine.compact(family)
+
+    def close(self) -> None:
+        self.state.close()
+        self.queues.close()
+
+
+def open_derived(
+    path: Path, profile: Profile = DERIVED, damaged: Callable[[], None] = lambda: None
+) -> RocksEngine:
+    """The derived database; a damaged one is moved aside, and an empty one made.
+
+    Damage that a reader met counts as well: it left a mark. `damaged` is called then. Raises
+    EngineUnavailableError when something else keeps it from being opened.
+    """
+    mark = damage_mark(path)
+    if mark.exists():
+        if path.exists():
+            aside = move_aside(path, "damaged")
+            logger.error("%s was found damaged: moved to %s and made again", path, aside.name)
+        damaged()
+        mark.unlink()
+    try:
+        return RocksEngine.open(path, profile)
+    except EngineUnavailableError:
+        raise  # on a full disk, say: it knows more than the log does when segments were dropped
+    except EngineFailedError as error:
+        aside = move_aside(path, "damaged")
+        damaged()
+        logger.error("%s is moved to %s and made again: %s", path, aside.name, error)
+        return RocksEngine.open(path, profile)

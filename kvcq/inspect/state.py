@@ -1,0 +1,224 @@
+"""Rows of state against the log: the records behind a snapshot, applied once more, give the same.
+
+A side of its own, see Side: the records of the one walk are applied to a scratch database that
+begins with the newest sealed snapshot, or empty. Memory: one page of rows.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvcq.engine import pages
+from kvcq.engine.rocks import DERIVED, RocksEngine
+from kvcq.errors import KvcqError
+from kvcq.inspect.findings import Kind
+from kvcq.snapshots import DIRECTORY, place_sealed, snapshots_in
+from kvcq.state_store import KvStateStore
+from kvcq.tables import (
+    BOUNDS,
+    DISPATCHED_KEY,
+    STATE,
+    UNITS,
+    unit_prefix,
+    unpack_i64,
+    unpack_units,
+)
+from store.errors import CorruptRecordError, StoreFormatError
+from store.format import FastParser, unpack_record
+from store.log import Run, walk
+from store.state import STATE_TOPIC, CorruptStateError, TopicEnded, changes_of, unpack_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from contextlib import ExitStack
+
+    from kvcq.engine import KvEngine, Pair
+    from kvcq.inspect.log import LogCheck
+    from kvcq.inspect.side import OpenedStore, WalkAgain
+    from kvcq.snapshots import Snapshot
+    from store.consume_queue import DispatchRequest
+    from store.log import SegmentSet
+    from store.state import Entry
+
+STATE_SIDE = "state"
+#: No record tells of these: the point, and what can be counted again.
+_NOT_COMPARED = (b"p", b"k")
+
+
+class StateSide:
+    """The state in the database: see Side."""
+
+    def __init__(self, engine: KvEngine, opened: OpenedStore, stack: ExitStack) -> None:
+        """What it makes is removed with the stack. Raises KvcqError."""
+        self._engine = engine
+        self._opened = opened
+        self._state = KvStateStore(engine)
+        scratch = Path(tempfile.mkdtemp(prefix="kvcq-check-"))
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        self._tell_of_snapshots()
+        self._begin = self._start(scratch / "kvcq")
+        self._replayed: KvStateStore | None = None
+        self._scratch_engine: RocksEngine | None = None
+        if self._begin is not None:
+            self._scratch_engine = RocksEngine.open(scratch / "kvcq", DERIVED)
+            stack.callback(self._scratch_engine.close)
+            self._replayed = KvStateStore(self._scratch_engine)
+
+    def _tell_of_snapshots(self) -> None:
+        directory = self._opened.directory.root / DIRECTORY
+        readable = {each.path.name for each in self._snapshots()}
+        for path in sorted(directory.glob("[0-9]*[0-9]")):
+            if path.name not in readable:
+                place = f"{DIRECTORY}/{path.name}"
+                self._tell(Kind.SNAPSHOT, place, "a snapshot that can be read", "none")
+        for snapshot in self._snapshots():
+            place = f"{DIRECTORY}/{snapshot.path.name}"
+            if not snapshot.mark.fits(self._opened.segments):
+                self._tell(Kind.OLD_SNAPSHOT, place, "a snapshot of this log", "one of another")
+                continue
+            try:
+                if snapshot.was_sealed:
+                    snapshot.verified_files()
+            except (StoreFormatError, OSError) as error:
+                self._tell(Kind.SNAPSHOT, place, "the files that were sealed", error)
+
+    def _snapshots(self) -> list[Snapshot]:
+        return snapshots_in(self._opened.directory.root / DIRECTORY, read_only=True)
+
+    def _start(self, path: Path) -> int | None:
+        """Where the replay begins, with what is known there at `path`; None: nothing is known."""
+        for snapshot in reversed(self._snapshots()):
+            usable = snapshot.point <= self._state.point
+            if usable and snapshot.is_sealed and snapshot.mark.fits(self._opened.segments):
+                try:
+                    place_sealed(snapshot, path, "unused")
+                except (StoreFormatError, KvcqError, OSError):
+                    continue  # told before
+                return snapshot.point
+        begin = max(self._opened.segments.first_offset, self._opened.directory.base_offset)
+        return 0 if begin == 0 else None
+
+    def take(self, requests: Sequence[DispatchRequest]) -> None:
+        """The next records of the log, rising."""
+        if self._replayed is None:
+            return
+        for request in requests:
+            at, size = request.physical_offset, request.record_size
+            if request.topic != STATE_TOPIC or not self._replayed.point <= at < self._state.point:
+                continue
+            try:
+                entries = read_entries(self._opened.segments, at, size)
+            except (CorruptRecordError, CorruptStateError) as error:
+                self._tell(Kind.STATE, STATE, "entries", error, physical_offset=at)
+                continue
+            changes = changes_of(entries, at, self._replayed)
+            self._replayed.apply(changes, at + size)
+
+    def compare(self, log: LogCheck, walk_again: WalkAgain) -> None:
+        """Tell the rows that differ from those of the replay."""
+        del log, walk_again
+        if self._scratch_engine is None:
+            return
+        there, replayed = _rows(self._engine), _rows(self._scratch_engine)
+        here, other = next(there, None), next(replayed, None)
+        while here is not None or other is not None:
+            if here == other:
+                here, other = next(there, None), next(replayed, None)
+            elif other is None or (here is not None and here[0] < other[0]):
+                assert here is not None
+                self._differs(here[0], "no row", here[1])
+                here = next(there, None)
+            elif here is None or other[0] < here[0]:
+                self._differs(other[0], other[1], "no row")
+                other = next(replayed, None)
+            else:
+                self._differs(here[0], other[1], here[1])
+                here, other = next(there, None), next(replayed, None)
+
+    def _differs(self, key: bytes, expected: bytes | str, found: bytes | str) -> None:
+        said = [each if isinstance(each, str) else each.hex() for each in (expected, found)]
+        self._tell(Kind.STATE, f"{STATE} {key!r}", said[0], said[1])
+
+    def _tell(
+        self,
+        kind: Kind,
+        place: str,
+        expected: object,
+        found: object,
+        physical_offset: int | None = None,
+    ) -> None:
+        self._opened.findings.add(
+            kind, place, expected, found, side=STATE_SIDE, physical_offset=physical_offset
+        )
+
+    def is_left_out(self, number: int) -> bool:
+        """No row of state leads to damage."""
+        del number
+        return True
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        return 0, 0
+
+
+def read_entries(segments: SegmentSet, offset: int, size: int) -> list[Entry]:
+    """Of the state record there. Raises CorruptRecordError, CorruptStateError."""
+    segment = segments.find(offset)
+    if segment is None:
+        raise CorruptRecordError(offset, "no segment has the state record")
+    record = segment.pread(offset - segment.start_offset, size)
+    return unpack_entries(unpack_record(record).body)
+
+
+def state_records(
+    engine: KvEngine, segments: SegmentSet, base_offset: int
+) -> Iterator[tuple[int, int, list[Entry]]]:
+    """Physical offset, end and entries of each record of the state in the log, in its order, from
+    `base_offset` on; those that cannot be read are left out.
+
+    As far as the database has queues it leads to them, what lies behind is read. Raises KvcqError.
+    """
+    first = max(segments.first_offset, base_offset)
+    places = chain(_units_of_state(engine, segments), _behind_queues(engine, segments, first))
+    for at, size in places:
+        if at >= first:
+            with suppress(CorruptRecordError, CorruptStateError):  # told by the side
+                yield at, at + size, read_entries(segments, at, size)
+
+
+def _units_of_state(engine: KvEngine, segments: SegmentSet) -> Iterator[tuple[int, int]]:
+    prefix = unit_prefix(STATE_TOPIC, 0)
+    for rows in pages(engine, UNITS, prefix, prefix + b"\xff" * 9):
+        for unit in unpack_units([value for _, value in rows]):
+            if unit.physical_offset < segments.end_offset:
+                yield unit.physical_offset, unit.record_size
+
+
+def _behind_queues(engine: KvEngine, segments: SegmentSet, first: int) -> Iterator[tuple[int, int]]:
+    row = engine.get(BOUNDS, DISPATCHED_KEY)
+    done = 0 if row is None else unpack_i64(row)
+    for step in walk(segments, max(first, done), parser=FastParser()):
+        for request in step.requests if isinstance(step, Run) else ():
+            if request.topic == STATE_TOPIC:
+                yield request.physical_offset, request.record_size
+
+
+def endings_in(engine: KvEngine, segments: SegmentSet, base_offset: int) -> dict[str, int]:
+    """Names that ended -> physical offset of the last record of the log that says so. Raises
+    KvcqError."""
+    return {
+        entry.topic: at
+        for at, _, entries in state_records(engine, segments, base_offset)
+        for entry in entries
+        if isinstance(entry, TopicEnded)
+    }
+
+
+def _rows(engine: KvEngine) -> Iterator[Pair]:
+    for page in pages(engine, STATE):
+        yield from (row for row in page if not row[0].startswith(_NOT_COMPARED))

@@ -1,0 +1,25 @@
+"""Snapshots: sealed copies of the state at points of the log.
+
+Taken while the store runs, used by an opening whose database is lost, damaged, or ahead of the log.
+Uses the engine and the tables.
+"""
+
+from kvcq.snapshots.placing import place_copy, place_empty, place_sealed, remove_unfinished
+from kvcq.snapshots.sealing import seal
+from kvcq.snapshots.snapshot import DIRECTORY, SEALED_FILES, Mark, Snapshot, snapshots_in
+from kvcq.snapshots.taking import Snapshots, drop_unfit
+
+__all__ = [
+    "DIRECTORY",
+    "SEALED_FILES",
+    "Mark",
+    "Snapshot",
+    "Snapshots",
+    "drop_unfit",
+    "place_copy",
+    "place_empty",
+    "place_sealed",
+    "remove_unfinished",
+    "seal",
+    "snapshots_in",
+]

@@ -1,0 +1,93 @@
+"""A database made of a snapshot, in place of the one that cannot be used."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from kvcq.engine import KvBatch
+from kvcq.engine.rocks import DERIVED, RocksEngine
+from kvcq.snapshots.snapshot import ENDS_FILE, STATE_FILE
+from kvcq.state_store import KvStateStore
+from kvcq.tables import BOUNDS, STATE
+from store.base import fsync_directory, make_directory, move_aside
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvcq.snapshots.snapshot import Snapshot
+
+_FAMILY_OF = {STATE_FILE: STATE, ENDS_FILE: BOUNDS}
+
+
+def place_copy(snapshot: Snapshot, database: Path, why: str) -> None:
+    """`database` is the snapshot's copy; what was there is beside it, named `<name>.<why>-<n>`.
+
+    Table files are shared by links, what RocksDB changes in place is copied: the snapshot's own
+    copy is never opened for writing. Raises OSError. Durable on return; after a crash the database
+    is the one from before, this one, or absent.
+    """
+    new = _begin(database)
+    for path in snapshot.copy.iterdir():
+        if path.suffix == ".sst":
+            os.link(path, new / path.name)
+        elif path.name != "LOCK":
+            shutil.copyfile(path, new / path.name)
+            _fsync(new / path.name)
+    fsync_directory(new)
+    _finish(new, database, why)
+
+
+def place_sealed(snapshot: Snapshot, database: Path, why: str) -> None:
+    """`database` has the sealed rows of the snapshot; its queues are to be dispatched from the
+    log's beginning. As `place_copy` otherwise; raises StoreFormatError for a damaged file, too."""
+    files = snapshot.verified_files()
+    new = _begin(database)
+    new.rmdir()
+    with closing(RocksEngine.open(new, DERIVED)) as engine:
+        for name, path in files.items():
+            engine.ingest(_FAMILY_OF[name], [path], move=False)
+        state = KvStateStore(engine, flushes=lambda: True)
+        state.advance(snapshot.point)
+        state.flush()
+    _finish(new, database, why)
+
+
+def place_empty(database: Path, why: str) -> None:
+    """`database` is empty, for a log that is there from its first byte."""
+    new = _begin(database)
+    new.rmdir()
+    with closing(RocksEngine.open(new, DERIVED)) as engine:
+        engine.write(KvBatch())
+    _finish(new, database, why)
+
+
+def remove_unfinished(database: Path) -> None:
+    """What a crash left of one of these."""
+    new = database.with_name(f"{database.name}.new")
+    for path in (new, new.with_name(f"{new.name}.tmp")):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _begin(database: Path) -> Path:
+    remove_unfinished(database)
+    new = database.with_name(f"{database.name}.new")
+    make_directory(new)
+    return new
+
+
+def _finish(new: Path, database: Path, why: str) -> None:
+    if database.exists():
+        move_aside(database, why)
+    new.rename(database)
+    fsync_directory(database.parent)
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,97 @@
+"""Rows of state in RocksDB: a family beside units, bounds and index, in the same database.
+
+| key | value                                                        |
+|-----|--------------------------------------------------------------|
+| `p` | i64, the physical offset up to which the rows are            |
+
+All other keys are in store/state/rows.py. The write-ahead log is off: what a crash takes, the
+records behind the point give again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvcq.engine import KvBatch
+from kvcq.tables import BOUNDS, DISPATCHED_KEY, STATE, pack_i64, unpack_i64
+from store.base import Lock, retry_while_busy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kvcq.engine import KvEngine, Pair
+    from store.state import Changes
+
+_POINT_KEY = b"p"
+
+
+class KvStateStore:
+    """StateStore over a KvEngine, which the queues may share.
+
+    Thread: any for reads; `apply` and `advance` one at a time.
+    """
+
+    def __init__(self, engine: KvEngine, *, flushes: Callable[[], bool] = lambda: False) -> None:
+        """`flushes`: whether nothing else flushes the engine, as where queues are in files."""
+        # Constant after construction.
+        self._engine = engine
+        self._flushes = flushes
+        self._writing = Lock()
+        # Queues are dispatched behind the state, so whatever they have, the state has. Written
+        # under _writing, read freely.
+        rows = (engine.get(STATE, _POINT_KEY), engine.get(BOUNDS, DISPATCHED_KEY))
+        self._point = max((unpack_i64(row) for row in rows if row is not None), default=0)
+
+    @property
+    def point(self) -> int:
+        """Physical offset: what the records below say is in the rows, and nothing else."""
+        return self._point
+
+    def apply(self, changes: Changes, end_offset: int) -> None:
+        """The changes of the record that ends there, and the point, in one batch.
+
+        Raises StoreBusyError when they cannot be taken now: nothing changed then.
+        """
+        with self._writing:
+            assert end_offset > self._point, f"a record before {end_offset}, behind {self._point}"
+            rows = [(key, value) for key, value in changes.written.items() if value is not None]
+            batch = KvBatch(
+                puts={STATE: [(_POINT_KEY, pack_i64(end_offset)), *rows]},
+                deletes=[(STATE, key) for key, value in changes.written.items() if value is None],
+                delete_ranges=[(STATE, *each) for each in changes.ranges],
+            )
+            self._engine.write(batch)
+            self._point = end_offset
+
+    def advance(self, end_offset: int) -> None:
+        """No record below `end_offset` says anything that is not in the rows."""
+        self._point = max(self._point, end_offset)
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._engine.get(STATE, key)
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return self._engine.multi_get(STATE, keys)
+
+    def scan(self, start: bytes, end: bytes, limit: int | None = None) -> Sequence[Pair]:
+        return self._engine.scan(STATE, start, end, limit=limit)
+
+    def put_counted(self, rows: Sequence[Pair]) -> None:
+        self._engine.write(KvBatch(puts={STATE: list(rows)}))
+
+    def flush(self) -> None:
+        """The rows are durable, with the point, once the engine is flushed. Raises what it
+        raises."""
+        self.note_point()
+        if self._flushes():
+            self._engine.flush()
+
+    def note_point(self) -> None:
+        """The database says up to where the rows are. Waits for a stall to pass. Raises
+        StoreBusyError when it does not."""
+        with self._writing:
+            batch = KvBatch(puts={STATE: [(_POINT_KEY, pack_i64(self._point))]})
+            retry_while_busy(lambda: self._engine.write(batch))
+
+    def close(self) -> None:
+        self._engine.close()

@@ -1,0 +1,271 @@
+"""From format 1 to 2: topics, groups and offsets go from `meta/` into the one database.
+
+Until then a database of its own, `meta/`, kept them. Its rows of topics, groups, offsets, what is
+hidden and what was counted have the same keys and values as rows of state, and are taken over as
+they are. Others:
+
+| key in `meta/`     | value                              | becomes                              |
+|--------------------|------------------------------------|--------------------------------------|
+| `d` i64 number     | i64 offset, name                   | `d` row: its records below are dead  |
+| `u` i16, topic, i32| i64 queue offset, i64 offset       | the queue's bound, if it has none    |
+| `s` name           | a small value                      | a note; users become one note        |
+
+Everything is done again from the start when it was interrupted: `meta/` is only read, and moved
+aside once the store says that it has format 2. An older program that ran in between has thrown the
+new family away, together with queues that it makes again from the log.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import struct
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvcq.engine import LAST_KEY, KvBatch, pages
+from kvcq.engine.rocks import RocksEngine, small_profile
+from kvcq.errors import EngineFailedError, EngineUnavailableError
+from kvcq.tables import BOUNDS, DELETIONS_KEY, STATE, pack_i64, unpack_i64
+from store.base import move_aside
+from store.consume_queue import LastUnit
+from store.errors import StoreFormatError
+from store.format import FastParser, read_checkpoint
+from store.light_queue import is_light
+from store.log import Run, walk
+from store.metadata import TopicConfig
+from store.state import (
+    Tables,
+    dead_key,
+    offset_key,
+    pack_offset,
+    pack_topic,
+    topic_key,
+    unpack_topic,
+)
+from store.store_dir import OLD_FORMAT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kvcq.engine import KvEngine, Pair
+    from kvcq.snapshots import Snapshots
+    from store.consume_queue import ConsumeQueueStore
+    from store.log import SegmentSet
+    from store.store_dir import StoreDir
+
+logger = logging.getLogger(__name__)
+
+_META = "default"
+#: Above every physical offset.
+LAST_OFFSET = (1 << 63) - 1
+_AS_THEY_ARE = (b"g", b"h", b"k", b"l", b"o", b"q")
+#: What the note of all users is called; each was a value of its own.
+USERS_NOTE = "users"
+_USER = "access.user."
+_NOT_NEEDED = frozenset({"ends_kept"})
+_PAGE = 1000
+_LEAST_QUEUES = 8
+
+_I64 = struct.Struct(">q")
+_I32 = struct.Struct(">i")
+_PLACE = struct.Struct(">qq")
+
+
+class _Deletion(NamedTuple):
+    name: str
+    below: int  # physical: its records below are dead
+    number: int
+
+
+def take_over(
+    directory: StoreDir, engine: KvEngine, queues: ConsumeQueueStore, segments: SegmentSet
+) -> None:
+    """The state is what `meta/` says, at the log's end; the queues lack what it says has ended.
+
+    The log is recovered, and the queues are not ahead of it. Raises StoreFormatError for a `meta/`
+    that cannot be read, EngineUnavailableError.
+    """
+    logger.info("%s is upgraded to format 2", directory.root)
+    engine.write(KvBatch(delete_ranges=[(STATE, b"", LAST_KEY)]))
+    if not _has_meta(directory):
+        return
+    with closing(_open_meta(directory)) as meta:
+        deletions = list(_deletions(meta))
+        _finish_deletions(engine, queues, deletions)
+        for table in _AS_THEY_ARE:
+            for rows in pages(meta, _META, table, bytes([table[0] + 1]), rows=_PAGE):
+                engine.write(KvBatch(puts={STATE: rows}))
+        _topics(meta, engine, segments.end_offset)
+        _dead(engine, deletions, segments)
+        if not directory.was_closed_cleanly:
+            _lost_topics(directory, engine, segments, deletions)
+        _ends(meta, queues, segments)
+        _notes(meta, directory)
+    engine.flush()
+
+
+def unapplied_deletions(directory: StoreDir, applied: int) -> list[str]:
+    """Names that `meta/` says were deleted after the first `applied` deletions, in order. Raises
+    StoreFormatError, EngineUnavailableError."""
+    with closing(_open_meta(directory)) as meta:
+        return [each.name for each in _deletions(meta) if each.number > applied]
+
+
+def finish(directory: StoreDir, state: Tables, queues: ConsumeQueueStore, engine: KvEngine) -> None:
+    """Queues are dispatched to the log's end: no offset is committed beyond the end of its queue.
+
+    An older program synced commits, and messages in ASYNC mode not: a power loss took these alone.
+    """
+    if not directory.was_closed_cleanly:
+        after: str | None = None
+        while groups := state.list_groups(after, _PAGE):
+            after = groups[-1]
+            for group in groups:
+                _cut_committed(group, state, queues, engine)
+    engine.flush()
+
+
+def raise_version(directory: StoreDir, snapshots: Snapshots, log_end: int) -> None:
+    """A snapshot is sealed, then the store has format 2, and `meta/` is no part of it any more."""
+    snapshots.take()
+    directory.begin_state(log_end)
+    if directory.meta.exists():
+        aside = move_aside(directory.meta, OLD_FORMAT)
+        logger.info("the store has format 2; %s is kept until the next clean stop", aside.name)
+
+
+def _has_meta(directory: StoreDir) -> bool:
+    """Not in a store that was made and never opened. Raises StoreFormatError when it was lost."""
+    if directory.meta.is_dir() and any(directory.meta.iterdir()):
+        return True
+    if directory.checkpoint.exists() or any(directory.commitlog.glob("*")):
+        raise StoreFormatError(
+            directory.meta,
+            "is missing: topics, groups and committed offsets of a store of format 1 are in it. "
+            "Bring it back from a copy of the directory",
+        )
+    return False
+
+
+def _open_meta(directory: StoreDir) -> RocksEngine:
+    try:
+        return RocksEngine.open_read_only(directory.meta, small_profile())
+    except EngineUnavailableError:
+        raise
+    except EngineFailedError as error:
+        raise StoreFormatError(
+            directory.meta,
+            f"is not the database that was written last ({error}). Nothing was changed. Bring it "
+            "back from a copy of the directory",
+        ) from error
+
+
+def _deletions(meta: KvEngine) -> Iterator[_Deletion]:
+    for key, value in meta.scan(_META, b"d", b"e"):
+        yield _Deletion(value[8:].decode(), *_I64.unpack_from(value), *_I64.unpack(key[1:]))
+
+
+def _finish_deletions(
+    engine: KvEngine, queues: ConsumeQueueStore, deletions: list[_Deletion]
+) -> None:
+    """Those whose rows the queues still have."""
+    row = engine.get(BOUNDS, DELETIONS_KEY)
+    applied = 0 if row is None else unpack_i64(row)
+    for deletion in sorted(deletions, key=lambda each: each.number):
+        if deletion.number > applied:
+            queues.delete_topic(deletion.name, LAST_OFFSET)
+            applied = deletion.number
+    # The number stays: another try must not delete what a topic that was made again has.
+    engine.write(KvBatch(puts={BOUNDS: [(DELETIONS_KEY, pack_i64(applied))]}))
+
+
+def _topics(meta: KvEngine, engine: KvEngine, log_end: int) -> None:
+    """A power loss may have taken log that topics, which were synced, already stood behind."""
+    for rows in pages(meta, _META, b"t", b"u", rows=_PAGE):
+        taken: list[Pair] = []
+        for key, value in rows:
+            topic = unpack_topic(key[1:].decode(), value)
+            created = min(topic.created_offset, log_end)
+            taken.append((key, pack_topic(topic._replace(created_offset=created))))
+        engine.write(KvBatch(puts={STATE: taken}))
+
+
+def _dead(engine: KvEngine, deletions: list[_Deletion], segments: SegmentSet) -> None:
+    below: dict[str, int] = {}
+    for name, at, _ in deletions:
+        at = min(at, segments.end_offset)
+        if is_light(name) and at > segments.first_offset:
+            below[name] = max(at, below.get(name, 0))
+    rows = [(dead_key(name), pack_offset(at)) for name, at in below.items()]
+    for first in range(0, len(rows), _PAGE):
+        engine.write(KvBatch(puts={STATE: rows[first : first + _PAGE]}))
+
+
+def _lost_topics(
+    directory: StoreDir, engine: KvEngine, segments: SegmentSet, deletions: list[_Deletion]
+) -> None:
+    """A crash may have left the first record of a topic, and taken its row: a record above the
+    flushed offset of the checkpoint, without a row and without a deletion above it."""
+    checkpoint = read_checkpoint(directory.checkpoint)
+    if checkpoint is None:
+        return
+    dead: dict[str, int] = {}
+    for name, below, _ in deletions:
+        dead[name] = max(below, dead.get(name, 0))
+    found: dict[str, tuple[int, int]] = {}  # name -> its first record, and its highest queue id
+    start = max(checkpoint.flushed_offset, segments.first_offset)
+    for step in walk(segments, start, parser=FastParser()):
+        for request in step.requests if isinstance(step, Run) else ():
+            if request.physical_offset >= dead.get(request.topic, 0):
+                first, highest = found.get(request.topic, (request.physical_offset, 0))
+                found[request.topic] = first, max(highest, request.queue_id)
+    names = list(found)
+    for name, row in zip(
+        names, engine.multi_get(STATE, [topic_key(n) for n in names]), strict=True
+    ):
+        if row is None:
+            first, highest = found[name]
+            topic = TopicConfig(name, max(_LEAST_QUEUES, highest + 1), 0, first)
+            engine.write(KvBatch(puts={STATE: [(topic_key(name), pack_topic(topic))]}))
+            logger.warning("topic %r is made again: its first message is at %d", name, first)
+
+
+def _ends(meta: KvEngine, queues: ConsumeQueueStore, segments: SegmentSet) -> None:
+    """Where queues ended whose last message left the log."""
+    for rows in pages(meta, _META, b"u", b"v", rows=_PAGE):
+        units = [
+            LastUnit(key[3:-4].decode(), *_I32.unpack(key[-4:]), *_PLACE.unpack(value))
+            for key, value in rows
+        ]
+        below = segments.first_offset
+        queues.restore_last_units([unit for unit in units if unit.physical_offset < below])
+
+
+def _notes(meta: KvEngine, directory: StoreDir) -> None:
+    users: dict[str, str] = {}
+    for key, value in meta.scan(_META, b"s", b"t"):
+        name = key[1:].decode()
+        if name.startswith(_USER):
+            users[name.removeprefix(_USER)] = value.decode()
+        elif name not in _NOT_NEEDED:
+            directory.notes.put(name, value)
+    if users:
+        directory.notes.put(USERS_NOTE, json.dumps(users).encode())
+
+
+def _cut_committed(group: str, state: Tables, queues: ConsumeQueueStore, engine: KvEngine) -> None:
+    after: tuple[str, int] | None = None
+    while rows := state.list_committed(group, after, _PAGE):
+        after = rows[-1][:2]
+        ends = queues.next_offsets([row[:2] for row in rows])
+        beyond: list[Pair] = []
+        for (topic, queue_id, offset), end in zip(rows, ends, strict=True):
+            if offset > end:
+                beyond.append((offset_key(group, topic, queue_id), pack_offset(end)))
+                logger.warning(
+                    "group %r was beyond the end of queue %d of %r: it continues at %d",
+                    *(group, queue_id, topic, end),
+                )
+        if beyond:
+            engine.write(KvBatch(puts={STATE: beyond}))

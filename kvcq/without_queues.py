@@ -1,0 +1,68 @@
+"""A database of a stopped store that keeps its state and loses its queues: to be made again."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from kvcq.engine.rocks import DERIVED, RocksEngine
+from kvcq.errors import KvcqError
+from kvcq.snapshots import Snapshots, drop_unfit, place_empty, place_sealed
+from kvcq.state_store import KvStateStore
+from store.base import SystemClock
+from store.errors import StoreFormatError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvcq.snapshots import Snapshot
+    from store.log import SegmentSet
+    from store.store_dir import StoreDir
+
+logger = logging.getLogger(__name__)
+
+
+def place_without_queues(directory: StoreDir, segments: SegmentSet, why: str) -> Path | None:
+    """`kvcq/` has the state it had, or that of the newest snapshot, and where queues end whose
+    messages have left the log. Returns the old one, named `kvcq.<why>-<n>`, if there was one.
+
+    Raises StoreFormatError when neither can be read and the log does not tell all.
+    Durable on return; a crash leaves the old database, the new one, or none.
+    """
+    before = set(directory.root.glob(f"{directory.kvcq.name}.{why}-*"))
+    _place(directory, segments, why)
+    after = set(directory.root.glob(f"{directory.kvcq.name}.{why}-*"))
+    return next(iter(after - before), None)
+
+
+def _place(directory: StoreDir, segments: SegmentSet, why: str) -> None:
+    try:
+        snapshot = _snapshot_of(directory, segments)
+    except (KvcqError, StoreFormatError) as error:
+        logger.warning("%s cannot be read (%s): a snapshot is taken", directory.kvcq, error)
+        snapshot = None
+    found = drop_unfit(directory.root, segments)
+    for each in [snapshot] if snapshot is not None else reversed(found):
+        if each.is_sealed:
+            place_sealed(each, directory.kvcq, why)
+            return
+    if max(segments.first_offset, directory.base_offset) > 0:
+        raise StoreFormatError(
+            directory.kvcq,
+            "cannot be read, and there is no snapshot: topics and groups of before the log tells "
+            "of them are nowhere else. Bring either back from a copy, or run "
+            f"`kvcq repair {directory.root} --state`",
+        )
+    place_empty(directory.kvcq, why)
+
+
+def _snapshot_of(directory: StoreDir, segments: SegmentSet) -> Snapshot:
+    """A sealed snapshot of the database as it is. Raises KvcqError, StoreFormatError."""
+    if not directory.kvcq.exists():
+        raise StoreFormatError(directory.kvcq, "is missing")
+    with closing(RocksEngine.open(directory.kvcq, DERIVED)) as engine:
+        if KvStateStore(engine).point > segments.end_offset:
+            raise StoreFormatError(directory.kvcq, "is ahead of the log")
+        clock = SystemClock()
+        return Snapshots(directory.root, segments, engine.back_up, lambda: None, clock).take()

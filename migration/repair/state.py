@@ -1,0 +1,183 @@
+"""Make topics and groups again from the log, when the database and all snapshots are lost.
+
+Records that name a topic make it; records of state say what the log still has of groups, offsets
+and deletions. What the log does not have any more stays lost: topics whose messages have all left
+it, offsets that were committed before its first record, and where the queues of those ended. So
+this is a command of its own, never done in passing.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvcq.engine import KvBatch
+from kvcq.engine.rocks import DERIVED, RocksEngine
+from kvcq.errors import EngineFailedError, EngineUnavailableError
+from kvcq.inspect import read_entries
+from kvcq.snapshots import DIRECTORY, snapshots_in
+from kvcq.state_store import KvStateStore
+from kvcq.tables import STATE
+from store.base import SystemClock, fsync_directory, move_aside, no_progress
+from store.errors import CorruptRecordError, StoreFormatError
+from store.format import FastParser
+from store.light_queue import is_light
+from store.log import Damage, Run, SegmentSet, walk
+from store.metadata import TopicConfig
+from store.state import (
+    STATE_TOPIC,
+    CorruptStateError,
+    Tables,
+    TopicKeeps,
+    changes_of,
+    pack_topic,
+    topic_key,
+)
+from store.store_dir import FORMAT_VERSION, DirKind, StoreDir, inspect
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store.base import Clock, Progress
+
+logger = logging.getLogger(__name__)
+
+
+class StateMade(NamedTuple):
+    """What `repair_state` found."""
+
+    topics: int
+    groups: int
+    log_start: int  # physical: what was said before is not known
+
+
+def repair_state(
+    root: Path, progress: Progress = no_progress, clock: Clock | None = None
+) -> StateMade | None:
+    """`kvcq/` has the state that the log tells, and nothing else; an old one is kept beside it.
+
+    None when there is a database that opens, or a sealed snapshot: nothing was changed, the next
+    start makes what is needed of them. Raises StoreFormatError when the directory is no store of
+    ours, or has an older format, StoreLockedError, EngineUnavailableError.
+    Durability: durable on return; a crash before leaves no database, so that the repair can be run
+    again.
+    """
+    clock = clock or SystemClock()
+    kind, identity = inspect(root)
+    if kind is not DirKind.OURS or identity is None or identity.format_version < FORMAT_VERSION:
+        raise StoreFormatError(root, f"is not a store of format {FORMAT_VERSION}")
+    directory = StoreDir.open(root, identity.segment_bytes, clock)
+    try:
+        if _is_known(directory):
+            return None
+        new = root / "kvcq.new"
+        shutil.rmtree(new, ignore_errors=True)
+        with (
+            closing(SegmentSet.load(directory.commitlog, identity.segment_bytes)) as segments,
+            closing(RocksEngine.open(new, DERIVED)) as engine,
+        ):
+            state = KvStateStore(engine, flushes=lambda: True)
+            base = identity.base_offset
+            _replay(segments, base, state, engine, progress, clock.now_ms())
+            tables = Tables(state)
+            made = StateMade(
+                sum(1 for _ in tables.every_topic()),
+                len(tables.list_groups(None, 1 << 30)),
+                segments.first_offset,
+            )
+            state.flush()
+        if directory.kvcq.exists():
+            move_aside(directory.kvcq, "damaged")
+        new.rename(directory.kvcq)
+        fsync_directory(root)
+        return made
+    finally:
+        directory.close()
+
+
+def _is_known(directory: StoreDir) -> bool:
+    if any(each.is_sealed for each in snapshots_in(directory.root / DIRECTORY, read_only=True)):
+        return True
+    if not directory.kvcq.exists():
+        return False
+    try:
+        RocksEngine.open_read_only(directory.kvcq, DERIVED).close()
+    except EngineUnavailableError:
+        raise  # nothing says that it is damaged
+    except EngineFailedError as error:
+        logger.warning("%s cannot be opened: %s", directory.kvcq, error)
+        return False
+    return True
+
+
+def _replay(
+    segments: SegmentSet,
+    base_offset: int,
+    state: KvStateStore,
+    engine: RocksEngine,
+    progress: Progress,
+    now_ms: int,
+) -> None:
+    tables = Tables(state)
+    ended: set[str] = set()
+    start, span = segments.first_offset, max(1, segments.end_offset - segments.first_offset)
+    end = start
+    for step in walk(segments, start, parser=FastParser()):
+        end = step.next_offset
+        if isinstance(step, Damage):
+            _report(step)
+        for request in step.requests if isinstance(step, Run) else ():
+            name, at = request.topic, request.physical_offset
+            if name == STATE_TOPIC and at < base_offset:
+                continue
+            if name == STATE_TOPIC:
+                ended.update(_apply(segments, state, tables, at, request.record_size))
+            elif request.in_queue and not is_light(name):
+                # Without a record that made it: it is older than the log, and so are its queues.
+                created_offset = at if name in ended else 0
+                _make(tables, engine, name, request.queue_id, created_offset, now_ms)
+        progress("reading the log", (end - start) / span)
+    state.advance(end)
+
+
+def _apply(
+    segments: SegmentSet, state: KvStateStore, tables: Tables, at: int, size: int
+) -> list[str]:
+    """The state has what the record says. Returns the names that ended with it."""
+    try:
+        entries = read_entries(segments, at, size)
+    except (CorruptRecordError, CorruptStateError) as error:
+        logger.error("a record of state is left out: %s", error)
+        return []
+    known = [
+        each
+        for each in entries
+        if not isinstance(each, TopicKeeps) or tables.topic(each.topic) is not None
+    ]
+    changes = changes_of(known, at, state)
+    state.apply(changes, at + size)
+    return changes.ended
+
+
+def _make(
+    tables: Tables, engine: RocksEngine, name: str, queue_id: int, created_offset: int, now_ms: int
+) -> None:
+    """A topic that a record names is there, with that queue."""
+    found = tables.topic(name)
+    if found is None:
+        found = TopicConfig(name, queue_id + 1, now_ms, created_offset)
+    elif found.queue_count > queue_id:
+        return
+    made = found._replace(queue_count=max(found.queue_count, queue_id + 1))
+    engine.write(KvBatch(puts={STATE: [(topic_key(name), pack_topic(made))]}))
+
+
+def _report(damage: Damage) -> None:
+    logger.error(
+        "damaged record at physical offset %d (%s), not counted; the log continues at %d",
+        damage.physical_offset,
+        damage.reason,
+        damage.next_offset,
+    )

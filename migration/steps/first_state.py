@@ -1,0 +1,90 @@
+"""The state of a store that is taken over: what was found of topics, groups and offsets.
+
+No record of its log tells of them, and records of the state that are there, from before the store
+was given back, count for nothing any more. So a sealed snapshot at the log's end has them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from kvcq.engine import KvBatch
+from kvcq.engine.rocks import DERIVED, RocksEngine
+from kvcq.snapshots import DIRECTORY, Snapshots
+from kvcq.state_store import KvStateStore
+from kvcq.tables import STATE
+from store.log import SegmentSet
+from store.metadata import TopicConfig
+from store.state import (
+    STATE_TOPIC,
+    Changes,
+    Committed,
+    Entry,
+    GroupMade,
+    changes_of,
+    dead_key,
+    pack_offset,
+    pack_topic,
+    topic_key,
+)
+
+if TYPE_CHECKING:
+    from migration.plan import Inventory
+    from store.base import Clock
+    from store.store_dir import StoreDir
+
+_PAGE = 10_000
+
+
+def make_state(directory: StoreDir, inventory: Inventory, clock: Clock) -> None:
+    """The database has topics with as many queues as anything says they have, and offsets as they
+    were committed; a snapshot has the same, and the store says that its state begins there.
+
+    Takes the place of what a try that was cut short has left. Durable on return.
+    """
+    for path in (directory.kvcq, directory.root / DIRECTORY):
+        shutil.rmtree(path, ignore_errors=True)
+    with (
+        closing(SegmentSet.load(directory.commitlog, inventory.segment_bytes)) as segments,
+        closing(RocksEngine.open(directory.kvcq, DERIVED)) as engine,
+    ):
+        end = inventory.log.end
+        state = KvStateStore(engine, flushes=lambda: True)
+        rows = [*_topics(inventory, clock.now_ms()), *_dead(inventory)]
+        for first in range(0, len(rows), _PAGE):
+            engine.write(KvBatch(puts={STATE: rows[first : first + _PAGE]}))
+        for _, offsets in groupby(sorted(inventory.config.offsets), lambda each: each[0]):
+            _take(state, engine, [Committed(*each) for each in offsets], end)
+        state.advance(end)
+        state.flush()
+        Snapshots(directory.root, segments, engine.back_up, lambda: None, clock).take()
+        directory.begin_state(end)
+
+
+def _topics(inventory: Inventory, now_ms: int) -> list[tuple[bytes, bytes]]:
+    """Their records count from the start of the log on, unless RocketMQ deleted some."""
+    live_from = inventory.generations.live_from
+    made = (
+        TopicConfig(name, count, now_ms, live_from.get(name, 0))
+        for name, count in inventory.topics.items()
+        if name != STATE_TOPIC
+    )
+    return [(topic_key(topic.name), pack_topic(topic)) for topic in made]
+
+
+def _dead(inventory: Inventory) -> list[tuple[bytes, bytes]]:
+    return [
+        (dead_key(name), pack_offset(below))
+        for name, below in inventory.generations.dead_light.items()
+    ]
+
+
+def _take(state: KvStateStore, engine: RocksEngine, offsets: list[Committed], end: int) -> None:
+    """All that one group has committed."""
+    entries: list[Entry] = [GroupMade(offsets[0].group, b""), *offsets]
+    changes: Changes = changes_of(entries, end, state)
+    rows = [(key, value) for key, value in changes.written.items() if value is not None]
+    engine.write(KvBatch(puts={STATE: rows}))

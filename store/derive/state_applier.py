@@ -1,0 +1,151 @@
+"""State records in dispatch: their entries are in the rows before what lies behind them is."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from store.consume_queue import PlainRequests
+from store.derive.endings import DeadOrEnded, endings
+from store.format import unpack_record
+from store.state import STATE_TOPIC, TopicEnded, changes_of, unpack_entries
+from store.topics import Admission
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from store.consume_queue import ConsumeQueueStore, DispatchRequest
+    from store.log import CommitLog
+    from store.state import Changes, Entry, StateStore
+
+    #: Takes what a state record changed, and its physical offset.
+    Listener = Callable[[Changes, int], None]
+
+#: Of records that were appended just now, which need not be read back.
+_MOST_RECENT = 256
+
+
+class StateApplier:
+    """Thread: that of dispatch, in log order; `appended` under the append lock."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        state: StateStore,
+        queues: ConsumeQueueStore,
+        base_offset: int = 0,
+    ) -> None:
+        """`base_offset`: see StoreIdentity."""
+        # Constant after construction.
+        self._log = log
+        self._state = state
+        self._queues = queues
+        self._base_offset = base_offset
+        # Replaced whole.
+        self._listeners: tuple[Listener, ...] = ()
+        # Physical offset of a record to what it changes.
+        self._recent: dict[int, Changes] = {}
+
+    def appended(self, physical_offset: int, changes: Changes) -> None:
+        """The record there changes that, where all before it is in the rows: dispatch need not read
+        it."""
+        if len(self._recent) < _MOST_RECENT:
+            self._recent[physical_offset] = changes
+
+    def add_listener(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with what a record changed and where it begins, once it is in the rows,
+        and what ended is gone from the queues. On the dispatching thread: be short. Returns how to
+        end that."""
+        self._listeners = (*self._listeners, listener)
+
+        def remove() -> None:
+            self._listeners = tuple(each for each in self._listeners if each is not listener)
+
+        return remove
+
+    def pieces(
+        self, requests: Sequence[DispatchRequest], end_offset: int
+    ) -> Iterator[tuple[Sequence[DispatchRequest], int]]:
+        """The requests and where they end, divided before each state record; what such a record
+        says is in the rows when the piece that begins with it comes.
+
+        Raises StoreBusyError, CorruptRecordError, CorruptStateError.
+        """
+        if not isinstance(requests, PlainRequests):
+            first = 0
+            for at, request in enumerate(requests):
+                if request.topic != STATE_TOPIC or request.physical_offset < self._base_offset:
+                    continue
+                ended = self._ended_before(request)
+                if ended is not None and not ended:
+                    continue
+                if at > first:
+                    yield requests[first:at], request.physical_offset
+                    first = at
+                if ended is None:
+                    self._apply(request)
+                else:
+                    for name in ended:
+                        self._queues.delete_topic(name, request.physical_offset)
+            if first:
+                requests = requests[first:]
+        yield requests, end_offset
+
+    def _ended_before(self, request: DispatchRequest) -> list[str] | None:
+        """What ends with a record that the state has already: the queues are behind it. None: the
+        record is to be applied."""
+        at = request.physical_offset
+        if at + request.record_size > self._state.point or at in self._recent:
+            return None
+        return [each.topic for each in self._entries(request) if isinstance(each, TopicEnded)]
+
+    def _entries(self, request: DispatchRequest) -> Sequence[Entry]:
+        record = self._log.read(request.physical_offset, request.record_size)
+        return unpack_entries(unpack_record(record, verify=False).body)
+
+    def _apply(self, request: DispatchRequest) -> None:
+        at = request.physical_offset
+        end = at + request.record_size
+        changes = self._recent.get(at)
+        if changes is None:
+            changes = changes_of(self._entries(request), at, self._state)
+        # A step that could not be done is done again: until then these are remembered.
+        self._recent[at] = changes
+        if end > self._state.point:
+            self._state.apply(changes, end)
+        for name in changes.ended:
+            self._queues.delete_topic(name, at)
+        for listener in self._listeners:
+            listener(changes, at)
+        del self._recent[at]
+
+    # --- for who goes over the log -----------------------------------------------------------
+
+    @contextmanager
+    def admitting(self, admission: Admission) -> Iterator[Admission]:
+        """What of any record still lives: it also knows the light queues that ended by what the
+        log says, up to now and meanwhile.
+
+        Memory: that of `endings`. Raises DamagedQueueError, CorruptStateError.
+        """
+        topics, dead = admission
+        ended: dict[str, int] = {}
+
+        def note(changes: Changes, physical_offset: int) -> None:
+            ended.update(dict.fromkeys(changes.ended, physical_offset))
+
+        remove = self.add_listener(note)
+        try:
+            for name, at in self.endings().items():
+                ended[name] = max(at, ended.get(name, 0))
+            yield Admission(topics, DeadOrEnded(dead, ended))
+        finally:
+            remove()
+
+    def endings(self) -> dict[str, int]:
+        """See endings.py."""
+        return endings(self._log, self._queues, self._base_offset)
+
+    def into(self, queues: ConsumeQueueStore) -> StateApplier:
+        """One for queues that are behind the state: what ended ends there as well."""
+        return StateApplier(self._log, self._state, queues, self._base_offset)

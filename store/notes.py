@@ -1,0 +1,61 @@
+"""Notes: small named values beside the log, each in a file of its own that is replaced as a whole.
+
+For what belongs to one machine (jobs, how far a scrub is) or must not be in the log, which is
+released, shipped and read by others (users with their sealed secrets). A file in `notes/` holds the
+CRC-32 of the value as eight hexadecimal digits and a line feed, then the value.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+from store.base import fsync_directory, make_directory, write_file
+from store.errors import StoreFormatError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_HEAD_BYTES = 9
+
+
+class Notes:
+    """The notes of one store.
+
+    Thread: any; of two that write one note, the later one stays. Each call touches the disk.
+    Durability: a note that was put is there after a crash, whole; until then the one before is.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """`directory` need not exist."""
+        self.directory = directory  # constant
+
+    def get(self, name: str) -> bytes | None:
+        """The value; None: there is none. Raises StoreFormatError for a damaged one."""
+        path = self.directory / name
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        value = data[_HEAD_BYTES:]
+        if data[:_HEAD_BYTES] != _head(value):
+            raise StoreFormatError(
+                path, "damaged, its checksum does not fit: bring it back from a backup"
+            )
+        return value
+
+    def put(self, name: str, value: bytes) -> None:
+        """Raises OSError."""
+        make_directory(self.directory)
+        write_file(self.directory / name, _head(value) + value)
+
+    def drop(self, name: str) -> None:
+        """Repeatable."""
+        path = self.directory / name
+        if path.exists():
+            path.unlink(missing_ok=True)
+            fsync_directory(self.directory)
+
+
+def _head(value: bytes) -> bytes:
+    return b"%08x\n" % zlib.crc32(value)

@@ -1,0 +1,173 @@
+"""What entries change: the one function from entries to rows.
+
+The appender uses it when a record is decided, dispatch when the record is derived, a replay when it
+is read again. So it looks at nothing but the entries, their record's offset, and the rows before.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from typing import TYPE_CHECKING
+
+from store.metadata import TopicConfig
+from store.state.entries import (
+    Committed,
+    GroupEnded,
+    GroupMade,
+    LatestLooked,
+    TopicEnded,
+    TopicKeeps,
+    TopicsMade,
+)
+from store.state.rows import (
+    bits_key,
+    dead_key,
+    group_key,
+    hidden_ranges,
+    latest_key,
+    offset_key,
+    offsets_range,
+    pack_latest,
+    pack_offset,
+    pack_topic,
+    reader_key,
+    readers_range,
+    topic_key,
+)
+from store.state.tables import Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from store.state.entries import Entry
+    from store.state.rows import Pair, Rows
+
+
+_FEW_ROWS = 256
+
+
+class Changes:
+    """Changes of rows, seen on top of the rows that they change.
+
+    To be applied in the order: ranges, then `written`. A range with few rows is deleted row by row:
+    a range deletion slows reads as long as it is in a memtable, and there may be very many of them.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        #: Keys to new values; None: deleted.
+        self.written: dict[bytes, bytes | None] = {}
+        #: Keys in start <= key < end are deleted, but for those in `written`.
+        self.ranges: list[tuple[bytes, bytes]] = []
+        #: Topics and light queues that ended: what is derived of their records goes, too.
+        self.ended: list[str] = []
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self.written[key] = value
+
+    def delete(self, key: bytes) -> None:
+        self.written[key] = None
+
+    def delete_range(self, start: bytes, end: bytes) -> None:
+        rows = self.scan(start, end, _FEW_ROWS + 1)
+        if len(rows) <= _FEW_ROWS:
+            for key, _ in rows:
+                self.written[key] = None
+            return
+        for key in self.written:
+            if start <= key < end:
+                self.written[key] = None
+        self.ranges.append((start, end))
+
+    # --- as rows ---------------------------------------------------------------------------
+
+    def get(self, key: bytes) -> bytes | None:
+        if key in self.written:
+            return self.written[key]
+        return None if self._is_deleted(key) else self._rows.get(key)
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        written = self.written
+        if self.ranges:
+            asked = [key for key in keys if key not in written and not self._is_deleted(key)]
+        elif written.keys().isdisjoint(keys):
+            return self._rows.multi_get(keys)
+        else:
+            asked = [key for key in keys if key not in written]
+        found = dict(zip(asked, self._rows.multi_get(asked), strict=True)) if asked else {}
+        return [written[key] if key in written else found.get(key) for key in keys]
+
+    def scan(self, start: bytes, end: bytes, limit: int | None = None) -> Sequence[Pair]:
+        # As many rows as are deleted may be in the way.
+        more = None if limit is None else limit + len(self.written)
+        while True:
+            below = self._rows.scan(start, end, more)
+            found = [
+                row for row in below if row[0] not in self.written and not self._is_deleted(row[0])
+            ]
+            is_all = more is None or len(below) < more
+            # Behind the last row that was read, others may follow.
+            seen = end if is_all else below[-1][0] + b"\x00"
+            for key, value in self.written.items():
+                if start <= key < seen and value is not None:
+                    insort(found, (key, value))
+            if is_all or (limit is not None and len(found) >= limit):
+                return found[:limit]
+            assert more is not None
+            more *= 4
+
+    def _is_deleted(self, key: bytes) -> bool:
+        return any(start <= key < end for start, end in self.ranges)
+
+
+def changes_of(entries: Iterable[Entry], physical_offset: int, rows: Rows) -> Changes:
+    """What these entries of the record at that offset change in `rows`."""
+    changes = Changes(rows)
+    for entry in entries:
+        _apply(entry, physical_offset, changes)
+    return changes
+
+
+def _apply(entry: Entry, at: int, changes: Changes) -> None:
+    match entry:
+        case TopicsMade(topics, queue_count, created_ms, retention):
+            row = pack_topic(TopicConfig("", queue_count, created_ms, at, retention))
+            changes.written.update(dict.fromkeys(map(topic_key, topics), row))
+        case TopicKeeps(topic, retention):
+            found = Tables(changes).topic(topic)
+            assert found is not None, f"a retention for {topic!r}, which was not made"
+            changes.put(topic_key(topic), pack_topic(found._replace(retention=retention)))
+        case TopicEnded(topic):
+            _end_topic(topic, changes)
+        case GroupMade(group, settings):
+            changes.put(group_key(group), settings)
+        case GroupEnded(group):
+            _end_group(group, changes)
+        case Committed(group, topic, queue_id, offset):
+            changes.put(offset_key(group, topic, queue_id), pack_offset(offset))
+            changes.put(reader_key(topic, group), b"")
+        case LatestLooked(topic, queue_id, looked, hidden, first, bits):
+            changes.delete_range(bits_key(topic, queue_id, 0), bits_key(topic, queue_id, first))
+            for number, row in bits.items():
+                changes.put(bits_key(topic, queue_id, number), row)
+            changes.put(latest_key(topic, queue_id), pack_latest(looked, hidden))
+
+
+def _end_topic(topic: str, changes: Changes) -> None:
+    for group in Tables(changes).readers(topic):
+        changes.delete_range(*offsets_range(group, topic))
+    changes.delete_range(*readers_range(topic))
+    for start, end in hidden_ranges(topic):
+        changes.delete_range(start, end)
+    changes.delete(topic_key(topic))
+    # Its records that are in the log lie before this one, and go with what is derived of them.
+    changes.delete(dead_key(topic))
+    changes.ended.append(topic)
+
+
+def _end_group(group: str, changes: Changes) -> None:
+    tables = Tables(changes)
+    for topic in {row[0] for row in tables.list_committed(group, None, 1 << 30)}:
+        changes.delete(reader_key(topic, group))
+    changes.delete_range(*offsets_range(group))
+    changes.delete(group_key(group))

@@ -1,0 +1,299 @@
+"""Entries: what a record of the state topic says happened to topics, groups and offsets.
+
+The body of such a record, big-endian:
+
+| size | type | field      | meaning                                                     |
+|-----:|------|------------|-------------------------------------------------------------|
+|    1 | u8   | form       | 1                                                           |
+|    4 | u32  | names_size | bytes of names                                              |
+|      |      | names      | of topics, light queues and groups, each once, UTF-8, with  |
+|      |      |            | Ctrl1 (0x01) between them                                   |
+|      |      | entries    | up to the end of the body: u8 kind, then its fields         |
+
+| kind | entry         | fields                                                          |
+|-----:|---------------|-----------------------------------------------------------------|
+|    1 | TopicsMade    | i32 queue count, i64 created ms, retention, u16 count; for each |
+|      |               | u16 topic                                                       |
+|    2 | TopicKeeps    | u16 topic, retention                                            |
+|    3 | TopicEnded    | u16 topic or light queue                                        |
+|    4 | GroupMade     | u16 group, u16 length, settings as bytes                        |
+|    5 | GroupEnded    | u16 group                                                       |
+|    6 | Committed     | u16 group, u16 topic, i32 queue, i64 next offset                |
+|    7 | LatestLooked  | u16 topic, i32 queue, i64 looked offset, i64 hidden, i64 first  |
+|      |               | number, u32 rows; for each i64 number, u16 length, bits         |
+
+A retention is i64 time ms, i64 bytes, i64 messages, u8 latest. A number before a name is the place
+of the name in `names`. An entry speaks of what lies before it in the log; what it makes counts from
+its record's own physical offset on.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.errors import InvalidArgumentError, StoreError
+from store.metadata import Retention
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+#: Where these records stand: queue 0 of this topic.
+STATE_TOPIC = "rmq_sys_kvcq_state"
+#: A record takes entries until its body has about this size.
+MOST_BYTES = 256 << 10
+#: ... or has as many deletions as this: each looks its rows up, in a turn of dispatch.
+MOST_ENDED = 64
+#: An entry makes no more topics than this.
+MOST_MADE = 1000
+_FORM = 1
+_MOST_NAMES = 0xFFFF
+
+_SEPARATOR = "\x01"
+
+_HEAD = struct.Struct(">BI")
+_KIND_NAME = struct.Struct(">BH")
+_TOPICS_MADE = struct.Struct(">Biqqqq?H")
+_TOPIC_KEEPS = struct.Struct(">BHqqq?")
+_GROUP_MADE = struct.Struct(">BHH")
+_COMMITTED = struct.Struct(">BHHiq")
+_LATEST = struct.Struct(">BHiqqqI")
+_LATEST_ROW = struct.Struct(">qH")
+
+
+class CorruptStateError(StoreError):
+    """The body of a state record that no program of ours wrote, or a newer one did."""
+
+
+class TopicsMade(NamedTuple):
+    """Topics begin, with no messages: whatever lies before in the log is not their own."""
+
+    topics: Sequence[str]  # all different, MOST_MADE of them at most
+    queue_count: int
+    created_ms: int  # ms since 1970
+    retention: Retention
+
+
+class TopicKeeps(NamedTuple):
+    """A topic keeps as much as this from now on."""
+
+    topic: str
+    retention: Retention
+
+
+class TopicEnded(NamedTuple):
+    """A topic or light queue is deleted: its messages, and all offsets of groups on it."""
+
+    topic: str
+
+
+class GroupMade(NamedTuple):
+    """A group exists, with these settings; it keeps what it has committed."""
+
+    group: str
+    settings: bytes
+
+
+class GroupEnded(NamedTuple):
+    """A group is deleted, with all that it has committed."""
+
+    group: str
+
+
+class Committed(NamedTuple):
+    """The group has read the queue up to `offset`, exclusive."""
+
+    group: str
+    topic: str  # or a light queue
+    queue_id: int
+    offset: int
+
+
+class LatestLooked(NamedTuple):
+    """How far a queue was kept to the latest message of each key, and which messages are hidden.
+
+    Many rows are divided over several of them: bits say which messages are hidden at once.
+    """
+
+    topic: str  # or a light queue
+    queue_id: int
+    looked_offset: int  # physical, exclusive
+    hidden: int  # messages
+    first_number: int  # rows of lower numbers are removed
+    bits: Mapping[int, bytes]  # rows by number: a bit for each of 8192 queue offsets
+
+
+Entry = TopicsMade | TopicKeeps | TopicEnded | GroupMade | GroupEnded | Committed | LatestLooked
+
+
+def pack_entries(entries: Iterable[Entry]) -> Iterator[tuple[list[Entry], bytes]]:
+    """As many records as it takes, in order: the entries of each, and its body.
+
+    An entry is never divided. Raises InvalidArgumentError for one that fits no record.
+    """
+    body = _Body()
+    for entry in entries:
+        if body.is_full:
+            yield body.entries, body.finish()
+            body = _Body()
+        body.add(entry)
+    if body.entries:
+        yield body.entries, body.finish()
+
+
+class _Body:
+    """The body of one record, as it grows."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._names: dict[str, int] = {}
+        self._names_bytes = 0
+        self._data = bytearray()
+        self._ended = 0
+
+    @property
+    def is_full(self) -> bool:
+        size = len(self._data) + self._names_bytes
+        return (
+            size >= MOST_BYTES
+            or len(self._names) > _MOST_NAMES - MOST_MADE
+            or self._ended >= MOST_ENDED
+        )
+
+    def add(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        data = self._data
+        match entry:
+            case TopicsMade(topics, queue_count, created_ms, kept):
+                assert len(topics) <= MOST_MADE, f"{len(topics)} topics in an entry"
+                data += _TOPICS_MADE.pack(1, queue_count, created_ms, *kept, len(topics))
+                data += struct.pack(f">{len(topics)}H", *self._places(topics))
+            case TopicKeeps(topic, kept):
+                data += _TOPIC_KEEPS.pack(2, self._place(topic), *kept)
+            case TopicEnded(topic):
+                self._ended += 1
+                data += _KIND_NAME.pack(3, self._place(topic))
+            case GroupMade(group, settings):
+                data += _GROUP_MADE.pack(4, self._place(group), len(settings)) + settings
+            case GroupEnded(group):
+                data += _KIND_NAME.pack(5, self._place(group))
+            case Committed(group, topic, queue_id, offset):
+                places = self._place(group), self._place(topic)
+                data += _COMMITTED.pack(6, *places, queue_id, offset)
+            case LatestLooked(topic, queue_id, looked, hidden, first, bits):
+                place = self._place(topic)
+                data += _LATEST.pack(7, place, queue_id, looked, hidden, first, len(bits))
+                for number, row in sorted(bits.items()):
+                    data += _LATEST_ROW.pack(number, len(row)) + row
+
+    def _place(self, name: str) -> int:
+        place = self._names.setdefault(name, len(self._names))
+        self._names_bytes += 1 + len(name)  # more, if it was there before
+        return place
+
+    def _places(self, names: Sequence[str]) -> Sequence[int]:
+        begin = len(self._names)
+        if self._names.keys().isdisjoint(names):  # the usual case, in fewer steps
+            self._names_bytes += len(names) + sum(map(len, names))
+            self._names.update(zip(names, range(begin, begin + len(names)), strict=True))
+            return range(begin, begin + len(names))
+        return [self._place(name) for name in names]
+
+    def finish(self) -> bytes:
+        text = _SEPARATOR.join(self._names)
+        if text.count(_SEPARATOR) >= max(1, len(self._names)):
+            wrong = next(name for name in self._names if _SEPARATOR in name)
+            raise InvalidArgumentError("name", f"{wrong!r} has the character Ctrl1")
+        names = text.encode()
+        return b"".join([_HEAD.pack(_FORM, len(names)), names, self._data])
+
+
+def unpack_entries(body: bytes) -> list[Entry]:
+    """The entries of one record, in order.
+
+    Raises CorruptStateError; it says so when a newer program wrote the record.
+    """
+    try:
+        form, size = _HEAD.unpack_from(body)
+        if form != _FORM:
+            raise CorruptStateError(
+                f"a state record of form {form}, this program knows form {_FORM}: use a newer one"
+            )
+        at = _HEAD.size + size
+        names = _piece(body, _HEAD.size, size).decode().split(_SEPARATOR)
+        entries: list[Entry] = []
+        while at < len(body):
+            read = _READERS.get(body[at])
+            if read is None:
+                raise CorruptStateError(
+                    f"a state record with an entry of kind {body[at]}, which this program does "
+                    "not know: use a newer one"
+                )
+            entry, at = read(body, at, names)
+            entries.append(entry)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise CorruptStateError(f"a state record that cannot be read: {error}") from error
+    return entries
+
+
+def _piece(body: bytes, at: int, size: int) -> bytes:
+    piece = body[at : at + size]
+    if len(piece) < size:
+        raise IndexError(f"{size} bytes at {at} of {len(body)}")
+    return piece
+
+
+def _topics_made(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+    _, queue_count, created_ms, *kept, count = _TOPICS_MADE.unpack_from(body, at)
+    at += _TOPICS_MADE.size
+    topics = [names[place] for place in struct.unpack_from(f">{count}H", body, at)]
+    return TopicsMade(topics, queue_count, created_ms, Retention(*kept)), at + 2 * count
+
+
+def _topic_keeps(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+    _, place, *kept = _TOPIC_KEEPS.unpack_from(body, at)
+    return TopicKeeps(names[place], Retention(*kept)), at + _TOPIC_KEEPS.size
+
+
+def _topic_ended(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+    _, place = _KIND_NAME.unpack_from(body, at)
+    return TopicEnded(names[place]), at + _KIND_NAME.size
+
+
+def _group_made(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+    _, place, size = _GROUP_MADE.unpack_from(body, at)
+    at += _GROUP_MADE.size
+    return GroupMade(names[place], _piece(body, at, size)), at + size
+
+
+def _group_ended(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+    _, place = _KIND_NAME.unpack_from(body, at)
+    return GroupEnded(names[place]), at + _KIND_NAME.size
+
+
+def _committed(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+    _, group, topic, queue_id, offset = _COMMITTED.unpack_from(body, at)
+    return Committed(names[group], names[topic], queue_id, offset), at + _COMMITTED.size
+
+
+def _latest_looked(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+    _, place, queue_id, looked, hidden, first, row_count = _LATEST.unpack_from(body, at)
+    at += _LATEST.size
+    bits: dict[int, bytes] = {}
+    for _ in range(row_count):
+        number, size = _LATEST_ROW.unpack_from(body, at)
+        at += _LATEST_ROW.size
+        bits[number] = _piece(body, at, size)
+        at += size
+    return LatestLooked(names[place], queue_id, looked, hidden, first, bits), at
+
+
+_READERS: dict[int, Callable[[bytes, int, list[str]], tuple[Entry, int]]] = {
+    1: _topics_made,
+    2: _topic_keeps,
+    3: _topic_ended,
+    4: _group_made,
+    5: _group_ended,
+    6: _committed,
+    7: _latest_looked,
+}

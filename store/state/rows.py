@@ -1,0 +1,191 @@
+"""Rows of state: what the entries up to a point of the log add up to, as keys and values.
+
+| key                                       | value                                             |
+|-------------------------------------------|---------------------------------------------------|
+| `t` name                                  | u8 form 1, i32 queues, i64 created, i64 offset;   |
+|                                           | form 2: the same, i64 time ms, i64 bytes,         |
+|                                           | i64 messages, u8 latest                           |
+| `g` group                                 | settings of the group; empty: those by default    |
+| `o` i16, group, i16, topic, i32 queue id  | i64 next offset                                   |
+| `q` i16, topic, group                     | empty: the group has an offset on the topic       |
+| `l` i16, topic, i32 queue id              | i64 looked offset, i64 hidden                     |
+| `h` i16, topic, i32 queue id, i64 number  | a bit for each of 8192 queue offsets              |
+| `d` i16, topic                            | i64 offset: its records below are dead            |
+| `k` i16, topic, i32 queue id              | i64 topic's offset, limit, first, end, bytes      |
+
+Numbers are big-endian, text is UTF-8; an i16 before a name is its length in bytes. The offset of a
+topic is the physical offset of the record that made it. A topic that keeps less than the log has a
+row of form 2. `d` rows are of deletions that no record tells of: in a log that was adopted, or that
+a program before format 2 wrote. `k` rows, of queues whose topics keep so many bytes, are counted
+and not said by records: they may be lost, and no snapshot has them.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol
+
+from store.errors import StoreError
+from store.metadata import KEEP_ALL, KeptQueue, LatestHead, Retention, TopicConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Pair = tuple[bytes, bytes]
+
+_TOPIC = struct.Struct(">Biqq")
+_TOPIC_FORM = 1
+_LIMITS = struct.Struct(">qqq?")
+_LIMITED_FORM = 2
+_KEPT = struct.Struct(">qqqqq")
+_I64 = struct.Struct(">q")
+_PLACE = struct.Struct(">qq")
+_I32 = struct.Struct(">i")
+_I16 = struct.Struct(">h")
+#: Above every UTF-8 text.
+END = b"\xff"
+
+
+class CorruptRowError(StoreError):
+    """A row of state that no program of ours can have written."""
+
+
+class Rows(Protocol):
+    """Rows of state, by key: of a database, or of a view on top of one."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+
+    def scan(self, start: bytes, end: bytes, limit: int | None = None) -> Sequence[Pair]:
+        """Rows with start <= key < end, rising."""
+        ...
+
+
+def sized(text: str) -> bytes:
+    data = text.encode()
+    return _I16.pack(len(data)) + data
+
+
+# --- topics --------------------------------------------------------------------------------
+
+
+def topic_key(name: str) -> bytes:
+    return b"t" + name.encode()
+
+
+def pack_topic(topic: TopicConfig) -> bytes:
+    _, queue_count, created_ms, created_offset, retention = topic
+    if retention == KEEP_ALL:
+        return _TOPIC.pack(_TOPIC_FORM, queue_count, created_ms, created_offset)
+    row = _TOPIC.pack(_LIMITED_FORM, queue_count, created_ms, created_offset)
+    return row + _LIMITS.pack(*retention)
+
+
+def unpack_topic(name: str, value: bytes) -> TopicConfig:
+    """Raises CorruptRowError."""
+    fields = _topic_fields(value)
+    if fields is None:
+        raise CorruptRowError(f"topic {name!r} has a row of form {value[:1].hex()}")
+    return TopicConfig(name, *fields)
+
+
+@lru_cache(maxsize=64)
+def _topic_fields(value: bytes) -> tuple[int, int, int, Retention] | None:
+    """All but the name; None for an unknown form. Topics that were made together share it."""
+    form, size = value[:1], len(value)
+    retention = KEEP_ALL
+    if form == b"\x02" and size == _TOPIC.size + _LIMITS.size:
+        retention = Retention(*_LIMITS.unpack_from(value, _TOPIC.size))
+    elif form != b"\x01" or size != _TOPIC.size:
+        return None
+    _, queue_count, created_ms, created_offset = _TOPIC.unpack_from(value)
+    return queue_count, created_ms, created_offset, retention
+
+
+def dead_key(name: str) -> bytes:
+    return b"d" + sized(name)
+
+
+# --- groups --------------------------------------------------------------------------------
+
+
+def group_key(group: str) -> bytes:
+    return b"g" + group.encode()
+
+
+def offset_key(group: str, topic: str, queue_id: int) -> bytes:
+    return b"o" + sized(group) + sized(topic) + _I32.pack(queue_id)
+
+
+def offsets_range(group: str, topic: str | None = None) -> tuple[bytes, bytes]:
+    """Keys of all that the group has committed; with `topic`, of its queues."""
+    prefix = b"o" + sized(group)
+    if topic is None:
+        return prefix, prefix + END * 2
+    prefix += sized(topic)
+    return prefix, prefix + END * 5
+
+
+def split_offset_key(key: bytes) -> tuple[str, str, int]:
+    """Group, topic and queue id of the key of an offset."""
+    (size,) = _I16.unpack_from(key, 1)
+    return key[3 : 3 + size].decode(), key[5 + size : -4].decode(), *_I32.unpack(key[-4:])
+
+
+def reader_key(topic: str, group: str) -> bytes:
+    return b"q" + sized(topic) + group.encode()
+
+
+def readers_range(topic: str) -> tuple[bytes, bytes]:
+    prefix = b"q" + sized(topic)
+    return prefix, prefix + END
+
+
+def pack_offset(offset: int) -> bytes:
+    return _I64.pack(offset)
+
+
+def unpack_offset(value: bytes) -> int:
+    return int(_I64.unpack(value)[0])
+
+
+# --- what is hidden ------------------------------------------------------------------------
+
+
+def latest_key(topic: str, queue_id: int) -> bytes:
+    return b"l" + sized(topic) + _I32.pack(queue_id)
+
+
+def pack_latest(looked_offset: int, hidden: int) -> bytes:
+    return _PLACE.pack(looked_offset, hidden)
+
+
+def unpack_latest(key: bytes, value: bytes) -> LatestHead:
+    return LatestHead(key[3:-4].decode(), *_I32.unpack(key[-4:]), *_PLACE.unpack(value))
+
+
+def bits_key(topic: str, queue_id: int, number: int) -> bytes:
+    return b"h" + sized(topic) + _I32.pack(queue_id) + _I64.pack(number)
+
+
+def hidden_ranges(topic: str) -> list[tuple[bytes, bytes]]:
+    """Keys of what is hidden in all queues of the topic, or in the light queue."""
+    return [(table + sized(topic), table + sized(topic) + END) for table in (b"h", b"l")]
+
+
+# --- what is counted -----------------------------------------------------------------------
+
+
+def kept_key(topic: str, queue_id: int) -> bytes:
+    return b"k" + sized(topic) + _I32.pack(queue_id)
+
+
+def pack_kept(kept: KeptQueue) -> Pair:
+    topic, queue_id, *counted = kept
+    return kept_key(topic, queue_id), _KEPT.pack(*counted)
+
+
+def unpack_kept(topic: str, queue_id: int, value: bytes | None) -> KeptQueue | None:
+    return None if value is None else KeptQueue(topic, queue_id, *_KEPT.unpack(value))

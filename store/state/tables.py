@@ -1,0 +1,133 @@
+"""Topics, groups and offsets as the rows of state say: the one reader of these rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from store.state.rows import (
+    END,
+    bits_key,
+    dead_key,
+    group_key,
+    latest_key,
+    offset_key,
+    offsets_range,
+    readers_range,
+    split_offset_key,
+    topic_key,
+    unpack_latest,
+    unpack_offset,
+    unpack_topic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from store.metadata import LatestHead, TopicConfig
+    from store.state.rows import Rows
+
+_PAGE = 1000
+
+
+class Tables:
+    """Thread: that of the rows."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    # --- topics ----------------------------------------------------------------------------
+
+    def topic(self, name: str) -> TopicConfig | None:
+        row = self._rows.get(topic_key(name))
+        return None if row is None else unpack_topic(name, row)
+
+    def topics(self, names: Sequence[str]) -> list[TopicConfig | None]:
+        rows = self._rows.multi_get([b"t" + name.encode() for name in names])
+        if not any(rows):  # as of a batch of new topics
+            return [None] * len(rows)
+        return [
+            None if row is None else unpack_topic(name, row)
+            for name, row in zip(names, rows, strict=True)
+        ]
+
+    def list_topics(self, prefix: str, after: str | None, limit: int) -> list[TopicConfig]:
+        """In name order (by UTF-8 bytes), names above `after` only."""
+        start = topic_key(prefix)
+        end = start + END
+        if after is not None:
+            start = max(start, topic_key(after) + b"\x00")
+        rows = self._rows.scan(start, end, limit)
+        return [unpack_topic(key[1:].decode(), value) for key, value in rows]
+
+    def every_topic(self) -> Iterator[TopicConfig]:
+        after: str | None = None
+        while page := self.list_topics("", after, _PAGE):
+            yield from page
+            after = page[-1].name
+
+    def dead_below(self) -> dict[str, int]:
+        """Names with dead records that no record tells of -> the physical offset they lie below."""
+        found: dict[str, int] = {}
+        start = b"d"
+        while rows := self._rows.scan(start, b"e", _PAGE):
+            found.update((key[3:].decode(), unpack_offset(value)) for key, value in rows)
+            start = rows[-1][0] + b"\x00"
+        return found
+
+    def dead_offset(self, name: str) -> int:
+        """The same of one; 0: none of its records is dead."""
+        row = self._rows.get(dead_key(name))
+        return 0 if row is None else unpack_offset(row)
+
+    def has_dead(self) -> bool:
+        """Whether there are any."""
+        return bool(self._rows.scan(b"d", b"e", 1))
+
+    # --- groups ----------------------------------------------------------------------------
+
+    def group(self, name: str) -> bytes | None:
+        """Its settings; None: there is no such group."""
+        return self._rows.get(group_key(name))
+
+    def list_groups(self, after: str | None, limit: int) -> list[str]:
+        start = b"g" if after is None else group_key(after) + b"\x00"
+        return [key[1:].decode() for key, _ in self._rows.scan(start, b"h", limit)]
+
+    def committed_offsets(self, group: str, queues: Sequence[tuple[str, int]]) -> list[int | None]:
+        rows = self._rows.multi_get([offset_key(group, *queue) for queue in queues])
+        return [None if row is None else unpack_offset(row) for row in rows]
+
+    def list_committed(
+        self, group: str, after: tuple[str, int] | None, limit: int
+    ) -> list[tuple[str, int, int]]:
+        """Topic, queue id and next offset, above `after`."""
+        start, end = offsets_range(group)
+        if after is not None:
+            start = offset_key(group, *after) + b"\x00"
+        return [
+            (*split_offset_key(key)[1:], unpack_offset(value))
+            for key, value in self._rows.scan(start, end, limit)
+        ]
+
+    def readers(self, topic: str) -> list[str]:
+        """Groups with an offset on the topic."""
+        start, end = readers_range(topic)
+        return [key[len(start) :].decode() for key, _ in self._rows.scan(start, end)]
+
+    # --- what is hidden --------------------------------------------------------------------
+
+    def latest(self, topic: str, queue_id: int) -> LatestHead | None:
+        key = latest_key(topic, queue_id)
+        row = self._rows.get(key)
+        return None if row is None else unpack_latest(key, row)
+
+    def latest_heads(self) -> Iterator[LatestHead]:
+        """Of all queues."""
+        start = b"l"
+        while rows := self._rows.scan(start, b"m", _PAGE):
+            for key, value in rows:
+                yield unpack_latest(key, value)
+            start = rows[-1][0] + b"\x00"
+
+    def hidden_bits(self, topic: str, queue_id: int, number: int) -> bytes | None:
+        return self._rows.get(bits_key(topic, queue_id, number))

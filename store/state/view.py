@@ -1,0 +1,118 @@
+"""The state as it is at the end of the log: rows of the database, and what is not dispatched yet.
+
+Decisions are made on it, under the append lock: whether a topic exists, whether an offset may be
+committed. Readers of messages go by the database, which is at the dispatch point.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.state.changes import Changes, changes_of
+from store.state.tables import Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from store.state.entries import Entry
+    from store.state.rows import Pair, Rows
+
+
+class _Appended(NamedTuple):
+    """What one record changed."""
+
+    end_offset: int  # of the record
+    changes: Changes
+
+
+class StateView:
+    """Rows as the log's end has them.
+
+    Thread: only under the append lock. Memory: what was appended and is not dispatched yet.
+    """
+
+    def __init__(self, rows: Rows, dispatched: Callable[[], int]) -> None:
+        """`rows` have at least what lies below `dispatched`."""
+        # Constant after construction.
+        self._dispatched = dispatched
+        self.tables = Tables(self)
+        # Guarded by the append lock. All pending changes in one, with the end of the last record
+        # that wrote each key or ended each name.
+        self._pending = Changes(rows)
+        self._written_at: dict[bytes, int] = {}
+        self._ended_at: dict[str, int] = {}
+        self._appended: deque[_Appended] = deque()
+        # What is being taken.
+        self._begun: _Appended | None = None
+
+    def append(self, entries: Sequence[Entry], physical_offset: int, end_offset: int) -> Changes:
+        """The record at `physical_offset` was appended, with these entries; what they change.
+
+        When an interrupt ends it, the same call may be made again, before one for another record.
+        """
+        self._forget_dispatched()
+        if not self._appended or self._appended[-1].end_offset < end_offset:
+            changes = changes_of(entries, physical_offset, self._pending)
+            self._begun = _Appended(end_offset, changes)
+            self._take(self._begun)
+        return self._appended[-1].changes
+
+    def _take(self, appended: _Appended) -> None:
+        """Repeatable, and before anything else once it has begun."""
+        end_offset, changes = appended
+        pending = self._pending
+        for start, end in changes.ranges:
+            for key in pending.written:
+                if start <= key < end:
+                    pending.written[key] = None
+        pending.written.update(changes.written)
+        self._written_at.update(dict.fromkeys(changes.written, end_offset))
+        self._ended_at.update(dict.fromkeys(changes.ended, end_offset))
+        if not self._appended or self._appended[-1].end_offset < end_offset:
+            self._appended.append(appended)
+        if changes.ranges:
+            pending.ranges = self._ranges()
+        self._begun = None
+
+    def has_ended(self, name: str) -> bool:
+        """Whether a deletion of the topic or light queue is not dispatched yet: the queues still
+        have its rows."""
+        self._forget_dispatched()
+        return name in self._ended_at
+
+    def _forget_dispatched(self) -> None:
+        """Repeatable: an interrupt may end it."""
+        if self._begun is not None:
+            self._take(self._begun)
+        dispatched, pending = self._dispatched(), self._pending
+        while self._appended and self._appended[0].end_offset <= dispatched:
+            done = self._appended[0]
+            for key in done.changes.written:
+                if self._written_at.get(key) == done.end_offset:
+                    pending.written.pop(key, None)
+                    del self._written_at[key]
+            for name in done.changes.ended:
+                if self._ended_at.get(name) == done.end_offset:
+                    del self._ended_at[name]
+            self._appended.popleft()
+        if pending.ranges:
+            pending.ranges = self._ranges()
+        assert self._appended or not (pending.written or pending.ranges or self._ended_at)
+
+    def _ranges(self) -> list[tuple[bytes, bytes]]:
+        return [each for one in self._appended for each in one.changes.ranges]
+
+    # --- as rows ---------------------------------------------------------------------------
+
+    def get(self, key: bytes) -> bytes | None:
+        self._forget_dispatched()
+        return self._pending.get(key)
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        self._forget_dispatched()
+        return self._pending.multi_get(keys)
+
+    def scan(self, start: bytes, end: bytes, limit: int | None = None) -> Sequence[Pair]:
+        self._forget_dispatched()
+        return self._pending.scan(start, end, limit)

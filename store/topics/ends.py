@@ -1,0 +1,60 @@
+"""Where topics and light queues ended, as far as this process saw it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.base import Lock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MOST = 65_536
+
+
+class End(NamedTuple):
+    """A name's latest end."""
+
+    below: int  # physical: messages from before it lie below
+    is_dispatched: bool  # its rows are gone; those of a queue made again come later
+
+
+class Ends:
+    """Thread: any. Memory: bounded; of a name that was let go, a later end is told."""
+
+    def __init__(self, log_end: int) -> None:
+        self._changing = Lock()
+        # Read freely; changed under _changing, and rows are never changed.
+        self._ends: dict[str, End] = {}
+        self._others = End(log_end, is_dispatched=True)
+
+    def get(self, name: str) -> End:
+        """Its latest end; one that may be later than that, when none was seen."""
+        return self._ends.get(name, self._others)
+
+    def is_earlier(self, name: str, given_at: int) -> bool | None:
+        """Whether what the log's end at `given_at` had of the name ended since; None: not known."""
+        end = self._ends.get(name)
+        if end is not None:
+            return end.is_dispatched and end.below >= given_at
+        return False if given_at > self._others.below else None
+
+    def decided(self, names: Iterable[str], log_end: int) -> None:
+        """They end with the record that is appended next."""
+        with self._changing:
+            self._ends.update(dict.fromkeys(names, End(log_end, is_dispatched=False)))
+
+    def dispatched(self, names: Iterable[str], physical_offset: int) -> None:
+        """The record there, which ends them, is in the rows."""
+        with self._changing:
+            end = End(physical_offset, is_dispatched=True)
+            for name in names:
+                if self.get(name).below <= physical_offset:
+                    self._ends[name] = end
+            if len(self._ends) > _MOST:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        done = {name: end for name, end in self._ends.items() if end.is_dispatched}
+        self._others = max([self._others, *done.values()])
+        self._ends = {name: end for name, end in self._ends.items() if name not in done}

@@ -1,0 +1,148 @@
+"""State and queues of a stopped store are made again: of snapshots, or of what the log has."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq.opening import open_store
+from migration.check import check_store
+from migration.errors import IllegalStepError
+from migration.opening import open_any
+from migration.repair.queues import set_queues_aside
+from migration.repair.state import repair_state
+from migration.state.state import FileLayout
+from migration.steps.adopting import adopt
+from store.config import StoreConfig
+from store.errors import StoreFormatError, UnknownTopicError
+from store.message import Message
+from tests.support.command_line import kvcq
+from tests.support.golden_store import (
+    INDEX_ENTRIES,
+    INDEX_SLOTS,
+    SEGMENT_BYTES,
+    UNITS_PER_FILE,
+    extract_golden,
+)
+from tests.support.migrating import make_on_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+LAYOUT = FileLayout(UNITS_PER_FILE, INDEX_SLOTS, INDEX_ENTRIES)
+
+
+def config(root: Path, segment_bytes: int = 64 << 10) -> StoreConfig:
+    return StoreConfig(
+        root=root, segment_bytes=segment_bytes, preallocate=False, reserved_hours=1e-6
+    )
+
+
+def fill(root: Path) -> None:
+    """A store whose first records have left the log: those that made its topics are among them."""
+    with open_store(config(root)) as store:
+        store.put([Message("old", b"1", 2), Message("gone", b"2", 0, light_queues=("%LMQ%x",))])
+        store.commit_offsets("early", [("old", 2, 1)])
+        while store.log.appended_offset < 3 * store.config.segment_bytes:
+            store.put([Message("new", b"x" * 1000, 1)])
+        store.delete_topic("gone")
+        store.commit_offsets("late", [("new", 1, 5)])
+        store.flush()
+        while not store._services.retention.run_once(now=True):
+            pass  # it has expired after 3.6 ms
+        assert store.log.start_offset > 0
+
+
+def lose_all(root: Path) -> None:
+    for name in ("kvcq", "snapshots"):
+        shutil.rmtree(root / name)
+
+
+def test_what_is_nowhere_is_refused_with_the_way_out_and_the_way_out_works(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    fill(root)
+    lose_all(root)
+    with pytest.raises(StoreFormatError, match=f"kvcq repair {root} --state"):
+        open_store(config(root))
+    made = repair_state(root)
+    assert made is not None
+    assert (made.topics, made.groups) == (1, 1)
+    assert made.log_start > 0
+    with open_store(config(root)) as store:
+        assert [topic.name for topic in store.list_topics("", None, 10)] == ["new"]
+        assert store.list_committed("late", None, 10) == [("new", 1, 5)]
+        assert store.list_groups(None, 10) == ["late"]
+        assert store.pull("new", 1, store.bounds([("new", 1)])[0].min_offset).records
+        with pytest.raises(UnknownTopicError):
+            store.pull("gone", 0, 0)
+    assert check_store(root) == []
+
+
+def test_a_snapshot_is_enough(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    fill(root)
+    shutil.rmtree(root / "kvcq")
+    assert repair_state(root) is None
+    with open_store(config(root)) as store:
+        assert [topic.name for topic in store.list_topics("", None, 10)] == ["new", "old"]
+        assert store.list_groups(None, 10) == ["early", "late"]
+        assert tuple(store.bounds([("old", 2)])[0]) == (1, 1)  # its offsets go on
+
+
+def test_a_sound_state_needs_no_repair(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    fill(root)
+    assert repair_state(root) is None
+    told = kvcq("repair", str(root), "--state", "--json")
+    assert json.loads(told.stdout) == {"repaired": None, "topics": None}
+
+
+def test_a_store_that_was_taken_over_has_its_state_in_a_snapshot_alone(tmp_path: Path) -> None:
+    """Its log begins at 0, and tells of no topic: a database that is empty would lose them all."""
+    root = extract_golden(tmp_path)
+    adopt(root, layout=LAYOUT)
+    with open_any(config(root, SEGMENT_BYTES)).store as store:
+        topics = store.list_topics("", None, 100)
+    shutil.rmtree(root / "kvcq")
+    with open_any(config(root, SEGMENT_BYTES)).store as store:
+        assert store.list_topics("", None, 100) == topics
+    lose_all(root)
+    with pytest.raises(StoreFormatError, match=f"kvcq repair {root} --state"):
+        open_any(config(root, SEGMENT_BYTES))
+    assert repair_state(root) is not None
+    with open_any(config(root, SEGMENT_BYTES)).store as store:
+        assert {topic.name for topic in store.list_topics("", None, 100)}
+
+
+def test_queues_set_aside_are_made_again_from_the_log(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    fill(root)
+    with open_store(config(root)) as store:
+        before = store.bounds([("old", 2), ("new", 1)])
+    aside = set_queues_aside(root)
+    assert aside.path is not None
+    assert aside.path.is_dir()
+    assert aside.damage == []
+    with open_store(config(root)) as store:
+        assert store.bounds([("old", 2), ("new", 1)]) == before
+        assert store.list_groups(None, 10) == ["early", "late"]
+    assert check_store(root) == []
+
+
+def test_queues_are_not_made_again_where_nothing_tells_of_topics(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    fill(root)
+    shutil.rmtree(root / "snapshots")
+    (root / "kvcq" / "CURRENT").write_bytes(b"rubbish")
+    with pytest.raises(StoreFormatError, match="--state"):
+        set_queues_aside(root)
+
+
+def test_the_queues_of_a_migration_are_its_own_affair(tmp_path: Path) -> None:
+    make_on_files(tmp_path)
+    with pytest.raises(IllegalStepError, match="keeps account"):
+        set_queues_aside(tmp_path)

@@ -1,0 +1,112 @@
+"""The view at the log's end is what dispatch makes of the log, whatever was dispatched by then."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from store.metadata import KEEP_ALL, Retention
+from store.state import (
+    Changes,
+    Committed,
+    GroupEnded,
+    StateView,
+    Tables,
+    TopicEnded,
+    TopicKeeps,
+    TopicsMade,
+    changes_of,
+    pack_entries,
+    unpack_entries,
+)
+from tests.support.state import ENTRIES, DictRows
+
+
+class ViewMachine(RuleBasedStateMachine):
+    """A log of state records, dispatched whenever; a twin that dispatches each at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.database, self.twin = DictRows(), DictRows()
+        # Where each record begins, its body, and what it changes as the appender saw it.
+        self.log: list[tuple[int, bytes, Changes]] = []
+        self.end = self.dispatched = 0
+        self.view = StateView(self.database, lambda: self.dispatched)
+
+    @rule(entries=st.lists(ENTRIES, min_size=1, max_size=4))
+    def append(self, entries: list) -> None:  # type: ignore[type-arg]
+        ((_, body),) = pack_entries(entries)
+        at, self.end = self.end, self.end + len(body)
+        self.log.append((at, body, self.view.append(entries, at, self.end)))
+        self.twin.take(changes_of(unpack_entries(body), at, self.twin))
+
+    @rule(is_told=st.booleans(), is_read=st.booleans())
+    def dispatch(self, is_told: bool, is_read: bool) -> None:
+        if self.log:
+            at, body, seen = self.log.pop(0)
+            read = changes_of(unpack_entries(body), at, self.database)
+            assert (seen.written, seen.ended) == (read.written, read.ended)
+            self.database.take(read if is_read else seen)
+            if is_told:  # otherwise the watermark follows later
+                self.dispatched = at + len(body)
+
+    @invariant()
+    def the_view_has_what_the_twin_has(self) -> None:
+        for table in (b"t", b"g", b"o", b"q", b"l", b"h"):
+            end = bytes([table[0] + 1])
+            assert list(self.view.scan(table, end)) == list(self.twin.scan(table, end))
+            for limit in (1, 3):
+                assert list(self.view.scan(table, end, limit)) == list(
+                    self.twin.scan(table, end, limit)
+                )
+        keys = list(self.twin.rows)
+        assert self.view.multi_get(keys) == self.twin.multi_get(keys)
+        for key in self.database.rows:
+            assert self.view.get(key) == self.twin.get(key)
+
+
+TestView = ViewMachine.TestCase
+TestView.settings = settings(max_examples=60, stateful_step_count=40)
+
+
+def test_a_topic_counts_from_the_record_that_made_it() -> None:
+    rows = DictRows()
+    rows.take(changes_of([TopicsMade(["t"], 4, 7, KEEP_ALL)], 100, rows))
+    rows.take(changes_of([TopicKeeps("t", Retention(messages=5))], 300, rows))
+    found = Tables(rows).topic("t")
+    assert found is not None
+    assert (found.queue_count, found.created_ms, found.created_offset) == (4, 7, 100)
+    assert found.retention == Retention(messages=5)
+
+
+def test_a_deletion_takes_the_offsets_of_all_groups_on_the_topic() -> None:
+    rows = DictRows()
+    made = [TopicsMade(["t", "tt"], 4, 7, KEEP_ALL)]
+    committed = [Committed(g, t, q, 3) for g in ("g", "gg") for t in ("t", "tt") for q in (0, 1)]
+    rows.take(changes_of([*made, *committed], 0, rows))
+    changes = changes_of([TopicEnded("t")], 50, rows)
+    assert changes.ended == ["t"]
+    rows.take(changes)
+    tables = Tables(rows)
+    assert tables.topics(["t", "tt"])[0] is None
+    assert tables.list_committed("g", None, 9) == [("tt", 0, 3), ("tt", 1, 3)]
+    assert (tables.readers("t"), tables.readers("tt")) == ([], ["g", "gg"])
+
+
+def test_a_group_ends_with_all_its_offsets_and_no_others() -> None:
+    rows = DictRows()
+    rows.take(changes_of([Committed(g, "t", 0, 1) for g in ("g", "gg")], 0, rows))
+    rows.take(changes_of([GroupEnded("g")], 9, rows))
+    assert Tables(rows).committed_offsets("g", [("t", 0)]) == [None]
+    assert Tables(rows).committed_offsets("gg", [("t", 0)]) == [1]
+    assert Tables(rows).readers("t") == ["gg"]
+
+
+@given(st.integers(0, 1000))
+def test_a_range_of_many_rows_is_deleted_as_one(count: int) -> None:
+    rows = DictRows()
+    rows.take(changes_of([Committed("g", "t", q, q) for q in range(count)], 0, rows))
+    changes = changes_of([GroupEnded("g"), Committed("g", "t", 5, 1)], 9, rows)
+    rows.take(changes)
+    assert Tables(rows).list_committed("g", None, 9) == [("t", 5, 1)]

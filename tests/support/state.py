@@ -1,0 +1,69 @@
+"""Rows of state in a dict, and histories of entries made at random."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+
+from store.metadata import Retention
+from store.state import (
+    Committed,
+    GroupEnded,
+    GroupMade,
+    LatestLooked,
+    TopicEnded,
+    TopicKeeps,
+    TopicsMade,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store.state import Changes
+    from store.state.rows import Pair
+
+
+class DictRows:
+    """Rows in memory."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, bytes] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.rows.get(key)
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [self.rows.get(key) for key in keys]
+
+    def scan(self, start: bytes, end: bytes, limit: int | None = None) -> Sequence[Pair]:
+        return sorted(row for row in self.rows.items() if start <= row[0] < end)[:limit]
+
+    def take(self, changes: Changes) -> None:
+        for start, end in changes.ranges:
+            for key in [key for key in self.rows if start <= key < end]:
+                del self.rows[key]
+        for key, value in changes.written.items():
+            if value is None:
+                self.rows.pop(key, None)
+            else:
+                self.rows[key] = value
+
+
+TOPICS = st.sampled_from(["a", "ab", "b", "ü", "%LMQ%a", "%LMQ%ab"])
+GROUPS = st.sampled_from(["g", "ga", "h", "ö"])
+_I64 = st.integers(0, (1 << 63) - 1)
+_QUEUES = st.integers(0, 3)
+_RETENTIONS = st.builds(Retention, _I64, _I64, _I64, st.booleans())
+_BITS = st.dictionaries(st.integers(0, 4), st.binary(min_size=1, max_size=9), max_size=3)
+
+_SOME_TOPICS = st.lists(TOPICS, min_size=1, max_size=5, unique=True)
+ENTRIES = st.one_of(
+    st.builds(TopicsMade, _SOME_TOPICS, st.integers(1, 64), _I64, _RETENTIONS),
+    st.builds(TopicEnded, TOPICS),
+    st.builds(GroupMade, GROUPS, st.binary(max_size=20)),
+    st.builds(GroupEnded, GROUPS),
+    st.builds(Committed, GROUPS, TOPICS, _QUEUES, _I64),
+    st.builds(LatestLooked, TOPICS, _QUEUES, _I64, _I64, st.integers(0, 4), _BITS),
+)
+ANY_ENTRIES = st.one_of(ENTRIES, st.builds(TopicKeeps, TOPICS, _RETENTIONS))
