@@ -9,6 +9,7 @@ of which may use those before it:
 * `topics`: which exist, deletions, what a power loss took;
 * `derive`: from the log to the queues;
 * `puts` and `reads`: the way in and the way out, which do not know each other;
+* `groups`: members that share the work of a group;
 * `upkeep`: what runs beside them.
 
 Above them is the facade, `message_store`, and `opening`, which puts a store together.

@@ -134,12 +134,18 @@ class StoreConfig:
         rocketmq="cleanFileForciblyEnable",
     )
 
-    # Topics.
+    # Topics and groups.
     auto_create_topics: bool = setting(
         True,
         "create a topic when its first message is put",
         live=True,
         rocketmq="autoCreateTopicEnable",
+    )
+    auto_create_groups: bool = setting(
+        True,
+        "create a shared group when it first receives",
+        live=True,
+        rocketmq="autoCreateSubscriptionGroup",
     )
     default_queue_count: int = setting(
         8,

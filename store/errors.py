@@ -105,6 +105,35 @@ class RecreatedQueueError(OffsetOutOfRangeError):
         )
 
 
+class UnknownGroupError(StoreError):
+    """No group of that name. Create it first."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"no group {group!r}")
+        self.group = group
+
+
+class GroupKindError(StoreError):
+    """The group is of another kind than the call is for. Nothing was changed."""
+
+    def __init__(self, group: str, *, is_shared: bool) -> None:
+        super().__init__(
+            f"group {group!r} is shared: its members receive and acknowledge, and commit no offsets"
+            if is_shared
+            else f"group {group!r} reads by offsets: it pulls and commits, and receives nothing"
+        )
+        self.group = group
+        self.kind = "shared" if is_shared else "by offsets"
+
+
+class GroupExistsError(StoreError):
+    """A group of that name is there already, of another kind or with other settings."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"group {group!r} exists with another kind or with other settings")
+        self.group = group
+
+
 class MessageNotFoundError(StoreError):
     """No message with that id: never stored, expired, or of a deleted topic."""
 

@@ -15,6 +15,7 @@ from store.base import Lock
 from store.config import StoreConfig
 from store.errors import (
     DamagedQueueError,
+    GroupKindError,
     InvalidArgumentError,
     MessageNotFoundError,
     OffsetBehindError,
@@ -24,12 +25,13 @@ from store.errors import (
     StoreFailedError,
 )
 from store.format import ITEM_END, check_group
+from store.groups import SharedGroups
 from store.light_queue import LMQ_PREFIX, is_light
 from store.metadata import Retention
 from store.puts import NumberedBatches
 from store.reads import TagFilter
 from store.setting import live_names
-from store.state import Committed, GroupEnded, GroupMade, Tables
+from store.state import Committed, GroupEnded, GroupMade, Tables, unpack_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -96,6 +98,8 @@ class MessageStore:
         self._latest = latest
         self._times = times
         self.snapshots = services.snapshots
+        #: Groups that share their work.
+        self.groups = SharedGroups(appends, topics, queues, self.tables, times, self.pull)
         self._closing = Lock()
 
     @property
@@ -523,9 +527,9 @@ class MessageStore:
         """Store (topic, queue id, next offset) for the group, as durably as a put. All or none.
 
         `given_at`: of the answer that each of the first offsets is from, see `with_given_at`.
-        Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError; OffsetOutOfRangeError
-        above the queue's max, RecreatedQueueError, and, unless `allow_back`, OffsetBehindError
-        below what the group committed before.
+        Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError; GroupKindError of a
+        shared group; OffsetOutOfRangeError above the queue's max, RecreatedQueueError, and, unless
+        `allow_back`, OffsetBehindError below what the group committed before.
         """
         check_group(group)
         wanted, given = list(offsets), list(given_at)
@@ -556,10 +560,13 @@ class MessageStore:
         """Under the append lock."""
         if self._topics.have_ended(ends):
             raise _EndedMeanwhileError
+        found = self._topics.view.tables.group(group)
+        if found is not None and unpack_group(found) is not None:
+            raise GroupKindError(group, is_shared=True)
         if not allow_back:
             self._check_not_behind(group, wanted)
         entries: list[Entry] = [Committed(group, *each) for each in wanted]
-        if wanted and self._topics.view.tables.group(group) is None:
+        if wanted and found is None:
             entries.insert(0, GroupMade(group, b""))
         return entries
 
@@ -571,8 +578,11 @@ class MessageStore:
                 raise OffsetBehindError(group, topic, queue_id, offset, before)
 
     def committed_offsets(self, group: str, queues: Sequence[tuple[str, int]]) -> list[int | None]:
+        """None: the group has committed nothing there. Raises GroupKindError of a shared group."""
         check_group(group)
         self._appends.check_open()
+        if self.tables.shared_group(group) is not None:
+            raise GroupKindError(group, is_shared=True)
         return self.tables.committed_offsets(group, queues)
 
     def list_committed(

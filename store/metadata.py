@@ -28,6 +28,14 @@ class TopicConfig(NamedTuple):
     retention: Retention = KEEP_ALL
 
 
+class SharedGroup(NamedTuple):
+    """Settings of a group whose members share its messages; other groups read by offsets."""
+
+    max_deliveries: int = 17  # then a message is a dead letter; 0: never
+    invisible_ms: int = 60_000  # how long a receiver has a message, when it does not say
+    most_in_flight: int = 2000  # messages of one queue
+
+
 class KeptQueue(NamedTuple):
     """What was counted of a queue whose topic keeps so many bytes. `end_offset` is exclusive."""
 

@@ -91,6 +91,7 @@ UNITS |= {
     "store.derive": {*_TOPICS, "store.topics"},
     "store.puts": _PUTS,
     "store.reads": _PUTS,
+    "store.groups": {*_PUTS, "store.puts", "store.reads"},
     "store.upkeep": {*_PUTS, "store.notes", "store.puts", "store.store_dir"},
 }
 UNITS |= {

@@ -62,6 +62,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
     },
     _Code.NOT_FOUND: {
         store_errors.UnknownTopicError: "UNKNOWN_TOPIC topic",
+        store_errors.UnknownGroupError: "UNKNOWN_GROUP group",
         store_errors.UnknownQueueError: "UNKNOWN_QUEUE topic queue_id queue_count",
         store_errors.MessageNotFoundError: "MESSAGE_NOT_FOUND message_id",
         server_errors.UnknownServiceError: "UNKNOWN_SERVICE service",
@@ -70,6 +71,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
     },
     _Code.ALREADY_EXISTS: {
         store_errors.TopicExistsError: "TOPIC_EXISTS topic queue_count",
+        store_errors.GroupExistsError: "GROUP_EXISTS group",
         server_errors.UserExistsError: "USER_EXISTS user",
     },
     _Code.OUT_OF_RANGE: {
@@ -103,6 +105,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         migration_errors.VerificationError: "VERIFICATION_BROKE_OFF side",
         kvcq_errors.BackupRefusedError: "BACKUP_REFUSED",
         kvcq_errors.EngineNewerError: "STORE_NEWER",
+        store_errors.GroupKindError: "GROUP_KIND group kind",
         store_errors.OffsetBehindError: (
             "OFFSET_BEHIND group topic queue_id offset committed_offset"
         ),

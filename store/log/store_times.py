@@ -109,6 +109,7 @@ class StoreTimes:
         # Guarded by _lock.
         self._now_ms = clock.now_ms()
         self._looked_ms = self._monotonic_ms()
+        self._steady_ms = 0
         if left is not None and left.boot == _boot():
             left_ms = round(left.monotonic_s * 1000)
             if left_ms <= self._looked_ms:
@@ -117,12 +118,24 @@ class StoreTimes:
     def now_ms(self) -> int:
         """Milliseconds since 1970, of a clock that a jump forward moves step by step."""
         with self._lock:
-            wall_ms, monotonic_ms = self._clock.now_ms(), self._monotonic_ms()
-            passed_ms = max(0, monotonic_ms - self._looked_ms)
-            step_ms = min(CATCH_UP * passed_ms, MOST_STEP_MS)
-            self._looked_ms = monotonic_ms
-            self._now_ms = min(wall_ms, self._now_ms + passed_ms + step_ms)
-            return self._now_ms
+            return self._look()
+
+    def steady_ms(self) -> int:
+        """The same, but it never falls while this process lives: a clock that is set back holds
+        nothing for longer."""
+        with self._lock:
+            self._look()
+            return self._steady_ms
+
+    def _look(self) -> int:
+        """Under _lock."""
+        wall_ms, monotonic_ms = self._clock.now_ms(), self._monotonic_ms()
+        passed_ms = max(0, monotonic_ms - self._looked_ms)
+        step_ms = min(CATCH_UP * passed_ms, MOST_STEP_MS)
+        self._looked_ms = monotonic_ms
+        self._now_ms = min(wall_ms, self._now_ms + passed_ms + step_ms)
+        self._steady_ms = max(self._steady_ms + passed_ms, self._now_ms)
+        return self._now_ms
 
     def _monotonic_ms(self) -> int:
         """Whole milliseconds: looks in quick succession lose no part of one."""

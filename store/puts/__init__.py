@@ -3,7 +3,7 @@
 It holds the log, its flushing and the dispatch together, and says when a put is acknowledged.
 """
 
-from store.puts.append_path import AppendPath
+from store.puts.append_path import AppendPath, Step
 from store.puts.numbered_batches import FoundBatch, NumberedBatches
 
-__all__ = ["AppendPath", "FoundBatch", "NumberedBatches"]
+__all__ = ["AppendPath", "FoundBatch", "NumberedBatches", "Step"]

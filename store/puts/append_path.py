@@ -16,13 +16,13 @@ from store.errors import (
     StoreError,
     StoreFailedError,
 )
-from store.format import MAX_LIGHT_QUEUES, MAX_MESSAGES, PLAIN, prepare_all
+from store.format import MAX_LIGHT_QUEUES, MAX_MESSAGES, PLAIN, PlainBatch, prepare_all
 from store.message import Appended, Message
 from store.state import STATE_TOPIC, TopicEnded, pack_entries
 from store.topics import TopicsNeededError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from store.base import Counted
     from store.config import StoreConfig
@@ -34,8 +34,17 @@ if TYPE_CHECKING:
 
 #: How long closing waits for the last flush, and deletion for dispatch.
 DRAIN_TIMEOUT_S = 60.0
+#: What is moved was taken once, whatever the setting says by now.
+MOST_BODY_BYTES = (1 << 31) - 1
 #: Making more takes longer than the caller, who must not wait, has.
 _FEW_TOPICS = 64
+
+
+class Step(NamedTuple):
+    """What is decided, and messages that are in the log with it, or not at all."""
+
+    entries: Sequence[Entry]  # of one record, when there are messages
+    messages: Sequence[Message] = ()  # fewer than make columns
 
 
 class _Deciding(NamedTuple):
@@ -44,6 +53,7 @@ class _Deciding(NamedTuple):
     entries: Sequence[Entry]
     log_end: int  # before it
     number: int  # its offset in its queue
+    is_alone: bool  # no messages lie behind it in the same append
 
 
 class AppendPath:
@@ -168,12 +178,25 @@ class AppendPath:
         if not self.acknowledged.at_append:
             self._flush_service.request(self.log.appended_offset, 0)
 
-    def _append_state(self, entries: Sequence[Entry], offer: Callable[[LogAppend], None]) -> None:
-        """Under the append lock: records with these entries are at the log's end."""
-        for taken, body in pack_entries(entries):
+    def _append_state(
+        self,
+        entries: Sequence[Entry],
+        offer: Callable[[LogAppend], None],
+        messages: Sequence[Message] = (),
+    ) -> None:
+        """Under the append lock: records with these entries are at the log's end. With messages it
+        is one record, and they are behind it: a crash leaves all of them, or none."""
+        prepared: Sequence[Prepared] = ()
+        records: Iterable[tuple[Sequence[Entry], bytes]] = pack_entries(entries)
+        if messages:
+            records = list(records)
+            assert len(records) == 1, f"messages beside {len(records)} records of the state"
+            prepared = prepare_all(messages, MOST_BODY_BYTES, MAX_LIGHT_QUEUES, is_batch=True)
+            assert not isinstance(prepared, PlainBatch), "dispatch looks for the state's record"
+        for taken, body in records:
             end = self.log.appended_offset
             # Noted first: an interrupt may come anywhere, and the next one here does the rest.
-            self._deciding = _Deciding(taken, end, self._topics.next_state())
+            self._deciding = _Deciding(taken, end, self._topics.next_state(), not messages)
             self._topics.deciding(taken, end)
 
             def publish(done: LogAppend) -> None:
@@ -181,7 +204,9 @@ class AppendPath:
                 offer(done)
 
             try:
-                self.log.append([Message(STATE_TOPIC, body)], [PLAIN], publish)
+                self.log.append(
+                    [Message(STATE_TOPIC, body), *messages], [PLAIN, *prepared], publish
+                )
             finally:
                 self._settle()
 
@@ -191,12 +216,18 @@ class AppendPath:
         deciding = self._deciding
         if deciding is None:
             return
-        entries, log_end, number = deciding
+        entries, log_end, number, is_alone = deciding
         end = self.log.appended_offset
         if end > log_end:
-            segment = self.log.segments.find(end - 1)
-            assert segment is not None, "the record is in one"
-            at = max(log_end, segment.start_offset)
+            if is_alone:
+                segment = self.log.segments.find(end - 1)
+                assert segment is not None, "the record is in one"
+                at = max(log_end, segment.start_offset)
+            else:
+                found = self.log.first_time_from(log_end)
+                assert found is not None, "the record is the first one there"
+                at = found[0]
+                end = at + len(self.log.read_at(at))
             self._topics.state_appended(number)
             for entry in entries:
                 if isinstance(entry, TopicEnded):
@@ -212,20 +243,30 @@ class AppendPath:
         It is called under the append lock: nothing is appended between the look and the record.
         Raises what it raises, and what an append raises.
         """
+
+        def steps() -> Sequence[Step]:
+            entries = decide()
+            return [Step(entries)] if entries else []
+
+        return self.decide_steps(steps)
+
+    def decide_steps(self, decide: Callable[[], Sequence[Step]]) -> int:
+        """The same in several steps, none of which is empty: each may stand on what was decided in
+        those before it, and a crash leaves the first of them."""
         while True:
             try:
                 with self.held():
-                    entries = decide()
+                    steps = decide()
                     try:
-                        if entries:
-                            self._append_state(entries, self._reput.offer)
+                        for entries, messages in steps:
+                            self._append_state(entries, self._reput.offer, messages)
+                        end = self.log.appended_offset
+                        if steps and not self.acknowledged.at_append:
+                            self._flush_service.request(end, 1)
+                        return end
                     except BaseException:
                         self._see_to_appended()
                         raise
-                    end = self.log.appended_offset
-                    if entries and not self.acknowledged.at_append:
-                        self._flush_service.request(end, 1)
-                    return end
             except SegmentNotReadyError as error:
                 timeout_s = self._config.sync_flush_timeout_s
                 if not self.log.wait_for_segment(error.start_offset, timeout_s):
@@ -241,6 +282,8 @@ class AppendPath:
         Raises FlushTimeoutError, and the error if it never will be.
         """
         timeout_s = self._config.sync_flush_timeout_s
+        if not self.acknowledged.at_append:
+            self._flush_service.request(end)  # an interrupt may have ended who should have
         if not self.dispatched.wait_for(end, timeout_s):
             raise FlushTimeoutError(end, timeout_s)
 

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 from store.metadata import TopicConfig
 from store.state.entries import (
     Committed,
+    Finished,
     GroupEnded,
     GroupMade,
     LatestLooked,
+    Leased,
+    Passed,
     TopicEnded,
     TopicKeeps,
     TopicsMade,
@@ -33,11 +36,14 @@ from store.state.rows import (
     reader_key,
     readers_range,
     topic_key,
+    window_key,
+    windows_range,
 )
 from store.state.tables import Tables
+from store.state.windows import Window, pack_window, unpack_window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from store.state.entries import Entry
     from store.state.rows import Pair, Rows
@@ -124,11 +130,12 @@ def changes_of(entries: Iterable[Entry], physical_offset: int, rows: Rows) -> Ch
     """What these entries of the record at that offset change in `rows`."""
     changes = Changes(rows)
     for entry in entries:
-        _apply(entry, physical_offset, changes)
+        apply_entry(entry, physical_offset, changes)
     return changes
 
 
-def _apply(entry: Entry, at: int, changes: Changes) -> None:
+def apply_entry(entry: Entry, at: int, changes: Changes) -> None:
+    """The next entry of the record at that offset."""
     match entry:
         case TopicsMade(topics, queue_count, created_ms, retention):
             row = pack_topic(TopicConfig("", queue_count, created_ms, at, retention))
@@ -151,11 +158,34 @@ def _apply(entry: Entry, at: int, changes: Changes) -> None:
             for number, row in bits.items():
                 changes.put(bits_key(topic, queue_id, number), row)
             changes.put(latest_key(topic, queue_id), pack_latest(looked, hidden))
+        case Leased(group, topic, queue_id, lease, _):
+            _change_window(changes, group, topic, queue_id, lambda window: window.leased(lease))
+        case Finished(group, topic, queue_id, first, mask, _):
+            _change_window(
+                changes, group, topic, queue_id, lambda window: window.without(first, mask)
+            )
+        case Passed(group, topic, queue_id, offset):
+            _change_window(changes, group, topic, queue_id, lambda window: window.passed(offset))
+
+
+def _change_window(
+    changes: Changes,
+    group: str,
+    topic: str,
+    queue_id: int,
+    change: Callable[[Window], Window],
+) -> None:
+    key = window_key(group, topic, queue_id)
+    row = changes.get(key)
+    if row is None:
+        changes.put(reader_key(topic, group), b"")
+    changes.put(key, pack_window(change(unpack_window(row))))
 
 
 def _end_topic(topic: str, changes: Changes) -> None:
     for group in Tables(changes).readers(topic):
         changes.delete_range(*offsets_range(group, topic))
+        changes.delete_range(*windows_range(group, topic))
     changes.delete_range(*readers_range(topic))
     for start, end in hidden_ranges(topic):
         changes.delete_range(start, end)
@@ -169,5 +199,8 @@ def _end_group(group: str, changes: Changes) -> None:
     tables = Tables(changes)
     for topic in {row[0] for row in tables.list_committed(group, None, 1 << 30)}:
         changes.delete(reader_key(topic, group))
+    for topic in {row[0] for row in tables.list_windows(group, None, 1 << 30)}:
+        changes.delete(reader_key(topic, group))
     changes.delete_range(*offsets_range(group))
+    changes.delete_range(*windows_range(group))
     changes.delete(group_key(group))

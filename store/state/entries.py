@@ -21,19 +21,26 @@ The body of such a record, big-endian:
 |    6 | Committed     | u16 group, u16 topic, i32 queue, i64 next offset                |
 |    7 | LatestLooked  | u16 topic, i32 queue, i64 looked offset, i64 hidden, i64 first  |
 |      |               | number, u32 rows; for each i64 number, u16 length, bits         |
+|   16 | Leased        | u16 group, u16 topic, i32 queue, i64 first, u64 mask, u16       |
+|      |               | deliveries, i64 nonce, i64 until ms, i64 lease ms, u8 how       |
+|   17 | Finished      | u16 group, u16 topic, i32 queue, i64 first, u64 mask, u8 how    |
+|   18 | Passed        | u16 group, u16 topic, i32 queue, i64 next offset                |
 
-A retention is i64 time ms, i64 bytes, i64 messages, u8 latest. A number before a name is the place
-of the name in `names`. An entry speaks of what lies before it in the log; what it makes counts from
-its record's own physical offset on.
+`how` of a lease: 1 handed over, 2 held on to, 3 given back; of an end: 1 acknowledged, 2 moved to
+the dead letters, 3 gone from the log. A retention is i64 time ms, i64 bytes, i64 messages, u8
+latest. A number before a name is the place of the name in `names`. An entry speaks of what lies
+before it in the log; what it makes counts from its record's own physical offset on.
 """
 
 from __future__ import annotations
 
+import enum
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import InvalidArgumentError, StoreError
 from store.metadata import Retention
+from store.state.windows import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -59,6 +66,8 @@ _GROUP_MADE = struct.Struct(">BHH")
 _COMMITTED = struct.Struct(">BHHiq")
 _LATEST = struct.Struct(">BHiqqqI")
 _LATEST_ROW = struct.Struct(">qH")
+_LEASED = struct.Struct(">BHHiqQHqqqB")
+_FINISHED = struct.Struct(">BHHiqQB")
 
 
 class CorruptStateError(StoreError):
@@ -123,7 +132,64 @@ class LatestLooked(NamedTuple):
     bits: Mapping[int, bytes]  # rows by number: a bit for each of 8192 queue offsets
 
 
-Entry = TopicsMade | TopicKeeps | TopicEnded | GroupMade | GroupEnded | Committed | LatestLooked
+class Held(enum.IntEnum):
+    """How messages came to be in a lease."""
+
+    HANDED_OVER = 1
+    EXTENDED = 2  # or made shorter: by the receiver, whose handles stay good
+    GIVEN_BACK = 3  # nobody holds them, and they wait until the lease ends
+
+
+class Ended(enum.IntEnum):
+    """How a group was done with messages."""
+
+    ACKNOWLEDGED = 1
+    DEAD = 2  # the append that has this record has them for its topic of dead letters
+    GONE = 3  # the topic did not keep them any longer
+
+
+class Leased(NamedTuple):
+    """Messages of a queue are in this lease of the group, and in no other."""
+
+    group: str
+    topic: str  # or a light queue
+    queue_id: int
+    lease: Lease
+    how: Held
+
+
+class Finished(NamedTuple):
+    """The group is done with the messages first + n of bit n."""
+
+    group: str
+    topic: str  # or a light queue
+    queue_id: int
+    first: int
+    mask: int
+    how: Ended
+
+
+class Passed(NamedTuple):
+    """The group wants nothing below `next_offset` that was not handed over before."""
+
+    group: str
+    topic: str  # or a light queue
+    queue_id: int
+    next_offset: int
+
+
+Entry = (
+    TopicsMade
+    | TopicKeeps
+    | TopicEnded
+    | GroupMade
+    | GroupEnded
+    | Committed
+    | LatestLooked
+    | Leased
+    | Finished
+    | Passed
+)
 
 
 def pack_entries(entries: Iterable[Entry]) -> Iterator[tuple[list[Entry], bytes]]:
@@ -185,6 +251,15 @@ class _Body:
                 data += _LATEST.pack(7, place, queue_id, looked, hidden, first, len(bits))
                 for number, row in sorted(bits.items()):
                     data += _LATEST_ROW.pack(number, len(row)) + row
+            case Leased(group, topic, queue_id, lease, held):
+                places = self._place(group), self._place(topic)
+                data += _LEASED.pack(16, *places, queue_id, *lease, held)
+            case Finished(group, topic, queue_id, first_offset, mask, ended):
+                places = self._place(group), self._place(topic)
+                data += _FINISHED.pack(17, *places, queue_id, first_offset, mask, ended)
+            case Passed(group, topic, queue_id, offset):
+                places = self._place(group), self._place(topic)
+                data += _COMMITTED.pack(18, *places, queue_id, offset)
 
     def _place(self, name: str) -> int:
         place = self._names.setdefault(name, len(self._names))
@@ -231,7 +306,7 @@ def unpack_entries(body: bytes) -> list[Entry]:
                 )
             entry, at = read(body, at, names)
             entries.append(entry)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError, ValueError) as error:
         raise CorruptStateError(f"a state record that cannot be read: {error}") from error
     return entries
 
@@ -288,6 +363,23 @@ def _latest_looked(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
     return LatestLooked(names[place], queue_id, looked, hidden, first, bits), at
 
 
+def _leased(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+    _, group, topic, queue_id, *lease, how = _LEASED.unpack_from(body, at)
+    entry = Leased(names[group], names[topic], queue_id, Lease(*lease), Held(how))
+    return entry, at + _LEASED.size
+
+
+def _finished(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+    _, group, topic, queue_id, first, mask, how = _FINISHED.unpack_from(body, at)
+    entry = Finished(names[group], names[topic], queue_id, first, mask, Ended(how))
+    return entry, at + _FINISHED.size
+
+
+def _passed(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+    _, group, topic, queue_id, offset = _COMMITTED.unpack_from(body, at)
+    return Passed(names[group], names[topic], queue_id, offset), at + _COMMITTED.size
+
+
 _READERS: dict[int, Callable[[bytes, int, list[str]], tuple[Entry, int]]] = {
     1: _topics_made,
     2: _topic_keeps,
@@ -296,4 +388,7 @@ _READERS: dict[int, Callable[[bytes, int, list[str]], tuple[Entry, int]]] = {
     5: _group_ended,
     6: _committed,
     7: _latest_looked,
+    16: _leased,
+    17: _finished,
+    18: _passed,
 }

@@ -5,9 +5,11 @@
 | `t` name                                  | u8 form 1, i32 queues, i64 created, i64 offset;   |
 |                                           | form 2: the same, i64 time ms, i64 bytes,         |
 |                                           | i64 messages, u8 latest                           |
-| `g` group                                 | settings of the group; empty: those by default    |
+| `g` group                                 | empty: by offsets; u8 form 1: a shared group,     |
+|                                           | u32 deliveries, i64 invisible ms, u32 in flight   |
 | `o` i16, group, i16, topic, i32 queue id  | i64 next offset                                   |
-| `q` i16, topic, group                     | empty: the group has an offset on the topic       |
+| `w` i16, group, i16, topic, i32 queue id  | what a shared group has in flight: windows.py     |
+| `q` i16, topic, group                     | empty: the group has an offset, or a window       |
 | `l` i16, topic, i32 queue id              | i64 looked offset, i64 hidden                     |
 | `h` i16, topic, i32 queue id, i64 number  | a bit for each of 8192 queue offsets              |
 | `d` i16, topic                            | i64 offset: its records below are dead            |
@@ -27,7 +29,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from store.errors import StoreError
-from store.metadata import KEEP_ALL, KeptQueue, LatestHead, Retention, TopicConfig
+from store.metadata import KEEP_ALL, KeptQueue, LatestHead, Retention, SharedGroup, TopicConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +41,8 @@ _TOPIC_FORM = 1
 _LIMITS = struct.Struct(">qqq?")
 _LIMITED_FORM = 2
 _KEPT = struct.Struct(">qqqqq")
+_SHARED = struct.Struct(">BIqI")
+_SHARED_FORM = 1
 _I64 = struct.Struct(">q")
 _PLACE = struct.Struct(">qq")
 _I32 = struct.Struct(">i")
@@ -132,6 +136,30 @@ def split_offset_key(key: bytes) -> tuple[str, str, int]:
     """Group, topic and queue id of the key of an offset."""
     (size,) = _I16.unpack_from(key, 1)
     return key[3 : 3 + size].decode(), key[5 + size : -4].decode(), *_I32.unpack(key[-4:])
+
+
+def window_key(group: str, topic: str, queue_id: int) -> bytes:
+    return b"w" + sized(group) + sized(topic) + _I32.pack(queue_id)
+
+
+def windows_range(group: str, topic: str | None = None) -> tuple[bytes, bytes]:
+    """Keys of all windows of the group; with `topic`, of those on its queues."""
+    start, end = offsets_range(group, topic)
+    return b"w" + start[1:], b"w" + end[1:]
+
+
+def pack_group(settings: SharedGroup | None) -> bytes:
+    """None: a group by offsets."""
+    return b"" if settings is None else _SHARED.pack(_SHARED_FORM, *settings)
+
+
+def unpack_group(value: bytes) -> SharedGroup | None:
+    """None: a group by offsets. Raises CorruptRowError."""
+    if not value:
+        return None
+    if value[0] != _SHARED_FORM or len(value) != _SHARED.size:
+        raise CorruptRowError(f"settings of a group of form {value[0]}: use a newer program")
+    return SharedGroup(*_SHARED.unpack(value)[1:])
 
 
 def reader_key(topic: str, group: str) -> bytes:

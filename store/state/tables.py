@@ -15,15 +15,19 @@ from store.state.rows import (
     readers_range,
     split_offset_key,
     topic_key,
+    unpack_group,
     unpack_latest,
     unpack_offset,
     unpack_topic,
+    window_key,
+    windows_range,
 )
+from store.state.windows import Window, unpack_window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from store.metadata import LatestHead, TopicConfig
+    from store.metadata import LatestHead, SharedGroup, TopicConfig
     from store.state.rows import Rows
 
 _PAGE = 1000
@@ -89,6 +93,11 @@ class Tables:
         """Its settings; None: there is no such group."""
         return self._rows.get(group_key(name))
 
+    def shared_group(self, name: str) -> SharedGroup | None:
+        """Settings of a shared group; None: there is none, or it reads by offsets."""
+        settings = self.group(name)
+        return None if settings is None else unpack_group(settings)
+
     def list_groups(self, after: str | None, limit: int) -> list[str]:
         start = b"g" if after is None else group_key(after) + b"\x00"
         return [key[1:].decode() for key, _ in self._rows.scan(start, b"h", limit)]
@@ -109,8 +118,25 @@ class Tables:
             for key, value in self._rows.scan(start, end, limit)
         ]
 
+    def windows(self, group: str, topic: str, queue_ids: Sequence[int]) -> list[Window]:
+        """What a shared group has in flight of these queues."""
+        rows = self._rows.multi_get([window_key(group, topic, each) for each in queue_ids])
+        return [unpack_window(row) for row in rows]
+
+    def list_windows(
+        self, group: str, after: tuple[str, int] | None, limit: int
+    ) -> list[tuple[str, int, Window]]:
+        """Topic, queue id and what is in flight there, above `after`."""
+        start, end = windows_range(group)
+        if after is not None:
+            start = window_key(group, *after) + b"\x00"
+        return [
+            (*split_offset_key(key)[1:], unpack_window(value))
+            for key, value in self._rows.scan(start, end, limit)
+        ]
+
     def readers(self, topic: str) -> list[str]:
-        """Groups with an offset on the topic."""
+        """Groups with an offset or a window on the topic."""
         start, end = readers_range(topic)
         return [key[len(start) :].decode() for key, _ in self._rows.scan(start, end)]
 

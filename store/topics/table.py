@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _NONE: Mapping[str, Retention] = MappingProxyType({})
 _NO_NAMES: frozenset[str] = frozenset()
+_STATE_QUEUE = (STATE_TOPIC, 0)
 #: It is not made by a record: the first record of it says what others are.
 _STATE = TopicConfig(STATE_TOPIC, 1, 0, 0)
 
@@ -195,8 +196,18 @@ class Topics:
         UnknownTopicError, UnknownQueueError.
         """
         if self._takes_state:
-            assert list(queues) == [(STATE_TOPIC, 0)], "a record of the state alone"
-            return [self.next_state()]
+            assert _STATE_QUEUE in queues, "a record of the state"
+            others = [queue for queue in queues if queue != _STATE_QUEUE]
+            behind = iter(self._load(others, light, log_end) if others or light else ())
+            number = self.next_state()
+            own = [number if queue == _STATE_QUEUE else next(behind) for queue in queues]
+            return [*own, *behind]
+        return self._load(queues, light, log_end)
+
+    def _load(
+        self, queues: Sequence[tuple[str, int]], light: Sequence[str], log_end: int
+    ) -> list[int]:
+        """The same of queues of messages."""
         # In the order of their rows: they are looked up, and made, in half the time.
         names = sorted({topic for topic, _ in queues})
         fresh = self._fresh if log_end == self._fresh_end else _NO_NAMES

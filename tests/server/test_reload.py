@@ -109,6 +109,7 @@ _OTHERS: dict[str, Any] = {
     "store.light_hours": ("device-=24",),
     "store.delete_when_hours": (5, 6),
     "store.auto_create_topics": False,
+    "store.auto_create_groups": False,
     "store.reclaim_unexpired": True,
     "server.log_level": LogLevel.WARNING,
 }

@@ -9,9 +9,15 @@ from hypothesis import strategies as st
 from store.metadata import Retention
 from store.state import (
     Committed,
+    Ended,
+    Finished,
     GroupEnded,
     GroupMade,
+    Held,
     LatestLooked,
+    Lease,
+    Leased,
+    Passed,
     TopicEnded,
     TopicKeeps,
     TopicsMade,
@@ -57,6 +63,15 @@ _QUEUES = st.integers(0, 3)
 _RETENTIONS = st.builds(Retention, _I64, _I64, _I64, st.booleans())
 _BITS = st.dictionaries(st.integers(0, 4), st.binary(min_size=1, max_size=9), max_size=3)
 
+_FIRST = st.integers(0, 200)
+_MASKS = st.one_of(st.integers(1, (1 << 64) - 1), st.integers(1, 7))
+_LEASES = st.builds(Lease, _FIRST, _MASKS, st.integers(0, 0xFFFF), _I64, _I64, _I64)
+WINDOW_ENTRIES = st.one_of(
+    st.builds(Leased, GROUPS, TOPICS, _QUEUES, _LEASES, st.sampled_from(Held)),
+    st.builds(Finished, GROUPS, TOPICS, _QUEUES, _FIRST, _MASKS, st.sampled_from(Ended)),
+    st.builds(Passed, GROUPS, TOPICS, _QUEUES, _FIRST),
+)
+
 _SOME_TOPICS = st.lists(TOPICS, min_size=1, max_size=5, unique=True)
 ENTRIES = st.one_of(
     st.builds(TopicsMade, _SOME_TOPICS, st.integers(1, 64), _I64, _RETENTIONS),
@@ -65,5 +80,6 @@ ENTRIES = st.one_of(
     st.builds(GroupEnded, GROUPS),
     st.builds(Committed, GROUPS, TOPICS, _QUEUES, _I64),
     st.builds(LatestLooked, TOPICS, _QUEUES, _I64, _I64, st.integers(0, 4), _BITS),
+    WINDOW_ENTRIES,
 )
 ANY_ENTRIES = st.one_of(ENTRIES, st.builds(TopicKeeps, TOPICS, _RETENTIONS))

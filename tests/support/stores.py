@@ -32,6 +32,7 @@ class Settings(TypedDict, total=False):
     sync_flush_timeout_s: float
     reserved_hours: float
     auto_create_topics: bool
+    auto_create_groups: bool
     default_queue_count: int
     hot_queue_limit: int
     max_dispatch_lag_bytes: int

@@ -460,3 +460,17 @@ def test_a_live_unit_that_is_older_than_a_dropped_one_stays(tmp_path: Path, know
             with pytest.raises(DamagedQueueError):
                 store.pull("T", 1, 0)
             store._repair.wait()
+
+
+def test_steady_time_never_falls_and_jumps_no_faster_than_the_other() -> None:
+    clock = FakeClock()
+    times = StoreTimes(clock)
+    begin = times.steady_ms()
+    clock.jump(-86_400)
+    assert times.steady_ms() == begin
+    clock.advance(10)
+    assert (times.steady_ms(), times.now_ms()) == (begin + 10_000, begin - 86_390_000)
+    clock.jump(2 * 86_400)
+    assert times.steady_ms() == begin + 10_000
+    clock.advance(1)
+    assert times.steady_ms() == begin + 11_000

@@ -1,0 +1,25 @@
+"""Groups that share their work: messages are received, acknowledged, given back, delivered again.
+
+What a group has in flight is rows of the state (`store/state/windows.py`), and each change is a
+record of the log. Here it is decided what such records say. See store/docs/groups.md.
+"""
+
+from store.groups.deliveries import Delivery, Outcome, Received
+from store.groups.shared import (
+    MOST_DELAY_MS,
+    MOST_HANDLES,
+    MOST_INVISIBLE_MS,
+    MOST_RECEIVED,
+    SharedGroups,
+)
+
+__all__ = [
+    "MOST_DELAY_MS",
+    "MOST_HANDLES",
+    "MOST_INVISIBLE_MS",
+    "MOST_RECEIVED",
+    "Delivery",
+    "Outcome",
+    "Received",
+    "SharedGroups",
+]

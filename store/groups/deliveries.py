@@ -1,0 +1,33 @@
+"""What a receiver is given, and what it is told of its handles."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+
+class Delivery(NamedTuple):
+    """A message that is the receiver's until then."""
+
+    handle: str  # for acknowledging it, giving it back, holding on to it
+    record: bytes  # whole, as in the log
+    topic: str  # or the light queue it was received from
+    queue_id: int
+    queue_offset: int
+    deliveries: int  # 1: it was never handed over before
+    until_ms: int  # ms since 1970, by the store's time
+
+
+class Received(NamedTuple):
+    """The answer of one receive."""
+
+    deliveries: list[Delivery]
+    next_look_ms: int | None  # when, by the store's time, a lease ends; None: there is none
+
+
+class Outcome(enum.Enum):
+    """What became of one handle. None of them is an error."""
+
+    DONE = "done"
+    NOT_IN_FLIGHT = "not in flight"  # acknowledged before, given back, or delivered again since
+    QUEUE_ENDED = "queue ended"  # its topic or light queue was deleted since

@@ -1,0 +1,247 @@
+"""One receive: first what is to be delivered again, then what was never delivered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.errors import OffsetOutOfRangeError, StoreError
+from store.groups.dead_letters import dead_letter
+from store.groups.deliveries import Delivery
+from store.groups.handles import Handle, pack_handle
+from store.state import Ended, Finished, Held, Lease, Leased, Passed, runs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from store.consume_queue import ConsumeQueueStore
+    from store.groups.turn import Place, Turn
+    from store.metadata import SharedGroup
+    from store.reads import Pulled, TagFilter
+    from store.state import Window
+
+    #: As MessageStore.pull.
+    Pull = Callable[..., Pulled]
+
+#: Queues that are looked at together.
+_TOGETHER = 64
+
+
+class Wish(NamedTuple):
+    """What one call asks for; all of it is checked."""
+
+    group: str
+    topic: str  # or a light queue
+    max_messages: int
+    max_bytes: int
+    invisible_ms: int | None  # None: as the group says
+    tag_filter: TagFilter | None
+    makes_group: bool  # where there is none
+    first_queue: int  # taken modulo the number of queues
+
+
+class _Read(NamedTuple):
+    """Messages of one queue."""
+
+    messages: list[tuple[int, bytes]]  # queue offset and record, rising
+    next_offset: int  # what lies below and is not among them is not wanted, or not there
+
+
+class _Taken(NamedTuple):
+    """A message that is handed over."""
+
+    queue_id: int
+    queue_offset: int
+    record: bytes
+    lease: Lease
+
+
+class Receiving:
+    """One call in one turn."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        wish: Wish,
+        now_ms: int,
+        queues: ConsumeQueueStore,
+        pull: Pull,
+        new_nonce: Callable[[], int],
+    ) -> None:
+        self._turn = turn
+        self._wish = wish
+        self._now_ms = now_ms
+        self._queues = queues
+        self._pull = pull
+        self._new_nonce = new_nonce
+        self._taken: list[_Taken] = []
+        self._bytes = 0
+        #: When it is worth to look again, by the store's time; None: when a message comes.
+        self.next_look_ms: int | None = None
+
+    def run(self) -> list[Delivery]:
+        """What is handed over. Raises UnknownGroupError, GroupKindError, UnknownTopicError, and
+        what reading a message raises, when nothing was handed over before."""
+        wish = self._wish
+        place = self._turn.place(wish.topic)
+        settings = self._turn.shared(wish.group, make=wish.makes_group)
+        count = place.queue_count
+        ids = [(wish.first_queue + at) % count for at in range(count)]
+        try:
+            for first in range(0, count, _TOGETHER):
+                self._look(ids[first : first + _TOGETHER], settings)
+                if self._is_full:
+                    break
+        except StoreError:
+            if not self._taken:
+                raise
+            # The next call, which begins elsewhere, may have more luck; or it is told.
+        return self._deliveries(place)
+
+    def _deliveries(self, place: Place) -> list[Delivery]:
+        group, topic = self._wish.group, self._wish.topic
+        return [
+            Delivery(
+                pack_handle(group, Handle(topic, place.begins, queue_id, offset, lease.nonce)),
+                record,
+                topic,
+                queue_id,
+                offset,
+                lease.deliveries,
+                lease.until_ms,
+            )
+            for queue_id, offset, record, lease in self._taken
+        ]
+
+    @property
+    def _left(self) -> int:
+        return self._wish.max_messages - len(self._taken)
+
+    @property
+    def _is_full(self) -> bool:
+        return self._left <= 0 or self._bytes >= self._wish.max_bytes or self._turn.is_full
+
+    def _look(self, ids: Sequence[int], settings: SharedGroup) -> None:
+        group, topic = self._wish.group, self._wish.topic
+        ends = self._queues.next_offsets([(topic, each) for each in ids])
+        windows = self._turn.windows(group, topic, ids)
+        for queue_id, window, end in zip(ids, windows, ends, strict=True):
+            if self._is_full:
+                self._look_at(self._now_ms)
+                return
+            if window.leases:
+                self._again(queue_id, window, settings)
+                (window,) = self._turn.windows(group, topic, [queue_id])
+            room = settings.most_in_flight - window.in_flight
+            if window.next_offset < end and room > 0 and not self._is_full:
+                self._new(queue_id, window, end, room, settings)
+
+    def _look_at(self, time_ms: int) -> None:
+        if self.next_look_ms is None or time_ms < self.next_look_ms:
+            self.next_look_ms = time_ms
+
+    # --- what was delivered before ---------------------------------------------------------
+
+    def _again(self, queue_id: int, window: Window, settings: SharedGroup) -> None:
+        for lease in window.leases:
+            if not lease.is_over(self._now_ms):
+                self._look_at(lease.until_ms)
+            elif self._is_full:
+                self._look_at(self._now_ms)
+                return
+            elif lease.deliveries < settings.max_deliveries:
+                self._hand_over_again(queue_id, lease, settings)
+            else:
+                self._bury(queue_id, lease)
+
+    def _hand_over_again(self, queue_id: int, lease: Lease, settings: SharedGroup) -> None:
+        wanted = list(lease.offsets())[: self._left]
+        read = self._read_some(queue_id, wanted)
+        self._hand_over(queue_id, read.messages, lease.deliveries + 1, settings)
+
+    def _bury(self, queue_id: int, lease: Lease) -> None:
+        group, topic = self._wish.group, self._wish.topic
+        for offset in lease.offsets():
+            if not self._turn.takes_dead:
+                self._look_at(self._now_ms)
+                return
+            for _, record in self._read_some(queue_id, [offset]).messages:
+                letter = dead_letter(group, record, topic, queue_id, offset, lease)
+                ended = Finished(group, topic, queue_id, offset, 1, Ended.DEAD)
+                self._turn.bury(ended, letter)
+
+    def _read_some(self, queue_id: int, offsets: Sequence[int]) -> _Read:
+        """Those of the messages that there are; the group is done with the others."""
+        first, behind = offsets[0], offsets[-1] + 1
+        read = self._read(queue_id, first, behind - first, tag_filter=None)
+        wanted = set(offsets)
+        messages = [each for each in read.messages if each[0] in wanted]
+        found = {offset for offset, _ in messages}
+        gone = [each for each in offsets if each < read.next_offset and each not in found]
+        for start, mask in runs_of(gone):
+            self._turn.add(
+                Finished(self._wish.group, self._wish.topic, queue_id, start, mask, Ended.GONE)
+            )
+        return _Read(messages, read.next_offset)
+
+    # --- what was not ----------------------------------------------------------------------
+
+    def _new(
+        self, queue_id: int, window: Window, end: int, room: int, settings: SharedGroup
+    ) -> None:
+        read = self._read(
+            queue_id, window.next_offset, min(self._left, room), self._wish.tag_filter
+        )
+        self._hand_over(queue_id, read.messages, 1, settings)
+        behind = read.messages[-1][0] + 1 if read.messages else window.next_offset
+        if read.next_offset > behind:
+            passed = Passed(self._wish.group, self._wish.topic, queue_id, read.next_offset)
+            self._turn.add(passed)
+        if read.next_offset < end and room > len(read.messages):
+            self._look_at(self._now_ms)
+
+    def _hand_over(
+        self,
+        queue_id: int,
+        messages: Iterable[tuple[int, bytes]],
+        deliveries: int,
+        settings: SharedGroup,
+    ) -> None:
+        records = dict(messages)
+        lease_ms = self._wish.invisible_ms or settings.invisible_ms
+        until_ms = self._now_ms + lease_ms
+        for first, mask in runs_of(records):
+            lease = Lease(first, mask, deliveries, self._new_nonce(), until_ms, lease_ms)
+            self._turn.add(
+                Leased(self._wish.group, self._wish.topic, queue_id, lease, Held.HANDED_OVER)
+            )
+            self._taken += [
+                _Taken(queue_id, each, records[each], lease) for each in lease.offsets()
+            ]
+        self._bytes += sum(map(len, records.values()))
+
+    def _read(self, queue_id: int, start: int, count: int, tag_filter: TagFilter | None) -> _Read:
+        """Messages from `start` on, as many as that, and as have room."""
+        room = self._wish.max_bytes - self._bytes
+        behind = start + count
+        pulled: Pulled | None = None
+        while pulled is None:
+            try:
+                pulled = self._pull(
+                    self._wish.topic,
+                    queue_id,
+                    start,
+                    max_messages=count,
+                    max_bytes=max(1, room),
+                    tag_filter=tag_filter,
+                )
+            except OffsetOutOfRangeError as error:
+                if error.min_offset <= start:
+                    raise
+                # Its topic does not keep them any longer.
+                start = error.min_offset
+                if tag_filter is None and start >= behind:
+                    return _Read([], start)
+        messages = list(zip(pulled.queue_offsets, pulled.records, strict=True))
+        if self._taken and messages and len(messages[0][1]) > room:
+            return _Read([], messages[0][0])  # a pull gives one message whatever its size
+        return _Read(messages, pulled.next_offset)

@@ -1,0 +1,457 @@
+"""Shared groups: what is received, acknowledged, given back, delivered again, and put aside."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store.errors import (
+    GroupExistsError,
+    GroupKindError,
+    InvalidArgumentError,
+    UnknownGroupError,
+    UnknownTopicError,
+)
+from store.format.record import unpack_record
+from store.groups import MOST_DELAY_MS, MOST_HANDLES, MOST_INVISIBLE_MS, Outcome
+from store.message import Message
+from store.metadata import SharedGroup
+from store.state import STATE_TOPIC
+from tests.support.rebuild import differences
+from tests.support.stores import bodies, open_small
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from store.groups import Delivery
+    from store.message_store import MessageStore
+    from tests.support.fake_clock import FakeClock
+
+DONE, LATE, ENDED = Outcome.DONE, Outcome.NOT_IN_FLIGHT, Outcome.QUEUE_ENDED
+
+
+def put(store: MessageStore, *texts: str, topic: str = "T", queue_id: int = 0, **more: str) -> None:
+    store.put([Message(topic, text.encode(), queue_id, **more) for text in texts])  # type: ignore[arg-type]
+
+
+def receive(store: MessageStore, topic: str = "T", **wishes: object) -> list[Delivery]:
+    return store.groups.receive("g", topic, **wishes).deliveries  # type: ignore[arg-type]
+
+
+def texts(deliveries: list[Delivery]) -> list[str]:
+    return [body.decode() for body in bodies([each.record for each in deliveries])]
+
+
+def handles(deliveries: list[Delivery]) -> list[str]:
+    return [each.handle for each in deliveries]
+
+
+def acknowledge(store: MessageStore, deliveries: list[Delivery]) -> list[Outcome]:
+    return store.groups.acknowledge("g", handles(deliveries)).outcomes
+
+
+def test_members_share_the_messages_of_all_queues(store: MessageStore) -> None:
+    store.groups.create("g")
+    for queue_id in range(4):
+        put(store, *[f"{queue_id}-{n}" for n in range(5)], queue_id=queue_id)
+    seen = []
+    while got := receive(store, max_messages=3):
+        seen += texts(got)
+    assert sorted(seen) == [f"{queue_id}-{n}" for queue_id in range(4) for n in range(5)]
+    assert receive(store) == []
+
+
+def test_what_is_acknowledged_is_not_delivered_again(store: MessageStore, clock: FakeClock) -> None:
+    store.groups.create("g")
+    put(store, "a", "b", "c")
+    got = receive(store, invisible_ms=1000)
+    assert acknowledge(store, got[::2]) == [DONE, DONE]
+    clock.advance(1)
+    again = receive(store)
+    assert (texts(again), [each.deliveries for each in again]) == (["b"], [2])
+    assert acknowledge(store, again + got) == [DONE, LATE, LATE, LATE]
+    clock.advance(3600)
+    assert receive(store) == []
+
+
+def test_a_handle_is_good_until_the_message_is_delivered_again(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    store.groups.create("g")
+    put(store, "a", "b")
+    first, second = receive(store, invisible_ms=1000)
+    clock.advance(5)
+    assert acknowledge(store, [first]) == [DONE]  # late, but nobody else has it
+    (again,) = receive(store)
+    assert acknowledge(store, [second, again, again]) == [LATE, DONE, LATE]
+
+
+def test_messages_come_back_when_their_time_is_over_and_not_before(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    store.groups.create("g", SharedGroup(invisible_ms=30_000))
+    put(store, "a")
+    received = store.groups.receive("g", "T")
+    assert received.deliveries[0].until_ms == clock.now_ms() + 30_000
+    clock.advance(29.999)
+    assert store.groups.receive("g", "T") == ([], received.deliveries[0].until_ms)
+    clock.advance(0.001)
+    assert [each.deliveries for each in receive(store)] == [2]
+
+
+def test_a_receiver_holds_on_to_a_message_with_the_same_handle(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    store.groups.create("g")
+    put(store, "a", "b")
+    first, second = receive(store, invisible_ms=1000)
+    clock.advance(0.9)
+    answer = store.groups.change_invisible("g", [first.handle], 5000)
+    assert answer.outcomes == [DONE]
+    clock.advance(4.9)
+    assert texts(receive(store)) == ["b"]
+    assert acknowledge(store, [first, second]) == [DONE, LATE]
+
+
+def test_what_is_given_back_comes_after_its_delay(store: MessageStore, clock: FakeClock) -> None:
+    store.groups.create("g")
+    put(store, "a", "b")
+    first, second = receive(store)
+    store.groups.give_back("g", [first.handle], 10_000)
+    store.groups.give_back("g", [second.handle])
+    assert acknowledge(store, [first]) == [LATE]
+    (got,) = receive(store)
+    assert (texts([got]), got.deliveries) == (["b"], 2)
+    clock.advance(9.9)
+    assert receive(store) == []
+    clock.advance(0.1)
+    assert texts(receive(store)) == ["a"]
+    assert acknowledge(store, [got]) == [DONE]
+
+
+def test_after_the_maximum_there_is_one_dead_letter(store: MessageStore, clock: FakeClock) -> None:
+    store.groups.create("g", SharedGroup(max_deliveries=2))
+    put(store, "fine")
+    store.put(
+        [Message("T", b"poison", tag="t", keys=("k",), properties={"UNIQ_KEY": "id", "p": "v"})]
+    )
+    for number in (1, 2):
+        got = receive(store, invisible_ms=1000)
+        assert [each.deliveries for each in got] == [number] * len(got)
+        if number == 1:
+            assert acknowledge(store, got[:1]) == [DONE]
+        clock.advance(1)
+    assert receive(store) == receive(store) == []
+    store.wait_visible()
+    (record,) = store.pull("%DLQ%g", 0, 0).records
+    letter = unpack_record(record)
+    assert (letter.body, letter.tag, letter.keys) == (b"poison", "t", ("k",))
+    assert letter.properties["p"] == "v"
+    origin = {name: value for name, value in letter.properties.items() if "ORIGIN" in name}
+    assert origin == {
+        "DLQ_ORIGIN_TOPIC": "T",
+        "DLQ_ORIGIN_MESSAGE_ID": "id",
+        "DLQ_ORIGIN_QUEUE": "0",
+        "DLQ_ORIGIN_OFFSET": "1",
+    }
+    assert store.query("%DLQ%g", "id").records == [record]
+    assert receive(store) == []
+
+
+def test_many_dead_letters_go_in_turns(store: MessageStore, clock: FakeClock) -> None:
+    store.groups.create("g", SharedGroup(max_deliveries=1))
+    put(store, *[f"{n}" for n in range(100)])
+    assert len(receive(store, max_messages=100, invisible_ms=1)) == 100
+    clock.advance(1)
+    put(store, "new")
+    seen = []
+    for _ in range(6):
+        received = store.groups.receive("g", "T", max_messages=10)
+        seen += texts(received.deliveries)
+    assert seen == ["new"]
+    store.wait_visible()
+    found = bodies(list(store.pull("%DLQ%g", 0, 0, max_messages=200).records))
+    assert found == [b"%d" % n for n in range(100)]
+
+
+def test_handles_survive_a_restart(tmp_path: Path, clock: FakeClock) -> None:
+    with open_small(tmp_path / "store", clock) as store:
+        store.groups.create("g")
+        put(store, "a", "b")
+        first, second = receive(store)
+        assert acknowledge(store, [first]) == [DONE]
+    with open_small(tmp_path / "store", clock) as store:
+        assert receive(store) == []
+        assert acknowledge(store, [first, second]) == [LATE, DONE]
+        clock.advance(3600)
+        assert receive(store) == []
+
+
+def test_light_queues_are_received_from_as_topics_are(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    store.groups.create("g")
+    name = "%LMQ%$room$1"
+    store.put([Message("T", b"a", light_queues=(name,)), Message("T", b"b")])
+    got = receive(store, name, invisible_ms=1000)
+    assert texts(got) == ["a"]
+    clock.advance(1)
+    (again,) = receive(store, name)
+    assert acknowledge(store, [*got, again]) == [LATE, DONE]
+    store.delete_topic(name)
+    with pytest.raises(UnknownTopicError):
+        receive(store, name)
+    assert acknowledge(store, [again]) == [ENDED]
+    store.put([Message("T", b"new", light_queues=(name,))])
+    (fresh,) = receive(store, name)
+    assert (texts([fresh]), fresh.queue_offset) == (["new"], 0)
+    assert acknowledge(store, [again, fresh]) == [LATE, DONE]
+
+
+def test_a_topic_made_again_ends_what_was_in_flight(store: MessageStore) -> None:
+    store.groups.create("g")
+    put(store, "old")
+    (old,) = receive(store)
+    store.delete_topic("T")
+    assert acknowledge(store, [old]) == [ENDED]
+    with pytest.raises(UnknownTopicError):
+        receive(store)
+    put(store, "new")
+    (new,) = receive(store)
+    assert (texts([new]), new.deliveries) == (["new"], 1)
+    assert acknowledge(store, [old, new]) == [ENDED, DONE]
+
+
+def test_a_group_that_is_deleted_begins_anew(store: MessageStore) -> None:
+    store.groups.create("g")
+    put(store, "a")
+    (old,) = receive(store)
+    store.delete_group("g")
+    with pytest.raises(UnknownGroupError):
+        acknowledge(store, [old])
+    store.groups.create("g")
+    assert acknowledge(store, [old]) == [LATE]
+    assert [each.deliveries for each in receive(store)] == [1]
+
+
+def test_groups_of_both_kinds_refuse_each_others_calls(store: MessageStore) -> None:
+    put(store, "a")
+    store.groups.create("g")
+    store.commit_offsets("offsets", [("T", 0, 1)])
+    calls: list[Callable[[], object]] = [
+        lambda: store.commit_offsets("g", [("T", 0, 1)]),
+        lambda: store.committed_offsets("g", [("T", 0)]),
+        lambda: store.groups.receive("offsets", "T"),
+        lambda: store.groups.update("offsets", SharedGroup()),
+    ]
+    for refused in calls:
+        with pytest.raises(GroupKindError):
+            refused()
+    with pytest.raises(GroupExistsError):
+        store.groups.create("offsets")
+    with pytest.raises(GroupExistsError):
+        store.groups.create("g", SharedGroup(max_deliveries=3))
+    assert store.groups.create("g") == SharedGroup()
+    assert (store.groups.describe("offsets"), store.groups.describe("g")) == (None, SharedGroup())
+
+
+def test_a_group_is_made_when_it_first_receives_where_the_setting_says_so(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    for makes in (False, True):
+        with open_small(tmp_path / f"{makes}", clock, auto_create_groups=makes) as store:
+            put(store, "a")
+            with pytest.raises(UnknownTopicError):
+                store.groups.receive("new", "nowhere")
+            assert store.list_groups(None, 9) == []
+            if makes:
+                (got,) = store.groups.receive("new", "T").deliveries
+                assert store.groups.acknowledge("new", [got.handle]).outcomes == [DONE]
+                assert store.groups.describe("new") == SharedGroup()
+            else:
+                with pytest.raises(UnknownGroupError):
+                    store.groups.receive("new", "T")
+            assert differences(store) == []
+
+
+def test_bad_input_names_its_field_and_changes_nothing(store: MessageStore) -> None:
+    store.groups.create("g")
+    store.groups.create("other")
+    put(store, "a")
+    (got,) = receive(store)
+    (others,) = store.groups.receive("other", "T").deliveries
+    end = store.log.appended_offset
+    groups = store.groups
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("group", lambda: groups.receive("", "T")),
+        ("topic", lambda: groups.receive("g", "")),
+        ("max_messages", lambda: receive(store, max_messages=0)),
+        ("max_messages", lambda: receive(store, max_messages=1 << 20)),
+        ("max_bytes", lambda: receive(store, max_bytes=0)),
+        ("invisible_ms", lambda: receive(store, invisible_ms=0)),
+        ("invisible_ms", lambda: receive(store, invisible_ms=MOST_INVISIBLE_MS + 1)),
+        ("invisible_ms", lambda: groups.change_invisible("g", [got.handle], 0)),
+        ("delay_ms", lambda: groups.give_back("g", [got.handle], -1)),
+        ("delay_ms", lambda: groups.give_back("g", [got.handle], MOST_DELAY_MS + 1)),
+        ("handles", lambda: groups.acknowledge("g", [])),
+        ("handles", lambda: groups.acknowledge("g", [got.handle] * (MOST_HANDLES + 1))),
+        ("handles[1]", lambda: groups.acknowledge("g", [got.handle, others.handle])),
+        ("handles[1]", lambda: groups.acknowledge("g", [got.handle, got.handle[:-1]])),
+        ("handles[0]", lambda: groups.acknowledge("g", ["ü" * 9])),
+        ("handles[0]", lambda: groups.acknowledge("g", ["A" * 100_000])),
+        ("max_deliveries", lambda: groups.create("new", SharedGroup(max_deliveries=0))),
+        ("invisible_ms", lambda: groups.create("new", SharedGroup(invisible_ms=0))),
+        ("most_in_flight", lambda: groups.update("g", SharedGroup(most_in_flight=0))),
+    ]
+    for field, refused in calls:
+        with pytest.raises(InvalidArgumentError) as caught:
+            refused()
+        assert caught.value.field == field
+    assert store.log.appended_offset == end
+    assert acknowledge(store, [got]) == [DONE]
+
+
+def test_no_more_is_in_flight_than_the_group_allows(store: MessageStore) -> None:
+    store.groups.create("g", SharedGroup(most_in_flight=5))
+    put(store, *"abcdefgh")
+    got = receive(store)
+    assert texts(got) == [*"abcde"]
+    assert receive(store) == []
+    assert acknowledge(store, got[3:]) == [DONE, DONE]  # out of order
+    assert texts(receive(store)) == [*"fg"]
+
+
+def test_a_filter_passes_what_it_does_not_want(store: MessageStore, clock: FakeClock) -> None:
+    store.groups.create("g")
+    for n in range(10):
+        put(store, f"{n}", tag="even" if n % 2 == 0 else "odd")
+    got = receive(store, tag_filter="even", invisible_ms=1)
+    assert texts(got) == [*"02468"]
+    clock.advance(1)
+    assert texts(receive(store)) == [*"02468"]
+    (row,) = store.tables.list_windows("g", None, 9)
+    assert row[2].next_offset == 10
+
+
+def test_limits_of_bytes_hold_but_for_one_message(store: MessageStore) -> None:
+    store.groups.create("g")
+    put(store, "x" * 500, "y" * 500, "z" * 500)
+    assert [len(text) for text in texts(receive(store, max_bytes=1300))] == [500, 500]
+    assert [len(text) for text in texts(receive(store, max_bytes=1))] == [500]
+
+
+def test_a_jump_of_the_clock_frees_nothing_at_once(store: MessageStore, clock: FakeClock) -> None:
+    store.groups.create("g")
+    put(store, "a")
+    receive(store, invisible_ms=3_600_000)
+    clock.jump(365 * 86_400)
+    assert receive(store) == []
+    clock.advance(3600)
+    assert texts(receive(store)) == ["a"]
+
+
+def test_a_clock_that_is_set_back_holds_nothing_for_ever(tmp_path: Path, clock: FakeClock) -> None:
+    with open_small(tmp_path / "store", clock) as store:
+        store.groups.create("g")
+        put(store, "a")
+        receive(store, invisible_ms=60_000)
+        clock.jump(-365 * 86_400)
+        clock.advance(59)
+        assert receive(store) == []
+        clock.advance(1)
+        assert texts(receive(store, invisible_ms=60_000)) == ["a"]
+    with open_small(tmp_path / "store", clock) as store:
+        clock.advance(60)
+        assert texts(receive(store)) == ["a"]
+
+
+def test_what_the_topic_keeps_no_longer_is_done(store: MessageStore, clock: FakeClock) -> None:
+    store.groups.create("g")
+    put(store, *"abcdef")
+    got = receive(store, max_messages=4, invisible_ms=1)
+    store.keep("T", messages=3)  # d, e, f
+    clock.advance(1)
+    again = receive(store)
+    assert texts(again) == [*"def"]
+    assert acknowledge(store, [*got, *again]) == [LATE] * 4 + [DONE] * 3
+    (row,) = store.tables.list_windows("g", None, 9)
+    assert (row[2].in_flight, row[2].next_offset) == (0, 6)
+
+
+def test_calls_that_wait_for_each_other_become_one_record(store: MessageStore) -> None:
+    store.groups.create("g")
+    put(store, *[f"{n}" for n in range(64)])
+    results: list[list[Delivery]] = []
+    store.groups._turn.acquire()
+    threads = [
+        threading.Thread(target=lambda: results.append(receive(store, max_messages=4)))
+        for _ in range(16)
+    ]
+    for thread in threads:
+        thread.start()
+    while len(store.groups._waiting) < 16:
+        pass
+    (records,) = store.queues.next_offsets([(STATE_TOPIC, 0)])
+    store.groups._turn.release()
+    for thread in threads:
+        thread.join()
+    store.wait_visible()
+    assert store.queues.next_offsets([(STATE_TOPIC, 0)]) == [records + 1]
+    found = sorted(int(text) for got in results for text in texts(got))
+    assert found == list(range(64))
+
+
+def test_an_idle_queue_and_an_idle_group_take_no_memory(store: MessageStore) -> None:
+    for n in range(50):
+        store.groups.create(f"g{n}")
+        put(store, "a")
+        store.groups.receive(f"g{n}", "T")
+    held = [value for value in vars(store.groups).values() if isinstance(value, (list, dict, set))]
+    assert held == [[]]
+
+
+@pytest.mark.parametrize("name", ["T", "%LMQ%l"])
+def test_a_queue_that_is_made_again_while_a_turn_reads_is_looked_at_again(
+    store: MessageStore, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.groups.create("g")
+    message = Message("T", b"old", light_queues=("%LMQ%l",))
+    store.put([message])
+    pull = store.groups._pull
+    left = [1]
+
+    def pull_late(*arguments: object, **wishes: object) -> object:
+        pulled = pull(*arguments, **wishes)
+        if left.pop() if left else False:
+            store.delete_topic(name)
+            store.put([message._replace(body=b"new")])
+        return pulled
+
+    monkeypatch.setattr(store.groups, "_pull", pull_late)
+    (got,) = receive(store, name)
+    assert (texts([got]), got.queue_offset) == (["new"], 0)
+    assert acknowledge(store, [got]) == [DONE]
+    assert receive(store, name) == []
+
+
+def test_a_group_that_ends_while_a_turn_reads_receives_nothing(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_small(tmp_path / "store", clock, auto_create_groups=False) as store:
+        store.groups.create("g")
+        put(store, "a")
+        pull = store.groups._pull
+
+        def pull_late(*arguments: object, **wishes: object) -> object:
+            pulled = pull(*arguments, **wishes)
+            store.delete_group("g")
+            return pulled
+
+        monkeypatch.setattr(store.groups, "_pull", pull_late)
+        with pytest.raises(UnknownGroupError):
+            receive(store)
+        assert store.tables.list_windows("g", None, 9) == []
+        assert differences(store) == []

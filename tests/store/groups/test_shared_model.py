@@ -1,0 +1,298 @@
+"""Shared groups against a model: who has which message, how often, until when.
+
+After every step the state at the log's end, as the appender sees it, is what a replay of the log
+makes. At the end of each history everything is done, or is a dead letter, once.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+)
+
+from kvcq.inspect import look_over
+from kvcq.tables.keys import STATE
+from store.errors import UnknownTopicError
+from store.format.record import unpack_record
+from store.groups import Outcome
+from store.message import Message
+from store.metadata import SharedGroup
+from tests.support.fake_clock import FakeClock
+from tests.support.rebuild import rebuilt
+from tests.support.stores import open_small
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store.groups import Delivery
+    from store.message_store import MessageStore
+
+LIGHT = "%LMQ%l"
+TOPICS = ("T", LIGHT)
+GROUPS = {"g": SharedGroup(max_deliveries=2, most_in_flight=6), "h": SharedGroup(max_deliveries=9)}
+_END = b"\xff" * 8
+
+
+@dataclass
+class Task:
+    """A message that a group is not done with."""
+
+    text: str
+    deliveries: int = 0
+    handle: str = ""  # of who has it
+    until_ms: int = 0
+
+
+class SharedMachine(RuleBasedStateMachine):
+    """One store, two groups, a topic with two queues and a light queue."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Path(tempfile.mkdtemp())
+        self.clock = FakeClock()
+        self.store: MessageStore = open_small(self.directory, self.clock)
+        for group, how in GROUPS.items():
+            self.store.groups.create(group, how)
+        self.store.create_topics([("T", 2)])
+        self.number = 0
+        #: Of each group and topic: (queue id, offset) to the message.
+        self.tasks: dict[tuple[str, str], dict[tuple[int, int], Task]] = {
+            (group, topic): {} for group in GROUPS for topic in TOPICS
+        }
+        self.light_is_there = False
+        #: Handles that were given out, with their group, topic, place, and life of the topic.
+        self.handles: list[tuple[str, str, str, tuple[int, int], int]] = []
+        self.lives = dict.fromkeys(TOPICS, 0)
+        self.dead: dict[str, Counter[str]] = {group: Counter() for group in GROUPS}
+
+    def teardown(self) -> None:
+        try:
+            self.drain()
+            self.store.close()
+            faults = [each for each in look_over(self.directory).findings if each.is_fault]
+            assert not faults
+        finally:
+            self.store.close()
+            shutil.rmtree(self.directory)
+
+    def drain(self) -> None:
+        """In the end each message is delivered and done, or dead."""
+        for (group, topic), tasks in self.tasks.items():
+            rounds = 0
+            while tasks and (topic == "T" or self.light_is_there):
+                rounds += 1
+                assert rounds < 200, f"{group} is not done with {tasks}"
+                self.clock.advance(100)
+                found = self._receive(group, topic, 100, 1000)
+                if found:
+                    outcomes = self.store.groups.acknowledge(group, [one.handle for one in found])
+                    assert set(outcomes.outcomes) == {Outcome.DONE}
+                for each in found:
+                    del tasks[each.queue_id, each.queue_offset]
+            assert not tasks
+        for group in GROUPS:
+            assert self._letters(group) == self.dead[group]
+
+    # --- rules -----------------------------------------------------------------------------
+
+    @rule(
+        count=st.integers(1, 12), queue_id=st.integers(0, 1), light=st.booleans(), big=st.booleans()
+    )
+    def put(self, count: int, queue_id: int, light: bool, big: bool) -> None:
+        """Big ones make segments roll."""
+        messages = []
+        for _ in range(count):
+            self.number += 1
+            body = f"{self.number}".ljust(9000 if big else 0).encode()
+            names = (LIGHT,) if light else ()
+            messages.append(Message("T", body, queue_id, light_queues=names))
+        done = self.store.put(messages)
+        for message, placed in zip(messages, done.placed, strict=True):
+            text = message.body.decode().strip()
+            for group in GROUPS:
+                self.tasks[group, "T"][queue_id, placed.queue_offset] = Task(text)
+                if light:
+                    (offset,) = placed.light_queue_offsets
+                    self.tasks[group, LIGHT][0, offset] = Task(text)
+        self.light_is_there |= light
+
+    @rule(
+        group=st.sampled_from(list(GROUPS)),
+        topic=st.sampled_from(TOPICS),
+        most=st.integers(1, 20),
+        invisible_s=st.sampled_from((1, 10, 60)),
+    )
+    def receive(self, group: str, topic: str, most: int, invisible_s: int) -> None:
+        if topic == LIGHT and not self.light_is_there:
+            try:
+                self.store.groups.receive(group, topic)
+            except UnknownTopicError:
+                return
+            raise AssertionError("a light queue without messages")
+        self._receive(group, topic, most, invisible_s * 1000)
+
+    def _receive(self, group: str, topic: str, most: int, invisible_ms: int) -> list[Delivery]:
+        now_ms = self.clock.now_ms()
+        tasks, limits = self.tasks[group, topic], GROUPS[group]
+        received = self.store.groups.receive(
+            group, topic, max_messages=most, invisible_ms=invisible_ms
+        )
+        found = received.deliveries
+        assert len(found) <= most
+        assert len({(one.queue_id, one.queue_offset) for one in found}) == len(found)
+        for each in found:
+            place = each.queue_id, each.queue_offset
+            task = tasks[place]
+            assert unpack_record(each.record).body.decode().strip() == task.text
+            assert task.until_ms <= now_ms, "somebody else has it"
+            assert task.deliveries < limits.max_deliveries, "it is dead"
+            assert each.deliveries == task.deliveries + 1
+            assert each.until_ms == now_ms + invisible_ms
+            task.deliveries, task.handle, task.until_ms = (
+                each.deliveries,
+                each.handle,
+                each.until_ms,
+            )
+            self.handles.append((each.handle, group, topic, place, self.lives[topic]))
+        self._take_dead(group, topic, now_ms)
+        self._check_nothing_was_passed_over(group, topic, found, most, received.next_look_ms)
+        return found
+
+    def _take_dead(self, group: str, topic: str, now_ms: int) -> None:
+        """What became a dead letter just now had to."""
+        new = self._letters(group) - self.dead[group]
+        tasks = self.tasks[group, topic]
+        for place, task in list(tasks.items()):
+            if new[task.text] and task.deliveries == GROUPS[group].max_deliveries:
+                assert task.until_ms <= now_ms
+                new[task.text] -= 1
+                self.dead[group][task.text] += 1
+                del tasks[place]
+        assert not +new
+
+    def _check_nothing_was_passed_over(
+        self,
+        group: str,
+        topic: str,
+        found: Sequence[Delivery],
+        most: int,
+        next_look_ms: int | None,
+    ) -> None:
+        """A receive that is not full left nothing that it could have, or says when to look."""
+        now_ms, limits = self.clock.now_ms(), GROUPS[group]
+        if len(found) == most or next_look_ms == now_ms:
+            return
+        tasks = self.tasks[group, topic]
+        for queue_id in (0, 1):
+            mine = [task for (queue, _), task in tasks.items() if queue == queue_id]
+            flying = [task for task in mine if task.deliveries]
+            assert all(task.until_ms > now_ms for task in flying)
+            assert len(flying) == len(mine) or len(flying) >= limits.most_in_flight
+            assert len(flying) <= limits.most_in_flight
+        ends = [task.until_ms for task in tasks.values() if task.deliveries]
+        assert next_look_ms is None or next_look_ms in ends
+
+    def _letters(self, group: str) -> Counter[str]:
+        self.store.wait_visible()
+        try:
+            pulled = self.store.pull(f"%DLQ%{group}", 0, 0, max_messages=1000)
+        except UnknownTopicError:
+            return Counter()
+        return Counter(unpack_record(each).body.decode().strip() for each in pulled.records)
+
+    @precondition(lambda self: self.handles)
+    @rule(
+        data=st.data(),
+        what=st.sampled_from(("acknowledge", "give_back", "change_invisible")),
+        seconds=st.integers(1, 30),
+    )
+    def answer(self, data: st.DataObject, what: str, seconds: int) -> None:
+        """Of some handles of one group, old and new."""
+        group = data.draw(st.sampled_from(sorted({one[1] for one in self.handles})))
+        mine = [one for one in self.handles if one[1] == group]
+        chosen = data.draw(st.lists(st.sampled_from(mine[-30:]), min_size=1, max_size=12))
+        handles = [one[0] for one in chosen]
+        now_ms, groups = self.clock.now_ms(), self.store.groups
+        if what == "acknowledge":
+            outcomes = groups.acknowledge(group, handles).outcomes
+        elif what == "give_back":
+            outcomes = groups.give_back(group, handles, seconds * 1000).outcomes
+        else:
+            outcomes = groups.change_invisible(group, handles, seconds * 1000).outcomes
+        changed = set()
+        for (handle, _, topic, place, life), outcome in zip(chosen, outcomes, strict=True):
+            task = self.tasks[group, topic].get(place)
+            if life != self.lives[topic] or (topic == LIGHT and not self.light_is_there):
+                # Where light queues begin is not in their handles.
+                assert outcome is not Outcome.DONE
+                assert topic == LIGHT or outcome is Outcome.QUEUE_ENDED
+            elif handle in changed or task is None or task.handle != handle:
+                assert outcome is Outcome.NOT_IN_FLIGHT
+            else:
+                assert outcome is Outcome.DONE
+                changed.add(handle)
+                task.until_ms = now_ms + seconds * 1000
+                if what == "acknowledge":
+                    del self.tasks[group, topic][place]
+                elif what == "give_back":
+                    task.handle = ""
+
+    @rule(seconds=st.sampled_from((0.5, 1, 10, 31, 100)))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @rule()
+    def restart(self) -> None:
+        self.store.close()
+        self.store = open_small(self.directory, self.clock)
+
+    @rule()
+    def kill(self) -> None:
+        """What a killed process leaves is opened; the old one does nothing more to it."""
+        image = Path(tempfile.mkdtemp())
+        shutil.copytree(self.directory, image, dirs_exist_ok=True)
+        self.store.close()
+        shutil.rmtree(self.directory)
+        self.directory = image
+        self.store = open_small(image, self.clock)
+
+    @rule(topic=st.sampled_from(TOPICS))
+    def delete_and_make_again(self, topic: str) -> None:
+        if topic == LIGHT and not self.light_is_there:
+            return
+        self.store.delete_topic(topic)
+        self.lives[topic] += 1
+        for group in GROUPS:
+            self.tasks[group, topic].clear()
+        if topic == "T":
+            self.store.create_topics([("T", 2)])
+        else:
+            self.light_is_there = False
+
+    # --- what always holds -----------------------------------------------------------------
+
+    @invariant()
+    def the_view_is_what_a_replay_makes(self) -> None:
+        store = self.store
+        with store.log.lock:
+            view = list(store._topics.view.scan(b"", _END))
+        store.wait_visible()
+        replayed = list(rebuilt(store).scan(STATE, b"", _END))
+        said = [row for row in view if row[0][:1] not in (b"p", b"k")]
+        assert said == [row for row in replayed if row[0][:1] not in (b"p", b"k")]
+
+
+TestShared = SharedMachine.TestCase
+TestShared.settings = settings(stateful_step_count=30)
