@@ -27,4 +27,5 @@ def store(root: Path, damaged: bool) -> Iterator[MessageStore]:
     """On files, with 600 messages."""
     with checked(open_store(config(root)), damaged=damaged) as opened:
         opened.put(messages(0, 600))
+        opened.wait_visible()
         yield opened

@@ -54,6 +54,7 @@ def store(tmp_path: Path, damaged: bool) -> Iterator[MessageStore]:
     make_on_files(root)
     with checked(open_store(config(root)), damaged=damaged) as opened:
         opened.put(messages(0, 40))
+        opened.wait_visible()
         done(live(opened).start())
         settle(opened)
         yield opened
