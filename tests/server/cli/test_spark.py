@@ -77,7 +77,7 @@ def test_a_stopped_store_is_verified_broken_rebuilt_and_verified(tmp_path: Path)
     before = unit_rows(root / "kvcq")
     result = kvcq("spark", "verify", root, "--json")
     assert result.exit_code == 0, result.output
-    assert document(result)["units"] == {"log": 30, "rocksdb": 30}
+    assert document(result)["units"] == {"log": 33, "rocksdb": 33}  # three made the topics
 
     engine = RocksEngine.open(root / "kvcq", DERIVED)
     from kvcq.engine.protocol import KvBatch
@@ -92,7 +92,7 @@ def test_a_stopped_store_is_verified_broken_rebuilt_and_verified(tmp_path: Path)
 
     result = kvcq("spark", "rebuild", root, "--json", "--verify-crc")
     assert result.exit_code == 0, result.output
-    assert document(result)["units"] == 30
+    assert document(result)["units"] == 33
     assert unit_rows(root / "kvcq") == before
     assert not list(root.glob("kvcq.*"))
     assert kvcq("spark", "verify", root).exit_code == 0
@@ -145,7 +145,7 @@ def test_a_running_store_is_refused_and_can_still_be_exported(tmp_path: Path) ->
         }
         all_of = ("--all-topics", "--since", "-1h")
         every = kvcq("spark", "export", root, tmp_path / "all", "--json", *all_of)
-        assert document(every)["messages"] == 60
+        assert document(every)["messages"] == 63
     finally:
         store.close()
 
