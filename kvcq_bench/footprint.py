@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from kvcq_bench.recorder import Recorder
     from kvcq_bench.run import Run
 
-#: Directories of the store that grow with its queues; the log grows with messages.
-_OF_QUEUES = ("disk_kvcq_bytes", "disk_meta_bytes")
+#: The directory of the store that grows with its queues; the log grows with messages.
+_OF_QUEUES = ("disk_kvcq_bytes",)
 
 
 def note_made(recorder: Recorder, queues: int, what: str, empty: Mapping[str, float]) -> None:

@@ -19,7 +19,7 @@ _LINES = 8
 _NOT_SHOWN = ("abort", "checkpoint", "checkpoint.tmp", "lock", "store.json", "migration.json")
 _MEMORY = ("resident_bytes", "private_bytes")
 _SHARES = {"p50_ms": "p50", "p90_ms": "p90", "p99_ms": "p99", "p99.9_ms": "p99.9", "p100_ms": "max"}
-_OF_QUEUES = ("disk_kvcq_bytes", "disk_meta_bytes", "disk_consumequeue_bytes")
+_OF_QUEUES = ("disk_kvcq_bytes", "disk_consumequeue_bytes")
 
 NO_PLOTS = "<p>No plots: they need matplotlib, which the extra <code>report</code> has.</p>"
 _MAPPED = (
