@@ -358,7 +358,7 @@ def old_million(target: Path, count: int, scratch: Path) -> None:
     ("count", "kills"),
     [
         pytest.param(5_000, 4, id="5000"),
-        pytest.param(1_000_000, 100, id="million", marks=pytest.mark.slow),
+        pytest.param(1_000_000, 100, id="million", marks=pytest.mark.soak),
     ],
 )
 @pytest.mark.timeout(0)
