@@ -207,7 +207,7 @@ class PlainDatabases:
 
         return Snapshots(self._directory.root, segments, back_up, flush_log, self._clock)
 
-    # --- for who has queues elsewhere too ----------------------------------------------------
+    # --- for a store that also has queues in files -------------------------------------------
 
     def lend_queues(self) -> KvConsumeQueueStore:
         """The queues once more, as they are now; closing them leaves the database open."""

@@ -115,7 +115,8 @@ def unapplied_deletions(directory: StoreDir, applied: int) -> list[str]:
 def finish(directory: StoreDir, state: Tables, queues: ConsumeQueueStore, engine: KvEngine) -> None:
     """Queues are dispatched to the log's end: no offset is committed beyond the end of its queue.
 
-    An older program synced commits, and messages in ASYNC mode not: a power loss took these alone.
+    Older programs synced commits, but not messages in ASYNC mode: a power loss could take messages
+    whose offsets stayed committed.
     """
     if not directory.was_closed_cleanly:
         after: str | None = None

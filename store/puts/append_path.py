@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from store.derive import SLICE_ROWS
 from store.errors import (
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from store.log import Acknowledgement, CommitLog, DiskGuard, FlushService, LogAppend
     from store.state import Entry, StateView
     from store.topics import Topics
+
+T = TypeVar("T")
 
 #: How long closing waits for the last flush, and deletion for dispatch.
 DRAIN_TIMEOUT_S = 60.0
@@ -253,24 +255,22 @@ class AppendPath:
     def decide_steps(self, decide: Callable[[], Sequence[Step]]) -> int:
         """The same in several steps, none of which is empty: each may stand on what was decided in
         those before it, and a crash leaves the first of them."""
-        while True:
-            try:
-                with self.held():
-                    steps = decide()
-                    try:
-                        for entries, messages in steps:
-                            self._append_state(entries, self._reput.offer, messages)
-                        end = self.log.appended_offset
-                        if steps and not self.acknowledged.at_append:
-                            self._flush_service.request(end, 1)
-                        return end
-                    except BaseException:
-                        self._see_to_appended()
-                        raise
-            except SegmentNotReadyError as error:
-                timeout_s = self._config.sync_flush_timeout_s
-                if not self.log.wait_for_segment(error.start_offset, timeout_s):
+
+        def append() -> int:
+            with self.held():
+                steps = decide()
+                try:
+                    for entries, messages in steps:
+                        self._append_state(entries, self._reput.offer, messages)
+                    end = self.log.appended_offset
+                    if steps and not self.acknowledged.at_append:
+                        self._flush_service.request(end, 1)
+                    return end
+                except BaseException:
+                    self._see_to_appended()
                     raise
+
+        return self._with_segment(append)
 
     def append_entries(self, entries: Sequence[Entry]) -> None:
         """What the entries say is in the state on return, as durable as a put."""
@@ -304,17 +304,19 @@ class AppendPath:
         excess = self.acknowledged.lag() - self._config.max_dispatch_lag_bytes
         if excess > 0:
             self.dispatched.wait_for(self.dispatched.value + excess, timeout_s)
-        appended = self._append_with_segment(messages, timeout_s)
+        appended = self._with_segment(lambda: self.append(messages))
         if not self.acknowledged.wait(appended.end_offset, timeout_s):
             raise FlushTimeoutError(appended.end_offset, timeout_s)
         return appended
 
-    def _append_with_segment(self, messages: Sequence[Message], timeout_s: float) -> Appended:
-        """`append`; it waits for a segment without the append lock, so others can append."""
+    def _with_segment(self, append: Callable[[], T]) -> T:
+        """What `append` returns; a segment is waited for without the append lock, so others can
+        append."""
         while True:
             try:
-                return self.append(messages)
+                return append()
             except SegmentNotReadyError as error:
+                timeout_s = self._config.sync_flush_timeout_s
                 if not self.log.wait_for_segment(error.start_offset, timeout_s):
                     raise
 

@@ -7,7 +7,7 @@ memory than ten.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rocksdict import (
     BlockBasedIndexType,
@@ -80,6 +80,20 @@ class Profile:
         return tuple(family.name for family in self.families)
 
 
+def _small_family(name: str) -> FamilyProfile:
+    """Of few small rows that are read one by one."""
+    return FamilyProfile(
+        name=name,
+        memtable_bytes=8 * MIB,
+        block_bytes=4 * KIB,
+        bloom_bits=16,
+        point_reads=True,
+        zstd_bottommost=False,
+        file_bytes=16 * MIB,
+        base_bytes=32 * MIB,
+    )
+
+
 #: The derived database: units, bounds and dispatch point, key index, state.
 DERIVED = Profile(
     families=(
@@ -102,17 +116,8 @@ DERIVED = Profile(
         # Message keys: random inserts, never overwritten, read by short range. Range reads do not
         # ask the filter; 10 bits serve the point reads of checks.
         FamilyProfile(name="index", bloom_bits=10),
-        # State: topics, groups, offsets: small rows, read one by one.
-        FamilyProfile(
-            name="state",
-            memtable_bytes=8 * MIB,
-            block_bytes=4 * KIB,
-            bloom_bits=16,
-            point_reads=True,
-            zstd_bottommost=False,
-            file_bytes=16 * MIB,
-            base_bytes=32 * MIB,
-        ),
+        # State: topics, groups, offsets.
+        _small_family("state"),
     ),
     filtered=("default", "index"),
     last="offset",
@@ -127,18 +132,7 @@ def small_profile(*families: str) -> Profile:
     """Few small rows: of RocketMQ's tables of topics and offsets, and of ours before format 2."""
     return Profile(
         families=tuple(
-            FamilyProfile(
-                name=name,
-                memtable_bytes=8 * MIB,
-                block_bytes=4 * KIB,
-                bloom_bits=16,
-                point_reads=True,
-                zstd_bottommost=False,
-                file_bytes=16 * MIB,
-                base_bytes=32 * MIB,
-                l0_compact=4,
-            )
-            for name in families or ("default",)
+            replace(_small_family(name), l0_compact=4) for name in families or ("default",)
         ),
         cache_bytes=16 * MIB,
         max_open_files=64,
