@@ -31,9 +31,16 @@ class TopicConfig(NamedTuple):
 class SharedGroup(NamedTuple):
     """Settings of a group whose members share its messages; other groups read by offsets."""
 
-    max_deliveries: int = 17  # then a message is a dead letter; 0: never
+    max_deliveries: int | None = 17  # then a message is a dead letter; None: never
     invisible_ms: int = 60_000  # how long a receiver has a message, when it does not say
     most_in_flight: int = 2000  # messages of one queue
+    in_order: bool = False  # one message of an ordering key at a time
+    from_latest: bool = False  # begins with what is stored after the first receive from a topic
+    is_paused: bool = False  # nothing is handed over
+    dead_letters_keep_ms: int = 30 * 24 * 3_600_000
+    #: Before the second, third, ... delivery of what was given back without a delay; the last value
+    #: holds for all later ones. None: at once.
+    backoff_ms: tuple[int, ...] = ()
 
 
 class KeptQueue(NamedTuple):

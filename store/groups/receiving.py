@@ -148,7 +148,7 @@ class Receiving:
             elif self._is_full:
                 self._look_at(self._now_ms)
                 return
-            elif lease.deliveries < settings.max_deliveries:
+            elif settings.max_deliveries is None or lease.deliveries < settings.max_deliveries:
                 self._hand_over_again(queue_id, lease, settings)
             else:
                 self._bury(queue_id, lease)

@@ -53,6 +53,9 @@ MOST_DELAY_MS = 30 * 24 * 3_600_000
 #: Limits of a group's settings.
 _MOST_DELIVERIES = 1000
 _MOST_IN_FLIGHT = 10_000
+_LEAST_KEEP_MS = 60_000
+_MOST_KEEP_MS = 10 * 365 * 24 * 3_600_000
+_MOST_BACKOFF = 16
 
 T = TypeVar("T")
 
@@ -376,9 +379,15 @@ def _is_there(turn: Turn, topic: str, begins: int) -> bool:
 
 
 def _checked(settings: SharedGroup) -> SharedGroup:
-    _check_within("max_deliveries", settings.max_deliveries, 1, _MOST_DELIVERIES)
+    if settings.max_deliveries is not None:
+        _check_within("max_deliveries", settings.max_deliveries, 1, _MOST_DELIVERIES)
     _check_within("invisible_ms", settings.invisible_ms, 1, MOST_INVISIBLE_MS)
     _check_within("most_in_flight", settings.most_in_flight, 1, _MOST_IN_FLIGHT)
+    keep_ms = settings.dead_letters_keep_ms
+    _check_within("dead_letters_keep_ms", keep_ms, _LEAST_KEEP_MS, _MOST_KEEP_MS)
+    _check_within("backoff_ms", len(settings.backoff_ms), 0, _MOST_BACKOFF)
+    for at, delay_ms in enumerate(settings.backoff_ms):
+        _check_within(f"backoff_ms[{at}]", delay_ms, 0, MOST_DELAY_MS)
     return settings
 
 

@@ -41,8 +41,11 @@ _TOPIC_FORM = 1
 _LIMITS = struct.Struct(">qqq?")
 _LIMITED_FORM = 2
 _KEPT = struct.Struct(">qqqqq")
-_SHARED = struct.Struct(">BIqI")
+# u8 form 1, u32 deliveries or 0, i64 invisible ms, u32 in flight, u8 flags, i64 ms for which dead
+# letters are kept; then an i64 for each time of the backoff.
+_SHARED = struct.Struct(">BIqIBq")
 _SHARED_FORM = 1
+_IN_ORDER, _FROM_LATEST, _PAUSED = 1, 2, 4
 _I64 = struct.Struct(">q")
 _PLACE = struct.Struct(">qq")
 _I32 = struct.Struct(">i")
@@ -150,16 +153,42 @@ def windows_range(group: str, topic: str | None = None) -> tuple[bytes, bytes]:
 
 def pack_group(settings: SharedGroup | None) -> bytes:
     """None: a group by offsets."""
-    return b"" if settings is None else _SHARED.pack(_SHARED_FORM, *settings)
+    if settings is None:
+        return b""
+    flags = (
+        _IN_ORDER * settings.in_order
+        | _FROM_LATEST * settings.from_latest
+        | _PAUSED * settings.is_paused
+    )
+    head = _SHARED.pack(
+        _SHARED_FORM,
+        settings.max_deliveries or 0,
+        settings.invisible_ms,
+        settings.most_in_flight,
+        flags,
+        settings.dead_letters_keep_ms,
+    )
+    return head + b"".join(map(pack_offset, settings.backoff_ms))
 
 
+@lru_cache(256)
 def unpack_group(value: bytes) -> SharedGroup | None:
     """None: a group by offsets. Raises CorruptRowError."""
     if not value:
         return None
-    if value[0] != _SHARED_FORM or len(value) != _SHARED.size:
+    if value[0] != _SHARED_FORM or len(value) < _SHARED.size or (len(value) - _SHARED.size) % 8:
         raise CorruptRowError(f"settings of a group of form {value[0]}: use a newer program")
-    return SharedGroup(*_SHARED.unpack(value)[1:])
+    _, most, invisible_ms, in_flight, flags, keep_ms = _SHARED.unpack_from(value)
+    return SharedGroup(
+        most or None,
+        invisible_ms,
+        in_flight,
+        bool(flags & _IN_ORDER),
+        bool(flags & _FROM_LATEST),
+        bool(flags & _PAUSED),
+        keep_ms,
+        tuple(each for (each,) in _I64.iter_unpack(value[_SHARED.size :])),
+    )
 
 
 def reader_key(topic: str, group: str) -> bytes:
