@@ -153,6 +153,7 @@ class Pools:
         self.lookups = Workers(8)
         self.scans = Workers(2, "scan")  # long by nature: many queues or names
         self.commits = Workers(4, "commit")
+        self.settling = Workers(8, "settle")  # of deliveries; so many share a turn of the store
         self.changes = Workers(2, "change")  # topics and groups; may wait for what was dispatched
         self.steps = Workers(2, "step")  # of a migration, and beginnings of jobs
 
@@ -162,7 +163,7 @@ class Pools:
 
     def close(self) -> None:
         """As `Workers.close`, one after the other."""
-        for workers in (self.lookups, self.scans, self.commits, self.changes, self.steps):
+        for workers in vars(self).values():
             workers.close()
 
 

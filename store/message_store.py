@@ -776,6 +776,10 @@ class MessageStore:
             "store.time_falls": len(self._times.falls),
         }
 
+    def lease_time_ms(self) -> int:
+        """The time that leases and delays of shared groups go by, ms since 1970; it never falls."""
+        return self._times.steady_ms()
+
     def what_about_the_clock(self) -> str | None:
         """What is wrong with the machine's clock, a sentence; None: nothing that is known."""
         return self._times.what_is_wrong(self.log.last_store_time_ms)

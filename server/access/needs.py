@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
+    from kvcq_client.pb.v1 import shared_groups_pb2
     from server.access.caller import Caller
 
 _TOPIC, _GROUP = ResourceKind.TOPIC, ResourceKind.GROUP
@@ -107,7 +108,14 @@ def _look_at(caller: Caller, queues: Sequence[pb.Queue] | Sequence[pb.QueuePosit
         caller.check_each(None, _TOPIC, {queue.topic for queue in queues})
 
 
-def _reset(caller: Caller, request: pb.ResetOffsetsRequest) -> None:
+def _receive(caller: Caller, request: shared_groups_pb2.ReceiveRequest) -> None:
+    caller.check(_SUBSCRIBE, _GROUP, request.group)
+    caller.check(_SUBSCRIBE, _TOPIC, request.topic)
+
+
+def _reset(
+    caller: Caller, request: pb.ResetOffsetsRequest | shared_groups_pb2.ResetGroupRequest
+) -> None:
     caller.check(_ADMIN, _GROUP, request.group)
     caller.check(None, _TOPIC, request.topic)
 
@@ -204,6 +212,18 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "ListGroupOffsets": Need(_group(_SUBSCRIBE)),
         "ListGroups": Need(_all_groups),
         "DeleteGroup": Need(_group(_ADMIN), target=_fields("group")),
+    },
+    "SharedGroupService": {
+        "Receive": Need(_receive),
+        # A handle is of a message that somebody of the group was given.
+        "Acknowledge": Need(_group(_SUBSCRIBE)),
+        "ChangeInvisibleTime": Need(_group(_SUBSCRIBE)),
+        "GiveBack": Need(_group(_SUBSCRIBE)),
+        "CreateGroup": Need(_group(_ADMIN), target=_fields("group")),
+        "UpdateGroup": Need(_group(_ADMIN), target=_fields("group")),
+        "DescribeGroup": Need(_group(_SUBSCRIBE)),
+        "ResetGroup": Need(_reset, target=_fields("group", "topic")),
+        "Redrive": Need(_group(_ADMIN), target=_fields("group")),
     },
     "AdminService": {
         "GetStatistics": Need(_nothing),

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2
+from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2, shared_groups_pb2
 from server.access import (
     Attempts,
     Gatekeeper,
@@ -65,6 +65,7 @@ from server.services import (
     JobService,
     MessageService,
     MigrationService,
+    SharedGroupService,
     TopicService,
 )
 from server.stage import Stage
@@ -102,6 +103,7 @@ _SERVED = {
     CallService: kvcq_pb2.DESCRIPTOR.services_by_name["CallService"],
     TopicService: kvcq_pb2.DESCRIPTOR.services_by_name["TopicService"],
     GroupService: kvcq_pb2.DESCRIPTOR.services_by_name["GroupService"],
+    SharedGroupService: shared_groups_pb2.DESCRIPTOR.services_by_name["SharedGroupService"],
     AdminService: kvcq_pb2.DESCRIPTOR.services_by_name["AdminService"],
     MigrationService: migration_pb2.DESCRIPTOR.services_by_name["MigrationService"],
     JobService: jobs_pb2.DESCRIPTOR.services_by_name["JobService"],

@@ -17,6 +17,7 @@ from server.services import (
     JobService,
     MessageService,
     MigrationService,
+    SharedGroupService,
     TopicService,
 )
 from server.workers import Pools
@@ -71,6 +72,9 @@ class Serving:
                 store, pools, self.puts.forget_topic, self.reads.topic_was_deleted
             ),
             GroupService: GroupService(store, pools),
+            SharedGroupService: SharedGroupService(
+                store, self.reads, self.puts.durability, pools, metrics
+            ),
             AccessService: AccessService(users, pools),
             JobService: JobService(self.jobs.jobs, pools, stage),
             MigrationService: MigrationService(Migrator(opened), pools, config.ingest_directory),

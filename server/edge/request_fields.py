@@ -14,6 +14,7 @@ from server.access import MAX_RIGHTS
 from server.wire import MAX_MESSAGES, MAX_QUEUES
 from store.errors import InvalidArgumentError
 from store.format import MAX_PROPERTIES_BYTES
+from store.groups import MOST_HANDLES
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
@@ -23,6 +24,10 @@ MAX_TOPICS = 10_000
 #: Queues added, or removed, by one request of a subscription.
 MAX_SUBSCRIBED = 100_000
 MAX_FILES = 10_000
+#: Delays of a group's backoff; the store allows fewer, and says so.
+MAX_DELAYS = 1000
+#: Dead letters of one call.
+MAX_REDRIVEN = 1000
 #: Elements of all repeated fields of one request, nested ones included.
 MAX_ELEMENTS = 1 << 20
 #: Bytes of nested messages that are not looked into, which costs microseconds each: decoded they
@@ -57,6 +62,12 @@ COUNT_LIMITS = {
     "kvcq.v1.CommitOffsetsRequest.offsets": MAX_QUEUES,
     "kvcq.v1.FetchOffsetsRequest.queues": MAX_QUEUES,
     "kvcq.v1.ResetOffsetsRequest.queue_ids": MAX_QUEUES,
+    "kvcq.v1.AcknowledgeRequest.handles": MOST_HANDLES,
+    "kvcq.v1.ChangeInvisibleTimeRequest.handles": MOST_HANDLES,
+    "kvcq.v1.GiveBackRequest.handles": MOST_HANDLES,
+    "kvcq.v1.Backoff.delays_ms": MAX_DELAYS,
+    "kvcq.v1.ResetGroupRequest.queue_ids": MAX_QUEUES,
+    "kvcq.v1.RedriveRequest.offsets": MAX_REDRIVEN,
     "kvcq.v1.ChangeRightsRequest.rights": MAX_RIGHTS,
     "kvcq.v1.IngestFilesRequest.files": MAX_FILES,
 }

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: A request that only names things: the longest are a key, a tag filter, or a cursor.
 _NAMES = 128 << 10
+#: The longest handles that one call may name.
+_HANDLES = 640 << 10
 #: Rows of up to 10,000 queues, rules or files.
 _ROWS = 4 << 20
 #: Calls that share a stream, decoded in the loop.
@@ -69,6 +71,12 @@ _OURS = {
         RequestLimit(_ROWS, answers_large=True): "FetchOffsets",
         RequestLimit(_NAMES, answers_large=True): "ResetOffsets ListGroupOffsets ListGroups",
         RequestLimit(_NAMES): "DeleteGroup",
+    },
+    "SharedGroupService": {
+        RequestLimit(_NAMES, CallKind.PULL): "Receive",
+        RequestLimit(_HANDLES): "Acknowledge ChangeInvisibleTime GiveBack",
+        RequestLimit(_NAMES): "CreateGroup UpdateGroup Redrive",
+        RequestLimit(_NAMES, answers_large=True): "DescribeGroup ResetGroup",
     },
     "AdminService": {
         RequestLimit(_NAMES): "GetStatistics GetSettings ReloadSettings",

@@ -3,11 +3,12 @@
 `Puts` is what the services call. It takes requests from `wire`, and the store as it is open.
 """
 
-from server.puts.durability import wait_visible
+from server.puts.durability import Durability, wait_visible
 from server.puts.producer_sessions import check_number, name_of
 from server.puts.puts import Puts
 
 __all__ = [
+    "Durability",
     "Puts",
     "check_number",
     "name_of",

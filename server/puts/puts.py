@@ -69,9 +69,9 @@ class Puts:
         self._appender = Appender(store, self._bulk)
         self._chooser = QueueChooser(store)
         flush_timeout_s = store.config.sync_flush_timeout_s
-        self._durability = Durability(store, loop, flush_timeout_s)
+        self.durability = Durability(store, loop, flush_timeout_s)
         self._coalescer = PutCoalescer(
-            store, self._appender, self._durability, loop, flush_timeout_s
+            store, self._appender, self.durability, loop, flush_timeout_s
         )
         self.sessions = ProducerSessions(
             store,
@@ -131,7 +131,7 @@ class Puts:
             )
         except InvalidArgumentError as error:
             raise of_single_put(error) from None
-        await self._durability.wait(stored.end_offset)
+        await self.durability.wait(stored.end_offset)
         self._metrics.put_one(given.topic, stored.record_bytes)
         current_caller().took_messages(1)
         return pb.PutResponse(
@@ -144,7 +144,7 @@ class Puts:
     ) -> pb.PutBatchResponse:
         """All messages of the batch, or none. Raises as `put`."""
         answer = await self._append(request, born_host, large=large)
-        await self._durability.wait(answer.end_offset)
+        await self.durability.wait(answer.end_offset)
         return answer.response
 
     def stream(
@@ -166,7 +166,7 @@ class Puts:
 
         return PutStream(
             append,
-            self._durability,
+            self.durability,
             self._stage,
             self._metrics,
             call_id,

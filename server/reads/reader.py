@@ -107,6 +107,10 @@ class QueueReader:
         self._cold_threads.close()
         self.processes.close()
 
+    def check_by_offsets(self, group: str) -> None:
+        """Raises GroupKindError of a group that shares its work: who reads there receives."""
+        self._store.committed_offsets(group, ())
+
     async def read(self, place: Place) -> Encoded:
         """The answer to one read. Raises what MessageStore.pull raises, and MemoryFullError."""
         await self.turns.next()

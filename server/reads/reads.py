@@ -1,4 +1,4 @@
-"""Pulls and subscriptions, and what they share."""
+"""Pulls, receives and subscriptions, and what they share."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from server.reads.group_readers import GroupReaders
 from server.reads.queue_growth import QueueGrowth
 from server.reads.reader import Place, QueueReader, Wanted
 from server.reads.ready_queues import ReadyQueues
+from server.reads.receives import Receives
 from server.reads.subscription import Subscription
 from server.wire import (
     DEFAULT_PULL_BYTES,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
+    from kvcq_client.pb.v1 import shared_groups_pb2
     from server.edge import RequestMemory
     from server.metrics import CallMetrics
     from server.readers import Readers
@@ -57,6 +59,7 @@ class Reads:
         self._stage = stage
         self._metrics = metrics
         self._reader = QueueReader(store, memory)
+        self._receives = Receives(store, memory, metrics)
         self._groups = GroupReaders()
         self.growth = QueueGrowth(asyncio.get_running_loop())
         self._stop_listening = store.on_dispatch(self.growth.grew)
@@ -70,11 +73,12 @@ class Reads:
         self._stop_listening()
         self.growth.close()
         self._reader.close()
+        self._receives.close()
 
     @property
     def waiting(self) -> int:
         """Reads that have no thread yet."""
-        return self._reader.waiting
+        return self._reader.waiting + self._receives.waiting
 
     @property
     def processes(self) -> Readers:
@@ -136,6 +140,16 @@ class Reads:
         finally:
             queues.leave(place.key)
             queues.close()
+
+    async def receive(
+        self, request: shared_groups_pb2.ReceiveRequest, remaining_s: float | None
+    ) -> bytes:
+        """The encoded response to one receive, which waits as a pull does.
+
+        Raises what SharedGroups.receive raises, and MemoryFullError.
+        """
+        in_range("wait_ms", request.wait_ms, 0, MAX_WAIT_MS)
+        return await self._receives.receive(request)
 
     def _asked(self, request: pb.PullRequest) -> tuple[Place, int]:
         """Where to read, and how long to wait there, in ms. Raises InvalidArgumentError."""

@@ -196,6 +196,7 @@ class Subscription:
             if request.group:
                 self._caller.check(Role.SUBSCRIBE, ResourceKind.GROUP, request.group)
                 check_length(request.group, "group", LONGEST_NAME)
+                self._reader.check_by_offsets(request.group)
                 check_length(request.reader, "reader", LONGEST_NAME)
                 self._in_group = self._groups.join(
                     request.group, request.reader, self._address, self._positions

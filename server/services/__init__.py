@@ -12,6 +12,7 @@ from server.services.health import HealthService
 from server.services.jobs import JobService
 from server.services.message import MessageService
 from server.services.migration import MigrationService
+from server.services.shared_group import SharedGroupService
 from server.services.topic import TopicService
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "JobService",
     "MessageService",
     "MigrationService",
+    "SharedGroupService",
     "TopicService",
 ]

@@ -50,6 +50,14 @@ from server.wire.put_limits import (
     inline_budget,
     parts_of,
 )
+from server.wire.shared_groups import (
+    EncodedDeliveries,
+    encode_deliveries,
+    of_settings,
+    outcomes_out,
+    settings_in,
+    settings_out,
+)
 from server.wire.status import INTERNAL_ROW, Refusal, refusal_of, rich_status, row_of
 
 __all__ = [
@@ -66,6 +74,7 @@ __all__ = [
     "Budget",
     "Columns",
     "Encoded",
+    "EncodedDeliveries",
     "Refusal",
     "Stored",
     "TooMuchError",
@@ -76,6 +85,7 @@ __all__ = [
     "checksum_of",
     "columns_of",
     "differences_out",
+    "encode_deliveries",
     "encode_pull",
     "form_of",
     "host_of_peer",
@@ -86,7 +96,9 @@ __all__ = [
     "message_in",
     "not_more",
     "not_negative",
+    "of_settings",
     "only_placed_out",
+    "outcomes_out",
     "page_size_of",
     "parts_of",
     "plan_out",
@@ -96,6 +108,8 @@ __all__ = [
     "request_in",
     "rich_status",
     "row_of",
+    "settings_in",
+    "settings_out",
     "status_out",
     "stored_out",
     "topic_out",

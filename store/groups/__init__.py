@@ -10,6 +10,7 @@ from store.groups.shared import (
     MOST_HANDLES,
     MOST_INVISIBLE_MS,
     MOST_RECEIVED,
+    Answered,
     SharedGroups,
 )
 
@@ -18,6 +19,7 @@ __all__ = [
     "MOST_HANDLES",
     "MOST_INVISIBLE_MS",
     "MOST_RECEIVED",
+    "Answered",
     "Delivery",
     "Outcome",
     "Received",

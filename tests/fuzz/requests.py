@@ -12,7 +12,7 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2
+from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2, shared_groups_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +26,7 @@ METHODS: list[MethodDescriptor] = [
     method
     for file in (
         kvcq_pb2.DESCRIPTOR,
+        shared_groups_pb2.DESCRIPTOR,
         migration_pb2.DESCRIPTOR,
         jobs_pb2.DESCRIPTOR,
         access_pb2.DESCRIPTOR,

@@ -15,6 +15,7 @@ from kvcq_client import Credentials
 from kvcq_client.pb.v1 import access_pb2 as access
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from kvcq_client.pb.v1 import shared_groups_pb2 as shared
 from kvcq_client.transport import STREAM_OVER, write_request
 from kvcq_client.transport.secured import Signer
 from server.access import NEEDS, is_laborious_batch
@@ -67,6 +68,15 @@ REQUESTS: dict[str, Message] = {
     "ResetOffsets": pb.ResetOffsetsRequest(group="g", topic="T", earliest=True),
     "ListGroupOffsets": pb.ListGroupOffsetsRequest(group="g"),
     "DeleteGroup": pb.DeleteGroupRequest(group="g"),
+    "Receive": shared.ReceiveRequest(group="g", topic="T"),
+    "Acknowledge": shared.AcknowledgeRequest(group="g", handles=["h"]),
+    "ChangeInvisibleTime": shared.ChangeInvisibleTimeRequest(group="g", handles=["h"]),
+    "GiveBack": shared.GiveBackRequest(group="g", handles=["h"]),
+    "CreateGroup": shared.CreateGroupRequest(group="g"),
+    "UpdateGroup": shared.UpdateGroupRequest(group="g"),
+    "DescribeGroup": shared.DescribeGroupRequest(group="g"),
+    "ResetGroup": shared.ResetGroupRequest(group="g", topic="T", earliest=True),
+    "Redrive": shared.RedriveRequest(group="g"),
     "RotateSecret": access.RotateSecretRequest(user="ops"),
     "GetUser": access.GetUserRequest(user="ops"),
 }

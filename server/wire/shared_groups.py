@@ -1,0 +1,111 @@
+"""Groups that share their work, in the words of the API and back."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvcq_client.format import length_delimited, varint
+from kvcq_client.pb.v1 import kvcq_pb2
+from kvcq_client.pb.v1 import shared_groups_pb2 as pb
+from server.wire.messages_out import stored_out
+from store.errors import InvalidArgumentError
+from store.groups import Outcome
+from store.metadata import SharedGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store.groups import Received
+
+_OUTCOMES = {
+    Outcome.DONE: pb.HANDLE_OUTCOME_DONE,
+    Outcome.NOT_IN_FLIGHT: pb.HANDLE_OUTCOME_NOT_IN_FLIGHT,
+    Outcome.QUEUE_ENDED: pb.HANDLE_OUTCOME_QUEUE_ENDED,
+}
+_RECORDS = length_delimited(pb.ReceiveResponse, "records")
+#: Settings by the names of their fields, where the store has other ones.
+_IN_STORE = {"paused": "is_paused"}
+#: What a group is made with, and stays.
+_FIXED = ("in_order", "from_latest")
+_BACKOFF = re.compile(r"backoff_ms(\[\d+\])?")
+
+
+class EncodedDeliveries(NamedTuple):
+    """A ReceiveResponse as it goes over the wire."""
+
+    message_count: int
+    cost_bytes: int  # of the records
+    data: bytes
+
+
+def encode_deliveries(received: Received, form: kvcq_pb2.RecordForm) -> EncodedDeliveries:
+    """Whole records come last, so they are copied once."""
+    deliveries = received.deliveries
+    response = pb.ReceiveResponse(
+        handles=[one.handle for one in deliveries],
+        queue_ids=[one.queue_id for one in deliveries],
+        queue_offsets=[one.queue_offset for one in deliveries],
+        deliveries=[one.deliveries for one in deliveries],
+        until_ms=[one.until_ms for one in deliveries],
+    )
+    size = sum(len(one.record) for one in deliveries)
+    if form != kvcq_pb2.RECORD_FORM_WHOLE:
+        response.messages.extend(stored_out(one.record, one.queue_offset) for one in deliveries)
+        return EncodedDeliveries(len(deliveries), size, response.SerializeToString())
+    parts = [response.SerializeToString()]
+    if size:
+        parts.append(_RECORDS + varint(size))
+        parts += [one.record for one in deliveries]
+    return EncodedDeliveries(len(deliveries), size, b"".join(parts))
+
+
+def outcomes_out(outcomes: Sequence[Outcome]) -> list[pb.HandleOutcome]:
+    return [_OUTCOMES[one] for one in outcomes]
+
+
+def settings_in(given: pb.SharedGroupSettings, found: SharedGroup | None) -> SharedGroup:
+    """The settings of a group that is made, or, with those `found` of it, is changed.
+
+    Raises InvalidArgumentError for one that cannot be changed; what a value may be the store says.
+    """
+    values: dict[str, Any] = {
+        _IN_STORE.get(name, name): getattr(given, name)
+        for name in (each.name for each in given.DESCRIPTOR.fields)
+        if name != "backoff" and given.HasField(name)
+    }
+    if given.HasField("backoff"):
+        values["backoff_ms"] = tuple(given.backoff.delays_ms)
+    if found is None:
+        if given.in_order:
+            values.setdefault("max_deliveries", None)
+        return SharedGroup()._replace(**values)
+    for name in _FIXED:
+        if values.get(name, getattr(found, name)) != getattr(found, name):
+            raise InvalidArgumentError(
+                f"settings.{name}", "is fixed when the group is made: delete it, and make it again"
+            )
+    return found._replace(**values)
+
+
+def settings_out(settings: SharedGroup) -> pb.SharedGroupSettings:
+    return pb.SharedGroupSettings(
+        max_deliveries=settings.max_deliveries,
+        invisible_ms=settings.invisible_ms,
+        most_in_flight=settings.most_in_flight,
+        in_order=settings.in_order,
+        from_latest=settings.from_latest,
+        paused=settings.is_paused,
+        dead_letters_keep_ms=settings.dead_letters_keep_ms,
+        backoff=pb.Backoff(delays_ms=settings.backoff_ms),
+    )
+
+
+def of_settings(error: InvalidArgumentError) -> InvalidArgumentError:
+    """The store names a setting as it does, the caller sent it in a message of its own."""
+    field = error.field
+    if backoff := _BACKOFF.fullmatch(field):
+        field = f"backoff.delays_ms{backoff[1] or ''}"
+    if field.partition(".")[0] not in pb.SharedGroupSettings.DESCRIPTOR.fields_by_name:
+        return error
+    return InvalidArgumentError(f"settings.{field}", error.reason)
