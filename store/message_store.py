@@ -99,7 +99,9 @@ class MessageStore:
         self._times = times
         self.snapshots = services.snapshots
         #: Groups that share their work.
-        self.groups = SharedGroups(appends, topics, queues, self.tables, times, self.pull)
+        self.groups = SharedGroups(
+            appends, topics, queues, self.tables, times, self.pull, self._bounds_of
+        )
         self._closing = Lock()
 
     @property
@@ -351,6 +353,9 @@ class MessageStore:
                 if self.log.start_offset == start:
                     raise
                 # Its segment was dropped meanwhile.
+
+    def _bounds_of(self, topic: str, queue_id: int) -> Bounds:
+        return self.bounds([(topic, queue_id)])[0]
 
     def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:
         """Min and max of each queue.

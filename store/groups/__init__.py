@@ -4,7 +4,9 @@ What a group has in flight is rows of the state (`store/state/windows.py`), and 
 record of the log. Here it is decided what such records say. See store/docs/groups.md.
 """
 
+from store.groups.dead_letters import DeadLetter
 from store.groups.deliveries import Delivery, Outcome, Received
+from store.groups.letters import MOST_LETTERS, Redriven
 from store.groups.shared import (
     MOST_DELAY_MS,
     MOST_HANDLES,
@@ -18,10 +20,13 @@ __all__ = [
     "MOST_DELAY_MS",
     "MOST_HANDLES",
     "MOST_INVISIBLE_MS",
+    "MOST_LETTERS",
     "MOST_RECEIVED",
     "Answered",
+    "DeadLetter",
     "Delivery",
     "Outcome",
     "Received",
+    "Redriven",
     "SharedGroups",
 ]

@@ -2,26 +2,31 @@
 own, %DLQ% and the group, as RocketMQ names it.
 
 The record that ends its delivery and the one of the dead letter are one append: both are in the
-log, or neither is.
+log, or neither is. So it is when a dead letter is put again to where it came from, and when it is
+appended again to be kept. What they look like as messages is here.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import InvalidArgumentError
 from store.format import (
     MAX_LIGHT_QUEUES,
     OWN_PROPERTIES,
+    check_may_write,
     prepare_all,
     unpack_record,
 )
+from store.light_queue import is_light
 from store.message import Message
+from store.state import DEAD_LETTERS
 
 if TYPE_CHECKING:
-    from store.state import Lease
+    from collections.abc import Mapping
 
-PREFIX = "%DLQ%"
+    from store.message import StoredMessage
+    from store.state import Lease
 
 #: Where it came from, by the names that RocketMQ gives.
 ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
@@ -29,14 +34,59 @@ ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 #: And by ours: what the names above leave out.
 ORIGIN_QUEUE = "DLQ_ORIGIN_QUEUE"
 ORIGIN_OFFSET = "DLQ_ORIGIN_OFFSET"
+#: Of a dead letter that was moved: where it was first, and since when it is one, ms.
+LETTER_OFFSET = "DLQ_LETTER_OFFSET"
+LETTER_TIME = "DLQ_LETTER_TIME"
+_LETTER_PROPERTIES = frozenset(
+    (ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, ORIGIN_QUEUE, ORIGIN_OFFSET, LETTER_OFFSET, LETTER_TIME)
+)
+#: A message stands in light queues beside a queue of a topic. What goes to a light queue again goes
+#: to no topic again: it stands in one that nobody else reads.
+CARRIER = "%REDRIVEN%"
 _UNIQ_KEY = "UNIQ_KEY"
 #: Of sys_flag, compression and its type, and several tags: the body is as it was.
 _KEPT_FLAGS = 0x0001 | 0x0002 | 0x0700
 _MOST_BODY_BYTES = (1 << 31) - 1
 
 
+class DeadLetter(NamedTuple):
+    """A message that was delivered as often as its group allows."""
+
+    offset: int  # its name in its group; it keeps it when it is moved
+    place: int  # queue offset at which it is now, in queue 0 of its topic
+    topic: str  # or light queue it came from; "": that is not known
+    queue_id: int  # there
+    queue_offset: int  # there; -1: not known
+    message_id: str  # of the message it was; "": not known
+    deliveries: int
+    time_ms: int  # since when it is one, ms since 1970
+    record: bytes  # whole, as in the log
+
+
 def topic_of(group: str) -> str:
-    return PREFIX + group
+    return DEAD_LETTERS + group
+
+
+def letter_of(place: int, record: bytes) -> DeadLetter:
+    """What a record of a topic of dead letters says; other programs write them with less."""
+    was = unpack_record(record, verify=False)
+    properties = was.properties
+    return DeadLetter(
+        _number(properties, LETTER_OFFSET, place),
+        place,
+        properties.get(ORIGIN_TOPIC, ""),
+        _number(properties, ORIGIN_QUEUE, 0),
+        _number(properties, ORIGIN_OFFSET, -1),
+        properties.get(ORIGIN_MESSAGE_ID, ""),
+        was.reconsume_times,
+        _number(properties, LETTER_TIME, was.store_time_ms),
+        record,
+    )
+
+
+def _number(properties: Mapping[str, str], name: str, default: int) -> int:
+    text = properties.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else default
 
 
 def dead_letter(
@@ -50,26 +100,59 @@ def dead_letter(
         ORIGIN_QUEUE: str(queue_id),
         ORIGIN_OFFSET: str(offset),
     }
+    message = _again(was, topic_of(group), origin)._replace(reconsume_times=lease.deliveries)
+    return _acceptable(message, origin)
+
+
+def moved(group: str, letter: DeadLetter) -> Message:
+    """The same dead letter once more."""
+    was = unpack_record(letter.record, verify=False)
+    named = {LETTER_OFFSET: str(letter.offset), LETTER_TIME: str(letter.time_ms)}
+    of_letters = {
+        name: value for name, value in was.properties.items() if name in _LETTER_PROPERTIES
+    } | named
+    message = _again(was, topic_of(group), of_letters)
+    return _acceptable(message._replace(reconsume_times=was.reconsume_times), of_letters)
+
+
+def redriven(letter: DeadLetter, queue_count: int) -> Message:
+    """The message that it was, for where it came from, which has as many queues now. Raises
+    InvalidArgumentError for what cannot be put."""
+    was = unpack_record(letter.record, verify=False)
+    message = _again(was, letter.topic, {})
+    if is_light(letter.topic):
+        message = message._replace(topic=CARRIER, light_queues=(letter.topic,))
+    else:
+        check_may_write(letter.topic)
+        message = message._replace(queue_id=letter.queue_id % queue_count)
+    prepare_all([message], _MOST_BODY_BYTES, MAX_LIGHT_QUEUES)
+    return message
+
+
+def _again(was: StoredMessage, topic: str, more: Mapping[str, str]) -> Message:
+    """Body, tag, keys and properties are its own, but for those of dead letters."""
     kept = {
         name: value
         for name, value in was.properties.items()
-        if name and value and name not in OWN_PROPERTIES
+        if name and value and name not in OWN_PROPERTIES and name not in _LETTER_PROPERTIES
     }
-    message = Message(
-        topic_of(group),
+    return Message(
+        topic,
         was.body,
         tag=was.tag,
         keys=was.keys,
-        properties=kept | origin,
+        properties={**kept, **more},
         flag=was.flag,
         sys_flag=was.sys_flag & _KEPT_FLAGS,
         born_time_ms=max(0, was.born_time_ms),
         born_host=was.born_host,
-        reconsume_times=lease.deliveries,
     )
+
+
+def _acceptable(message: Message, least: Mapping[str, str]) -> Message:
     try:
         prepare_all([message], _MOST_BODY_BYTES, MAX_LIGHT_QUEUES)
     except InvalidArgumentError:
         # Its properties leave no room, or another program wrote what we would not take.
-        return message._replace(tag="", keys=(), properties=origin, flag=0, sys_flag=0)
+        return message._replace(tag="", keys=(), properties=least, flag=0, sys_flag=0)
     return message

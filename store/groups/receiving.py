@@ -161,13 +161,13 @@ class Receiving:
     def _bury(self, queue_id: int, lease: Lease) -> None:
         group, topic = self._wish.group, self._wish.topic
         for offset in lease.offsets():
-            if not self._turn.takes_dead:
+            if not self._turn.takes_messages:
                 self._look_at(self._now_ms)
                 return
             for _, record in self._read_some(queue_id, [offset]).messages:
                 letter = dead_letter(group, record, topic, queue_id, offset, lease)
                 ended = Finished(group, topic, queue_id, offset, 1, Ended.DEAD)
-                self._turn.bury(ended, letter)
+                self._turn.append(ended, letter)
 
     def _read_some(self, queue_id: int, offsets: Sequence[int]) -> _Read:
         """Those of the messages that there are; the group is done with the others."""

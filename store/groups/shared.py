@@ -24,6 +24,7 @@ from store.errors import (
 from store.format import check_group, check_light_queue, check_topic
 from store.groups.deliveries import Outcome, Received
 from store.groups.handles import unpack_handle
+from store.groups.letters import Letters
 from store.groups.receiving import Receiving, Wish
 from store.groups.turn import ChangedError, Turn
 from store.light_queue import is_light
@@ -34,8 +35,10 @@ from store.state import NOBODY, Ended, Finished, GroupMade, Held, Lease, Leased,
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from store.consume_queue import ConsumeQueueStore
+    from store.consume_queue import Bounds, ConsumeQueueStore
+    from store.groups.dead_letters import DeadLetter
     from store.groups.handles import Handle
+    from store.groups.letters import Redriven
     from store.groups.receiving import Pull
     from store.log import StoreTimes
     from store.puts import AppendPath
@@ -96,9 +99,10 @@ class SharedGroups:
         tables: Tables,
         times: StoreTimes,
         pull: Pull,
+        bounds: Callable[[str, int], Bounds],
         new_nonce: Callable[[], int] = lambda: secrets.randbits(63) or 1,
     ) -> None:
-        """`tables`: at the dispatch point. `pull`: as MessageStore.pull."""
+        """`tables`: at the dispatch point. `pull`: as MessageStore.pull. `bounds`: of a queue."""
         # Constant after construction.
         self._appends = appends
         self._topics = topics
@@ -111,6 +115,7 @@ class SharedGroups:
         self._turn = Lock()
         # Added to by anyone; taken from by callers that are done.
         self._waiting: list[_Call[object]] = []
+        self._letters = Letters(appends, tables, self._now_ms, pull, bounds, self._run)
 
     # --- groups ----------------------------------------------------------------------------
 
@@ -289,6 +294,54 @@ class SharedGroups:
         if wait:
             self._appends.wait_acknowledged(end)
         return Answered(outcomes, end)
+
+    # --- dead letters ----------------------------------------------------------------------
+
+    def dead_letters(self, group: str) -> int:
+        """How many there are: neither redriven nor deleted, and kept.
+
+        Also of a group by offsets, and of one that is not there any more, while there is a topic of
+        its dead letters. Raises InvalidArgumentError, UnknownGroupError.
+        """
+        return self._letters.count(group)
+
+    def list_dead_letters(self, group: str, after: int = -1, limit: int = 100) -> list[DeadLetter]:
+        """Dead letters with offsets above `after`, the oldest first, 1 to 1000 of them at most.
+
+        Raises InvalidArgumentError, UnknownGroupError; CorruptRecordError, DamagedQueueError.
+        """
+        return self._letters.page(group, after, limit)
+
+    def redrive(
+        self,
+        group: str,
+        offsets: Sequence[int] = (),
+        max_messages: int = 1000,
+        *,
+        after: int = -1,
+        wait: bool = True,
+    ) -> Redriven:
+        """Dead letters are messages again where they came from: each of them once, whatever
+        happens. As new ones, with the ordering key, the queue and the id that they had.
+
+        Those of these offsets; or, without any, all above `after`, the oldest first. At most
+        `max_messages` are put again or left, 1 to 1000. With `wait` they are as durable on return
+        as a put. A letter that came from a light queue goes to that, and not again to the topic
+        that it stood in beside. What is no dead letter, or not any more, counts nowhere.
+        Raises InvalidArgumentError, UnknownGroupError, CorruptRecordError, DamagedQueueError, and
+        what an append raises: some may have been put again then, and each of them has ended.
+        """
+        return self._letters.redrive(group, offsets, max_messages, after, wait=wait)
+
+    def delete_dead_letters(
+        self, group: str, offsets: Sequence[int], *, wait: bool = True
+    ) -> tuple[int, int]:
+        """These dead letters are done; how many of them there were, and `end_offset`: it is certain
+        once the log is durable up to that. With `wait` it is so on return.
+
+        Raises InvalidArgumentError, UnknownGroupError, and what an append raises.
+        """
+        return self._letters.delete(group, offsets, wait=wait)
 
     # --- turns -----------------------------------------------------------------------------
 

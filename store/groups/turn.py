@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
     from store.message import Message
     from store.puts import AppendPath
-    from store.state import Entry
+    from store.state import Entry, LetterEnded
     from store.topics import End, Topics
 
 #: All entries of a turn are in one record: see MOST_BYTES of store/state/entries.py.
 _MOST_ENTRIES = 3000
 #: What is decided is applied where no record is yet; only topics ask where theirs is.
 _NOWHERE = 0
-#: Dead letters of a turn, fewer than make columns, and their bytes.
-_MOST_DEAD = 32
-_MOST_DEAD_BYTES = 4 << 20
+#: Messages that a turn appends, fewer than make columns, and their bytes.
+_MOST_MESSAGES = 32
+_MOST_MESSAGE_BYTES = 4 << 20
 
 
 class ChangedError(Exception):
@@ -85,7 +85,14 @@ class _Seen:
     def scan(
         self, start: bytes, end: bytes, limit: int | None = None
     ) -> Sequence[tuple[bytes, bytes]]:
-        raise AssertionError(f"a turn deletes no range: {start!r} to {end!r}, {limit}")
+        """Only turns add rows of dead letters, and they go with their topic: so it is enough to
+        notice changes of the rows that are found."""
+        assert start[:1] in b"xy", f"a turn looks through no range: {start!r} to {end!r}"
+        with self._appends.held():
+            self.begin()
+            found = self._topics.view.scan(start, end, limit)
+        self.rows.update(found)
+        return found
 
 
 class Turn:
@@ -96,15 +103,17 @@ class Turn:
         self._topics = topics
         self._seen = _Seen(appends, topics)
         self._changes = Changes(self._seen)
-        self._tables = Tables(self._changes)
+        self.tables = Tables(self._changes)
         self._entries: list[Entry] = []
         self._messages: list[Message] = []
         self._message_bytes = 0
         self._places: dict[str, Place] = {}
         self._ends: dict[str, End] = {}
+        # Of topics: what the next message in queue 0 had for an offset when that was looked up.
+        self._next_offsets: dict[str, int] = {}
         # Windows whose last entry ends deliveries, and where that is: more go with it.
         self._open: dict[tuple[str, str, int], int] = {}
-        self.windows = self._tables.windows
+        self.windows = self.tables.windows
 
     @property
     def is_full(self) -> bool:
@@ -121,7 +130,7 @@ class Turn:
 
         Raises UnknownGroupError, GroupKindError.
         """
-        row = self._tables.group(group)
+        row = self.tables.group(group)
         if row is None:
             if not make:
                 raise UnknownGroupError(group)
@@ -176,12 +185,23 @@ class Turn:
             self._entries.append(entry)
 
     @property
-    def takes_dead(self) -> bool:
-        """Whether another dead letter may go with this turn."""
-        return len(self._messages) < _MOST_DEAD and self._message_bytes < _MOST_DEAD_BYTES
+    def takes_messages(self) -> bool:
+        """Whether another message may go with this turn."""
+        return len(self._messages) < _MOST_MESSAGES and self._message_bytes < _MOST_MESSAGE_BYTES
 
-    def bury(self, entry: Finished, message: Message) -> None:
-        """The delivery ends with a dead letter."""
+    def next_offset(self, topic: str) -> int:
+        """That of the message that `append` takes next, when it is for queue 0 of this topic, which
+        exists."""
+        found = self._next_offsets.get(topic)
+        if found is None:
+            with self._appends.held():
+                self._seen.begin()
+                found = self._next_offsets[topic] = self._appends.log.next_offset(topic, 0)
+        own = [each for each in self._messages if (each.topic, each.queue_id) == (topic, 0)]
+        return found + len(own)
+
+    def append(self, entry: Finished | LetterEnded, message: Message) -> None:
+        """It is decided, and the message is in the log with it, or neither is."""
         self.add(entry)
         self._messages.append(message)
         self._message_bytes += len(message.body)
@@ -193,6 +213,9 @@ class Turn:
         view = self._topics.view
         if self._topics.next_state() != self._seen.records:
             self._check_unchanged()
+        for topic, offset in self._next_offsets.items():
+            if self._appends.log.next_offset(topic, 0) != offset:
+                raise ChangedError
         steps: list[Step] = []
         names = sorted({message.topic for message in self._messages})
         missing = [name for name in names if view.tables.topic(name) is None]

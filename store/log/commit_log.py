@@ -342,6 +342,15 @@ class CommitLog:
         done = LogAppend(requests, start, runs[-1].end_offset, now_ms, row_count)
         return runs, places, done
 
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        """Of the message that comes next in this queue, which exists. The caller holds `lock`, and
+        nothing is half appended. Raises what loading a queue raises."""
+        queue = topic, queue_id
+        hot = self.hot_queues.turn(self.appended_offset)
+        if queue not in hot.queues:
+            self.hot_queues.warm([queue], (), self.appended_offset)
+        return hot.queues[queue]
+
     def wait_for_segment(self, start_offset: int, timeout_s: float) -> bool:
         """Whether an append that met SegmentNotReadyError is worth another try, within `timeout_s`.
 

@@ -7,6 +7,7 @@ of a snapshot and the records behind it give the same rows again. Uses format an
 from store.state.changes import Changes, apply_entry, changes_of
 from store.state.entries import (
     MOST_MADE,
+    NOWHERE,
     STATE_TOPIC,
     Committed,
     CorruptStateError,
@@ -18,6 +19,8 @@ from store.state.entries import (
     Held,
     LatestLooked,
     Leased,
+    LetterEnd,
+    LetterEnded,
     Passed,
     TopicEnded,
     TopicKeeps,
@@ -26,6 +29,7 @@ from store.state.entries import (
     unpack_entries,
 )
 from store.state.rows import (
+    DEAD_LETTERS,
     CorruptRowError,
     Rows,
     dead_key,
@@ -48,9 +52,11 @@ from store.state.view import StateView
 from store.state.windows import FRESH, NOBODY, SPAN, Lease, Window, runs_of, unpack_window
 
 __all__ = [
+    "DEAD_LETTERS",
     "FRESH",
     "MOST_MADE",
     "NOBODY",
+    "NOWHERE",
     "SPAN",
     "STATE_TOPIC",
     "Changes",
@@ -66,6 +72,8 @@ __all__ = [
     "LatestLooked",
     "Lease",
     "Leased",
+    "LetterEnd",
+    "LetterEnded",
     "Passed",
     "Rows",
     "Snapshots",

@@ -17,25 +17,33 @@ from store.state.entries import (
     GroupMade,
     LatestLooked,
     Leased,
+    LetterEnded,
     Passed,
     TopicEnded,
     TopicKeeps,
     TopicsMade,
 )
 from store.state.rows import (
+    DEAD_LETTERS,
+    PLACES,
     bits_key,
     dead_key,
+    ended_key,
     group_key,
     hidden_ranges,
     latest_key,
+    letters_ranges,
+    moved_key,
     offset_key,
     offsets_range,
+    pack_bits,
     pack_latest,
     pack_offset,
     pack_topic,
     reader_key,
     readers_range,
     topic_key,
+    unpack_bits,
     window_key,
     windows_range,
 )
@@ -166,6 +174,8 @@ def apply_entry(entry: Entry, at: int, changes: Changes) -> None:
             )
         case Passed(group, topic, queue_id, offset):
             _change_window(changes, group, topic, queue_id, lambda window: window.passed(offset))
+        case LetterEnded():
+            _end_letter(entry, changes)
 
 
 def _change_window(
@@ -182,6 +192,19 @@ def _change_window(
     changes.put(key, pack_window(change(unpack_window(row))))
 
 
+def _end_letter(entry: LetterEnded, changes: Changes) -> None:
+    topic, letter, place, moved_to, first_offset, _ = entry
+    number, bit = divmod(place, PLACES)
+    key = ended_key(topic, number)
+    changes.put(key, pack_bits(unpack_bits(changes.get(key)) | 1 << bit))
+    if first_offset >= PLACES:
+        changes.delete_range(ended_key(topic, 0), ended_key(topic, first_offset // PLACES))
+    if moved_to >= 0:
+        changes.put(moved_key(topic, letter), pack_offset(moved_to))
+    elif place != letter:
+        changes.delete(moved_key(topic, letter))
+
+
 def _end_topic(topic: str, changes: Changes) -> None:
     for group in Tables(changes).readers(topic):
         changes.delete_range(*offsets_range(group, topic))
@@ -189,6 +212,9 @@ def _end_topic(topic: str, changes: Changes) -> None:
     changes.delete_range(*readers_range(topic))
     for start, end in hidden_ranges(topic):
         changes.delete_range(start, end)
+    if topic.startswith(DEAD_LETTERS):
+        for start, end in letters_ranges(topic):
+            changes.delete_range(start, end)
     changes.delete(topic_key(topic))
     # Its records that are in the log lie before this one, and go with what is derived of them.
     changes.delete(dead_key(topic))

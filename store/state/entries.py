@@ -25,11 +25,15 @@ The body of such a record, big-endian:
 |      |               | deliveries, i64 nonce, i64 until ms, i64 lease ms, u8 how       |
 |   17 | Finished      | u16 group, u16 topic, i32 queue, i64 first, u64 mask, u8 how    |
 |   18 | Passed        | u16 group, u16 topic, i32 queue, i64 next offset                |
+|   19 | LetterEnded   | u16 topic, i64 letter, i64 place, i64 moved to or -1, i64 first |
+|      |               | offset of the queue, u8 how                                     |
 
 `how` of a lease: 1 handed over, 2 held on to, 3 given back; of an end: 1 acknowledged, 2 moved to
-the dead letters, 3 gone from the log. A retention is i64 time ms, i64 bytes, i64 messages, u8
-latest. A number before a name is the place of the name in `names`. An entry speaks of what lies
-before it in the log; what it makes counts from its record's own physical offset on.
+the dead letters, 3 gone from the log; of a dead letter: 1 put again where it came from, 2 deleted,
+3 kept as long as its group says, 4 not kept for want of space, 5 moved. A retention is i64 time ms,
+i64 bytes, i64 messages, u8 latest. A number before a name is the place of the name in `names`. An
+entry speaks of what lies before it in the log; what it makes counts from its record's own physical
+offset on.
 """
 
 from __future__ import annotations
@@ -68,6 +72,7 @@ _LATEST = struct.Struct(">BHiqqqI")
 _LATEST_ROW = struct.Struct(">qH")
 _LEASED = struct.Struct(">BHHiqQHqqqB")
 _FINISHED = struct.Struct(">BHHiqQB")
+_LETTER = struct.Struct(">BHqqqqB")
 
 
 class CorruptStateError(StoreError):
@@ -178,6 +183,30 @@ class Passed(NamedTuple):
     next_offset: int
 
 
+class LetterEnd(enum.IntEnum):
+    """How a dead letter left its place."""
+
+    REDRIVEN = 1  # the append that has this record has it for the topic it came from
+    DELETED = 2
+    EXPIRED = 3  # it was kept as long as its group says
+    GIVEN_UP = 4  # no space was left to keep it when its segment went
+    MOVED = 5  # the append that has this record has it at another place
+
+
+class LetterEnded(NamedTuple):
+    """A dead letter is no longer at this place in queue 0 of its topic."""
+
+    topic: str  # of dead letters
+    letter: int  # queue offset at which it was first
+    place: int  # ... at which it was now
+    moved_to: int  # ... at which it is from now on; NOWHERE: the letter is done
+    first_offset: int  # of the queue: nothing is kept of places below
+    how: LetterEnd
+
+
+#: Where a letter is that is done.
+NOWHERE = -1
+
 Entry = (
     TopicsMade
     | TopicKeeps
@@ -189,6 +218,7 @@ Entry = (
     | Leased
     | Finished
     | Passed
+    | LetterEnded
 )
 
 
@@ -260,6 +290,9 @@ class _Body:
             case Passed(group, topic, queue_id, offset):
                 places = self._place(group), self._place(topic)
                 data += _COMMITTED.pack(18, *places, queue_id, offset)
+            case LetterEnded():
+                topic, *fields = entry
+                data += _LETTER.pack(19, self._place(topic), *fields)
 
     def _place(self, name: str) -> int:
         place = self._names.setdefault(name, len(self._names))
@@ -380,6 +413,12 @@ def _passed(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
     return Passed(names[group], names[topic], queue_id, offset), at + _COMMITTED.size
 
 
+def _letter_ended(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+    _, topic, letter, place, moved_to, first, how = _LETTER.unpack_from(body, at)
+    entry = LetterEnded(names[topic], letter, place, moved_to, first, LetterEnd(how))
+    return entry, at + _LETTER.size
+
+
 _READERS: dict[int, Callable[[bytes, int, list[str]], tuple[Entry, int]]] = {
     1: _topics_made,
     2: _topic_keeps,
@@ -391,4 +430,5 @@ _READERS: dict[int, Callable[[bytes, int, list[str]], tuple[Entry, int]]] = {
     16: _leased,
     17: _finished,
     18: _passed,
+    19: _letter_ended,
 }

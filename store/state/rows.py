@@ -12,14 +12,17 @@
 | `q` i16, topic, group                     | empty: the group has an offset, or a window       |
 | `l` i16, topic, i32 queue id              | i64 looked offset, i64 hidden                     |
 | `h` i16, topic, i32 queue id, i64 number  | a bit for each of 8192 queue offsets              |
+| `x` i16, topic, i64 number                | a bit for each of 8192 places of dead letters     |
+| `y` i16, topic, i64 letter                | i64 place: where a dead letter is that was moved  |
 | `d` i16, topic                            | i64 offset: its records below are dead            |
 | `k` i16, topic, i32 queue id              | i64 topic's offset, limit, first, end, bytes      |
 
-Numbers are big-endian, text is UTF-8; an i16 before a name is its length in bytes. The offset of a
-topic is the physical offset of the record that made it. A topic that keeps less than the log has a
-row of form 2. `d` rows are of deletions that no record tells of: in a log that was adopted, or that
-a program before format 2 wrote. `k` rows, of queues whose topics keep so many bytes, are counted
-and not said by records: they may be lost, and no snapshot has them.
+Numbers are big-endian, text is UTF-8; an i16 before a name is its length in bytes. Bit n of an `x`
+row is bit n % 8 of byte n / 8, and its last byte is not zero. The offset of a topic is the physical
+offset of the record that made it. A topic that keeps less than the log has a row of form 2. `d`
+rows are of deletions that no record tells of: in a log that was adopted, or that a program before
+format 2 wrote. `k` rows, of queues whose topics keep so many bytes, are counted and not said by
+records: they may be lost, and no snapshot has them.
 """
 
 from __future__ import annotations
@@ -206,6 +209,35 @@ def pack_offset(offset: int) -> bytes:
 
 def unpack_offset(value: bytes) -> int:
     return int(_I64.unpack(value)[0])
+
+
+# --- dead letters --------------------------------------------------------------------------
+
+#: What the topic of a group's dead letters is called, before the group; RocketMQ's name.
+DEAD_LETTERS = "%DLQ%"
+#: Places that one row has bits of.
+PLACES = 8192
+
+
+def ended_key(topic: str, number: int) -> bytes:
+    return b"x" + sized(topic) + _I64.pack(number)
+
+
+def moved_key(topic: str, letter: int) -> bytes:
+    return b"y" + sized(topic) + _I64.pack(letter)
+
+
+def letters_ranges(topic: str) -> list[tuple[bytes, bytes]]:
+    """Keys of what is known of the dead letters in a topic."""
+    return [(table + sized(topic), table + sized(topic) + END) for table in (b"x", b"y")]
+
+
+def unpack_bits(value: bytes | None) -> int:
+    return int.from_bytes(value or b"", "little")
+
+
+def pack_bits(bits: int) -> bytes:
+    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
 
 
 # --- what is hidden ------------------------------------------------------------------------

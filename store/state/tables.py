@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING
 
 from store.state.rows import (
     END,
+    PLACES,
     bits_key,
     dead_key,
+    ended_key,
     group_key,
     latest_key,
+    moved_key,
     offset_key,
     offsets_range,
     readers_range,
     split_offset_key,
     topic_key,
+    unpack_bits,
     unpack_group,
     unpack_latest,
     unpack_offset,
@@ -139,6 +143,48 @@ class Tables:
         """Groups with an offset or a window on the topic."""
         start, end = readers_range(topic)
         return [key[len(start) :].decode() for key, _ in self._rows.scan(start, end)]
+
+    # --- dead letters ----------------------------------------------------------------------
+
+    def live_places(self, topic: str, first: int, end: int) -> Iterator[int]:
+        """Places first <= place < end of dead letters that have not ended there, rising."""
+        while first < end:
+            number = first // PLACES
+            behind = min(end, (number + 1) * PLACES)
+            ended = unpack_bits(self._rows.get(ended_key(topic, number))) >> first % PLACES
+            live = ~ended & (1 << behind - first) - 1
+            while live:
+                low = live & -live
+                yield first + low.bit_length() - 1
+                live ^= low
+            first = behind
+
+    def count_ended(self, topic: str, first: int, end: int) -> int:
+        """How many have ended at places first <= place < end."""
+        start, stop = ended_key(topic, first // PLACES), ended_key(topic, -(-end // PLACES))
+        count = 0
+        while rows := self._rows.scan(start, stop, _PAGE):
+            for key, value in rows:
+                at = int.from_bytes(key[-8:], "big") * PLACES
+                bits = unpack_bits(value)
+                if at < first:
+                    bits = bits >> first - at << first - at
+                if end < at + PLACES:
+                    bits &= (1 << end - at) - 1
+                count += bits.bit_count()
+            start = rows[-1][0] + b"\x00"
+        return count
+
+    def moved_letter(self, topic: str, letter: int) -> int | None:
+        """Where it is; None: it was not moved, or has ended since."""
+        row = self._rows.get(moved_key(topic, letter))
+        return None if row is None else unpack_offset(row)
+
+    def moved_letters(self, topic: str, after: int, limit: int) -> list[tuple[int, int]]:
+        """Letters above `after`, rising, and their places."""
+        start, end = moved_key(topic, after + 1), moved_key(topic, (1 << 63) - 1)
+        rows = self._rows.scan(start, end, limit)
+        return [(int.from_bytes(key[-8:], "big"), unpack_offset(value)) for key, value in rows]
 
     # --- what is hidden --------------------------------------------------------------------
 

@@ -17,6 +17,8 @@ from store.state import (
     LatestLooked,
     Lease,
     Leased,
+    LetterEnd,
+    LetterEnded,
     Passed,
     TopicEnded,
     TopicKeeps,
@@ -56,7 +58,7 @@ class DictRows:
                 self.rows[key] = value
 
 
-TOPICS = st.sampled_from(["a", "ab", "b", "ü", "%LMQ%a", "%LMQ%ab"])
+TOPICS = st.sampled_from(["a", "ab", "b", "ü", "%LMQ%a", "%LMQ%ab", "%DLQ%g"])
 GROUPS = st.sampled_from(["g", "ga", "h", "ö"])
 _I64 = st.integers(0, (1 << 63) - 1)
 _QUEUES = st.integers(0, 3)
@@ -71,6 +73,12 @@ WINDOW_ENTRIES = st.one_of(
     st.builds(Finished, GROUPS, TOPICS, _QUEUES, _FIRST, _MASKS, st.sampled_from(Ended)),
     st.builds(Passed, GROUPS, TOPICS, _QUEUES, _FIRST),
 )
+LETTERS_ENDED = st.builds(
+    LetterEnded,
+    st.just("%DLQ%g"),
+    *(st.integers(0, 3), st.integers(0, 20_000), st.integers(-1, 20_000), st.integers(0, 20_000)),
+    st.sampled_from(LetterEnd),
+)
 
 _SOME_TOPICS = st.lists(TOPICS, min_size=1, max_size=5, unique=True)
 ENTRIES = st.one_of(
@@ -81,5 +89,6 @@ ENTRIES = st.one_of(
     st.builds(Committed, GROUPS, TOPICS, _QUEUES, _I64),
     st.builds(LatestLooked, TOPICS, _QUEUES, _I64, _I64, st.integers(0, 4), _BITS),
     WINDOW_ENTRIES,
+    LETTERS_ENDED,
 )
 ANY_ENTRIES = st.one_of(ENTRIES, st.builds(TopicKeeps, TOPICS, _RETENTIONS))

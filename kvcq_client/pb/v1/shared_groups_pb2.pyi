@@ -232,21 +232,77 @@ class GiveBackResponse(_message.Message):
     def __init__(self, outcomes: _Optional[_Iterable[_Union[HandleOutcome, str]]] = ...) -> None: ...
 
 class RedriveRequest(_message.Message):
-    __slots__ = ("group", "offsets", "max_messages")
+    __slots__ = ("group", "offsets", "max_messages", "after")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     group: str
     offsets: _containers.RepeatedScalarFieldContainer[int]
     max_messages: int
-    def __init__(self, group: _Optional[str] = ..., offsets: _Optional[_Iterable[int]] = ..., max_messages: _Optional[int] = ...) -> None: ...
+    after: int
+    def __init__(self, group: _Optional[str] = ..., offsets: _Optional[_Iterable[int]] = ..., max_messages: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
 
 class RedriveResponse(_message.Message):
-    __slots__ = ("redriven", "left", "complete")
+    __slots__ = ("redriven", "left", "complete", "last")
     REDRIVEN_FIELD_NUMBER: _ClassVar[int]
     LEFT_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
     redriven: int
     left: int
     complete: bool
-    def __init__(self, redriven: _Optional[int] = ..., left: _Optional[int] = ..., complete: _Optional[bool] = ...) -> None: ...
+    last: int
+    def __init__(self, redriven: _Optional[int] = ..., left: _Optional[int] = ..., complete: _Optional[bool] = ..., last: _Optional[int] = ...) -> None: ...
+
+class ListDeadLettersRequest(_message.Message):
+    __slots__ = ("group", "page_size", "page_token")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    page_size: int
+    page_token: str
+    def __init__(self, group: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class DeadLetter(_message.Message):
+    __slots__ = ("offset", "place", "topic", "queue_id", "queue_offset", "message_id", "deliveries", "time_ms")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    place: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    message_id: str
+    deliveries: int
+    time_ms: int
+    def __init__(self, offset: _Optional[int] = ..., place: _Optional[int] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., message_id: _Optional[str] = ..., deliveries: _Optional[int] = ..., time_ms: _Optional[int] = ...) -> None: ...
+
+class ListDeadLettersResponse(_message.Message):
+    __slots__ = ("letters", "next_page_token")
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    letters: _containers.RepeatedCompositeFieldContainer[DeadLetter]
+    next_page_token: str
+    def __init__(self, letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class DeleteDeadLettersRequest(_message.Message):
+    __slots__ = ("group", "offsets")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group: _Optional[str] = ..., offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DeleteDeadLettersResponse(_message.Message):
+    __slots__ = ("deleted",)
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    deleted: int
+    def __init__(self, deleted: _Optional[int] = ...) -> None: ...

@@ -79,6 +79,16 @@ class SharedGroupServiceStub:
                 request_serializer=kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.RedriveRequest.SerializeToString,
                 response_deserializer=kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.RedriveResponse.FromString,
                 _registered_method=True)
+        self.ListDeadLetters = channel.unary_unary(
+                '/kvcq.v1.SharedGroupService/ListDeadLetters',
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.ListDeadLettersRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.ListDeadLettersResponse.FromString,
+                _registered_method=True)
+        self.DeleteDeadLetters = channel.unary_unary(
+                '/kvcq.v1.SharedGroupService/DeleteDeadLetters',
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.DeleteDeadLettersRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.DeleteDeadLettersResponse.FromString,
+                _registered_method=True)
 
 
 class SharedGroupServiceServicer:
@@ -140,6 +150,18 @@ class SharedGroupServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListDeadLetters(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteDeadLetters(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SharedGroupServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -187,6 +209,16 @@ def add_SharedGroupServiceServicer_to_server(servicer, server):
                     servicer.Redrive,
                     request_deserializer=kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.RedriveRequest.FromString,
                     response_serializer=kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.RedriveResponse.SerializeToString,
+            ),
+            'ListDeadLetters': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDeadLetters,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.ListDeadLettersRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.ListDeadLettersResponse.SerializeToString,
+            ),
+            'DeleteDeadLetters': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteDeadLetters,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.DeleteDeadLettersRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.DeleteDeadLettersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -432,6 +464,60 @@ class SharedGroupService:
             '/kvcq.v1.SharedGroupService/Redrive',
             kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.RedriveRequest.SerializeToString,
             kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.RedriveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDeadLetters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvcq.v1.SharedGroupService/ListDeadLetters',
+            kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.ListDeadLettersRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.ListDeadLettersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteDeadLetters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvcq.v1.SharedGroupService/DeleteDeadLetters',
+            kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.DeleteDeadLettersRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_shared__groups__pb2.DeleteDeadLettersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -53,7 +53,7 @@ class ViewMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_view_has_what_the_twin_has(self) -> None:
-        for table in (b"t", b"g", b"o", b"q", b"l", b"h", b"w"):
+        for table in (b"t", b"g", b"o", b"q", b"l", b"h", b"w", b"x", b"y"):
             end = bytes([table[0] + 1])
             assert list(self.view.scan(table, end)) == list(self.twin.scan(table, end))
             for limit in (1, 3):
