@@ -102,6 +102,7 @@ def judge(root: Path, told: list[tuple[str, list[str]]], mode: FlushMode) -> Non
         assert not again.keys() & dead.keys()
         assert set((again + dead).values()) <= {1}
         for text in dead:
+            assert SETTINGS.max_deliveries is not None
             assert times[text] <= SETTINGS.max_deliveries
         assert deliver_all(store, clock) == Counter()
         assert letters(store) == dead

@@ -36,7 +36,7 @@ from tests.support.stores import open_small
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from store.groups import Delivery
+    from store.groups import DeadLetter, Delivery
     from store.message_store import MessageStore
 
 LIGHT = "%LMQ%l"
@@ -75,7 +75,9 @@ class SharedMachine(RuleBasedStateMachine):
         #: Handles that were given out, with their group, topic, place, and life of the topic.
         self.handles: list[tuple[str, str, str, tuple[int, int], int]] = []
         self.lives = dict.fromkeys(TOPICS, 0)
+        #: Texts of dead letters: all there were, and those that are left.
         self.dead: dict[str, Counter[str]] = {group: Counter() for group in GROUPS}
+        self.live: dict[str, Counter[str]] = {group: Counter() for group in GROUPS}
 
     def teardown(self) -> None:
         try:
@@ -104,6 +106,7 @@ class SharedMachine(RuleBasedStateMachine):
             assert not tasks
         for group in GROUPS:
             assert self._letters(group) == self.dead[group]
+            self._check_live(group)
 
     # --- rules -----------------------------------------------------------------------------
 
@@ -157,6 +160,7 @@ class SharedMachine(RuleBasedStateMachine):
             task = tasks[place]
             assert unpack_record(each.record).body.decode().strip() == task.text
             assert task.until_ms <= now_ms, "somebody else has it"
+            assert limits.max_deliveries is not None
             assert task.deliveries < limits.max_deliveries, "it is dead"
             assert each.deliveries == task.deliveries + 1
             assert each.until_ms == now_ms + invisible_ms
@@ -179,6 +183,7 @@ class SharedMachine(RuleBasedStateMachine):
                 assert task.until_ms <= now_ms
                 new[task.text] -= 1
                 self.dead[group][task.text] += 1
+                self.live[group][task.text] += 1
                 del tasks[place]
         assert not +new
 
@@ -248,6 +253,56 @@ class SharedMachine(RuleBasedStateMachine):
                     del self.tasks[group, topic][place]
                 elif what == "give_back":
                     task.handle = ""
+
+    def _check_live(self, group: str) -> list[DeadLetter]:
+        """What is listed is what is counted is what was neither redriven nor deleted."""
+        self.store.wait_visible()
+        found = self.store.groups.list_dead_letters(group, limit=1000)
+        texts = Counter(unpack_record(one.record).body.decode().strip() for one in found)
+        assert texts == +self.live[group]
+        assert self.store.groups.dead_letters(group) == len(found)
+        return found
+
+    @precondition(lambda self: any(self.live.values()))
+    @rule(data=st.data(), group=st.sampled_from(list(GROUPS)), picks=st.booleans())
+    def redrive(self, data: st.DataObject, group: str, picks: bool) -> None:
+        """The oldest ones, or some."""
+        letters = self._check_live(group)
+        if not letters:
+            return
+        offsets: list[int] = []
+        if picks:
+            some = st.lists(st.sampled_from([one.offset for one in letters]), min_size=1)
+            offsets = data.draw(some)
+            letters = [one for one in letters if one.offset in offsets]
+        most = data.draw(st.integers(1, 20))
+        done = self.store.groups.redrive(group, offsets, most)
+        tried = letters[:most]
+        good = [one for one in tried if one.topic == "T" or self.light_is_there]
+        assert (done.redriven, done.left) == (len(good), len(tried) - len(good))
+        assert done.complete or len(tried) == most
+        self.store.wait_visible()
+        counts = Counter((one.topic, one.queue_id) for one in good)
+        for topic, queue_id in counts:
+            ((_, end),) = self.store.bounds([(topic, queue_id)])
+            mine = [one for one in good if (one.topic, one.queue_id) == (topic, queue_id)]
+            for offset, one in enumerate(mine, end - len(mine)):
+                text = unpack_record(one.record).body.decode().strip()
+                self.live[group][text] -= 1
+                for each in GROUPS:
+                    self.tasks[each, topic][queue_id, offset] = Task(text)
+
+    @precondition(lambda self: any(self.live.values()))
+    @rule(data=st.data(), group=st.sampled_from(list(GROUPS)))
+    def delete_letters(self, data: st.DataObject, group: str) -> None:
+        letters = {one.offset: one for one in self._check_live(group)}
+        if letters:
+            picked = data.draw(st.lists(st.sampled_from(list(letters)), min_size=1, max_size=3))
+            count, _ = self.store.groups.delete_dead_letters(group, [*picked, 10_000])
+            assert count == len(set(picked))
+            for offset in set(picked):
+                text = unpack_record(letters[offset].record).body.decode().strip()
+                self.live[group][text] -= 1
 
     @rule(seconds=st.sampled_from((0.5, 1, 10, 31, 100)))
     def time_passes(self, seconds: float) -> None:
