@@ -224,6 +224,8 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "DescribeGroup": Need(_group(_SUBSCRIBE)),
         "ResetGroup": Need(_reset, target=_fields("group", "topic")),
         "Redrive": Need(_group(_ADMIN), target=_fields("group")),
+        "ListDeadLetters": Need(_group(_ADMIN), target=_fields("group")),
+        "DeleteDeadLetters": Need(_group(_ADMIN), target=_fields("group")),
     },
     "AdminService": {
         "GetStatistics": Need(_nothing),

@@ -68,6 +68,7 @@ COUNT_LIMITS = {
     "kvcq.v1.Backoff.delays_ms": MAX_DELAYS,
     "kvcq.v1.ResetGroupRequest.queue_ids": MAX_QUEUES,
     "kvcq.v1.RedriveRequest.offsets": MAX_REDRIVEN,
+    "kvcq.v1.DeleteDeadLettersRequest.offsets": MAX_REDRIVEN,
     "kvcq.v1.ChangeRightsRequest.rights": MAX_RIGHTS,
     "kvcq.v1.IngestFilesRequest.files": MAX_FILES,
 }

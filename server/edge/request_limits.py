@@ -75,8 +75,8 @@ _OURS = {
     "SharedGroupService": {
         RequestLimit(_NAMES, CallKind.PULL): "Receive",
         RequestLimit(_HANDLES): "Acknowledge ChangeInvisibleTime GiveBack",
-        RequestLimit(_NAMES): "CreateGroup UpdateGroup Redrive",
-        RequestLimit(_NAMES, answers_large=True): "DescribeGroup ResetGroup",
+        RequestLimit(_NAMES): "CreateGroup UpdateGroup Redrive DeleteDeadLetters",
+        RequestLimit(_NAMES, answers_large=True): "DescribeGroup ResetGroup ListDeadLetters",
     },
     "AdminService": {
         RequestLimit(_NAMES): "GetStatistics GetSettings ReloadSettings",

@@ -149,6 +149,16 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
     async def Redrive(self, request: pb.RedriveRequest, context: Context) -> pb.RedriveResponse:
         raise NotServedError("Redrive")
 
+    async def ListDeadLetters(
+        self, request: pb.ListDeadLettersRequest, context: Context
+    ) -> pb.ListDeadLettersResponse:
+        raise NotServedError("ListDeadLetters")
+
+    async def DeleteDeadLetters(
+        self, request: pb.DeleteDeadLettersRequest, context: Context
+    ) -> pb.DeleteDeadLettersResponse:
+        raise NotServedError("DeleteDeadLetters")
+
 
 def _handles_of(
     request: pb.AcknowledgeRequest | pb.ChangeInvisibleTimeRequest | pb.GiveBackRequest,

@@ -77,6 +77,8 @@ REQUESTS: dict[str, Message] = {
     "DescribeGroup": shared.DescribeGroupRequest(group="g"),
     "ResetGroup": shared.ResetGroupRequest(group="g", topic="T", earliest=True),
     "Redrive": shared.RedriveRequest(group="g"),
+    "ListDeadLetters": shared.ListDeadLettersRequest(group="g"),
+    "DeleteDeadLetters": shared.DeleteDeadLettersRequest(group="g"),
     "RotateSecret": access.RotateSecretRequest(user="ops"),
     "GetUser": access.GetUserRequest(user="ops"),
 }
