@@ -1,10 +1,13 @@
 """The way of messages out of the store: pulls, also those that wait, and subscriptions.
 
-`Reads` is what the services call. It takes requests from `wire`, and the store as it is open.
+`Reads` is what the services call. It takes requests from `wire`, and the store as it is open; a
+`Receive` is one of other clients.
 """
 
 from server.reads.reads import Reads
+from server.reads.receives import Receive
 
 __all__ = [
     "Reads",
+    "Receive",
 ]

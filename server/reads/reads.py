@@ -10,7 +10,7 @@ from server.reads.group_readers import GroupReaders
 from server.reads.queue_growth import QueueGrowth
 from server.reads.reader import Place, QueueReader, Wanted
 from server.reads.ready_queues import ReadyQueues
-from server.reads.receives import Receives
+from server.reads.receives import Receive, Receives, T
 from server.reads.subscription import Subscription
 from server.wire import (
     DEFAULT_PULL_BYTES,
@@ -150,6 +150,10 @@ class Reads:
         """
         in_range("wait_ms", request.wait_ms, 0, MAX_WAIT_MS)
         return await self._receives.receive(request)
+
+    async def take(self, wanted: Receive[T]) -> T:
+        """The answer to a receive that is none of our own client's. Raises as `receive`."""
+        return await self._receives.take(wanted)
 
     def _asked(self, request: pb.PullRequest) -> tuple[Place, int]:
         """Where to read, and how long to wait there, in ms. Raises InvalidArgumentError."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from server.access import ResourceKind, Role, asker, current_caller
 from server.wire import (
@@ -31,7 +31,8 @@ from store.groups import MOST_RECEIVED
 from store.reads import TagFilter
 
 if TYPE_CHECKING:
-    from kvcq_client.pb.v1 import kvcq_pb2
+    from collections.abc import Callable
+
     from kvcq_client.pb.v1 import shared_groups_pb2 as pb
     from server.edge import RequestMemory
     from server.metrics import CallMetrics
@@ -47,7 +48,21 @@ RECEIVE_THREADS = 8
 MAX_RECEIVE_BYTES = 64 << 20
 
 
-class _Wanted(NamedTuple):
+class Answer(Protocol):
+    """An answer of one receive, encoded."""
+
+    @property
+    def message_count(self) -> int: ...
+
+    @property
+    def cost_bytes(self) -> int:
+        """Of the records."""
+
+
+T = TypeVar("T", bound=Answer)
+
+
+class Receive(NamedTuple, Generic[T]):
     """What one call asks for."""
 
     group: str
@@ -56,7 +71,7 @@ class _Wanted(NamedTuple):
     max_bytes: int
     invisible_ms: int | None
     tag_filter: TagFilter | None
-    form: kvcq_pb2.RecordForm
+    encode: Callable[[Received], T]  # in a thread
 
 
 class _Look:
@@ -90,8 +105,11 @@ class Receives:
         self._threads.close()
 
     async def receive(self, request: pb.ReceiveRequest) -> bytes:
-        """The encoded response. Raises what SharedGroups.receive raises, and MemoryFullError."""
-        wanted = _wanted(request)
+        """The encoded response. Raises as `take`."""
+        return (await self.take(_wanted(request))).data
+
+    async def take(self, wanted: Receive[T]) -> T:
+        """The answer. Raises what SharedGroups.receive raises, and MemoryFullError."""
         caller = current_caller()
         caller.check(Role.SUBSCRIBE, ResourceKind.GROUP, wanted.group)
         caller.subscribes(wanted.topic)
@@ -99,9 +117,9 @@ class Receives:
         self._metrics.pulled(wanted.topic, found.message_count, found.cost_bytes)
         self._metrics.count("messages_received", found.message_count)
         caller.took_messages(found.message_count)
-        return found.data
+        return found
 
-    async def _look(self, wanted: _Wanted) -> tuple[Received, EncodedDeliveries]:
+    async def _look(self, wanted: Receive[T]) -> tuple[Received, T]:
         """What there is now. Cancelled, it has nothing handed over."""
         who = asker()
         while True:
@@ -117,9 +135,7 @@ class Receives:
             if found is not None:
                 return found
 
-    def _receive(
-        self, wanted: _Wanted, look: _Look, who: str
-    ) -> tuple[Received, EncodedDeliveries] | None:
+    def _receive(self, wanted: Receive[T], look: _Look, who: str) -> tuple[Received, T] | None:
         """In a thread. None: nobody waits for it any more, or there is no room for the answer."""
         if look.is_given_up or self._memory.is_crowded(who):
             return None
@@ -131,7 +147,7 @@ class Receives:
             invisible_ms=wanted.invisible_ms,
             tag_filter=wanted.tag_filter,
         )
-        return received, encode_deliveries(received, wanted.form)
+        return received, wanted.encode(received)
 
     def _nobody_waits(self, group: str, look: _Look, ended: asyncio.Future[object]) -> None:
         """What was handed over to a caller who went away meanwhile may be delivered again."""
@@ -156,15 +172,15 @@ class Receives:
             )
 
 
-def _wanted(request: pb.ReceiveRequest) -> _Wanted:
+def _wanted(request: pb.ReceiveRequest) -> Receive[EncodedDeliveries]:
     """Raises InvalidArgumentError."""
     max_bytes = bounded("max_bytes", request.max_bytes, DEFAULT_PULL_BYTES, MAX_RECEIVE_BYTES)
-    return _Wanted(
+    return Receive(
         request.group,
         request.topic,
         bounded("max_messages", request.max_messages, DEFAULT_PULL_MESSAGES, MOST_RECEIVED),
         min(max_bytes, PAGE_BYTES),
         request.invisible_ms if request.HasField("invisible_ms") else None,
         TagFilter.parse(request.tag_filter),
-        form_of(request.form),
+        partial(encode_deliveries, form=form_of(request.form)),
     )
