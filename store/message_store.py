@@ -99,9 +99,7 @@ class MessageStore:
         self._times = times
         self.snapshots = services.snapshots
         #: Groups that share their work.
-        self.groups = SharedGroups(
-            appends, topics, queues, self.tables, times, self.pull, self._bounds_of
-        )
+        self.groups = SharedGroups(appends, topics, queues, self.tables, times, self)
         self._closing = Lock()
 
     @property
@@ -353,9 +351,6 @@ class MessageStore:
                 if self.log.start_offset == start:
                     raise
                 # Its segment was dropped meanwhile.
-
-    def _bounds_of(self, topic: str, queue_id: int) -> Bounds:
-        return self.bounds([(topic, queue_id)])[0]
 
     def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:
         """Min and max of each queue.

@@ -18,6 +18,10 @@ class Retention(NamedTuple):
 KEEP_ALL = Retention()
 
 
+#: The first delivery and sixteen more, as RocketMQ's.
+_DELIVERIES = 17
+
+
 class TopicConfig(NamedTuple):
     """Settings of one topic."""
 
@@ -28,19 +32,35 @@ class TopicConfig(NamedTuple):
     retention: Retention = KEEP_ALL
 
 
+#: For `max_deliveries`: 17; of a group in order, none.
+BY_ORDER = -1
+
+
 class SharedGroup(NamedTuple):
     """Settings of a group whose members share its messages; other groups read by offsets."""
 
-    max_deliveries: int | None = 17  # then a message is a dead letter; None: never
+    max_deliveries: int | None = BY_ORDER  # then a message is a dead letter; None: never
     invisible_ms: int = 60_000  # how long a receiver has a message, when it does not say
     most_in_flight: int = 2000  # messages of one queue
-    in_order: bool = False  # one message of an ordering key at a time
-    from_latest: bool = False  # begins with what is stored after the first receive from a topic
+    in_order: bool = False  # one message of an ordering key at a time; fixed
+    from_latest: bool = False  # begins with what is stored after the first receive; fixed
     is_paused: bool = False  # nothing is handed over
     dead_letters_keep_ms: int = 30 * 24 * 3_600_000
     #: Before the second, third, ... delivery of what was given back without a delay; the last value
     #: holds for all later ones. None: at once.
     backoff_ms: tuple[int, ...] = ()
+
+    @property
+    def settled(self) -> SharedGroup:
+        """The same, with a maximum that needs no `in_order` to be read."""
+        if self.max_deliveries != BY_ORDER:
+            return self
+        return self._replace(max_deliveries=None if self.in_order else _DELIVERIES)
+
+    def backoff_of(self, deliveries: int) -> int:
+        """How long what was delivered so often waits before it is delivered again, ms."""
+        times = self.backoff_ms
+        return times[min(deliveries, len(times)) - 1] if times else 0
 
 
 class KeptQueue(NamedTuple):

@@ -7,26 +7,36 @@ record of the log. Here it is decided what such records say. See store/docs/grou
 from store.groups.dead_letters import DeadLetter
 from store.groups.deliveries import Delivery, Outcome, Received
 from store.groups.letters import MOST_LETTERS, Redriven
-from store.groups.shared import (
+from store.groups.limits import (
+    MOST_ATTEMPT_ID,
     MOST_DELAY_MS,
+    MOST_DESCRIBED,
     MOST_HANDLES,
     MOST_INVISIBLE_MS,
     MOST_RECEIVED,
-    Answered,
-    SharedGroups,
 )
+from store.groups.positions import AtOffset, AtTime, Edge, ResetDone, SharedQueue, Where
+from store.groups.shared import Answered, SharedGroups
 
 __all__ = [
+    "MOST_ATTEMPT_ID",
     "MOST_DELAY_MS",
+    "MOST_DESCRIBED",
     "MOST_HANDLES",
     "MOST_INVISIBLE_MS",
     "MOST_LETTERS",
     "MOST_RECEIVED",
     "Answered",
+    "AtOffset",
+    "AtTime",
     "DeadLetter",
     "Delivery",
+    "Edge",
     "Outcome",
     "Received",
     "Redriven",
+    "ResetDone",
     "SharedGroups",
+    "SharedQueue",
+    "Where",
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import (
     CorruptRecordError,
@@ -28,9 +28,9 @@ from store.state import NOWHERE, LetterEnd, LetterEnded, runs_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from store.consume_queue import Bounds
-    from store.groups.receiving import Pull
+    from store.groups.positions import Reads
     from store.groups.turn import Turn
+    from store.groups.turns import Turns
     from store.puts import AppendPath
     from store.state import Tables
 
@@ -40,17 +40,9 @@ MOST_LETTERS = 1000
 _TOGETHER = 64
 _READ_BYTES = 4 << 20
 
-T = TypeVar("T")
-
 
 class _UnseenError(Exception):
     """A dead letter was moved to a place that is not dispatched yet: look again then."""
-
-
-class Run(Protocol):
-    """What the function decides in a turn, and the log's end then."""
-
-    def __call__(self, plan: Callable[[Turn], T], /) -> tuple[T, int]: ...
 
 
 class Redriven(NamedTuple):
@@ -74,25 +66,23 @@ class _Round:
 
 
 class Letters:
-    """Dead letters of all groups. Thread: any. Changes are decided in turns, see `shared.py`."""
+    """Dead letters of all groups. Thread: any. Changes are decided in turns."""
 
     def __init__(
         self,
         appends: AppendPath,
         tables: Tables,
         now_ms: Callable[[], int],
-        pull: Pull,
-        bounds: Callable[[str, int], Bounds],
-        run: Run,
+        reads: Reads,
+        turns: Turns,
     ) -> None:
         """`tables`: at the dispatch point."""
         # Constant after construction.
         self._appends = appends
         self._tables = tables
         self._now_ms = now_ms
-        self._pull = pull
-        self._bounds = bounds
-        self._run = run
+        self._reads = reads
+        self._run = turns.run
 
     # --- looking ---------------------------------------------------------------------------
 
@@ -122,7 +112,7 @@ class Letters:
         check_group(group)
         self._appends.check_open()
         try:
-            low, high = self._bounds(topic_of(group), 0)
+            ((low, high),) = self._reads.bounds([(topic_of(group), 0)])
         except UnknownTopicError:
             if self._tables.group(group) is None:
                 raise UnknownGroupError(group) from None
@@ -159,7 +149,7 @@ class Letters:
             at, behind = first, first + mask.bit_length()
             while at < behind:
                 try:
-                    pulled = self._pull(
+                    pulled = self._reads.pull(
                         *(topic, 0, at),
                         max_messages=behind - at,
                         max_bytes=_READ_BYTES,

@@ -8,22 +8,23 @@ from store.errors import OffsetOutOfRangeError, StoreError
 from store.groups.dead_letters import dead_letter
 from store.groups.deliveries import Delivery
 from store.groups.handles import Handle, pack_handle
-from store.state import Ended, Finished, Held, Lease, Leased, Passed, runs_of
+from store.groups.positions import latest_start
+from store.state import FRESH, Ended, Finished, Held, Lease, Leased, Passed, runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from store.consume_queue import ConsumeQueueStore
-    from store.groups.turn import Place, Turn
+    from store.groups.positions import Reads
+    from store.groups.turn import Begin, Place, Turn
     from store.metadata import SharedGroup
     from store.reads import Pulled, TagFilter
     from store.state import Window
 
-    #: As MessageStore.pull.
-    Pull = Callable[..., Pulled]
-
 #: Queues that are looked at together.
 _TOGETHER = 64
+#: A lease counts no further.
+_MOST_DELIVERIES = 0xFFFF
 
 
 class Wish(NamedTuple):
@@ -64,15 +65,16 @@ class Receiving:
         wish: Wish,
         now_ms: int,
         queues: ConsumeQueueStore,
-        pull: Pull,
+        reads: Reads,
         new_nonce: Callable[[], int],
     ) -> None:
         self._turn = turn
         self._wish = wish
         self._now_ms = now_ms
         self._queues = queues
-        self._pull = pull
+        self._reads = reads
         self._new_nonce = new_nonce
+        self._begin: Begin | None = None  # None: it begins with the oldest message
         self._taken: list[_Taken] = []
         self._bytes = 0
         #: When it is worth to look again, by the store's time; None: when a message comes.
@@ -84,11 +86,15 @@ class Receiving:
         wish = self._wish
         place = self._turn.place(wish.topic)
         settings = self._turn.shared(wish.group, make=wish.makes_group)
+        if settings.from_latest:
+            self._begin = self._turn.begun(wish.group, wish.topic)
+        if settings.is_paused:
+            return []
         count = place.queue_count
         ids = [(wish.first_queue + at) % count for at in range(count)]
         try:
             for first in range(0, count, _TOGETHER):
-                self._look(ids[first : first + _TOGETHER], settings)
+                self._look(place, ids[first : first + _TOGETHER], settings)
                 if self._is_full:
                     break
         except StoreError:
@@ -120,7 +126,7 @@ class Receiving:
     def _is_full(self) -> bool:
         return self._left <= 0 or self._bytes >= self._wish.max_bytes or self._turn.is_full
 
-    def _look(self, ids: Sequence[int], settings: SharedGroup) -> None:
+    def _look(self, place: Place, ids: Sequence[int], settings: SharedGroup) -> None:
         group, topic = self._wish.group, self._wish.topic
         ends = self._queues.next_offsets([(topic, each) for each in ids])
         windows = self._turn.windows(group, topic, ids)
@@ -128,7 +134,10 @@ class Receiving:
             if self._is_full:
                 self._look_at(self._now_ms)
                 return
-            if window.leases:
+            if window is FRESH and self._begin is not None:
+                start = latest_start(self._queues, topic, queue_id, place, self._begin)
+                window = window.passed(start)
+            elif window.leases:
                 self._again(queue_id, window, settings)
                 (window,) = self._turn.windows(group, topic, [queue_id])
             room = settings.most_in_flight - window.in_flight
@@ -156,7 +165,8 @@ class Receiving:
     def _hand_over_again(self, queue_id: int, lease: Lease, settings: SharedGroup) -> None:
         wanted = list(lease.offsets())[: self._left]
         read = self._read_some(queue_id, wanted)
-        self._hand_over(queue_id, read.messages, lease.deliveries + 1, settings)
+        deliveries = min(lease.deliveries + 1, _MOST_DELIVERIES)
+        self._hand_over(queue_id, read.messages, deliveries, settings)
 
     def _bury(self, queue_id: int, lease: Lease) -> None:
         group, topic = self._wish.group, self._wish.topic
@@ -226,7 +236,7 @@ class Receiving:
         pulled: Pulled | None = None
         while pulled is None:
             try:
-                pulled = self._pull(
+                pulled = self._reads.pull(
                     self._wish.topic,
                     queue_id,
                     start,

@@ -1,8 +1,4 @@
-"""The calls of shared groups, and the writer that makes one record of many of them.
-
-Whoever comes while a turn is under way waits for its end, and whoever is first then decides for
-all that wait. So a record has as much in it as there are callers, and nobody waits for a timer.
-"""
+"""The calls of shared groups."""
 
 from __future__ import annotations
 
@@ -10,14 +6,12 @@ import secrets
 from collections import defaultdict
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-from store.base import Lock
 from store.errors import (
     GroupExistsError,
     GroupKindError,
     InvalidArgumentError,
-    StoreError,
     UnknownGroupError,
     UnknownTopicError,
 )
@@ -25,42 +19,52 @@ from store.format import check_group, check_light_queue, check_topic
 from store.groups.deliveries import Outcome, Received
 from store.groups.handles import unpack_handle
 from store.groups.letters import Letters
+from store.groups.limits import (
+    MOST_ATTEMPT_ID,
+    MOST_DELAY_MS,
+    MOST_DESCRIBED,
+    MOST_HANDLES,
+    MOST_INVISIBLE_MS,
+    MOST_RECEIVED,
+    check_fixed,
+    check_within,
+    checked,
+)
+from store.groups.positions import ResetDone, described, offset_of
 from store.groups.receiving import Receiving, Wish
-from store.groups.turn import ChangedError, Turn
+from store.groups.turns import Turns
 from store.light_queue import is_light
 from store.metadata import SharedGroup
 from store.reads import TagFilter
-from store.state import NOBODY, Ended, Finished, GroupMade, Held, Lease, Leased, pack_group
+from store.state import (
+    NOBODY,
+    Ended,
+    Finished,
+    GroupMade,
+    Held,
+    Lease,
+    Leased,
+    Reset,
+    pack_group,
+    unpack_group,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from store.consume_queue import Bounds, ConsumeQueueStore
+    from store.consume_queue import ConsumeQueueStore
     from store.groups.dead_letters import DeadLetter
     from store.groups.handles import Handle
     from store.groups.letters import Redriven
-    from store.groups.receiving import Pull
+    from store.groups.positions import Reads, SharedQueue, Where
+    from store.groups.turn import Turn
     from store.log import StoreTimes
     from store.puts import AppendPath
     from store.state import Entry, Tables
     from store.topics import Topics
 
-#: Messages of one receive.
-MOST_RECEIVED = 1024
-#: Of one call that acknowledges, holds on to or gives back.
-MOST_HANDLES = 1024
-#: Longest time that a receiver has a message without asking for more, ms.
-MOST_INVISIBLE_MS = 12 * 3_600_000
-#: Longest time for which a message is given back, ms.
-MOST_DELAY_MS = 30 * 24 * 3_600_000
-#: Limits of a group's settings.
-_MOST_DELIVERIES = 1000
-_MOST_IN_FLIGHT = 10_000
-_LEAST_KEEP_MS = 60_000
-_MOST_KEEP_MS = 10 * 365 * 24 * 3_600_000
-_MOST_BACKOFF = 16
-
-T = TypeVar("T")
+#: Queues that a reset moves in one turn.
+_MOVED_TOGETHER = 1000
 
 
 class Answered(NamedTuple):
@@ -70,17 +74,19 @@ class Answered(NamedTuple):
     end_offset: int  # certain once the log is durable up to it: see MessageStore.is_durable
 
 
-class _Call(Generic[T]):
-    """A caller that waits for a turn."""
+class _Part(NamedTuple):
+    """What is in flight of the handles that a call names: messages of one lease."""
 
-    __slots__ = ("end_offset", "error", "is_done", "plan", "result")
+    turn: Turn
+    settings: SharedGroup
+    group: str
+    topic: str
+    queue_id: int
+    lease: Lease  # with these messages, and no others
+    was_full: bool  # the group could not be given more of the queue
 
-    def __init__(self, plan: Callable[[Turn], T]) -> None:
-        self.plan = plan
-        self.result: T
-        self.error: StoreError | None = None
-        self.end_offset = 0
-        self.is_done = False
+    def add(self, lease: Lease, how: Held) -> None:
+        self.turn.add(Leased(self.group, self.topic, self.queue_id, lease, how))
 
 
 class SharedGroups:
@@ -88,7 +94,7 @@ class SharedGroups:
 
     Every message is delivered at least once: until it is acknowledged, or was delivered as often as
     its group allows and is a dead letter. What is acknowledged is not delivered again.
-    Thread: any. Locks: `_turn`, before the append lock. Memory: that of the calls under way.
+    Thread: any. Locks: that of Turns. Memory: that of the calls under way.
     """
 
     def __init__(
@@ -98,41 +104,37 @@ class SharedGroups:
         queues: ConsumeQueueStore,
         tables: Tables,
         times: StoreTimes,
-        pull: Pull,
-        bounds: Callable[[str, int], Bounds],
+        reads: Reads,
         new_nonce: Callable[[], int] = lambda: secrets.randbits(63) or 1,
     ) -> None:
-        """`tables`: at the dispatch point. `pull`: as MessageStore.pull. `bounds`: of a queue."""
+        """`tables`: at the dispatch point. `reads`: of the same store."""
         # Constant after construction.
         self._appends = appends
         self._topics = topics
         self._queues = queues
         self._tables = tables
         self._now_ms = times.steady_ms
-        self._pull = pull
+        self._reads = reads
         self._new_nonce = new_nonce
         self._first_queue = count()
-        self._turn = Lock()
-        # Added to by anyone; taken from by callers that are done.
-        self._waiting: list[_Call[object]] = []
-        self._letters = Letters(appends, tables, self._now_ms, pull, bounds, self._run)
+        self._turns = Turns(appends, topics, times.steady_ms)
+        self._letters = Letters(appends, tables, self._now_ms, reads, self._turns)
 
     # --- groups ----------------------------------------------------------------------------
 
     def create(self, group: str, settings: SharedGroup | None = None) -> SharedGroup:
-        """The group exists and is shared, durably. It begins with the oldest message of whatever
-        its members receive from.
+        """The group exists and is shared, durably; returns its settings.
 
         Raises InvalidArgumentError, GroupExistsError when it exists and is not so.
         """
         check_group(group)
-        wanted = _checked(settings or SharedGroup())
+        wanted = checked(settings or SharedGroup())
 
         def make() -> Sequence[Entry]:
             found = self._topics.view.tables.group(group)
             if found is None:
                 return [GroupMade(group, pack_group(wanted))]
-            if found != pack_group(wanted):
+            if unpack_group(found) != wanted:
                 raise GroupExistsError(group)
             return []
 
@@ -142,17 +144,20 @@ class SharedGroups:
     def update(self, group: str, settings: SharedGroup) -> SharedGroup:
         """The shared group has these settings, durably. What is in flight stays so, until its time.
 
+        `in_order` and `from_latest` cannot be changed. A group that is paused hands nothing over.
         Raises InvalidArgumentError, UnknownGroupError, GroupKindError.
         """
         check_group(group)
-        wanted = _checked(settings)
+        wanted = checked(settings)
 
         def change() -> Sequence[Entry]:
             tables = self._topics.view.tables
             if tables.group(group) is None:
                 raise UnknownGroupError(group)
-            if tables.shared_group(group) is None:
+            before = tables.shared_group(group)
+            if before is None:
                 raise GroupKindError(group, is_shared=False)
+            check_fixed(before, wanted)
             return [GroupMade(group, pack_group(wanted))]
 
         self._appends.wait_durable(self._appends.decide(change))
@@ -166,6 +171,77 @@ class SharedGroups:
             raise UnknownGroupError(group)
         return self._tables.shared_group(group)
 
+    def describe_queues(
+        self, group: str, limit: int = 1000, after: tuple[str, int] | None = None
+    ) -> list[SharedQueue]:
+        """Where it is in the queues that it has received from, in the order of their names' length
+        and bytes and their ids; those above `after`, a topic and queue id.
+
+        A page may be shorter than `limit` only when it is the last, or a topic on it ended
+        meanwhile. Raises InvalidArgumentError, UnknownGroupError, GroupKindError,
+        DamagedQueueError.
+        """
+        check_within("limit", limit, 1, MOST_DESCRIBED)
+        if self.describe(group) is None:
+            raise GroupKindError(group, is_shared=False)
+        windows = self._tables.list_windows(group, after, limit)
+        return described(self._reads, self._queues, windows, self._now_ms())
+
+    def reset(
+        self, group: str, topic: str, queue_ids: Sequence[int] | None, where: Where
+    ) -> ResetDone:
+        """The group goes on there in these queues of the topic or light queue, durably; None: in
+        all of them. What it has in flight there ends: its handles are of no use any more.
+
+        More than a thousand queues are moved one thousand after the other: an error leaves the
+        first of them moved. Raises InvalidArgumentError, UnknownGroupError, GroupKindError,
+        UnknownTopicError, UnknownQueueError, OffsetOutOfRangeError, DamagedQueueError.
+        """
+        _check_names(group, topic)
+        self._appends.check_open()
+        if queue_ids is None:
+            queue_ids = range(self._topics.queue_count(topic))
+        elif not queue_ids:
+            raise InvalidArgumentError("queue_ids", "is empty")
+        ids = list(dict.fromkeys(queue_ids))
+        for queue_id in ids:
+            self._topics.require_queue(topic, queue_id)
+
+        def move(some: Sequence[int], turn: Turn) -> int:
+            turn.place(topic)
+            settings = turn.shared(group)
+            # All of them first: where one is refused, none is moved.
+            moved = [
+                Reset(group, topic, each, offset_of(self._reads, topic, each, where))
+                for each in some
+            ]
+            if settings.from_latest:
+                turn.begun(group, topic)
+            ended = sum(window.in_flight for window in turn.windows(group, topic, some))
+            for entry in moved:
+                turn.add(entry)
+            turn.free(group, topic)
+            return ended
+
+        total, end = 0, 0
+        for first in range(0, len(ids), _MOVED_TOGETHER):
+            ended, end = self._turns.run(partial(move, ids[first : first + _MOVED_TOGETHER]))
+            total += ended
+        self._appends.wait_durable(end)
+        found = zip(ids, self._tables.windows(group, topic, ids), strict=True)
+        windows = [(topic, queue_id, window) for queue_id, window in found]
+        return ResetDone(described(self._reads, self._queues, windows, self._now_ms()), total)
+
+    def on_change(self, listener: Callable[[str, str], None]) -> Callable[[], None]:
+        """Call `listener` with a group and a topic, or light queue, when the group may have more to
+        receive there without a new message, or another answer; returns how to end that.
+
+        "" for the topic: all of them, for the group was changed or deleted. "" for the group: all
+        of them, for the topic was deleted. Called after the change, on the thread that made it or
+        the dispatching one: be short.
+        """
+        return self._turns.add_listener(listener)
+
     # --- messages --------------------------------------------------------------------------
 
     def receive(
@@ -177,26 +253,24 @@ class SharedGroups:
         max_bytes: int = 4 << 20,
         invisible_ms: int | None = None,
         tag_filter: str | TagFilter | None = "",
+        attempt_id: str = "",
     ) -> Received:
         """Messages of the topic, or light queue, that are the caller's for `invisible_ms`.
 
         Those whose time with others is over come first. Up to both limits, but at least one if
-        there is one. Waits for no message. A message that the filter does not want is done for the
-        whole group. When the power fails soon after, they may be delivered again at once.
-        A group that does not exist is made, where `auto_create_groups` says so.
+        there is one. Waits for no message: see `on_change`. A message that the filter does not want
+        is done for the whole group. When the power fails soon after, they may be delivered again at
+        once. A group that does not exist is made, where `auto_create_groups` says so.
         Raises InvalidArgumentError, UnknownGroupError, GroupKindError, UnknownTopicError;
         CorruptRecordError, DamagedQueueError when the next message cannot be read; and what an
         append raises.
         """
-        check_group(group)
-        if is_light(topic):
-            check_light_queue(topic, "topic")
-        else:
-            check_topic(topic)
-        _check_within("max_messages", max_messages, 1, MOST_RECEIVED)
-        _check_within("max_bytes", max_bytes, 1, 1 << 40)
+        _check_names(group, topic)
+        check_within("max_messages", max_messages, 1, MOST_RECEIVED)
+        check_within("max_bytes", max_bytes, 1, 1 << 40)
         if invisible_ms is not None:
-            _check_within("invisible_ms", invisible_ms, 1, MOST_INVISIBLE_MS)
+            check_within("invisible_ms", invisible_ms, 1, MOST_INVISIBLE_MS)
+        check_within("attempt_id", len(attempt_id), 0, MOST_ATTEMPT_ID)
         if isinstance(tag_filter, str):
             tag_filter = TagFilter.parse(tag_filter)
         wish = Wish(
@@ -212,12 +286,12 @@ class SharedGroups:
 
         def plan(turn: Turn) -> Received:
             receiving = Receiving(
-                turn, wish, self._now_ms(), self._queues, self._pull, self._new_nonce
+                turn, wish, self._now_ms(), self._queues, self._reads, self._new_nonce
             )
             deliveries = receiving.run()
             return Received(deliveries, receiving.next_look_ms)
 
-        return self._run(plan)[0]
+        return self._turns.run(plan)[0]
 
     def acknowledge(self, group: str, handles: Sequence[str], *, wait: bool = True) -> Answered:
         """The messages are done: they are not delivered again.
@@ -227,17 +301,13 @@ class SharedGroups:
         UnknownGroupError, and what an append raises: nothing was acknowledged then.
         """
 
-        def end(turn: Turn, group: str, handle: Handle, lease: Lease) -> None:
-            turn.add(
-                Finished(
-                    group,
-                    handle.topic,
-                    handle.queue_id,
-                    lease.first,
-                    lease.mask,
-                    Ended.ACKNOWLEDGED,
-                )
+        def end(part: _Part) -> None:
+            _, _, group, topic, queue_id, lease, was_full = part
+            part.turn.add(
+                Finished(group, topic, queue_id, lease.first, lease.mask, Ended.ACKNOWLEDGED)
             )
+            if was_full:
+                part.turn.free(group, topic)
 
         return self._for_each(group, handles, end, wait=wait)
 
@@ -248,28 +318,41 @@ class SharedGroups:
 
         Raises as `acknowledge`.
         """
-        _check_within("invisible_ms", invisible_ms, 1, MOST_INVISIBLE_MS)
+        check_within("invisible_ms", invisible_ms, 1, MOST_INVISIBLE_MS)
         until_ms = self._now_ms() + invisible_ms
 
-        def extend(turn: Turn, group: str, handle: Handle, lease: Lease) -> None:
-            lease = lease._replace(until_ms=until_ms, lease_ms=invisible_ms)
-            turn.add(Leased(group, handle.topic, handle.queue_id, lease, Held.EXTENDED))
+        def extend(part: _Part) -> None:
+            part.add(part.lease._replace(until_ms=until_ms, lease_ms=invisible_ms), Held.EXTENDED)
+            if until_ms < part.lease.until_ms:
+                part.turn.free(part.group, part.topic)
 
         return self._for_each(group, handles, extend, wait=wait)
 
     def give_back(
-        self, group: str, handles: Sequence[str], delay_ms: int = 0, *, wait: bool = True
+        self,
+        group: str,
+        handles: Sequence[str],
+        delay_ms: int | None = None,
+        *,
+        wait: bool = True,
     ) -> Answered:
-        """The messages may be delivered again after `delay_ms`; the handles are of no use any more.
+        """The messages may be delivered again after `delay_ms`; None: as the group's backoff says,
+        by how often each was delivered. The handles are of no use any more.
 
         Raises as `acknowledge`.
         """
-        _check_within("delay_ms", delay_ms, 0, MOST_DELAY_MS)
-        until_ms = self._now_ms() + delay_ms
+        if delay_ms is not None:
+            check_within("delay_ms", delay_ms, 0, MOST_DELAY_MS)
+        now_ms = self._now_ms()
 
-        def free(turn: Turn, group: str, handle: Handle, lease: Lease) -> None:
-            lease = lease._replace(nonce=NOBODY, until_ms=until_ms, lease_ms=delay_ms)
-            turn.add(Leased(group, handle.topic, handle.queue_id, lease, Held.GIVEN_BACK))
+        def free(part: _Part) -> None:
+            lease, wait_ms = part.lease, delay_ms
+            if wait_ms is None:
+                wait_ms = part.settings.backoff_of(lease.deliveries)
+            until_ms = now_ms + wait_ms
+            freed = lease._replace(nonce=NOBODY, until_ms=until_ms, lease_ms=wait_ms)
+            part.add(freed, Held.GIVEN_BACK)
+            part.turn.free(part.group, part.topic)
 
         return self._for_each(group, handles, free, wait=wait)
 
@@ -277,7 +360,7 @@ class SharedGroups:
         self,
         group: str,
         handles: Sequence[str],
-        change: Callable[[Turn, str, Handle, Lease], None],
+        change: Callable[[_Part], None],
         *,
         wait: bool,
     ) -> Answered:
@@ -290,7 +373,7 @@ class SharedGroups:
         parsed = [
             unpack_handle(group, handle, f"handles[{at}]") for at, handle in enumerate(handles)
         ]
-        outcomes, end = self._run(partial(_change_leases, group, parsed, change))
+        outcomes, end = self._turns.run(partial(_change_leases, group, parsed, change))
         if wait:
             self._appends.wait_acknowledged(end)
         return Answered(outcomes, end)
@@ -343,61 +426,19 @@ class SharedGroups:
         """
         return self._letters.delete(group, offsets, wait=wait)
 
-    # --- turns -----------------------------------------------------------------------------
 
-    def _run(self, plan: Callable[[Turn], T]) -> tuple[T, int]:
-        """What `plan` decided, once it is in the log, and the log's end then."""
-        self._appends.check_open()
-        call = _Call(plan)
-        self._waiting.append(call)  # type: ignore[arg-type]
-        try:
-            with self._turn:
-                while not call.is_done:
-                    self._take_turn()
-        finally:
-            if not call.is_done:
-                self._waiting.remove(call)  # type: ignore[arg-type]
-        if call.error is not None:
-            raise call.error
-        return call.result, call.end_offset
-
-    def _take_turn(self) -> None:
-        """Some of those that wait are done."""
-        waiting = self._waiting[:]
-        while True:
-            turn = Turn(self._appends, self._topics)
-            decided: list[tuple[_Call[object], object, StoreError | None]] = []
-            for call in waiting:
-                if decided and turn.is_full:
-                    break
-                try:
-                    decided.append((call, call.plan(turn), None))
-                except StoreError as error:
-                    decided.append((call, None, error))
-            failure: StoreError | None = None
-            end = self._appends.log.appended_offset
-            try:
-                if not turn.is_empty:
-                    now_ms = self._now_ms()
-                    end = self._appends.decide_steps(partial(turn.steps, now_ms))
-            except ChangedError:
-                continue
-            except StoreError as error:
-                failure = error
-            for call, result, refusal in decided:
-                call.result, call.error, call.end_offset = result, refusal or failure, end
-                call.is_done = True
-                self._waiting.remove(call)
-            return
+def _check_names(group: str, topic: str) -> None:
+    check_group(group)
+    if is_light(topic):
+        check_light_queue(topic, "topic")
+    else:
+        check_topic(topic)
 
 
 def _change_leases(
-    group: str,
-    handles: Sequence[Handle],
-    change: Callable[[Turn, str, Handle, Lease], None],
-    turn: Turn,
+    group: str, handles: Sequence[Handle], change: Callable[[_Part], None], turn: Turn
 ) -> list[Outcome]:
-    turn.shared(group)
+    settings = turn.shared(group)
     outcomes = [Outcome.NOT_IN_FLIGHT] * len(handles)
     by_queue: dict[tuple[str, int, int], list[int]] = defaultdict(list)
     for at, handle in enumerate(handles):
@@ -408,6 +449,7 @@ def _change_leases(
                 outcomes[at] = Outcome.QUEUE_ENDED
             continue
         (window,) = turn.windows(group, topic, [queue_id])
+        was_full = window.in_flight >= settings.most_in_flight
         by_nonce: dict[int, list[int]] = defaultdict(list)
         for at in places:
             by_nonce[handles[at].nonce].append(at)
@@ -419,7 +461,8 @@ def _change_leases(
                     mask |= bit
                     outcomes[at] = Outcome.DONE
             if mask:
-                change(turn, group, handles[places[0]], lease._replace(mask=mask))
+                part = lease._replace(mask=mask)
+                change(_Part(turn, settings, group, topic, queue_id, part, was_full))
     return outcomes
 
 
@@ -429,21 +472,3 @@ def _is_there(turn: Turn, topic: str, begins: int) -> bool:
         return turn.place(topic).begins == begins
     except UnknownTopicError:
         return False
-
-
-def _checked(settings: SharedGroup) -> SharedGroup:
-    if settings.max_deliveries is not None:
-        _check_within("max_deliveries", settings.max_deliveries, 1, _MOST_DELIVERIES)
-    _check_within("invisible_ms", settings.invisible_ms, 1, MOST_INVISIBLE_MS)
-    _check_within("most_in_flight", settings.most_in_flight, 1, _MOST_IN_FLIGHT)
-    keep_ms = settings.dead_letters_keep_ms
-    _check_within("dead_letters_keep_ms", keep_ms, _LEAST_KEEP_MS, _MOST_KEEP_MS)
-    _check_within("backoff_ms", len(settings.backoff_ms), 0, _MOST_BACKOFF)
-    for at, delay_ms in enumerate(settings.backoff_ms):
-        _check_within(f"backoff_ms[{at}]", delay_ms, 0, MOST_DELAY_MS)
-    return settings
-
-
-def _check_within(field: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise InvalidArgumentError(field, f"{value} is outside {least} to {most}")

@@ -15,12 +15,14 @@ from store.light_queue import is_light
 from store.metadata import KEEP_ALL, SharedGroup
 from store.puts import Step
 from store.state import (
+    Begun,
     Changes,
     Finished,
     GroupMade,
     Tables,
     TopicsMade,
     apply_entry,
+    group_made_at,
     pack_group,
     topic_key,
     unpack_group,
@@ -46,6 +48,13 @@ _MOST_MESSAGE_BYTES = 4 << 20
 
 class ChangedError(Exception):
     """What was decided on is not so any more: decide again."""
+
+
+class Begin(NamedTuple):
+    """Where a group that begins with the latest does so; physical offsets of records."""
+
+    made_at: int  # of the one that made the group
+    begun_at: int  # of the one that says that it received from the topic; 0: it is not in the log
 
 
 class Place(NamedTuple):
@@ -114,6 +123,8 @@ class Turn:
         # Windows whose last entry ends deliveries, and where that is: more go with it.
         self._open: dict[tuple[str, str, int], int] = {}
         self.windows = self.tables.windows
+        #: Groups and topics, or light queues, of which there may be more to receive afterwards.
+        self.freed: set[tuple[str, str]] = set()
 
     @property
     def is_full(self) -> bool:
@@ -134,12 +145,26 @@ class Turn:
         if row is None:
             if not make:
                 raise UnknownGroupError(group)
-            row = pack_group(SharedGroup())
-            self.add(GroupMade(group, row))
+            self.add(GroupMade(group, pack_group(SharedGroup())))
+            row = self.tables.group(group)
+            assert row is not None, "it was made just now"
         settings = unpack_group(row)
         if settings is None:
             raise GroupKindError(group, is_shared=False)
         return settings
+
+    def begun(self, group: str, topic: str) -> Begin:
+        """When the group, which begins with the latest, did so on the topic: now, if it has not.
+
+        It is shared.
+        """
+        row = self.tables.group(group)
+        assert row is not None, "it was looked up"
+        begun_at = self.tables.begun_at(group, topic)
+        if begun_at is None:
+            self.add(Begun(group, topic))
+            begun_at = _NOWHERE
+        return Begin(group_made_at(row), begun_at)
 
     def place(self, name: str) -> Place:
         """Raises UnknownTopicError."""
@@ -183,6 +208,10 @@ class Turn:
         else:
             self._open[queue] = len(self._entries)
             self._entries.append(entry)
+
+    def free(self, group: str, topic: str) -> None:
+        """There may be more to receive there than before."""
+        self.freed.add((group, topic))
 
     @property
     def takes_messages(self) -> bool:

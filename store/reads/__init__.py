@@ -8,6 +8,7 @@ from store.reads.pull_plan import Pulled, PullPlan
 from store.reads.reader import Reader
 from store.reads.tag_filter import TagFilter
 from store.reads.topic_retention import TopicRetention
+from store.reads.unit_search import first_where
 
 __all__ = [
     "LatestKept",
@@ -17,4 +18,5 @@ __all__ = [
     "Reader",
     "TagFilter",
     "TopicRetention",
+    "first_where",
 ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from store.metadata import TopicConfig
 from store.state.entries import (
+    Begun,
     Committed,
     Finished,
     GroupEnded,
@@ -19,6 +20,7 @@ from store.state.entries import (
     Leased,
     LetterEnded,
     Passed,
+    Reset,
     TopicEnded,
     TopicKeeps,
     TopicsMade,
@@ -33,6 +35,7 @@ from store.state.rows import (
     hidden_ranges,
     latest_key,
     letters_ranges,
+    made_group,
     moved_key,
     offset_key,
     offsets_range,
@@ -155,7 +158,8 @@ def apply_entry(entry: Entry, at: int, changes: Changes) -> None:
         case TopicEnded(topic):
             _end_topic(topic, changes)
         case GroupMade(group, settings):
-            changes.put(group_key(group), settings)
+            key = group_key(group)
+            changes.put(key, made_group(settings, at, changes.get(key)))
         case GroupEnded(group):
             _end_group(group, changes)
         case Committed(group, topic, queue_id, offset):
@@ -176,6 +180,10 @@ def apply_entry(entry: Entry, at: int, changes: Changes) -> None:
             _change_window(changes, group, topic, queue_id, lambda window: window.passed(offset))
         case LetterEnded():
             _end_letter(entry, changes)
+        case Reset(group, topic, queue_id, offset):
+            _change_window(changes, group, topic, queue_id, lambda _: Window(offset, ()))
+        case Begun(group, topic):
+            changes.put(reader_key(topic, group), pack_offset(at))
 
 
 def _change_window(
@@ -187,8 +195,8 @@ def _change_window(
 ) -> None:
     key = window_key(group, topic, queue_id)
     row = changes.get(key)
-    if row is None:
-        changes.put(reader_key(topic, group), b"")
+    if row is None and changes.get(reader := reader_key(topic, group)) is None:
+        changes.put(reader, b"")
     changes.put(key, pack_window(change(unpack_window(row))))
 
 

@@ -27,6 +27,8 @@ The body of such a record, big-endian:
 |   18 | Passed        | u16 group, u16 topic, i32 queue, i64 next offset                |
 |   19 | LetterEnded   | u16 topic, i64 letter, i64 place, i64 moved to or -1, i64 first |
 |      |               | offset of the queue, u8 how                                     |
+|   20 | Reset         | u16 group, u16 topic, i32 queue, i64 next offset                |
+|   21 | Begun         | u16 group, u16 topic                                            |
 
 `how` of a lease: 1 handed over, 2 held on to, 3 given back; of an end: 1 acknowledged, 2 moved to
 the dead letters, 3 gone from the log; of a dead letter: 1 put again where it came from, 2 deleted,
@@ -73,6 +75,7 @@ _LATEST_ROW = struct.Struct(">qH")
 _LEASED = struct.Struct(">BHHiqQHqqqB")
 _FINISHED = struct.Struct(">BHHiqQB")
 _LETTER = struct.Struct(">BHqqqqB")
+_BEGUN = struct.Struct(">BHH")
 
 
 class CorruptStateError(StoreError):
@@ -207,6 +210,23 @@ class LetterEnded(NamedTuple):
 #: Where a letter is that is done.
 NOWHERE = -1
 
+
+class Reset(NamedTuple):
+    """The group goes on with the message at `next_offset`, and has none in flight."""
+
+    group: str
+    topic: str  # or a light queue
+    queue_id: int
+    next_offset: int
+
+
+class Begun(NamedTuple):
+    """The group, which begins with the latest, receives from the topic for the first time."""
+
+    group: str
+    topic: str  # or a light queue
+
+
 Entry = (
     TopicsMade
     | TopicKeeps
@@ -219,6 +239,8 @@ Entry = (
     | Finished
     | Passed
     | LetterEnded
+    | Reset
+    | Begun
 )
 
 
@@ -293,6 +315,11 @@ class _Body:
             case LetterEnded():
                 topic, *fields = entry
                 data += _LETTER.pack(19, self._place(topic), *fields)
+            case Reset(group, topic, queue_id, offset):
+                places = self._place(group), self._place(topic)
+                data += _COMMITTED.pack(20, *places, queue_id, offset)
+            case Begun(group, topic):
+                data += _BEGUN.pack(21, self._place(group), self._place(topic))
 
     def _place(self, name: str) -> int:
         place = self._names.setdefault(name, len(self._names))
@@ -419,6 +446,16 @@ def _letter_ended(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
     return entry, at + _LETTER.size
 
 
+def _reset(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+    _, group, topic, queue_id, offset = _COMMITTED.unpack_from(body, at)
+    return Reset(names[group], names[topic], queue_id, offset), at + _COMMITTED.size
+
+
+def _begun(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+    _, group, topic = _BEGUN.unpack_from(body, at)
+    return Begun(names[group], names[topic]), at + _BEGUN.size
+
+
 _READERS: dict[int, Callable[[bytes, int, list[str]], tuple[Entry, int]]] = {
     1: _topics_made,
     2: _topic_keeps,
@@ -431,4 +468,6 @@ _READERS: dict[int, Callable[[bytes, int, list[str]], tuple[Entry, int]]] = {
     17: _finished,
     18: _passed,
     19: _letter_ended,
+    20: _reset,
+    21: _begun,
 }

@@ -5,11 +5,16 @@
 | `t` name                                  | u8 form 1, i32 queues, i64 created, i64 offset;   |
 |                                           | form 2: the same, i64 time ms, i64 bytes,         |
 |                                           | i64 messages, u8 latest                           |
-| `g` group                                 | empty: by offsets; u8 form 1: a shared group,     |
-|                                           | u32 deliveries, i64 invisible ms, u32 in flight   |
+| `g` group                                 | empty: by offsets; or of a shared group           |
+|                                           | i64 offset, then its settings: u8 form 1,         |
+|                                           | u32 deliveries or 0, i64 invisible ms,            |
+|                                           | u32 in flight, u8 flags, i64 ms for which dead    |
+|                                           | letters are kept, i64 for each time of the backoff|
 | `o` i16, group, i16, topic, i32 queue id  | i64 next offset                                   |
 | `w` i16, group, i16, topic, i32 queue id  | what a shared group has in flight: windows.py     |
-| `q` i16, topic, group                     | empty: the group has an offset, or a window       |
+| `q` i16, topic, group                     | the group has an offset, or a window; empty, or,  |
+|                                           | of a group that begins with the latest, i64       |
+|                                           | offset of the record of its first receive         |
 | `l` i16, topic, i32 queue id              | i64 looked offset, i64 hidden                     |
 | `h` i16, topic, i32 queue id, i64 number  | a bit for each of 8192 queue offsets              |
 | `x` i16, topic, i64 number                | a bit for each of 8192 places of dead letters     |
@@ -18,11 +23,11 @@
 | `k` i16, topic, i32 queue id              | i64 topic's offset, limit, first, end, bytes      |
 
 Numbers are big-endian, text is UTF-8; an i16 before a name is its length in bytes. Bit n of an `x`
-row is bit n % 8 of byte n / 8, and its last byte is not zero. The offset of a topic is the physical
-offset of the record that made it. A topic that keeps less than the log has a row of form 2. `d`
-rows are of deletions that no record tells of: in a log that was adopted, or that a program before
-format 2 wrote. `k` rows, of queues whose topics keep so many bytes, are counted and not said by
-records: they may be lost, and no snapshot has them.
+row is bit n % 8 of byte n / 8, and its last byte is not zero. The offset of a topic, or of a shared
+group, is the physical offset of the record that made it. A topic that keeps less than the log has a
+row of form 2. `d` rows are of deletions that no record tells of: in a log that was adopted, or that
+a program before format 2 wrote. `k` rows, of queues whose topics keep so many bytes, are counted
+and not said by records: they may be lost, and no snapshot has them.
 """
 
 from __future__ import annotations
@@ -44,8 +49,6 @@ _TOPIC_FORM = 1
 _LIMITS = struct.Struct(">qqq?")
 _LIMITED_FORM = 2
 _KEPT = struct.Struct(">qqqqq")
-# u8 form 1, u32 deliveries or 0, i64 invisible ms, u32 in flight, u8 flags, i64 ms for which dead
-# letters are kept; then an i64 for each time of the backoff.
 _SHARED = struct.Struct(">BIqIBq")
 _SHARED_FORM = 1
 _IN_ORDER, _FROM_LATEST, _PAUSED = 1, 2, 4
@@ -155,9 +158,10 @@ def windows_range(group: str, topic: str | None = None) -> tuple[bytes, bytes]:
 
 
 def pack_group(settings: SharedGroup | None) -> bytes:
-    """None: a group by offsets."""
+    """As the record that makes the group has them. None: a group by offsets."""
     if settings is None:
         return b""
+    settings = settings.settled
     flags = (
         _IN_ORDER * settings.in_order
         | _FROM_LATEST * settings.from_latest
@@ -174,13 +178,30 @@ def pack_group(settings: SharedGroup | None) -> bytes:
     return head + b"".join(map(pack_offset, settings.backoff_ms))
 
 
+def made_group(settings: bytes, physical_offset: int, row: bytes | None) -> bytes:
+    """The row of the group that a record there makes, or changes where it had one."""
+    if not settings:
+        return b""
+    return (row[: _I64.size] if row else _I64.pack(physical_offset)) + settings
+
+
+def group_made_at(row: bytes) -> int:
+    """Physical offset of the record that made the shared group."""
+    return unpack_offset(row[: _I64.size])
+
+
 @lru_cache(256)
-def unpack_group(value: bytes) -> SharedGroup | None:
+def unpack_group(row: bytes) -> SharedGroup | None:
     """None: a group by offsets. Raises CorruptRowError."""
-    if not value:
+    if not row:
         return None
-    if value[0] != _SHARED_FORM or len(value) < _SHARED.size or (len(value) - _SHARED.size) % 8:
-        raise CorruptRowError(f"settings of a group of form {value[0]}: use a newer program")
+    value = row[_I64.size :]
+    size = len(value) - _SHARED.size
+    if value[:1] != b"\x01" or size < 0 or size % _I64.size:
+        raise CorruptRowError(
+            f"settings of a group of form {value[:1].hex()}: a newer program wrote them, or they "
+            "are damaged"
+        )
     _, most, invisible_ms, in_flight, flags, keep_ms = _SHARED.unpack_from(value)
     return SharedGroup(
         most or None,

@@ -15,6 +15,7 @@ from store.state.rows import (
     moved_key,
     offset_key,
     offsets_range,
+    reader_key,
     readers_range,
     split_offset_key,
     topic_key,
@@ -138,6 +139,12 @@ class Tables:
             (*split_offset_key(key)[1:], unpack_window(value))
             for key, value in self._rows.scan(start, end, limit)
         ]
+
+    def begun_at(self, group: str, topic: str) -> int | None:
+        """Physical offset of the record of the first receive of a group that begins with the
+        latest; None: it has not received from the topic."""
+        row = self._rows.get(reader_key(topic, group))
+        return unpack_offset(row) if row else None
 
     def readers(self, topic: str) -> list[str]:
         """Groups with an offset or a window on the topic."""

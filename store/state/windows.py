@@ -102,7 +102,7 @@ class Window(NamedTuple):
         return self._replace(next_offset=max(self.next_offset, next_offset))
 
 
-#: Of a queue that the group has not read from.
+#: Of a queue that the group has not received from: this very object, where there is no row.
 FRESH = Window(0, ())
 
 

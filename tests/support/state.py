@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from store.metadata import Retention
 from store.state import (
+    Begun,
     Committed,
     Ended,
     Finished,
@@ -20,6 +21,7 @@ from store.state import (
     LetterEnd,
     LetterEnded,
     Passed,
+    Reset,
     TopicEnded,
     TopicKeeps,
     TopicsMade,
@@ -72,6 +74,8 @@ WINDOW_ENTRIES = st.one_of(
     st.builds(Leased, GROUPS, TOPICS, _QUEUES, _LEASES, st.sampled_from(Held)),
     st.builds(Finished, GROUPS, TOPICS, _QUEUES, _FIRST, _MASKS, st.sampled_from(Ended)),
     st.builds(Passed, GROUPS, TOPICS, _QUEUES, _FIRST),
+    st.builds(Reset, GROUPS, TOPICS, _QUEUES, _FIRST),
+    st.builds(Begun, GROUPS, TOPICS),
 )
 LETTERS_ENDED = st.builds(
     LetterEnded,

@@ -46,7 +46,7 @@ def test_an_interrupt_leaves_one_dead_letter_of_each_message(tmp_path: Path, siz
             offset += len(records)
         assert letters == Counter(b"%d" % each for each in range(number))
         assert differences(store) == []
-        assert store.groups._waiting == []
+        assert store.groups._turns.waiting == []
 
 
 def test_an_interrupted_acknowledgement_holds_or_does_not(tmp_path: Path) -> None:

@@ -254,8 +254,9 @@ def test_groups_of_both_kinds_refuse_each_others_calls(store: MessageStore) -> N
         store.groups.create("offsets")
     with pytest.raises(GroupExistsError):
         store.groups.create("g", SharedGroup(max_deliveries=3))
-    assert store.groups.create("g") == SharedGroup()
-    assert (store.groups.describe("offsets"), store.groups.describe("g")) == (None, SharedGroup())
+    assert store.groups.create("g") == SharedGroup(max_deliveries=17)
+    assert store.groups.describe("offsets") is None
+    assert store.groups.describe("g") == SharedGroup(max_deliveries=17)
 
 
 def test_a_group_is_made_when_it_first_receives_where_the_setting_says_so(
@@ -270,7 +271,7 @@ def test_a_group_is_made_when_it_first_receives_where_the_setting_says_so(
             if makes:
                 (got,) = store.groups.receive("new", "T").deliveries
                 assert store.groups.acknowledge("new", [got.handle]).outcomes == [DONE]
-                assert store.groups.describe("new") == SharedGroup()
+                assert store.groups.describe("new") == SharedGroup(max_deliveries=17)
             else:
                 with pytest.raises(UnknownGroupError):
                     store.groups.receive("new", "T")
@@ -385,17 +386,17 @@ def test_calls_that_wait_for_each_other_become_one_record(store: MessageStore) -
     store.groups.create("g")
     put(store, *[f"{n}" for n in range(64)])
     results: list[list[Delivery]] = []
-    store.groups._turn.acquire()
+    store.groups._turns.turn.acquire()
     threads = [
         threading.Thread(target=lambda: results.append(receive(store, max_messages=4)))
         for _ in range(16)
     ]
     for thread in threads:
         thread.start()
-    while len(store.groups._waiting) < 16:
+    while len(store.groups._turns.waiting) < 16:
         pass
     (records,) = store.queues.next_offsets([(STATE_TOPIC, 0)])
-    store.groups._turn.release()
+    store.groups._turns.turn.release()
     for thread in threads:
         thread.join()
     store.wait_visible()
@@ -409,7 +410,8 @@ def test_an_idle_queue_and_an_idle_group_take_no_memory(store: MessageStore) -> 
         store.groups.create(f"g{n}")
         put(store, "a")
         store.groups.receive(f"g{n}", "T")
-    held = [value for value in vars(store.groups).values() if isinstance(value, (list, dict, set))]
+    parts = [*vars(store.groups).values(), *vars(store.groups._turns).values()]
+    held = [value for value in parts if isinstance(value, (list, dict, set))]
     assert held == [[]]
 
 
@@ -420,17 +422,17 @@ def test_a_queue_that_is_made_again_while_a_turn_reads_is_looked_at_again(
     store.groups.create("g")
     message = Message("T", b"old", light_queues=("%LMQ%l",))
     store.put([message])
-    pull = store.groups._pull
+    pull = store.pull
     left = [1]
 
-    def pull_late(*arguments: object, **wishes: object) -> object:
-        pulled = pull(*arguments, **wishes)
+    def pull_late(topic: str, queue_id: int, offset: int, **wishes: int) -> object:
+        pulled = pull(topic, queue_id, offset, **wishes)  # type: ignore[arg-type]
         if left.pop() if left else False:
             store.delete_topic(name)
             store.put([message._replace(body=b"new")])
         return pulled
 
-    monkeypatch.setattr(store.groups, "_pull", pull_late)
+    monkeypatch.setattr(store, "pull", pull_late)
     (got,) = receive(store, name)
     assert (texts([got]), got.queue_offset) == (["new"], 0)
     assert acknowledge(store, [got]) == [DONE]
@@ -443,14 +445,14 @@ def test_a_group_that_ends_while_a_turn_reads_receives_nothing(
     with open_small(tmp_path / "store", clock, auto_create_groups=False) as store:
         store.groups.create("g")
         put(store, "a")
-        pull = store.groups._pull
+        pull = store.pull
 
-        def pull_late(*arguments: object, **wishes: object) -> object:
-            pulled = pull(*arguments, **wishes)
+        def pull_late(topic: str, queue_id: int, offset: int, **wishes: int) -> object:
+            pulled = pull(topic, queue_id, offset, **wishes)  # type: ignore[arg-type]
             store.delete_group("g")
             return pulled
 
-        monkeypatch.setattr(store.groups, "_pull", pull_late)
+        monkeypatch.setattr(store, "pull", pull_late)
         with pytest.raises(UnknownGroupError):
             receive(store)
         assert store.tables.list_windows("g", None, 9) == []

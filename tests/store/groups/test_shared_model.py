@@ -1,7 +1,8 @@
 """Shared groups against a model: who has which message, how often, until when.
 
 After every step the state at the log's end, as the appender sees it, is what a replay of the log
-makes. At the end of each history everything is done, or is a dead letter, once.
+makes; and who received nothing, and was told of no change since, would receive nothing now. At the
+end of each history everything is done, or is a dead letter, once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -26,7 +28,7 @@ from kvcq.inspect import look_over
 from kvcq.tables.keys import STATE
 from store.errors import UnknownTopicError
 from store.format.record import unpack_record
-from store.groups import Outcome
+from store.groups import AtOffset, AtTime, Edge, Outcome
 from store.message import Message
 from store.metadata import SharedGroup
 from tests.support.fake_clock import FakeClock
@@ -36,12 +38,15 @@ from tests.support.stores import open_small
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from store.groups import DeadLetter, Delivery
+    from store.groups import DeadLetter, Delivery, Where
     from store.message_store import MessageStore
 
 LIGHT = "%LMQ%l"
 TOPICS = ("T", LIGHT)
-GROUPS = {"g": SharedGroup(max_deliveries=2, most_in_flight=6), "h": SharedGroup(max_deliveries=9)}
+GROUPS = {
+    "g": SharedGroup(max_deliveries=2, most_in_flight=6, backoff_ms=(2000,)),
+    "h": SharedGroup(max_deliveries=9, from_latest=True, backoff_ms=(500, 7000)),
+}
 _END = b"\xff" * 8
 
 
@@ -55,6 +60,14 @@ class Task:
     until_ms: int = 0
 
 
+@dataclass
+class Stored:
+    """A message of a queue."""
+
+    text: str
+    time_ms: int
+
+
 class SharedMachine(RuleBasedStateMachine):
     """One store, two groups, a topic with two queues and a light queue."""
 
@@ -62,22 +75,46 @@ class SharedMachine(RuleBasedStateMachine):
         super().__init__()
         self.directory = Path(tempfile.mkdtemp())
         self.clock = FakeClock()
-        self.store: MessageStore = open_small(self.directory, self.clock)
-        for group, how in GROUPS.items():
-            self.store.groups.create(group, how)
-        self.store.create_topics([("T", 2)])
         self.number = 0
+        self.light_is_there = False
+        self.store: MessageStore = self.opened(self.directory)
+        self.store.create_topics([("T", 2)])
+        #: Of each topic, what each queue has.
+        self.stored: dict[tuple[str, int], list[Stored]] = {
+            ("T", 0): [],
+            ("T", 1): [],
+            (LIGHT, 0): [],
+        }
+        #: Topics with messages from before the groups were made.
+        self.older = set(TOPICS)
+        #: Groups that have received from a topic.
+        self.begun: set[tuple[str, str]] = set()
+        self.paused = dict.fromkeys(GROUPS, False)
         #: Of each group and topic: (queue id, offset) to the message.
         self.tasks: dict[tuple[str, str], dict[tuple[int, int], Task]] = {
             (group, topic): {} for group in GROUPS for topic in TOPICS
         }
-        self.light_is_there = False
         #: Handles that were given out, with their group, topic, place, and life of the topic.
         self.handles: list[tuple[str, str, str, tuple[int, int], int]] = []
         self.lives = dict.fromkeys(TOPICS, 0)
         #: Texts of dead letters: all there were, and those that are left.
         self.dead: dict[str, Counter[str]] = {group: Counter() for group in GROUPS}
         self.live: dict[str, Counter[str]] = {group: Counter() for group in GROUPS}
+        self.put(3, 0, light=True, big=False)
+        for group, how in GROUPS.items():
+            self.store.groups.create(group, how)
+
+    def opened(self, directory: Path) -> MessageStore:
+        store = open_small(directory, self.clock)
+        #: Who received all that there was, and when to look again.
+        self.idle: dict[tuple[str, str], int | None] = {}
+        store.groups.on_change(self.hear)
+        return store
+
+    def hear(self, group: str, topic: str) -> None:
+        for place in list(self.idle):
+            if group in ("", place[0]) and topic in ("", place[1]):
+                del self.idle[place]
 
     def teardown(self) -> None:
         try:
@@ -91,6 +128,8 @@ class SharedMachine(RuleBasedStateMachine):
 
     def drain(self) -> None:
         """In the end each message is delivered and done, or dead."""
+        for group in GROUPS:
+            self.pause(group, on=False)
         for (group, topic), tasks in self.tasks.items():
             rounds = 0
             while tasks and (topic == "T" or self.light_is_there):
@@ -121,15 +160,23 @@ class SharedMachine(RuleBasedStateMachine):
             body = f"{self.number}".ljust(9000 if big else 0).encode()
             names = (LIGHT,) if light else ()
             messages.append(Message("T", body, queue_id, light_queues=names))
+        now_ms = self.clock.now_ms()
         done = self.store.put(messages)
         for message, placed in zip(messages, done.placed, strict=True):
             text = message.body.decode().strip()
+            self.stored["T", queue_id].append(Stored(text, now_ms))
+            if light:
+                self.stored[LIGHT, 0].append(Stored(text, now_ms))
             for group in GROUPS:
                 self.tasks[group, "T"][queue_id, placed.queue_offset] = Task(text)
                 if light:
                     (offset,) = placed.light_queue_offsets
                     self.tasks[group, LIGHT][0, offset] = Task(text)
         self.light_is_there |= light
+        for group in GROUPS:
+            self.idle.pop((group, "T"), None)
+            if light:
+                self.idle.pop((group, LIGHT), None)
 
     @rule(
         group=st.sampled_from(list(GROUPS)),
@@ -148,11 +195,18 @@ class SharedMachine(RuleBasedStateMachine):
 
     def _receive(self, group: str, topic: str, most: int, invisible_ms: int) -> list[Delivery]:
         now_ms = self.clock.now_ms()
+        self.begin(group, topic)
         tasks, limits = self.tasks[group, topic], GROUPS[group]
         received = self.store.groups.receive(
             group, topic, max_messages=most, invisible_ms=invisible_ms
         )
         found = received.deliveries
+        if self.paused[group]:
+            assert received == ([], None)
+            self.idle[group, topic] = None
+            return []
+        if not found and received.next_look_ms != now_ms:
+            self.idle[group, topic] = received.next_look_ms
         assert len(found) <= most
         assert len({(one.queue_id, one.queue_offset) for one in found}) == len(found)
         for each in found:
@@ -160,8 +214,8 @@ class SharedMachine(RuleBasedStateMachine):
             task = tasks[place]
             assert unpack_record(each.record).body.decode().strip() == task.text
             assert task.until_ms <= now_ms, "somebody else has it"
-            assert limits.max_deliveries is not None
-            assert task.deliveries < limits.max_deliveries, "it is dead"
+            most_often = limits.max_deliveries
+            assert most_often is None or task.deliveries < most_often, "it is dead"
             assert each.deliveries == task.deliveries + 1
             assert each.until_ms == now_ms + invisible_ms
             task.deliveries, task.handle, task.until_ms = (
@@ -173,6 +227,13 @@ class SharedMachine(RuleBasedStateMachine):
         self._take_dead(group, topic, now_ms)
         self._check_nothing_was_passed_over(group, topic, found, most, received.next_look_ms)
         return found
+
+    def begin(self, group: str, topic: str) -> None:
+        """It receives from the topic, or is set to a place in it, for the first time."""
+        if (group, topic) not in self.begun:
+            self.begun.add((group, topic))
+            if GROUPS[group].from_latest and topic in self.older:
+                self.tasks[group, topic].clear()
 
     def _take_dead(self, group: str, topic: str, now_ms: int) -> None:
         """What became a dead letter just now had to."""
@@ -222,8 +283,9 @@ class SharedMachine(RuleBasedStateMachine):
         data=st.data(),
         what=st.sampled_from(("acknowledge", "give_back", "change_invisible")),
         seconds=st.integers(1, 30),
+        by_backoff=st.booleans(),
     )
-    def answer(self, data: st.DataObject, what: str, seconds: int) -> None:
+    def answer(self, data: st.DataObject, what: str, seconds: int, by_backoff: bool) -> None:
         """Of some handles of one group, old and new."""
         group = data.draw(st.sampled_from(sorted({one[1] for one in self.handles})))
         mine = [one for one in self.handles if one[1] == group]
@@ -233,7 +295,8 @@ class SharedMachine(RuleBasedStateMachine):
         if what == "acknowledge":
             outcomes = groups.acknowledge(group, handles).outcomes
         elif what == "give_back":
-            outcomes = groups.give_back(group, handles, seconds * 1000).outcomes
+            wait_ms = None if by_backoff else seconds * 1000
+            outcomes = groups.give_back(group, handles, wait_ms).outcomes
         else:
             outcomes = groups.change_invisible(group, handles, seconds * 1000).outcomes
         changed = set()
@@ -253,6 +316,78 @@ class SharedMachine(RuleBasedStateMachine):
                     del self.tasks[group, topic][place]
                 elif what == "give_back":
                     task.handle = ""
+                    if by_backoff:
+                        times = GROUPS[group].backoff_ms
+                        task.until_ms = now_ms + times[min(task.deliveries, len(times)) - 1]
+
+    @rule(
+        data=st.data(),
+        group=st.sampled_from(list(GROUPS)),
+        queue_id=st.sampled_from((None, 0, 1)),
+        where=st.sampled_from(("offset", "time", Edge.EARLIEST, Edge.LATEST)),
+    )
+    def reset(
+        self, data: st.DataObject, group: str, queue_id: int | None, where: Edge | str
+    ) -> None:
+        topic = data.draw(st.sampled_from(TOPICS)) if self.light_is_there else "T"
+        if topic == LIGHT:
+            queue_id = 0
+        ids = [0, 1] if queue_id is None else [queue_id]
+        queues = [self.stored[topic, each] for each in ids]
+        to: Where
+        if where == "offset":
+            number = data.draw(st.integers(0, min(map(len, queues))))
+            to, offsets = AtOffset(number), [number] * len(ids)
+        elif where == "time":
+            times = {each.time_ms for queue in queues for each in queue}
+            time_ms = data.draw(st.sampled_from([*sorted(times), self.clock.now_ms() + 1]))
+            to = AtTime(time_ms)
+            offsets = [sum(each.time_ms < time_ms for each in queue) for queue in queues]
+        else:
+            assert isinstance(where, Edge)
+            to = where
+            offsets = [0 if where is Edge.EARLIEST else len(queue) for queue in queues]
+        self.begin(group, topic)
+        done = self.store.groups.reset(group, topic, None if queue_id is None else ids, to)
+        ended = 0
+        tasks = self.tasks[group, topic]
+        for each, queue, offset in zip(ids, queues, offsets, strict=True):
+            for place in [place for place in tasks if place[0] == each]:
+                ended += tasks.pop(place).deliveries > 0
+            for at in range(offset, len(queue)):
+                tasks[each, at] = Task(queue[at].text)
+        assert done.ended_in_flight == ended
+        assert [one.next_offset for one in done.queues] == offsets
+
+    @rule(group=st.sampled_from(list(GROUPS)), on=st.booleans())
+    def pause(self, group: str, on: bool) -> None:
+        self.store.groups.update(group, GROUPS[group]._replace(is_paused=on))
+        self.paused[group] = on
+
+    @rule(group=st.sampled_from(list(GROUPS)))
+    def describe(self, group: str) -> None:
+        now_ms = self.clock.now_ms()
+        self.store.wait_visible()
+        whole = self.store.groups.describe_queues(group)
+        pages, after = [], None
+        while page := self.store.groups.describe_queues(group, 1, after):
+            pages += page
+            after = page[-1].topic, page[-1].queue_id
+        assert pages == whole
+        for each in whole:
+            stored = self.stored[each.topic, each.queue_id]
+            tasks = self.tasks[group, each.topic]
+            mine = {at: task for (queue, at), task in tasks.items() if queue == each.queue_id}
+            flying = [task for task in mine.values() if task.deliveries]
+            held = [task for task in flying if task.handle and task.until_ms > now_ms]
+            assert each.max_offset == len(stored)
+            assert each.next_offset == min(
+                [at for at, task in mine.items() if not task.deliveries], default=len(stored)
+            )
+            assert each.done_below == min(mine, default=len(stored))
+            assert (each.in_flight, each.waiting_again) == (len(held), len(flying) - len(held))
+            oldest = stored[min(mine)].time_ms if mine else None
+            assert each.oldest_time_ms == oldest
 
     def _check_live(self, group: str) -> list[DeadLetter]:
         """What is listed is what is counted is what was neither redriven nor deleted."""
@@ -289,8 +424,10 @@ class SharedMachine(RuleBasedStateMachine):
             for offset, one in enumerate(mine, end - len(mine)):
                 text = unpack_record(one.record).body.decode().strip()
                 self.live[group][text] -= 1
+                self.stored[topic, queue_id].append(Stored(text, self.clock.now_ms()))
                 for each in GROUPS:
                     self.tasks[each, topic][queue_id, offset] = Task(text)
+                    self.idle.pop((each, topic), None)
 
     @precondition(lambda self: any(self.live.values()))
     @rule(data=st.data(), group=st.sampled_from(list(GROUPS)))
@@ -311,7 +448,7 @@ class SharedMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.store.close()
-        self.store = open_small(self.directory, self.clock)
+        self.store = self.opened(self.directory)
 
     @rule()
     def kill(self) -> None:
@@ -321,22 +458,41 @@ class SharedMachine(RuleBasedStateMachine):
         self.store.close()
         shutil.rmtree(self.directory)
         self.directory = image
-        self.store = open_small(image, self.clock)
+        self.store = self.opened(image)
 
     @rule(topic=st.sampled_from(TOPICS))
     def delete_and_make_again(self, topic: str) -> None:
         if topic == LIGHT and not self.light_is_there:
             return
         self.store.delete_topic(topic)
+        assert not any(place[1] == topic for place in self.idle), "they wait for nothing"
         self.lives[topic] += 1
+        self.older.discard(topic)
         for group in GROUPS:
             self.tasks[group, topic].clear()
+            self.begun.discard((group, topic))
+        for place in self.stored:
+            if place[0] == topic:
+                self.stored[place] = []
         if topic == "T":
             self.store.create_topics([("T", 2)])
         else:
             self.light_is_there = False
 
     # --- what always holds -----------------------------------------------------------------
+
+    @invariant()
+    def who_waits_for_nothing_was_told(self) -> None:
+        now_ms = self.clock.now_ms()
+        for (group, topic), next_look_ms in self.idle.items():
+            if self.paused[group] or (next_look_ms is not None and next_look_ms <= now_ms):
+                continue
+            for queue_id in (0, 1):
+                tasks = self.tasks[group, topic].items()
+                mine = [task for (queue, _), task in tasks if queue == queue_id]
+                flying = [task for task in mine if task.deliveries]
+                assert all(task.until_ms > now_ms for task in flying)
+                assert len(flying) == len(mine) or len(flying) >= GROUPS[group].most_in_flight
 
     @invariant()
     def the_view_is_what_a_replay_makes(self) -> None:
@@ -349,5 +505,5 @@ class SharedMachine(RuleBasedStateMachine):
         assert said == [row for row in replayed if row[0][:1] not in (b"p", b"k")]
 
 
-TestShared = SharedMachine.TestCase
+TestShared = pytest.mark.timeout(600)(SharedMachine.TestCase)
 TestShared.settings = settings(stateful_step_count=30)

@@ -1,0 +1,60 @@
+"""Limits of calls and of the settings of shared groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from store.metadata import SharedGroup
+
+#: Messages of one receive.
+MOST_RECEIVED = 1024
+#: Of one call that acknowledges, holds on to or gives back.
+MOST_HANDLES = 1024
+#: Longest time that a receiver has a message without asking for more, ms.
+MOST_INVISIBLE_MS = 12 * 3_600_000
+#: Longest time for which a message is given back, ms.
+MOST_DELAY_MS = 30 * 24 * 3_600_000
+#: Characters of the id of an attempt.
+MOST_ATTEMPT_ID = 64
+#: Queues that are described at once.
+MOST_DESCRIBED = 10_000
+_MOST_DELIVERIES = 1000
+_MOST_IN_FLIGHT = 10_000
+_LEAST_KEEP_MS = 60_000
+_MOST_KEEP_MS = 10 * 365 * 24 * 3_600_000
+_MOST_BACKOFF = 16
+
+
+def check_within(field: str, value: int, least: int, most: int) -> None:
+    """Raises InvalidArgumentError."""
+    if not least <= value <= most:
+        raise InvalidArgumentError(field, f"{value} is outside {least} to {most}")
+
+
+def checked(settings: SharedGroup) -> SharedGroup:
+    """The same, settled. Raises InvalidArgumentError with the field."""
+    settings = settings.settled
+    if settings.max_deliveries is not None:
+        check_within("max_deliveries", settings.max_deliveries, 1, _MOST_DELIVERIES)
+    check_within("invisible_ms", settings.invisible_ms, 1, MOST_INVISIBLE_MS)
+    check_within("most_in_flight", settings.most_in_flight, 1, _MOST_IN_FLIGHT)
+    keep_ms = settings.dead_letters_keep_ms
+    check_within("dead_letters_keep_ms", keep_ms, _LEAST_KEEP_MS, _MOST_KEEP_MS)
+    check_within("backoff_ms", len(settings.backoff_ms), 0, _MOST_BACKOFF)
+    for at, delay_ms in enumerate(settings.backoff_ms):
+        check_within(f"backoff_ms[{at}]", delay_ms, 0, MOST_DELAY_MS)
+    return settings
+
+
+def check_fixed(before: SharedGroup, after: SharedGroup) -> None:
+    """Raises InvalidArgumentError where a setting changes that is fixed."""
+    for field in ("in_order", "from_latest"):
+        if getattr(before, field) != getattr(after, field):
+            raise InvalidArgumentError(
+                field,
+                f"is {getattr(before, field)} since the group was made, and cannot be changed: "
+                "make another group, or delete this one first",
+            )

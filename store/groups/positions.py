@@ -1,0 +1,158 @@
+"""Positions of a shared group in queues: where it begins, where it is, where a reset sets it."""
+
+from __future__ import annotations
+
+import enum
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from store.consume_queue import Boundary
+from store.errors import OffsetOutOfRangeError, UnknownQueueError, UnknownTopicError
+from store.light_queue import is_light
+from store.reads import first_where
+from store.state import NOBODY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store.consume_queue import Bounds, ConsumeQueueStore
+    from store.groups.turn import Begin, Place
+    from store.reads import Pulled, TagFilter
+    from store.state import Window
+
+
+class Reads(Protocol):
+    """What groups read of the store: see MessageStore."""
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        max_messages: int = ...,
+        max_bytes: int = ...,
+        tag_filter: str | TagFilter | None = ...,
+    ) -> Pulled: ...
+
+    def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]: ...
+
+    def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int: ...
+
+    def backlog_since_ms(self, topic: str, queue_id: int, offset: int) -> int | None: ...
+
+
+class Edge(enum.Enum):
+    """An end of a queue."""
+
+    EARLIEST = "earliest"  # its oldest message
+    LATEST = "latest"  # behind its newest message
+
+
+class AtTime(NamedTuple):
+    """The first message that was stored at that time or later."""
+
+    time_ms: int  # ms since 1970
+
+
+class AtOffset(NamedTuple):
+    """The message at that queue offset, min to max of the queue."""
+
+    offset: int
+
+
+Where = Edge | AtTime | AtOffset
+
+
+class SharedQueue(NamedTuple):
+    """Where a shared group is in a queue that it has received from."""
+
+    topic: str  # or a light queue
+    queue_id: int
+    next_offset: int  # what was never delivered begins here
+    max_offset: int  # ... and ends here, exclusive
+    done_below: int  # everything below is done
+    in_flight: int  # messages that receivers have now
+    waiting_again: int  # messages that are to be delivered again, now or after their delay
+    oldest_time_ms: int | None  # when the oldest message that is not done was stored
+
+
+class ResetDone(NamedTuple):
+    """What a reset did."""
+
+    queues: list[SharedQueue]  # as they are now
+    ended_in_flight: int  # messages whose handles are of no use any more
+
+
+def offset_of(reads: Reads, topic: str, queue_id: int, where: Where) -> int:
+    """The queue offset. Raises OffsetOutOfRangeError, and what MessageStore.search_time raises."""
+    match where:
+        case AtTime(time_ms):
+            return reads.search_time(topic, queue_id, time_ms, Boundary.LOWER)
+        case AtOffset(offset):
+            ((low, high),) = reads.bounds([(topic, queue_id)])
+            if not low <= offset <= high:
+                raise OffsetOutOfRangeError(topic, queue_id, offset, low, high)
+            return offset
+        case Edge.EARLIEST | Edge.LATEST:
+            ((low, high),) = reads.bounds([(topic, queue_id)])
+            return low if where is Edge.EARLIEST else high
+
+
+def latest_start(
+    queues: ConsumeQueueStore, topic: str, queue_id: int, place: Place, begin: Begin
+) -> int:
+    """Where a group that begins with the latest does so in a queue that it has no window of: behind
+    the record of its first receive from the topic; at 0, where the topic is younger than the group.
+    """
+    made_at, begun_at = begin
+    low, high = queues.bounds(topic, queue_id, 0)
+    if is_light(topic):
+        first = queues.read_units(topic, queue_id, 0, 1) if low == 0 else []
+        is_younger = bool(first) and first[0][1].physical_offset > made_at
+    else:
+        is_younger = place.begins > made_at
+    if is_younger:
+        return 0
+    if begun_at == 0:
+        return high
+    return first_where(
+        queues, topic, queue_id, low, high, lambda unit: unit.physical_offset > begun_at
+    )[0]
+
+
+def described(
+    reads: Reads,
+    queues: ConsumeQueueStore,
+    windows: Sequence[tuple[str, int, Window]],
+    now_ms: int,
+) -> list[SharedQueue]:
+    """The queues with these windows; without those of a topic that ended meanwhile.
+
+    Raises DamagedQueueError.
+    """
+    # After the windows: so no group is ahead of its queue.
+    ends = queues.next_offsets([(topic, queue_id) for topic, queue_id, _ in windows])
+    found = []
+    for (topic, queue_id, window), end in zip(windows, ends, strict=True):
+        held = sum(
+            lease.message_count
+            for lease in window.leases
+            if lease.nonce != NOBODY and not lease.is_over(now_ms)
+        )
+        with suppress(UnknownTopicError, UnknownQueueError):
+            ((low, _),) = reads.bounds([(topic, queue_id)])
+            oldest = max(low, window.done_below)
+            found.append(
+                SharedQueue(
+                    topic,
+                    queue_id,
+                    window.next_offset,
+                    max(end, window.next_offset),
+                    window.done_below,
+                    held,
+                    window.in_flight - held,
+                    reads.backlog_since_ms(topic, queue_id, oldest),
+                )
+            )
+    return found

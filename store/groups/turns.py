@@ -1,0 +1,125 @@
+"""The writer: it makes one record of what several callers decide.
+
+Whoever comes while a turn is under way waits for its end, and whoever is first then decides for
+all that wait. So a record has as much in it as there are callers, and nobody waits for a timer.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from store.base import Lock
+from store.errors import StoreError
+from store.groups.turn import ChangedError, Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store.puts import AppendPath
+    from store.state import Changes
+    from store.topics import Topics
+
+    #: Takes a group, or "" for all of them, and a topic or light queue, or "" for all of them.
+    Listener = Callable[[str, str], None]
+
+T = TypeVar("T")
+
+
+class _Call(Generic[T]):
+    """A caller that waits for a turn."""
+
+    __slots__ = ("end_offset", "error", "is_done", "plan", "result")
+
+    def __init__(self, plan: Callable[[Turn], T]) -> None:
+        self.plan = plan
+        self.result: T
+        self.error: StoreError | None = None
+        self.end_offset = 0
+        self.is_done = False
+
+
+class Turns:
+    """Thread: any. Locks: `turn`, before the append lock. Memory: that of the calls under way."""
+
+    def __init__(self, appends: AppendPath, topics: Topics, now_ms: Callable[[], int]) -> None:
+        # Constant after construction.
+        self._appends = appends
+        self._topics = topics
+        self._now_ms = now_ms
+        self.turn = Lock()
+        # Added to by anyone; taken from by callers that are done.
+        self.waiting: list[_Call[object]] = []
+        # Replaced whole.
+        self._listeners: tuple[Listener, ...] = ()
+        appends.applier.add_listener(self._applied)
+
+    def run(self, plan: Callable[[Turn], T]) -> tuple[T, int]:
+        """What `plan` decided, once it is in the log, and the log's end then."""
+        self._appends.check_open()
+        call = _Call(plan)
+        self.waiting.append(call)  # type: ignore[arg-type]
+        try:
+            with self.turn:
+                while not call.is_done:
+                    self._take()
+        finally:
+            if not call.is_done:
+                self.waiting.remove(call)  # type: ignore[arg-type]
+        if call.error is not None:
+            raise call.error
+        return call.result, call.end_offset
+
+    def _take(self) -> None:
+        """Some of those that wait are done."""
+        waiting = self.waiting[:]
+        while True:
+            turn = Turn(self._appends, self._topics)
+            decided: list[tuple[_Call[object], object, StoreError | None]] = []
+            for call in waiting:
+                if decided and turn.is_full:
+                    break
+                try:
+                    decided.append((call, call.plan(turn), None))
+                except StoreError as error:
+                    decided.append((call, None, error))
+            failure: StoreError | None = None
+            end = self._appends.log.appended_offset
+            try:
+                if not turn.is_empty:
+                    now_ms = self._now_ms()
+                    end = self._appends.decide_steps(partial(turn.steps, now_ms))
+            except ChangedError:
+                continue
+            except StoreError as error:
+                failure = error
+            for call, result, refusal in decided:
+                call.result, call.error, call.end_offset = result, refusal or failure, end
+                call.is_done = True
+                self.waiting.remove(call)
+            if failure is None:
+                self._tell(turn.freed)
+            return
+
+    # --- who waits for messages ------------------------------------------------------------
+
+    def add_listener(self, listener: Listener) -> Callable[[], None]:
+        """See SharedGroups.on_change."""
+        self._listeners = (*self._listeners, listener)
+
+        def remove() -> None:
+            self._listeners = tuple(each for each in self._listeners if each is not listener)
+
+        return remove
+
+    def _applied(self, changes: Changes, physical_offset: int) -> None:
+        """The applier's listener: topics and groups that were changed or ended."""
+        del physical_offset
+        if self._listeners:
+            self._tell({("", name) for name in changes.ended})
+            self._tell({(key[1:].decode(), "") for key in changes.written if key[:1] == b"g"})
+
+    def _tell(self, changed: set[tuple[str, str]]) -> None:
+        for listener in self._listeners:
+            for group, topic in changed:
+                listener(group, topic)
