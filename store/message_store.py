@@ -601,6 +601,10 @@ class MessageStore:
 
         self._appends.wait_durable(self._appends.decide(end))
 
+    def has_group(self, group: str) -> bool:
+        """Of either kind."""
+        return self.tables.group(group) is not None
+
     def list_groups(self, after: str | None, limit: int) -> list[str]:
         self._appends.check_open()
         return self.tables.list_groups(after, limit)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Topic and queue id; a light queue is (its name, 0).
 QueueKey = tuple[str, int]
+#: As the queue id of a key that is watched: all queues of the topic.
+ANY_QUEUE = -1
 if TYPE_CHECKING:
     Watcher = Callable[[QueueKey], None]
 
@@ -33,6 +35,7 @@ class QueueGrowth:
         self._loop = loop
         # Nearly all queues have one: a set for each would take 216 bytes.
         self._watchers: dict[QueueKey, Watcher | set[Watcher]] = {}
+        self._whole_topics: set[QueueKey] = set()  # of these keys, those of ANY_QUEUE
         self._lock = threading.Lock()
         # Guarded by _lock.
         self._grown: set[QueueKey] = set()
@@ -41,6 +44,8 @@ class QueueGrowth:
 
     def watch(self, key: QueueKey, watcher: Watcher) -> None:
         """Call `watcher` in the loop after the queue has changed, until `unwatch`. Repeatable."""
+        if key[1] == ANY_QUEUE:
+            self._whole_topics.add(key)
         found = self._watchers.setdefault(key, watcher)
         if isinstance(found, set):
             found.add(watcher)
@@ -54,10 +59,11 @@ class QueueGrowth:
             found.discard(watcher)
         if not found or found == watcher:
             self._watchers.pop(key, None)
+            self._whole_topics.discard(key)
 
     @property
     def watched_queues(self) -> int:
-        """Number of queues that somebody watches."""
+        """Number of queues that somebody watches; all of a topic are one."""
         return len(self._watchers)
 
     def grew(self, requests: Sequence[DispatchRequest]) -> None:
@@ -69,8 +75,13 @@ class QueueGrowth:
         """These queues grew, or were deleted. Any thread, as `grew`."""
         # Membership tests on a dict that the loop changes are atomic under the interpreter lock.
         # A watcher that comes after the test reads the queue itself.
-        watched = self._watchers
-        hits = {key for key in keys if key in watched}
+        watched, whole = self._watchers, self._whole_topics
+        hits: set[QueueKey] = set()
+        for key in keys:
+            if key in watched:
+                hits.add(key)
+            if whole and (of_topic := (key[0], ANY_QUEUE)) in whole:
+                hits.add(of_topic)
         if not hits:
             return
         with self._lock:

@@ -59,9 +59,9 @@ class Reads:
         self._stage = stage
         self._metrics = metrics
         self._reader = QueueReader(store, memory)
-        self._receives = Receives(store, memory, metrics)
         self._groups = GroupReaders()
         self.growth = QueueGrowth(asyncio.get_running_loop())
+        self._receives = Receives(store, memory, metrics, self.growth, stage)
         self._stop_listening = store.on_dispatch(self.growth.grew)
 
     def topic_was_deleted(self, name: str, queue_count: int) -> None:
@@ -148,12 +148,12 @@ class Reads:
 
         Raises what SharedGroups.receive raises, and MemoryFullError.
         """
-        in_range("wait_ms", request.wait_ms, 0, MAX_WAIT_MS)
-        return await self._receives.receive(request)
+        wait_ms = in_range("wait_ms", request.wait_ms, 0, MAX_WAIT_MS)
+        return await self._receives.receive(request, wait_seconds(wait_ms, remaining_s))
 
-    async def take(self, wanted: Receive[T]) -> T:
+    async def take(self, wanted: Receive[T], wait_s: float = 0.0) -> T:
         """The answer to a receive that is none of our own client's. Raises as `receive`."""
-        return await self._receives.take(wanted)
+        return await self._receives.take(wanted, wait_s)
 
     def _asked(self, request: pb.PullRequest) -> tuple[Place, int]:
         """Where to read, and how long to wait there, in ms. Raises InvalidArgumentError."""

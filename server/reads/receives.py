@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from server.access import ResourceKind, Role, asker, current_caller
+from server.reads.lines import Lines
 from server.wire import (
     DEFAULT_PULL_BYTES,
     DEFAULT_PULL_MESSAGES,
@@ -26,8 +27,9 @@ from server.wire import (
     form_of,
 )
 from server.workers import Workers
-from store.errors import StoreError
-from store.groups import MOST_RECEIVED
+from store.errors import StoreError, UnknownTopicError
+from store.groups import MOST_RECEIVED, Received
+from store.light_queue import is_light
 from store.reads import TagFilter
 
 if TYPE_CHECKING:
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
     from kvcq_client.pb.v1 import shared_groups_pb2 as pb
     from server.edge import RequestMemory
     from server.metrics import CallMetrics
-    from store.groups import Received
+    from server.reads.queue_growth import QueueGrowth
+    from server.stage import Stage
     from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -72,6 +75,15 @@ class Receive(NamedTuple, Generic[T]):
     invisible_ms: int | None
     tag_filter: TagFilter | None
     encode: Callable[[Received], T]  # in a thread
+    attempt_id: str = ""
+
+
+class _Found(NamedTuple, Generic[T]):
+    """What a look found; its first two fields are those of a Found."""
+
+    is_more: bool
+    next_look_ms: int | None
+    answer: T
 
 
 class _Look:
@@ -87,13 +99,22 @@ class _Look:
 class Receives:
     """Owned by the event loop's thread."""
 
-    def __init__(self, store: MessageStore, memory: RequestMemory, metrics: CallMetrics) -> None:
-        self._store = store
+    def __init__(
+        self,
+        store: MessageStore,
+        memory: RequestMemory,
+        metrics: CallMetrics,
+        growth: QueueGrowth,
+        stage: Stage,
+    ) -> None:
         self._groups = store.groups
+        self._time_ms = store.lease_time_ms
         self._memory = memory
         self._metrics = metrics
         self._threads = Workers(RECEIVE_THREADS, "receive")
         self._giving_back: set[asyncio.Task[None]] = set()
+        self._lines = Lines(growth, stage, store.lease_time_ms, store.has_group)
+        self._stop_listening = self._groups.on_change(self._lines.changed)
 
     @property
     def waiting(self) -> int:
@@ -102,40 +123,84 @@ class Receives:
 
     def close(self) -> None:
         """Wait for those under way. Blocks."""
+        self._stop_listening()
         self._threads.close()
 
-    async def receive(self, request: pb.ReceiveRequest) -> bytes:
+    async def receive(self, request: pb.ReceiveRequest, wait_s: float) -> bytes:
         """The encoded response. Raises as `take`."""
-        return (await self.take(_wanted(request))).data
+        return (await self.take(_wanted(request), wait_s)).data
 
-    async def take(self, wanted: Receive[T]) -> T:
-        """The answer. Raises what SharedGroups.receive raises, and MemoryFullError."""
+    async def take(self, wanted: Receive[T], wait_s: float = 0.0) -> T:
+        """The answer, once there is a message, or that time is over.
+
+        Raises what SharedGroups.receive raises, and MemoryFullError.
+        """
+        if wait_s:
+            answer = await self._take_waiting(wanted, wait_s)
+        else:
+            answer = await self._take_now(wanted)
+        self._metrics.pulled(wanted.topic, answer.message_count, answer.cost_bytes)
+        self._metrics.count("messages_received", answer.message_count)
+        current_caller().took_messages(answer.message_count)
+        return answer
+
+    async def _take_now(self, wanted: Receive[T]) -> T:
+        found: _Found[T] | None = None
+        while found is None:
+            await self._memory.room_to_send(asker())
+            found = await self._look(wanted)
+        line = self._lines.find(wanted.group, wanted.topic)
+        if line is not None:
+            line.look_by(found.next_look_ms)
+        return found.answer
+
+    async def _take_waiting(self, wanted: Receive[T], wait_s: float) -> T:
+        """What there is within that time. Draining ends the wait; a deletion does, and is told.
+
+        A light queue without a message is empty, not unknown.
+        """
+        until_s = asyncio.get_running_loop().time() + wait_s
+        line = self._lines.enter(wanted.group, wanted.topic)
+        nothing = _Found(False, None, wanted.encode(Received([], None)))  # noqa: FBT003 - its fields
+        found: _Found[T] | None = None
+        try:
+            while True:
+                await self._memory.room_to_send(asker())
+                turn = await line.turn(until_s, keeps_place=found is not None)
+                if turn is None:
+                    return nothing.answer
+                found = None
+                try:
+                    found = await self._look(wanted)
+                    line.has_begun = line.has_begun or found is not None
+                except UnknownTopicError:
+                    if line.has_begun or not is_light(wanted.topic):
+                        raise
+                    found = nothing
+                finally:
+                    line.looked(turn, found)
+                if found is not None and found.answer.message_count:
+                    return found.answer
+        finally:
+            self._lines.leave(wanted.group, wanted.topic, line)
+
+    async def _look(self, wanted: Receive[T]) -> _Found[T] | None:
+        """What there is now; None: there was no room for an answer. Cancelled, it has nothing
+        handed over."""
         caller = current_caller()
+        # Also where it was let in: it may have waited for long since.
         caller.check(Role.SUBSCRIBE, ResourceKind.GROUP, wanted.group)
         caller.subscribes(wanted.topic)
-        _, found = await self._look(wanted)
-        self._metrics.pulled(wanted.topic, found.message_count, found.cost_bytes)
-        self._metrics.count("messages_received", found.message_count)
-        caller.took_messages(found.message_count)
-        return found
+        look = _Look()
+        running = asyncio.ensure_future(self._threads.run(self._receive, wanted, look, asker()))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            look.is_given_up = True
+            running.add_done_callback(partial(self._nobody_waits, wanted.group, look))
+            raise
 
-    async def _look(self, wanted: Receive[T]) -> tuple[Received, T]:
-        """What there is now. Cancelled, it has nothing handed over."""
-        who = asker()
-        while True:
-            await self._memory.room_to_send(who)
-            look = _Look()
-            running = asyncio.ensure_future(self._threads.run(self._receive, wanted, look, who))
-            try:
-                found = await asyncio.shield(running)
-            except asyncio.CancelledError:
-                look.is_given_up = True
-                running.add_done_callback(partial(self._nobody_waits, wanted.group, look))
-                raise
-            if found is not None:
-                return found
-
-    def _receive(self, wanted: Receive[T], look: _Look, who: str) -> tuple[Received, T] | None:
+    def _receive(self, wanted: Receive[T], look: _Look, who: str) -> _Found[T] | None:
         """In a thread. None: nobody waits for it any more, or there is no room for the answer."""
         if look.is_given_up or self._memory.is_crowded(who):
             return None
@@ -146,8 +211,17 @@ class Receives:
             max_bytes=wanted.max_bytes,
             invisible_ms=wanted.invisible_ms,
             tag_filter=wanted.tag_filter,
+            attempt_id=wanted.attempt_id,
         )
-        return received, wanted.encode(received)
+        answer = wanted.encode(received)
+        is_full = (
+            answer.message_count >= wanted.max_messages or answer.cost_bytes >= wanted.max_bytes
+        )
+        ends = [one.until_ms for one in received.deliveries]
+        is_more = received.next_look_ms is not None and received.next_look_ms <= self._time_ms()
+        if received.next_look_ms is not None and not is_more:
+            ends.append(received.next_look_ms)
+        return _Found(is_more or is_full, min(ends, default=None), answer)
 
     def _nobody_waits(self, group: str, look: _Look, ended: asyncio.Future[object]) -> None:
         """What was handed over to a caller who went away meanwhile may be delivered again."""
@@ -183,4 +257,5 @@ def _wanted(request: pb.ReceiveRequest) -> Receive[EncodedDeliveries]:
         request.invisible_ms if request.HasField("invisible_ms") else None,
         TagFilter.parse(request.tag_filter),
         partial(encode_deliveries, form=form_of(request.form)),
+        request.attempt_id,
     )

@@ -88,8 +88,9 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
 
     async def GiveBack(self, request: pb.GiveBackRequest, context: Context) -> pb.GiveBackResponse:
         handles = _handles_of(request)
+        delay_ms = request.delay_ms if request.HasField("delay_ms") else None
         answered = await self._settle(
-            lambda: self._groups.give_back(request.group, handles, request.delay_ms, wait=False)
+            lambda: self._groups.give_back(request.group, handles, delay_ms, wait=False)
         )
         outcomes = outcomes_out(answered.outcomes)
         self._count("messages_given_back", outcomes)

@@ -26,8 +26,6 @@ _OUTCOMES = {
 _RECORDS = length_delimited(pb.ReceiveResponse, "records")
 #: Settings by the names of their fields, where the store has other ones.
 _IN_STORE = {"paused": "is_paused"}
-#: What a group is made with, and stays.
-_FIXED = ("in_order", "from_latest")
 _BACKOFF = re.compile(r"backoff_ms(\[\d+\])?")
 
 
@@ -65,10 +63,8 @@ def outcomes_out(outcomes: Sequence[Outcome]) -> list[pb.HandleOutcome]:
 
 
 def settings_in(given: pb.SharedGroupSettings, found: SharedGroup | None) -> SharedGroup:
-    """The settings of a group that is made, or, with those `found` of it, is changed.
-
-    Raises InvalidArgumentError for one that cannot be changed; what a value may be the store says.
-    """
+    """The settings of a group that is made, or, with those `found` of it, is changed. What they may
+    be the store says."""
     values: dict[str, Any] = {
         _IN_STORE.get(name, name): getattr(given, name)
         for name in (each.name for each in given.DESCRIPTOR.fields)
@@ -76,16 +72,7 @@ def settings_in(given: pb.SharedGroupSettings, found: SharedGroup | None) -> Sha
     }
     if given.HasField("backoff"):
         values["backoff_ms"] = tuple(given.backoff.delays_ms)
-    if found is None:
-        if given.in_order:
-            values.setdefault("max_deliveries", None)
-        return SharedGroup()._replace(**values)
-    for name in _FIXED:
-        if values.get(name, getattr(found, name)) != getattr(found, name):
-            raise InvalidArgumentError(
-                f"settings.{name}", "is fixed when the group is made: delete it, and make it again"
-            )
-    return found._replace(**values)
+    return (found or SharedGroup())._replace(**values)
 
 
 def settings_out(settings: SharedGroup) -> pb.SharedGroupSettings:

@@ -1,0 +1,305 @@
+"""Those who wait to receive: a line for each group and topic, first come, first served.
+
+A pull that waits is woken by whatever comes into its queue, and reads what all others read too. Of
+those who wait to receive only one is given a message. So they stand in line: when something may be
+there the first one looks, and whoever finds more than it takes has the next ones called, twice as
+many each time. Nobody looks while the line is known to be empty: since a look found no more nothing
+has changed. What changes it: a message in any queue of the topic; the end of a lease or a delay;
+what others give back, acknowledge or set. A line is there while somebody waits in it, and no queue
+costs anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from contextvars import Context
+from functools import partial
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Protocol
+
+from server.in_turns import in_turns
+from server.reads.queue_growth import ANY_QUEUE
+from server.reads.ready_queues import ReadyQueues
+from server.workers import call_soon
+from store.errors import UnknownGroupError, UnknownTopicError
+from store.light_queue import is_light
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from server.reads.queue_growth import QueueGrowth
+    from server.stage import Stage
+
+#: Looks of one line at a time: as many as share a turn of the store.
+MOST_LOOKS = 8
+#: Of the places of those who do not wait any more at least so many are let go of together.
+_MOST_PLACES_LEFT = 64
+
+
+class Found(Protocol):
+    """What a look found, as far as the line is concerned."""
+
+    @property
+    def is_more(self) -> bool:
+        """There may be more for the next one."""
+
+    @property
+    def next_look_ms(self) -> int | None:
+        """By the store's time; None: nothing ends by itself."""
+
+
+class Line:
+    """Owned by the event loop's thread. Each who enters must leave."""
+
+    def __init__(
+        self, topic: str, growth: QueueGrowth, stage: Stage, time_ms: Callable[[], int]
+    ) -> None:
+        """`time_ms`: by the store's clock of leases."""
+        self.members = 0  # who wait, and who look
+        #: A look has found the topic, or light queue.
+        self.has_begun = False
+        self.topic = topic
+        self._key = (topic, ANY_QUEUE)
+        self._stage = stage
+        self._time_ms = time_ms
+        self._loop = asyncio.get_running_loop()
+        self._queues = ReadyQueues(growth, stage)
+        self._queues.follow(self._key)
+        self._waiting: OrderedDict[asyncio.Future[bool], None] = OrderedDict()
+        # Until when each of them waits; those who do not any more are passed over.
+        self._places: list[tuple[float, int, asyncio.Future[bool]]] = []
+        self._numbers = count()
+        self._changes = 0
+        self._empty_at = -1  # so many changes had there been before a look that found no more
+        self._looks = 0  # under way
+        self._width = 1  # looks that may be
+        self._next_look_ms: int | None = None
+        self._end: Exception | None = None
+        # In a context of its own: it outlives the call that came first.
+        self._watching = self._loop.create_task(self._watch(), context=Context())
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing has changed since a look found no more."""
+        return self._empty_at == self._changes
+
+    async def turn(self, until_s: float, *, keeps_place: bool = False) -> int | None:
+        """Wait for the turn to look; what is returned goes to `looked`, which must follow.
+
+        Who `keeps_place` has looked in vain, and is first again.
+        None: the time is up, on the loop's clock, or the server drains. Raises what `end` says.
+        """
+        if self._end is not None:
+            raise self._end
+        if self._stage.is_draining:
+            return None
+        if not self.is_empty and not self._waiting and self._looks < self._width:
+            self._looks += 1
+            return self._changes
+        place: asyncio.Future[bool] = self._loop.create_future()
+        self._waiting[place] = None
+        if keeps_place:
+            self._waiting.move_to_end(place, last=False)
+        self._add_place(until_s, place)
+        try:
+            is_called = await place
+        except asyncio.CancelledError:
+            self._waiting.pop(place, None)
+            if not place.cancelled() and place.exception() is None and place.result():
+                self._look_ended()  # its turn came at that very moment
+            raise
+        return self._changes if is_called else None
+
+    def looked(self, turn: int, found: Found | None) -> None:
+        """The look is over; None: it failed, or nobody waits for it any more."""
+        if found is not None:
+            self.look_by(found.next_look_ms)
+            if not found.is_more:
+                self._empty_at = max(self._empty_at, turn)
+                self._width = 1
+            else:
+                self._width = min(2 * self._width, MOST_LOOKS)
+        self._look_ended()
+
+    def look_by(self, time_ms: int | None) -> None:
+        """Something ends then, by the store's time."""
+        if time_ms is not None and (self._next_look_ms is None or time_ms < self._next_look_ms):
+            self._next_look_ms = time_ms
+            self._queues.wake()
+
+    def stir(self) -> None:
+        """Something has changed."""
+        self._queues.make_ready(self._key)
+        self._queues.wake()
+
+    def end(self, error: Exception) -> None:
+        """What is waited for is gone: all who wait are told so."""
+        self._end = error
+        in_turns(self._let_go(lambda place: place.set_exception(error)))
+
+    def close(self) -> None:
+        """Nobody is in it any more."""
+        assert not self.members, "somebody waits"
+        self._watching.cancel()
+        self._queues.leave(self._key)
+        self._queues.close()
+
+    # --- the wait --------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Have those in the line look when something may be there, and go when their time is up."""
+        while True:
+            await self._queues.until_any(self._wakes_at_s())
+            if self._stage.is_draining:
+                in_turns(self._let_go(lambda place: place.set_result(False)))
+                return
+            self._end_of_time()
+            is_time = self._next_look_ms is not None and self._next_look_ms <= self._time_ms()
+            if is_time:
+                self._next_look_ms = None
+            if is_time or self._queues:
+                while self._queues:
+                    self._queues.next()
+                self._changes += 1
+                self._call()
+
+    def _wakes_at_s(self) -> float | None:
+        times = [self._places[0][0]] if self._places else []
+        if self._next_look_ms is not None:
+            left_ms = max(1, self._next_look_ms - self._time_ms())
+            times.append(self._loop.time() + left_ms / 1000)
+        return min(times, default=None)
+
+    def _add_place(self, until_s: float, place: asyncio.Future[bool]) -> None:
+        if len(self._places) > 2 * len(self._waiting) + _MOST_PLACES_LEFT:
+            self._places = [one for one in self._places if one[2] in self._waiting]
+            heapify(self._places)
+        heappush(self._places, (until_s, next(self._numbers), place))
+        if self._places[0][2] is place:
+            self._queues.wake()  # it waits for less long than all others
+
+    def _end_of_time(self) -> None:
+        late: list[asyncio.Future[bool]] = []
+        now_s = self._loop.time()
+        while self._places and self._places[0][0] <= now_s:
+            place = heappop(self._places)[2]
+            if place in self._waiting:
+                late.append(place)
+        in_turns(self._too_late(late))
+
+    def _too_late(self, late: list[asyncio.Future[bool]]) -> Iterator[Callable[[], None]]:
+        for place in late:
+            if place in self._waiting:
+                del self._waiting[place]
+                if not place.done():
+                    yield partial(place.set_result, False)  # noqa: FBT003 - as a future takes it
+
+    def _let_go(self, tell: Callable[[asyncio.Future[bool]], None]) -> Iterator[Callable[[], None]]:
+        while self._waiting:
+            place, _ = self._waiting.popitem(last=False)
+            if not place.done():
+                yield partial(tell, place)
+
+    def _look_ended(self) -> None:
+        self._looks -= 1
+        self._call()
+
+    def _call(self) -> None:
+        """As many look as may, unless there is nothing to find."""
+        while self._waiting and not self.is_empty and self._looks < self._width:
+            place, _ = self._waiting.popitem(last=False)
+            if not place.done():
+                self._looks += 1
+                place.set_result(True)
+
+
+class Lines:
+    """Owned by the event loop's thread, but for `changed`."""
+
+    def __init__(
+        self,
+        growth: QueueGrowth,
+        stage: Stage,
+        time_ms: Callable[[], int],
+        is_there: Callable[[str], bool],
+    ) -> None:
+        """`is_there`: whether there is a group of that name."""
+        self._growth = growth
+        self._stage = stage
+        self._time_ms = time_ms
+        self._is_there = is_there
+        self._loop = asyncio.get_running_loop()
+        self._by_group: dict[str, dict[str, Line]] = {}
+        self._lock = threading.Lock()
+        # Guarded by _lock.
+        self._changed: set[tuple[str, str]] = set()
+        self._wake_is_due = False
+
+    def enter(self, group: str, topic: str) -> Line:
+        """`leave` must follow."""
+        lines = self._by_group.setdefault(group, {})
+        line = lines.get(topic)
+        if line is None:
+            line = lines[topic] = Line(topic, self._growth, self._stage, self._time_ms)
+        line.members += 1
+        return line
+
+    def leave(self, group: str, topic: str, line: Line) -> None:
+        line.members -= 1
+        if not line.members:
+            line.close()
+            if self._by_group.get(group, {}).get(topic) is line:
+                self._remove(group, topic)
+
+    def find(self, group: str, topic: str) -> Line | None:
+        """None: nobody waits there."""
+        return self._by_group.get(group, {}).get(topic)
+
+    def changed(self, group: str, topic: str) -> None:
+        """The group may have more to receive there, or another answer. Any thread.
+
+        "" for the topic: all of them, for the group was changed, or deleted. "" for the group: all
+        of them, for the topic was deleted.
+        """
+        # As in QueueGrowth: who comes after the test looks for itself.
+        if group in self._by_group or (not group and self._by_group):
+            with self._lock:
+                self._changed.add((group, topic))
+                if self._wake_is_due:
+                    return
+                self._wake_is_due = True
+            call_soon(self._loop, self._wake)
+
+    def _wake(self) -> None:
+        with self._lock:
+            changed, self._changed = self._changed, set()
+            self._wake_is_due = False
+        for group, topic in changed:
+            if not group:
+                self._end_topic(topic)
+            elif not topic and not self._is_there(group):
+                self._end_group(group)
+            else:
+                for line in [*self._by_group.get(group, {}).values()]:
+                    if not topic or line.topic == topic:
+                        line.stir()
+
+    def _end_group(self, group: str) -> None:
+        """Nobody makes it again who was there when it was deleted."""
+        for line in self._by_group.pop(group, {}).values():
+            line.end(UnknownGroupError(group))
+
+    def _end_topic(self, topic: str) -> None:
+        error = UnknownTopicError(topic, "light queue" if is_light(topic) else "topic")
+        for group in [group for group, lines in self._by_group.items() if topic in lines]:
+            self._remove(group, topic).end(error)
+
+    def _remove(self, group: str, topic: str) -> Line:
+        lines = self._by_group[group]
+        line = lines.pop(topic)
+        if not lines:
+            del self._by_group[group]
+        return line
