@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from store.metadata import TopicConfig
     from store.notes import Notes
     from store.puts import AppendPath
-    from store.reads import LatestKept, LatestMessages, Pulled, PullPlan, Reader
+    from store.reads import Filter, LatestKept, LatestMessages, Pulled, PullPlan, Reader
     from store.state import Entry, StateStore
     from store.topics import Admission, End, Topics
     from store.upkeep import Services, Upkeep
@@ -209,11 +209,11 @@ class MessageStore:
         *,
         max_messages: int = 32,
         max_bytes: int = 4 << 20,
-        tag_filter: str | TagFilter | None = "",
+        tag_filter: str | Filter | None = "",
     ) -> Pulled:
         """Messages from `offset` on, up to both limits, but at least one if there is one.
 
-        `tag_filter` may be parsed already, for a caller that pulls repeatedly.
+        `tag_filter`: tags, or a filter that is parsed already, which may be an SqlFilter.
         For a light queue: its name as topic, queue 0. Raises UnknownTopicError,
         UnknownQueueError, OffsetOutOfRangeError outside min..max, CorruptRecordError, and
         DamagedQueueError; the damaged queue is then rebuilt from the log in the background.
@@ -237,7 +237,7 @@ class MessageStore:
         *,
         max_messages: int,
         max_bytes: int,
-        tag_filter: str | TagFilter | None,
+        tag_filter: str | Filter | None,
         given_at: int | None = None,
     ) -> PullPlan:
         """The first half of `pull`: what it is to read of the log. Reads no record.
@@ -769,6 +769,7 @@ class MessageStore:
             "store.retention_read_errors": retention.read_errors,
             **self._clock_statistics(),
             "store.queue_repairs": self._repair.done,
+            "store.filter_errors": self._reader.filter_errors,
             **{f"store.{name}": value for name, value in self.snapshots.statistics().items()},
             **{f"kvcq.{name}": value for name, value in self.queues.statistics().items()},
         }

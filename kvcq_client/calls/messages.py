@@ -134,11 +134,15 @@ class MessageCalls(CallGroup):
         max_messages: int = 1000,
         max_bytes: int | None = None,
         tag_filter: str = "",
+        sql_filter: str = "",
         wait_s: float = 0.0,
         timeout_s: float | None = None,
     ) -> Pulled:
         """Messages of a queue from `offset` on; `wait_s`: how long to wait if there are none.
 
+        `tag_filter`: such as "created || paid". `sql_filter`: instead of it, a condition on
+        properties, such as "price > 10 AND TAGS = 'paid'"; an answer may then have no message
+        though there are more behind its `next_offset`.
         Raises OffsetOutOfRangeError, NotFoundError, DataLossError; RecreatedError if the offset is
         a Position, and the topic was deleted and made again since.
         """
@@ -152,6 +156,7 @@ class MessageCalls(CallGroup):
                 max_messages=max_messages,
                 max_bytes=max_bytes,
                 tag_filter=tag_filter,
+                sql_filter=sql_filter,
                 wait_ms=round(wait_s * 1000),
                 form=pb.RECORD_FORM_WHOLE,
                 given_at=given_at(offset),

@@ -35,6 +35,7 @@ class ConsumerConfig:
     reader_group: str = ""  # "" for none
     start: Start | str | None = None  # None: COMMITTED with a reader group, EARLIEST without
     tag_filter: str = ""  # such as "created || paid"; "" for all
+    sql_filter: str = ""  # instead of it, such as "price > 10 AND TAGS = 'paid'"
     buffer_bytes: int = 32 << 20  # how much the server may send ahead of the reader
     batch_messages: int = 512  # at most, of one queue
     when_expired: Start | str | None = None  # EARLIEST, LATEST, or None to raise
@@ -44,7 +45,7 @@ class ConsumerConfig:
     def __post_init__(self) -> None:
         check = partial(check_field, self)
         check_settings(self, _BOUNDS, wrong_value)
-        for name in ("reader_group", "tag_filter"):
+        for name in ("reader_group", "tag_filter", "sql_filter"):
             check(name, isinstance(getattr(self, name), str), "text")
         for name in ("start", "when_expired"):
             given = getattr(self, name)
@@ -68,6 +69,7 @@ class ConsumerSettings(TypedDict, total=False):
     reader_group: str
     start: Start | str | None
     tag_filter: str
+    sql_filter: str
     buffer_bytes: int
     batch_messages: int
     when_expired: Start | str | None

@@ -308,6 +308,7 @@ class Subscription:
             credit = max(1, self._config.buffer_bytes - self._buffered)
         first = pb.SubscribeRequest(
             tag_filter=self._config.tag_filter,
+            sql_filter=self._config.sql_filter,
             form=pb.RECORD_FORM_WHOLE,
             max_messages=self._config.batch_messages,
             credit_bytes=credit,

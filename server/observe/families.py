@@ -109,6 +109,9 @@ _PLAIN = {
     "store.snapshots.replay_s": Row(
         "kvcq_snapshot_replay_seconds", "How long its replay would take, about."
     ),
+    "store.filter_errors": Row(
+        "kvcq_filter_errors_total", "Messages that an SQL filter could not judge: no match."
+    ),
     "store.queue_repairs": Row(
         "kvcq_queue_repairs_total", "Queues rebuilt from the log after a reader hit damage."
     ),

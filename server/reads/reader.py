@@ -26,7 +26,7 @@ from store.errors import InvalidArgumentError, UnknownTopicError
 from store.format import Records, check_light_queue, properties_size
 from store.light_queue import is_light
 from store.message import PullStatus
-from store.reads import Pulled
+from store.reads import Pulled, SqlFilter
 from store.store_dir import StoreDir
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from server.edge import RequestMemory
     from server.reads.queue_growth import QueueKey
     from store.message_store import MessageStore
-    from store.reads import PullPlan, TagFilter
+    from store.reads import Filter, PullPlan
 
 #: More than this is read and encoded in a thread: the loop must not stand still for so long.
 #: A decoded message takes about 15 microseconds, a whole record a tenth of one.
@@ -61,7 +61,7 @@ class Wanted(NamedTuple):
     """What is wanted of a queue, and in which form."""
 
     max_messages: int
-    tag_filter: TagFilter | None
+    matching: Filter | None  # None: all
     form: pb.RecordForm
     in_stream: bool  # as part of a subscription's response, not as a pull's
     may_begin: bool  # a light queue without a message is empty, not unknown
@@ -138,7 +138,12 @@ class QueueReader:
         wanted = place.wanted
         is_whole = wanted.form == pb.RECORD_FORM_WHOLE
         most = INLINE_WHOLE_MESSAGES if is_whole else INLINE_DECODED_MESSAGES
-        return place.max_bytes > INLINE_BYTES or wanted.max_messages > most or self._is_cold(place)
+        return (
+            place.max_bytes > INLINE_BYTES
+            or wanted.max_messages > most
+            or isinstance(wanted.matching, SqlFilter)  # it decodes properties
+            or self._is_cold(place)
+        )
 
     async def read_aside(
         self, places: Sequence[Place], most_bytes: int
@@ -187,10 +192,12 @@ class QueueReader:
 
     def _read_by_process(self, place: Place) -> Encoded | None:
         """None: there is none, or it cannot prove what it read."""
+        wanted = place.wanted
+        if isinstance(wanted.matching, SqlFilter):
+            return None  # what it cannot judge is counted here
         plan = self._plan(place)
         if plan is None:
             return None
-        wanted = place.wanted
         return self.processes.read(plan, wanted.form, in_stream=wanted.in_stream)
 
     def _pull(self, place: Place) -> Pulled:
@@ -207,7 +214,7 @@ class QueueReader:
                 offset,
                 max_messages=wanted.max_messages,
                 max_bytes=max_bytes,
-                tag_filter=wanted.tag_filter,
+                tag_filter=wanted.matching,
                 given_at=given_at,
             )
         except UnknownTopicError:

@@ -22,7 +22,7 @@ from server.wire import (
     in_range,
     not_negative,
 )
-from store.reads import TagFilter
+from store.reads import parse_filter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -168,7 +168,7 @@ class Reads:
         wait_ms = in_range("wait_ms", request.wait_ms, 0, MAX_WAIT_MS)
         wanted = Wanted(
             max_messages,
-            TagFilter.parse(request.tag_filter),
+            parse_filter(request.tag_filter, request.sql_filter),
             form,
             in_stream=False,
             may_begin=wait_ms > 0,

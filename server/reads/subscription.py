@@ -22,7 +22,7 @@ from server.reads.ready_queues import ReadyQueues
 from server.wire import bounded, form_of, in_range, not_negative
 from store.errors import InvalidArgumentError
 from store.format import LONGEST_NAME, check_length
-from store.reads import TagFilter
+from store.reads import Filter, parse_filter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -97,8 +97,8 @@ class Subscription:
         self._failure: Exception | None = None
         # Fixed by the first request.
         self._configured = False
-        self._tag_filter_text = ""
-        self._wanted = _wanted(DEFAULT_MESSAGES, "", pb.RECORD_FORM_DECODED)
+        self._filters = "", ""  # by tag, by condition
+        self._wanted = _wanted(DEFAULT_MESSAGES, None, pb.RECORD_FORM_DECODED)
 
     async def run(
         self, requests: AsyncIterator[pb.SubscribeRequest]
@@ -202,15 +202,16 @@ class Subscription:
                     request.group, request.reader, self._address, self._positions
                 )
             self._configured = True
-            self._tag_filter_text = request.tag_filter
+            self._filters = request.tag_filter, request.sql_filter
             self._wanted = _wanted(
                 bounded("max_messages", request.max_messages, DEFAULT_MESSAGES, MAX_MESSAGES),
-                request.tag_filter,
+                parse_filter(request.tag_filter, request.sql_filter),
                 form_of(request.form),
             )
             return
         for field, given, first in (
-            ("tag_filter", request.tag_filter, self._tag_filter_text),
+            ("tag_filter", request.tag_filter, self._filters[0]),
+            ("sql_filter", request.sql_filter, self._filters[1]),
             ("form", request.form, self._wanted.form),
             ("group", request.group, "" if self._in_group is None else self._in_group.group),
             ("max_messages", request.max_messages, self._wanted.max_messages),
@@ -342,5 +343,5 @@ class Subscription:
         return found.cost_bytes
 
 
-def _wanted(max_messages: int, tag_filter: str, form: pb.RecordForm) -> Wanted:
-    return Wanted(max_messages, TagFilter.parse(tag_filter), form, in_stream=True, may_begin=True)
+def _wanted(max_messages: int, matching: Filter | None, form: pb.RecordForm) -> Wanted:
+    return Wanted(max_messages, matching, form, in_stream=True, may_begin=True)

@@ -3,20 +3,25 @@
 A read changes nothing in the store. What it finds missing, the facade has repaired.
 """
 
+from store.reads.filters import Filter, parse_filter
 from store.reads.latest_messages import LatestKept, LatestMessages
 from store.reads.pull_plan import Pulled, PullPlan
 from store.reads.reader import Reader
+from store.reads.sql import SqlFilter
 from store.reads.tag_filter import TagFilter
 from store.reads.topic_retention import TopicRetention
 from store.reads.unit_search import first_where
 
 __all__ = [
+    "Filter",
     "LatestKept",
     "LatestMessages",
     "PullPlan",
     "Pulled",
     "Reader",
+    "SqlFilter",
     "TagFilter",
     "TopicRetention",
     "first_where",
+    "parse_filter",
 ]

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from store.format import Records
 from store.light_queue import is_light
 from store.message import PullStatus
+from store.reads.sql import ConditionError
 
 if TYPE_CHECKING:
-    from store.reads.tag_filter import TagFilter
+    from store.reads.filters import Filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Pulled:
     min_offset: int
     max_offset: int  # exclusive
     given_at: int | None = None  # of these offsets; None: the queue has not begun
+    filter_errors: int = 0  # messages that an SQL filter could not judge: they do not match
 
 
 class PullPlan(NamedTuple):
@@ -39,7 +41,8 @@ class PullPlan(NamedTuple):
     offset: int  # that was asked for
     places: list[tuple[int, int]]  # physical offset and size
     queue_offsets: list[int]  # of each place, in the queue asked for
-    tag_filter: TagFilter | None  # two tags may share a code: the records decide
+    max_messages: int  # of the answer: a filter may look at more
+    wanted: Filter | None  # two tags may share a code: the records decide
     next_offset: int  # when all of the places are read
     min_offset: int
     max_offset: int  # exclusive
@@ -69,11 +72,14 @@ class PullPlan(NamedTuple):
         count = len(records)
         offsets = self.queue_offsets
         at = self.next_offset if count == len(offsets) else offsets[count]
-        if self.tag_filter is not None:
-            matches = self.tag_filter.matches
-            wanted = [each for each in zip(records, offsets, strict=False) if matches(each[0])]
-            records = Records(record for record, _ in wanted)
-            offsets = [offset for _, offset in wanted]
+        errors = 0
+        if self.wanted is not None:
+            found, errors = self._matching(self.wanted, records)
+            if len(found) > self.max_messages:
+                at = offsets[found[self.max_messages]]
+                del found[self.max_messages :]
+            records = Records(records[index] for index in found)
+            offsets = [offsets[index] for index in found]
         elif count < len(offsets):
             offsets = offsets[:count]
         if records:
@@ -81,4 +87,19 @@ class PullPlan(NamedTuple):
         else:
             status = PullStatus.NO_NEW_MESSAGE if at == self.offset else PullStatus.NO_MATCH
         low, high, given_at = self.min_offset, self.max_offset, self.given_at
-        return Pulled(status, records, offsets, at, low, high, given_at)
+        return Pulled(status, records, offsets, at, low, high, given_at, errors)
+
+    def _matching(self, wanted: Filter, records: Records) -> tuple[list[int], int]:
+        """Indexes of the records that match, one more than may be given at most; and how many
+        could not be judged."""
+        found: list[int] = []
+        errors = 0
+        for index, record in enumerate(records):
+            try:
+                if wanted.matches(record):
+                    found.append(index)
+                    if len(found) > self.max_messages:
+                        break
+            except ConditionError:
+                errors += 1
+        return found, errors

@@ -12,6 +12,7 @@ from contextlib import suppress
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
+from store.base import Lock
 from store.consume_queue import Boundary, Bounds, KeyHit
 from store.errors import (
     CorruptHitError,
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from store.consume_queue import ConsumeQueueStore, CqUnit
     from store.derive import Superseded
     from store.log import CommitLog, StoreTimes
+    from store.reads.filters import Filter
     from store.reads.pull_plan import Pulled
-    from store.reads.tag_filter import TagFilter
     from store.reads.topic_retention import TopicRetention
     from store.topics import QueueRules, Topics
 
@@ -71,7 +72,7 @@ def _fitting(sizes: Sequence[int], room: int, *, first: bool) -> tuple[int, int]
 
 
 class Reader:
-    """Reads one store. Thread: any. Locks: none of its own."""
+    """Reads one store. Thread: any. Locks: `_counting`, with no other."""
 
     def __init__(
         self,
@@ -90,6 +91,9 @@ class Reader:
         self._topics = topics
         # Queues that the log was asked about, with the first offset it has. Changed in one step.
         self._begins_at: dict[tuple[str, int], int] = {}
+        self._counting = Lock()
+        #: Messages that an SQL filter could not judge. Guarded by _counting.
+        self.filter_errors = 0
 
     def bounds(self, topic: str, queue_id: int) -> Bounds:
         """Min and max. Raises UnknownTopicError, UnknownQueueError.
@@ -205,7 +209,7 @@ class Reader:
         offset: int,
         max_messages: int,
         max_bytes: int,
-        tag_filter: TagFilter | None,
+        wanted: Filter | None,
         given_at: int | None,
     ) -> PullPlan:
         """Which records a pull from `offset` on gives. See MessageStore.plan_pull."""
@@ -213,7 +217,7 @@ class Reader:
         try:
             while True:  # as in `with_given_at`
                 end = end_of(topic)
-                plan = self._plan(topic, queue_id, offset, max_messages, max_bytes, tag_filter)
+                plan = self._plan(topic, queue_id, offset, max_messages, max_bytes, wanted)
                 if end_of(topic) == end:
                     break
             if not end.is_dispatched:
@@ -273,21 +277,23 @@ class Reader:
         offset: int,
         max_messages: int,
         max_bytes: int,
-        tag_filter: TagFilter | None,
+        wanted: Filter | None,
     ) -> PullPlan:
         (low, high), floor = self._bounds(topic, queue_id)
         if not low <= offset <= high:
             raise OffsetOutOfRangeError(topic, queue_id, offset, low, high)
         hidden = self._superseded.get(topic, queue_id)
-        takes_all = tag_filter is None and hidden is None
+        takes_all = wanted is None and hidden is None
+        most = max_messages if wanted is None else max(max_messages, wanted.most_judged)
+        codes = None if wanted is None else wanted.codes
         places: list[tuple[int, int]] = []
         offsets: list[int] = []
         room = max_bytes
         at = offset
         stop = high if takes_all else min(high, offset + _MAX_EXAMINED)
-        while at < stop and len(places) < max_messages:
+        while at < stop and len(places) < most:
             count = min(stop - at, _UNITS_A_READ)
-            left = max_messages - len(places)
+            left = most - len(places)
             if takes_all:
                 count = min(count, left)
             found = self._queues.read_places(topic, queue_id, at, count) if takes_all else []
@@ -297,12 +303,11 @@ class Reader:
             else:
                 units = self._units(topic, queue_id, at, count, floor, first=not places)
                 behind = at + len(units)
-                wanted = units if hidden is None else hidden.visible(units)
-                if tag_filter is not None:
-                    codes = tag_filter.codes
-                    wanted = [each for each in wanted if each[1].tag_code in codes]
-                found = [(unit.physical_offset, unit.record_size) for _, unit in wanted]
-                numbers = [number for number, _ in wanted]
+                visible = units if hidden is None else hidden.visible(units)
+                if codes is not None:
+                    visible = [each for each in visible if each[1].tag_code in codes]
+                found = [(unit.physical_offset, unit.record_size) for _, unit in visible]
+                numbers = [number for number, _ in visible]
             sizes = [size for _, size in found[:left]]
             fitting, room = _fitting(sizes, room, first=not places)
             places += found[:fitting]
@@ -316,7 +321,17 @@ class Reader:
             at = behind
         given_at = self._log.appended_offset  # all that was read of lies below
         return PullPlan(
-            topic, queue_id, offset, places, offsets, tag_filter, at, low, high, given_at
+            topic,
+            queue_id,
+            offset,
+            places,
+            offsets,
+            max_messages,
+            wanted,
+            at,
+            low,
+            high,
+            given_at,
         )
 
     def _units(
@@ -367,7 +382,11 @@ class Reader:
         misplaced = plan.misplaced(records)
         if misplaced == 0:
             raise DamagedQueueError(topic, queue_id, first, "its unit points at another message")
-        return plan.pulled(records if misplaced is None else records[:misplaced])
+        pulled = plan.pulled(records if misplaced is None else records[:misplaced])
+        if pulled.filter_errors:
+            with self._counting:
+                self.filter_errors += pulled.filter_errors
+        return pulled
 
     def query(
         self,

@@ -14,9 +14,12 @@ class TagFilter:
 
     __slots__ = ("codes", "tags")
 
+    #: Records of one pull that are judged at least, when there are so many: those it gives.
+    most_judged = 1
+
     def __init__(self, tags: frozenset[str]) -> None:
         self.tags = tags
-        self.codes = frozenset(java_hash(tag) for tag in tags)
+        self.codes: frozenset[int] | None = frozenset(java_hash(tag) for tag in tags)
 
     @classmethod
     def parse(cls, expression: str) -> TagFilter | None:

@@ -60,6 +60,7 @@ _TEXTS = [
 ]
 _WORDS = ["a", "b", "k", "word", "p1"]
 _WORDY = ("tag", "tags", "keys", "key", "value", "producer_id", "tag_filter")
+_CONDITIONS = ["a = 1", "k > 3 AND TAGS = 'a'", "NOT (k IS NULL)", "a >", "(", "k IN ('a')", "'"]
 _SMALL = [0, 0, 0, 1, 1, 2, 3, 5, 7, 31, 100]
 _EDGES = [-1, 255, 256, 1000, 1001, 10_000, 10_001, 65_536, (1 << 31) - 1]
 _I64_EDGES = [-(1 << 63), -(1 << 31), 1 << 31, 1 << 53, 1 << 62, (1 << 63) - 1]
@@ -163,6 +164,8 @@ def _text(random: Random, field: FieldDescriptor) -> str:
         return random.choice(names)
     if field.name == "group" and random.random() < 0.9:
         return random.choice(_GROUPS)
+    if field.name == "sql_filter":
+        return random.choice(_CONDITIONS) if random.random() < 0.3 else ""
     if field.name in _WORDY and random.random() < 0.9:
         return random.choice(_WORDS)
     if random.random() < 0.9:

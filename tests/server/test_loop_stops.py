@@ -203,6 +203,10 @@ def _reads() -> Iterator[Call]:
         "decoded, in the loop": pb.PullRequest(topic="many", max_messages=256),
         "properties": pb.PullRequest(topic="wide", max_messages=256),
         "properties and a tag": pb.PullRequest(topic="wide", max_messages=256, tag_filter="a"),
+        "properties and a condition": pb.PullRequest(
+            topic="wide", max_messages=256, sql_filter="a = 1 OR a > 5"
+        ),
+        "nothing meets the condition": pb.PullRequest(topic="many", sql_filter="a = 1"),
         "nothing has the tag": pb.PullRequest(topic="many", tag_filter="b || c"),
         "a long filter": pb.PullRequest(topic="many", tag_filter=_filter()),
         "a filter that is too long": pb.PullRequest(topic="many", tag_filter=_filter() * 2000),

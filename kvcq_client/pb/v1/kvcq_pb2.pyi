@@ -274,7 +274,7 @@ class CallResult(_message.Message):
     def __init__(self, id: _Optional[int] = ..., response: _Optional[bytes] = ..., error: _Optional[_Union[BatchError, _Mapping]] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("topic", "queue_id", "offset", "max_messages", "max_bytes", "tag_filter", "wait_ms", "form", "given_at")
+    __slots__ = ("topic", "queue_id", "offset", "max_messages", "max_bytes", "tag_filter", "wait_ms", "form", "given_at", "sql_filter")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -284,6 +284,7 @@ class PullRequest(_message.Message):
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     FORM_FIELD_NUMBER: _ClassVar[int]
     GIVEN_AT_FIELD_NUMBER: _ClassVar[int]
+    SQL_FILTER_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     offset: int
@@ -293,7 +294,8 @@ class PullRequest(_message.Message):
     wait_ms: int
     form: RecordForm
     given_at: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., tag_filter: _Optional[str] = ..., wait_ms: _Optional[int] = ..., form: _Optional[_Union[RecordForm, str]] = ..., given_at: _Optional[int] = ...) -> None: ...
+    sql_filter: str
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., tag_filter: _Optional[str] = ..., wait_ms: _Optional[int] = ..., form: _Optional[_Union[RecordForm, str]] = ..., given_at: _Optional[int] = ..., sql_filter: _Optional[str] = ...) -> None: ...
 
 class PullResponse(_message.Message):
     __slots__ = ("status", "messages", "records", "queue_offsets", "next_offset", "min_offset", "max_offset", "given_at")
@@ -328,7 +330,7 @@ class QueuePosition(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., given_at: _Optional[int] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
-    __slots__ = ("add", "remove", "credit_bytes", "tag_filter", "form", "max_messages", "group", "reader")
+    __slots__ = ("add", "remove", "credit_bytes", "tag_filter", "form", "max_messages", "group", "reader", "sql_filter")
     ADD_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FIELD_NUMBER: _ClassVar[int]
     CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -337,6 +339,7 @@ class SubscribeRequest(_message.Message):
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     READER_FIELD_NUMBER: _ClassVar[int]
+    SQL_FILTER_FIELD_NUMBER: _ClassVar[int]
     add: _containers.RepeatedCompositeFieldContainer[QueuePosition]
     remove: _containers.RepeatedCompositeFieldContainer[QueuePosition]
     credit_bytes: int
@@ -345,7 +348,8 @@ class SubscribeRequest(_message.Message):
     max_messages: int
     group: str
     reader: str
-    def __init__(self, add: _Optional[_Iterable[_Union[QueuePosition, _Mapping]]] = ..., remove: _Optional[_Iterable[_Union[QueuePosition, _Mapping]]] = ..., credit_bytes: _Optional[int] = ..., tag_filter: _Optional[str] = ..., form: _Optional[_Union[RecordForm, str]] = ..., max_messages: _Optional[int] = ..., group: _Optional[str] = ..., reader: _Optional[str] = ...) -> None: ...
+    sql_filter: str
+    def __init__(self, add: _Optional[_Iterable[_Union[QueuePosition, _Mapping]]] = ..., remove: _Optional[_Iterable[_Union[QueuePosition, _Mapping]]] = ..., credit_bytes: _Optional[int] = ..., tag_filter: _Optional[str] = ..., form: _Optional[_Union[RecordForm, str]] = ..., max_messages: _Optional[int] = ..., group: _Optional[str] = ..., reader: _Optional[str] = ..., sql_filter: _Optional[str] = ...) -> None: ...
 
 class GroupReader(_message.Message):
     __slots__ = ("reader", "address", "since_ms", "topic", "queue_id")

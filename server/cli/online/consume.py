@@ -88,6 +88,14 @@ _WAIT_S = 1.0
 @click.option(
     "--tag", "tag_filter", type=text, default="", help='Tags to read, such as "created || paid".'
 )
+@click.option(
+    "--where",
+    "sql_filter",
+    type=text,
+    default="",
+    metavar="CONDITION",
+    help="Properties of the messages to read, such as \"price > 10 AND TAGS = 'paid'\".",
+)
 @click.option("--limit", type=COUNT, help="Stop after N messages.")
 @skip_damaged_option
 @click.option("--raw", is_flag=True, help="Print only the bodies, one per line.")
@@ -99,6 +107,7 @@ def consume(
     follow: bool,
     where: str | None,
     tag_filter: str,
+    sql_filter: str,
     limit: int | None,
     skip_damaged: bool,
     raw: bool,
@@ -128,7 +137,10 @@ def consume(
         client_log_shown(),
         connect(server) as client,
         client.consumer(
-            reader_group=group, tag_filter=tag_filter, skip_damaged=skip_damaged
+            reader_group=group,
+            tag_filter=tag_filter,
+            sql_filter=sql_filter,
+            skip_damaged=skip_damaged,
         ) as consumer,
     ):
         consumer.follow(_begin(client, topic, group, where))

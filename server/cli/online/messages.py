@@ -60,6 +60,14 @@ skip_damaged_option = click.option(
     "--tag", "tag_filter", type=text, default="", help='Tags to read, such as "created || paid".'
 )
 @click.option(
+    "--where",
+    "sql_filter",
+    type=text,
+    default="",
+    metavar="CONDITION",
+    help="Properties of the messages to read, such as \"price > 10 AND TAGS = 'paid'\".",
+)
+@click.option(
     "--wait",
     "wait_s",
     type=click.FloatRange(0, 60),
@@ -76,6 +84,7 @@ def pull(
     offset: int | None,
     limit: int,
     tag_filter: str,
+    sql_filter: str,
     wait_s: float,
     skip_damaged: bool,
     raw: bool,
@@ -103,6 +112,7 @@ def pull(
                         next_offset,
                         max_messages=limit - len(found),
                         tag_filter=tag_filter,
+                        sql_filter=sql_filter,
                         wait_s=0 if found else wait_s,
                         timeout_s=TIMEOUT_S + wait_s,
                     )

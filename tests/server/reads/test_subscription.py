@@ -180,6 +180,23 @@ async def test_tags_are_filtered_and_progress_is_told(served: Served) -> None:
     call.cancel()
 
 
+async def test_properties_are_filtered(served: Served) -> None:
+    messages = [
+        pb.Message(topic="t", queue_id=0, body=b"%d" % n, properties={"n": str(n)})
+        for n in range(1500)
+    ]
+    await served.messages.PutBatch(pb.PutBatchRequest(messages=messages))
+    call = await _open(
+        served,
+        pb.SubscribeRequest(add=[_at("t", 0)], credit_bytes=PLENTY, sql_filter="n > 1497"),
+    )
+    found: list[bytes] = []
+    while len(found) < 2:
+        found += [message.body for message in (await call.read()).batch.messages]
+    assert found == [b"1498", b"1499"]
+    call.cancel()
+
+
 @pytest.mark.parametrize(
     ("request_", "field"),
     [
@@ -187,6 +204,7 @@ async def test_tags_are_filtered_and_progress_is_told(served: Served) -> None:
         (pb.SubscribeRequest(add=[_at("t", 0), _at("t" * 256, 0)]), "add[1].topic"),
         (pb.SubscribeRequest(credit_bytes=-1), "credit_bytes"),
         (pb.SubscribeRequest(tag_filter="other"), "tag_filter"),
+        (pb.SubscribeRequest(sql_filter="a = 1"), "sql_filter"),
         (pb.SubscribeRequest(form=pb.RECORD_FORM_WHOLE), "form"),
     ],
 )

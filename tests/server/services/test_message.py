@@ -133,6 +133,26 @@ async def test_tags_are_filtered(served: Served) -> None:
     assert (none.status, none.next_offset) == (pb.PULL_STATUS_NO_MATCH, 6)
 
 
+async def test_properties_are_filtered(served: Served) -> None:
+    await _put(served, *(_message(b"%d" % n, properties={"n": str(n)}) for n in range(2000)))
+    found, at = [], 0
+    while at < 2000:
+        request = pb.PullRequest(
+            topic="orders", offset=at, sql_filter="n BETWEEN 3 AND 5 OR n > 1998"
+        )
+        pulled = await served.messages.Pull(request)
+        found += [int(message.body) for message in pulled.messages]
+        at = pulled.next_offset
+    assert found == [3, 4, 5, 1999]
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await served.messages.Pull(pb.PullRequest(topic="orders", sql_filter="n >"))
+    assert error_info(refused.value).metadata["field"] == "sql_filter"
+    with pytest.raises(grpc.aio.AioRpcError, match="sql_filter"):
+        await served.messages.Pull(
+            pb.PullRequest(topic="orders", tag_filter="a", sql_filter="n = 1")
+        )
+
+
 async def test_bytes_bound_a_pull_but_one_message_always_comes(served: Served) -> None:
     await _put(served, *(_message(b"x" * 1000) for _ in range(5)))
     pulled = await served.messages.Pull(pb.PullRequest(topic="orders", max_bytes=2500))

@@ -1,0 +1,56 @@
+"""A filter by an SQL92 condition."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from store.errors import InvalidArgumentError
+from store.format import decode_properties, java_hash, properties_of
+from store.reads.sql.parser import Parser
+from store.reads.sql.tokens import FIELD
+
+if TYPE_CHECKING:
+    from store.reads.sql.conditions import Term
+
+MOST_CHARACTERS = 2048
+
+
+class SqlFilter:
+    """Which messages a reader wants, by their properties; the tag is the property TAGS.
+
+    A property without a value is none. What is NULL matches nothing, and so does what cannot be
+    judged: `matches` raises ConditionError then, for the caller to count.
+    """
+
+    __slots__ = ("_ask", "codes")
+
+    #: Records that one pull judges, where fewer match than it may give: so many a filter that
+    #: matches nothing comes on, and it holds the processor for some milliseconds.
+    most_judged = 512
+
+    def __init__(self, condition: Term) -> None:
+        self._ask = condition.ask
+        #: Tag codes of all messages that can match; None: any.
+        self.codes = None if condition.tag is None else frozenset([java_hash(condition.tag)])
+
+    @classmethod
+    def parse(cls, text: str, *, is_lenient: bool = False) -> SqlFilter | None:
+        """None for an empty one: everything is wanted. `is_lenient`: see Parser.
+
+        Raises InvalidArgumentError, which names the position.
+        """
+        if len(text) > MOST_CHARACTERS:
+            raise InvalidArgumentError(
+                FIELD, f"{len(text)} characters, more than {MOST_CHARACTERS}"
+            )
+        return _parsed(text, is_lenient=is_lenient) if text.strip() else None
+
+    def matches(self, record: bytes) -> bool:
+        """Raises ConditionError; UnicodeDecodeError for properties that are no text."""
+        return self._ask(decode_properties(properties_of(record).decode())) is True
+
+
+@lru_cache(1024)
+def _parsed(text: str, *, is_lenient: bool) -> SqlFilter:
+    return SqlFilter(Parser(text, is_lenient=is_lenient).parse())
