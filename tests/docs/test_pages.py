@@ -24,8 +24,11 @@ def any_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(click.Path, "convert", convert)
 
 
-#: `kvcq` and its words in a line of a shell: behind variables or a pipe, before a redirection.
-_OF_KVCQ = re.compile(r"(?:^|\| )(?:[A-Z_]+=\S+ )*(kvcq .*?)(?= [<>|] | &$|$)")
+#: `kvcq` and its words in a line of a shell: behind variables or a pipe, before a redirection. What
+#: stands in quotes is one word.
+_OF_KVCQ = re.compile(
+    r"""(?:^|\| )(?:[A-Z_]+=\S+ )*(kvcq (?:"[^"]*"|'[^']*'|[^"'])*?)(?= [<>|] | &$|$)"""
+)
 
 
 @pytest.mark.usefixtures("any_path")
