@@ -90,7 +90,8 @@ UNITS |= {
     "store.topics": _TOPICS,
     "store.derive": {*_TOPICS, "store.topics"},
     "store.puts": _PUTS,
-    "store.reads": _PUTS,
+    "store.reads": {*_PUTS, "store.reads.sql"},
+    "store.reads.sql": {"store.errors", "store.format"},
     "store.groups": {*_PUTS, "store.puts", "store.reads"},
     "store.upkeep": {*_PUTS, "store.notes", "store.puts", "store.store_dir"},
 }
