@@ -30,7 +30,7 @@ from server.workers import Workers
 from store.errors import StoreError, UnknownTopicError
 from store.groups import MOST_RECEIVED, Received
 from store.light_queue import is_light
-from store.reads import TagFilter
+from store.reads import Filter, parse_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ class Receive(NamedTuple, Generic[T]):
     max_messages: int
     max_bytes: int
     invisible_ms: int | None
-    tag_filter: TagFilter | None
+    tag_filter: Filter | None
     encode: Callable[[Received], T]  # in a thread
     attempt_id: str = ""
 
@@ -255,7 +255,7 @@ def _wanted(request: pb.ReceiveRequest) -> Receive[EncodedDeliveries]:
         bounded("max_messages", request.max_messages, DEFAULT_PULL_MESSAGES, MOST_RECEIVED),
         min(max_bytes, PAGE_BYTES),
         request.invisible_ms if request.HasField("invisible_ms") else None,
-        TagFilter.parse(request.tag_filter),
+        parse_filter(request.tag_filter, request.sql_filter),
         partial(encode_deliveries, form=form_of(request.form)),
         request.attempt_id,
     )

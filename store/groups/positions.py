@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from store.consume_queue import Bounds, ConsumeQueueStore
     from store.groups.turn import Begin, Place
-    from store.reads import Pulled, TagFilter
+    from store.reads import Filter, Pulled
     from store.state import Window
 
 
@@ -32,7 +32,7 @@ class Reads(Protocol):
         *,
         max_messages: int = ...,
         max_bytes: int = ...,
-        tag_filter: str | TagFilter | None = ...,
+        tag_filter: str | Filter | None = ...,
     ) -> Pulled: ...
 
     def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]: ...

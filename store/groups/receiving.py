@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from store.groups.positions import Reads
     from store.groups.turn import Begin, Place, Turn
     from store.metadata import SharedGroup
-    from store.reads import Pulled, TagFilter
+    from store.reads import Filter, Pulled
     from store.state import Window
 
 #: Queues that are looked at together.
@@ -35,7 +35,7 @@ class Wish(NamedTuple):
     max_messages: int
     max_bytes: int
     invisible_ms: int | None  # None: as the group says
-    tag_filter: TagFilter | None
+    tag_filter: Filter | None
     makes_group: bool  # where there is none
     first_queue: int  # taken modulo the number of queues
 
@@ -229,7 +229,7 @@ class Receiving:
             ]
         self._bytes += sum(map(len, records.values()))
 
-    def _read(self, queue_id: int, start: int, count: int, tag_filter: TagFilter | None) -> _Read:
+    def _read(self, queue_id: int, start: int, count: int, tag_filter: Filter | None) -> _Read:
         """Messages from `start` on, as many as that, and as have room."""
         room = self._wish.max_bytes - self._bytes
         behind = start + count

@@ -35,7 +35,7 @@ from store.groups.receiving import Receiving, Wish
 from store.groups.turns import Turns
 from store.light_queue import is_light
 from store.metadata import SharedGroup
-from store.reads import TagFilter
+from store.reads import Filter, TagFilter
 from store.state import (
     NOBODY,
     Ended,
@@ -252,7 +252,7 @@ class SharedGroups:
         max_messages: int = 32,
         max_bytes: int = 4 << 20,
         invisible_ms: int | None = None,
-        tag_filter: str | TagFilter | None = "",
+        tag_filter: str | Filter | None = "",
         attempt_id: str = "",
     ) -> Received:
         """Messages of the topic, or light queue, that are the caller's for `invisible_ms`.

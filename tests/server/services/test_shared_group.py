@@ -96,6 +96,19 @@ async def test_what_the_filter_does_not_want_is_done_for_the_group(orders: Serve
     assert not (await receive(orders)).messages
 
 
+async def test_a_condition_filters_and_the_rest_is_done(orders: Served) -> None:
+    messages = [
+        kvcq_pb2.Message(topic="orders", queue_id=0, body=b"%d" % n, properties={"n": str(n)})
+        for n in range(600)
+    ]
+    await orders.messages.PutBatch(kvcq_pb2.PutBatchRequest(messages=messages))
+    found: list[str] = []
+    for _ in range(10):
+        got = await receive(orders, sql_filter="n > 597")
+        found += got.handles
+    assert len(found) == 2
+
+
 async def test_a_handle_stays_good_when_it_is_held_on_to(orders: Served) -> None:
     found = await receive(orders, max_messages=1, invisible_ms=1000)
     held = await orders.shared.ChangeInvisibleTime(
