@@ -285,11 +285,3 @@ class KeyFileError(ServerError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"key file {path} {reason}")
         self.path = path
-
-
-class NotServedError(ServerError):
-    """The API has the call, and this version of the server does not serve it yet."""
-
-    def __init__(self, method: str) -> None:
-        super().__init__(f"{method} is not served by this version of the server")
-        self.method = method

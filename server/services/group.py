@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server.access import current_caller
-from server.texts import whole_number
+from server.services.paging import position_of, token_of
 from server.wire import MAX_QUEUES, not_more, not_negative, page_size_of, queues_of
 from store.consume_queue import Boundary
 from store.errors import (
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from store.message_store import MessageStore
 
 Queue = tuple[str, int]
-
-
-_I32_MAX = (1 << 31) - 1
-_MAX_NAME = 255
 
 
 class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
@@ -104,7 +100,7 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
         self, request: pb.ListGroupOffsetsRequest, context: Context
     ) -> bytes:
         size = page_size_of(request.page_size)
-        after = _position_of(request.page_token)
+        after = position_of(request.page_token)
         caller = current_caller()
 
         def page() -> pb.ListGroupOffsetsResponse:
@@ -118,7 +114,7 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
                     for queue, (_, _, offset), one in zip(queues, rows, bounds, strict=True)
                     if one is not None
                 ],
-                next_page_token=_token_of(queues[-1]) if more else "",
+                next_page_token=token_of(queues[-1]) if more else "",
             )
 
         return await self._pools.scans.encoded(page)
@@ -223,17 +219,3 @@ def _target(
             if not bounds.min_offset <= request.offset <= bounds.max_offset:
                 raise OffsetOutOfRangeError(*queue, request.offset, *bounds)
             return request.offset
-
-
-def _token_of(queue: Queue) -> str:
-    return f"{queue[1]}@{queue[0]}"
-
-
-def _position_of(token: str) -> Queue | None:
-    if not token:
-        return None
-    number, separator, topic = token.partition("@")
-    queue_id = whole_number(number, _I32_MAX)
-    if not separator or queue_id is None or len(topic) > _MAX_NAME:
-        raise InvalidArgumentError("page_token", "was not returned by ListGroupOffsets")
-    return topic, queue_id

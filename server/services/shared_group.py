@@ -11,17 +11,25 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import shared_groups_pb2 as pb
 from kvcq_client.pb.v1 import shared_groups_pb2_grpc
-from server.errors import NotServedError
+from server.access import current_caller
+from server.services.paging import number_of, position_of, token_of
 from server.wire import (
+    MAX_QUEUES,
+    bounded,
+    dead_letter_out,
     not_more,
+    not_negative,
     of_settings,
     outcomes_out,
     page_size_of,
+    queue_out,
     settings_in,
     settings_out,
+    where_in,
 )
+from server.workers import QUEUES_A_TURN
 from store.errors import GroupKindError, InvalidArgumentError
-from store.groups import MOST_HANDLES
+from store.groups import MOST_HANDLES, MOST_LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,9 +39,12 @@ if TYPE_CHECKING:
     from server.puts import Durability
     from server.reads import Reads
     from server.workers import Pools
-    from store.groups import Answered
+    from store.groups import Answered, SharedQueue
     from store.message_store import MessageStore
     from store.metadata import SharedGroup
+
+#: Dead letters of a page.
+DEFAULT_LETTERS = 100
 
 
 class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
@@ -133,32 +144,91 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
         except InvalidArgumentError as error:
             raise of_settings(error) from None
 
-    async def DescribeGroup(
-        self, request: pb.DescribeGroupRequest, context: Context
-    ) -> pb.DescribeGroupResponse:
-        page_size_of(request.page_size)
-        settings = await self._pools.lookups.run(self._groups.describe, request.group)
+    async def DescribeGroup(self, request: pb.DescribeGroupRequest, context: Context) -> bytes:
+        size = page_size_of(request.page_size)
+        after = position_of(request.page_token)
+        group, caller = request.group, current_caller()
+        settings = await self._pools.lookups.run(self._groups.describe, group)
         if settings is None:
-            return pb.DescribeGroupResponse(shared=False)
-        return pb.DescribeGroupResponse(shared=True, settings=settings_out(settings))
+            return pb.DescribeGroupResponse(shared=False).SerializeToString()
+        queues: list[SharedQueue] = []
+        while len(queues) <= size:  # one more than asked for tells whether there is another page
+            some = await self._pools.scans.run(
+                self._groups.describe_queues, group, min(QUEUES_A_TURN, size + 1), after
+            )
+            if not some:
+                break
+            after = some[-1][:2]
+            queues += [each for each in some if caller.may_look_at(each.topic)]
+        more, queues = len(queues) > size, queues[:size]
+        dead_letters = await self._pools.lookups.run(self._groups.dead_letters, group)
 
-    async def ResetGroup(
-        self, request: pb.ResetGroupRequest, context: Context
-    ) -> pb.ResetGroupResponse:
-        raise NotServedError("ResetGroup")
+        def answer() -> pb.DescribeGroupResponse:
+            return pb.DescribeGroupResponse(
+                shared=True,
+                settings=settings_out(settings),
+                queues=map(queue_out, queues),
+                next_page_token=token_of(queues[-1][:2]) if more else "",
+                dead_letters=dead_letters,
+            )
+
+        return await self._pools.scans.encoded(answer)
+
+    async def ResetGroup(self, request: pb.ResetGroupRequest, context: Context) -> bytes:
+        where = where_in(request)
+        not_more("queue_ids", request.queue_ids, MAX_QUEUES, "queues")
+        queue_ids = list(request.queue_ids) or None
+
+        def reset() -> pb.ResetGroupResponse:
+            done = self._groups.reset(request.group, request.topic, queue_ids, where)
+            return pb.ResetGroupResponse(
+                queues=map(queue_out, done.queues), ended_in_flight=done.ended_in_flight
+            )
+
+        return await self._pools.changes.encoded(reset)
+
+    # --- dead letters ----------------------------------------------------------------------
+
+    async def ListDeadLetters(self, request: pb.ListDeadLettersRequest, context: Context) -> bytes:
+        size = bounded("page_size", request.page_size, DEFAULT_LETTERS, MOST_LETTERS)
+        after, group = number_of(request.page_token), request.group
+
+        def page() -> pb.ListDeadLettersResponse:
+            letters = self._groups.list_dead_letters(group, after, size)
+            is_last = len(letters) < size
+            is_last = is_last or not self._groups.list_dead_letters(group, letters[-1].offset, 1)
+            return pb.ListDeadLettersResponse(
+                letters=map(dead_letter_out, letters),
+                next_page_token="" if is_last else str(letters[-1].offset),
+            )
+
+        return await self._pools.lookups.encoded(page)
 
     async def Redrive(self, request: pb.RedriveRequest, context: Context) -> pb.RedriveResponse:
-        raise NotServedError("Redrive")
-
-    async def ListDeadLetters(
-        self, request: pb.ListDeadLettersRequest, context: Context
-    ) -> pb.ListDeadLettersResponse:
-        raise NotServedError("ListDeadLetters")
+        most = bounded("max_messages", request.max_messages, MOST_LETTERS, MOST_LETTERS)
+        after = not_negative("after", request.after) if request.HasField("after") else -1
+        offsets = list(request.offsets)
+        done = await self._pools.changes.run(
+            lambda: self._groups.redrive(request.group, offsets, most, after=after, wait=False)
+        )
+        await self._durability.wait(done.end_offset)
+        self._metrics.count("messages_redriven", done.redriven)
+        return pb.RedriveResponse(
+            redriven=done.redriven,
+            left=done.left,
+            complete=done.complete,
+            last=done.last if done.last >= 0 else None,
+        )
 
     async def DeleteDeadLetters(
         self, request: pb.DeleteDeadLettersRequest, context: Context
     ) -> pb.DeleteDeadLettersResponse:
-        raise NotServedError("DeleteDeadLetters")
+        offsets = list(request.offsets)
+        deleted, end_offset = await self._pools.changes.run(
+            lambda: self._groups.delete_dead_letters(request.group, offsets, wait=False)
+        )
+        await self._durability.wait(end_offset)
+        return pb.DeleteDeadLettersResponse(deleted=deleted)
 
 
 def _handles_of(

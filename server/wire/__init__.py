@@ -52,11 +52,14 @@ from server.wire.put_limits import (
 )
 from server.wire.shared_groups import (
     EncodedDeliveries,
+    dead_letter_out,
     encode_deliveries,
     of_settings,
     outcomes_out,
+    queue_out,
     settings_in,
     settings_out,
+    where_in,
 )
 from server.wire.status import INTERNAL_ROW, Refusal, refusal_of, rich_status, row_of
 
@@ -84,6 +87,7 @@ __all__ = [
     "bounds_out",
     "checksum_of",
     "columns_of",
+    "dead_letter_out",
     "differences_out",
     "encode_deliveries",
     "encode_pull",
@@ -103,6 +107,7 @@ __all__ = [
     "parts_of",
     "plan_out",
     "put_out",
+    "queue_out",
     "queues_of",
     "refusal_of",
     "request_in",
@@ -114,4 +119,5 @@ __all__ = [
     "stored_out",
     "topic_out",
     "topics_of",
+    "where_in",
 ]

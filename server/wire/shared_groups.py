@@ -10,13 +10,13 @@ from kvcq_client.pb.v1 import kvcq_pb2
 from kvcq_client.pb.v1 import shared_groups_pb2 as pb
 from server.wire.messages_out import stored_out
 from store.errors import InvalidArgumentError
-from store.groups import Outcome
+from store.groups import AtOffset, AtTime, Edge, Outcome
 from store.metadata import SharedGroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from store.groups import Received
+    from store.groups import DeadLetter, Received, SharedQueue, Where
 
 _OUTCOMES = {
     Outcome.DONE: pb.HANDLE_OUTCOME_DONE,
@@ -86,6 +86,38 @@ def settings_out(settings: SharedGroup) -> pb.SharedGroupSettings:
         dead_letters_keep_ms=settings.dead_letters_keep_ms,
         backoff=pb.Backoff(delays_ms=settings.backoff_ms),
     )
+
+
+def queue_out(queue: SharedQueue) -> pb.SharedQueue:
+    return pb.SharedQueue(**queue._asdict())
+
+
+def dead_letter_out(letter: DeadLetter) -> pb.DeadLetter:
+    return pb.DeadLetter(
+        offset=letter.offset,
+        place=letter.place,
+        topic=letter.topic,
+        queue_id=letter.queue_id,
+        queue_offset=None if letter.queue_offset < 0 else letter.queue_offset,
+        message_id=letter.message_id,
+        deliveries=letter.deliveries,
+        time_ms=letter.time_ms,
+    )
+
+
+def where_in(request: pb.ResetGroupRequest) -> Where:
+    """Raises InvalidArgumentError."""
+    match request.WhichOneof("to"):
+        case "earliest":
+            return Edge.EARLIEST
+        case "latest":
+            return Edge.LATEST
+        case "time_ms":
+            return AtTime(request.time_ms)
+        case "offset":
+            return AtOffset(request.offset)
+        case _:
+            raise InvalidArgumentError("to", "must be one of earliest, latest, time_ms, offset")
 
 
 def of_settings(error: InvalidArgumentError) -> InvalidArgumentError:

@@ -12,7 +12,6 @@ error's own values as metadata. What a caller may do about it follows from the c
 | RESOURCE_EXHAUSTED  | the disk is full: puts are refused, reads go on; or calls or memory are |
 |                     | at their limits: the same call may succeed a little later               |
 | FAILED_PRECONDITION | the same call cannot succeed before something else is done              |
-| UNIMPLEMENTED       | this version of the server does not serve the call                      |
 | ABORTED             | somebody ended the job; it may be started again                         |
 | UNAVAILABLE         | the same call may succeed a little later                                |
 | DATA_LOSS           | what is on disk does not verify                                         |
@@ -135,9 +134,6 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         kvcq_errors.BackupTargetError: "BACKUP_TARGET",
         kvcq_errors.EngineUnavailableError: "ENGINE_UNAVAILABLE",
         store_errors.FlushTimeoutError: "FLUSH_DISK_TIMEOUT end_offset",
-    },
-    _Code.UNIMPLEMENTED: {
-        server_errors.NotServedError: "NOT_SERVED method",
     },
     _Code.ABORTED: {
         migration_errors.JobCancelledError: "JOB_CANCELLED",

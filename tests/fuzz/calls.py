@@ -51,7 +51,7 @@ SHORT_S, LONG_S = 0.1, 60.0
 _ENDED_WHILE_WRITING = "Internal error from Core"
 _ENDLESS = ("Pull", "Receive", "Watch", "Subscribe", "ServerReflectionInfo", "Calls")
 #: The store fails, or does not verify: no request may bring that about.
-_NEVER = {"INTERNAL", "UNKNOWN", "DATA_LOSS", "CANCELLED"}
+_NEVER = {"INTERNAL", "UNKNOWN", "DATA_LOSS", "UNIMPLEMENTED", "CANCELLED"}
 _FINAL = {"STORE_FAILED", "FLUSH_FAILED", "STORE_CLOSED", "ENGINE_UNAVAILABLE"}
 _NAMES = {code.value[0]: code.name for code in grpc.StatusCode}
 _REASONS = {row.reason for row in STATUS_BY_ERROR.values()} - _FINAL

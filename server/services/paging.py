@@ -1,0 +1,38 @@
+"""Where the next page begins, as text, of lists of queues and of numbers."""
+
+from __future__ import annotations
+
+from server.texts import whole_number
+from store.errors import InvalidArgumentError
+
+_I32_MAX = (1 << 31) - 1
+_I64_MAX = (1 << 63) - 1
+_MAX_NAME = 255
+
+
+def token_of(queue: tuple[str, int]) -> str:
+    """Of the page behind that topic and queue id."""
+    return f"{queue[1]}@{queue[0]}"
+
+
+def position_of(token: str) -> tuple[str, int] | None:
+    """None: the first page. Raises InvalidArgumentError."""
+    if not token:
+        return None
+    number, separator, topic = token.partition("@")
+    queue_id = whole_number(number, _I32_MAX)
+    if not separator or queue_id is None or len(topic) > _MAX_NAME:
+        raise _not_ours()
+    return topic, queue_id
+
+
+def number_of(token: str) -> int:
+    """-1: the first page. Raises InvalidArgumentError."""
+    number = whole_number(token, _I64_MAX) if token else -1
+    if number is None:
+        raise _not_ours()
+    return number
+
+
+def _not_ours() -> InvalidArgumentError:
+    return InvalidArgumentError("page_token", "was returned by no call of this kind")
