@@ -770,6 +770,7 @@ class MessageStore:
             **self._clock_statistics(),
             "store.queue_repairs": self._repair.done,
             "store.filter_errors": self._reader.filter_errors,
+            **self.groups.statistics(),
             **{f"store.{name}": value for name, value in self.snapshots.statistics().items()},
             **{f"kvcq.{name}": value for name, value in self.queues.statistics().items()},
         }

@@ -67,6 +67,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: How often it is looked for dead letters whose time is over.
+_LETTERS_S = 10.0
+
 
 def assemble(
     config: StoreConfig,
@@ -323,11 +326,14 @@ def start(
     upkeep.leave_time()
     directory.mark_open()
     guard.measure()
-    services.start(upkeep)
     latest = LatestMessages(log, queues, reader, superseded, times)
-    return MessageStore(
+    store = MessageStore(
         appends, reader, topics, queues, state, notes, upkeep, services, latest, times
     )
+    retention.add_keeper(store.groups.keeping.keep_below)
+    services.jobs.add("dead letters", _LETTERS_S, store.groups.keeping.look)
+    services.start(upkeep)
+    return store
 
 
 def _last_record(recovered: Recovered, checkpoint: Checkpoint) -> int:

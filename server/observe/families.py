@@ -112,6 +112,15 @@ _PLAIN = {
     "store.filter_errors": Row(
         "kvcq_filter_errors_total", "Messages that an SQL filter could not judge: no match."
     ),
+    "store.dead_letters_moved": Row(
+        "kvcq_dead_letters_moved_total", "Dead letters appended again before their segment went."
+    ),
+    "store.dead_letters_expired": Row(
+        "kvcq_dead_letters_expired_total", "Dead letters kept as long as their group says."
+    ),
+    "store.dead_letters_given_up": Row(
+        "kvcq_dead_letters_given_up_total", "Dead letters lost before their time to a full disk."
+    ),
     "store.queue_repairs": Row(
         "kvcq_queue_repairs_total", "Queues rebuilt from the log after a reader hit damage."
     ),

@@ -6,7 +6,8 @@ record of the log. Here it is decided what such records say. See store/docs/grou
 
 from store.groups.dead_letters import DeadLetter
 from store.groups.deliveries import Delivery, Outcome, Received
-from store.groups.letters import MOST_LETTERS, Redriven
+from store.groups.letter_box import MOST_LETTERS
+from store.groups.letters import Redriven
 from store.groups.limits import (
     MOST_ATTEMPT_ID,
     MOST_DELAY_MS,

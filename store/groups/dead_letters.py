@@ -25,6 +25,7 @@ from store.state import DEAD_LETTERS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from store.log import StoreTimes
     from store.message import StoredMessage
     from store.state import Lease
 
@@ -67,10 +68,11 @@ def topic_of(group: str) -> str:
     return DEAD_LETTERS + group
 
 
-def letter_of(place: int, record: bytes) -> DeadLetter:
+def letter_of(place: int, record: bytes, times: StoreTimes) -> DeadLetter:
     """What a record of a topic of dead letters says; other programs write them with less."""
     was = unpack_record(record, verify=False)
     properties = was.properties
+    stored_ms = times.of(was.physical_offset, was.store_time_ms)
     return DeadLetter(
         _number(properties, LETTER_OFFSET, place),
         place,
@@ -79,7 +81,7 @@ def letter_of(place: int, record: bytes) -> DeadLetter:
         _number(properties, ORIGIN_OFFSET, -1),
         properties.get(ORIGIN_MESSAGE_ID, ""),
         was.reconsume_times,
-        _number(properties, LETTER_TIME, was.store_time_ms),
+        min(_number(properties, LETTER_TIME, stored_ms), stored_ms),
         record,
     )
 

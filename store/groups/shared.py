@@ -18,6 +18,8 @@ from store.errors import (
 from store.format import check_group, check_light_queue, check_topic
 from store.groups.deliveries import Outcome, Received
 from store.groups.handles import unpack_handle
+from store.groups.keeping import Keeping
+from store.groups.letter_box import LetterBox
 from store.groups.letters import Letters
 from store.groups.limits import (
     MOST_ATTEMPT_ID,
@@ -118,7 +120,10 @@ class SharedGroups:
         self._new_nonce = new_nonce
         self._first_queue = count()
         self._turns = Turns(appends, topics, times.steady_ms)
-        self._letters = Letters(appends, tables, self._now_ms, reads, self._turns)
+        self._box = LetterBox(appends, tables, times, reads)
+        self._letters = Letters(appends, self._box, self._turns)
+        #: Of dead letters; a job of the store's.
+        self.keeping = Keeping(appends, queues, tables, self._box, self._turns)
 
     # --- groups ----------------------------------------------------------------------------
 
@@ -386,14 +391,14 @@ class SharedGroups:
         Also of a group by offsets, and of one that is not there any more, while there is a topic of
         its dead letters. Raises InvalidArgumentError, UnknownGroupError.
         """
-        return self._letters.count(group)
+        return self._box.count(group)
 
     def list_dead_letters(self, group: str, after: int = -1, limit: int = 100) -> list[DeadLetter]:
         """Dead letters with offsets above `after`, the oldest first, 1 to 1000 of them at most.
 
         Raises InvalidArgumentError, UnknownGroupError; CorruptRecordError, DamagedQueueError.
         """
-        return self._letters.page(group, after, limit)
+        return self._box.page(group, after, limit)
 
     def redrive(
         self,
@@ -425,6 +430,14 @@ class SharedGroups:
         Raises InvalidArgumentError, UnknownGroupError, and what an append raises.
         """
         return self._letters.delete(group, offsets, wait=wait)
+
+    def statistics(self) -> dict[str, float]:
+        """Numbers for operators, by name, since the store was opened."""
+        return {
+            "store.dead_letters_moved": self.keeping.moved,
+            "store.dead_letters_expired": self.keeping.expired,
+            "store.dead_letters_given_up": self.keeping.given_up,
+        }
 
 
 def _check_names(group: str, topic: str) -> None:

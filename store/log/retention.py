@@ -42,6 +42,15 @@ class Droppable(Protocol):
     flushed: int
 
 
+class Keeper(Protocol):
+    """Of what is to be kept longer than the log."""
+
+    def __call__(self, end: int, /, *, is_pressed: bool) -> int:
+        """Of the log below `end`, appends again what is to be kept; returns up to where the log may
+        go. While the disk `is_pressed` nothing may wait."""
+        ...
+
+
 #: Segments that one run drops at most while the disk has room.
 FEW = 2
 #: On a disk above `disk_clean_ratio`, or when it was asked for. RocketMQ's deleteFileBatchMax.
@@ -158,6 +167,7 @@ class RetentionService:
         self._before_run = before_run
         self._hour = hour
         self._holds = LogHolds()
+        self._keepers: list[Keeper] = []
         self._running = Lock()
         #: Written by runs only; read freely.
         self.dropped_segments = 0
@@ -166,6 +176,10 @@ class RetentionService:
     def reconfigure(self, config: StoreConfig) -> None:
         """The next run goes by these, but for how often it runs. Any thread."""
         self._config = config
+
+    def add_keeper(self, keeper: Keeper) -> None:
+        """From the next run on it is asked before segments go."""
+        self._keepers.append(keeper)
 
     def schedule(self, jobs: Jobs) -> None:
         jobs.add("retention", self._config.clean_interval_s, self.run_once)
@@ -217,13 +231,21 @@ class RetentionService:
                     "dropped: %s",
                     plan.read_error,
                 )
-            return self._drop(plan)
+            return self._drop(self._kept(plan.drop, level))
 
-    def _drop(self, plan: DropPlan[Segment]) -> int:
-        count = self._prepare(plan.drop)
+    def _kept(self, drop: Sequence[Segment], level: DiskLevel) -> list[Segment]:
+        """Those of these in which nothing is that is to be kept."""
+        end = drop[-1].start_offset + drop[-1].size if drop else 0
+        is_pressed = level >= DiskLevel.CLEAN_FORCIBLY
+        for keeper in self._keepers if drop else ():
+            end = min(end, keeper(end, is_pressed=is_pressed))
+        return [each for each in drop if each.start_offset + each.size <= end]
+
+    def _drop(self, drop: Sequence[Segment]) -> int:
+        count = self._prepare(drop)
         dropped = 0
         try:
-            for _ in plan.drop[:count]:
+            for _ in drop[:count]:
                 segment = self._segments.drop_first()
                 dropped += 1
                 logger.info("dropped segment %s", segment.path.name)

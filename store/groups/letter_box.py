@@ -1,0 +1,187 @@
+"""Dead letters as they are found: which there are, what each of them is.
+
+Queue 0 of the topic %DLQ% and the group has them. Which of them have ended is rows of the state
+(`x` and `y` of store/state/rows.py). A letter that was moved has the offset at which it was first
+for its name.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from store.errors import (
+    CorruptRecordError,
+    DamagedQueueError,
+    InvalidArgumentError,
+    OffsetOutOfRangeError,
+    UnknownGroupError,
+    UnknownTopicError,
+)
+from store.format import check_group
+from store.groups.dead_letters import DeadLetter, letter_of, topic_of
+from store.metadata import SharedGroup
+from store.state import runs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from store.groups.positions import Reads
+    from store.log import StoreTimes
+    from store.puts import AppendPath
+    from store.state import Tables
+
+#: Dead letters of one call.
+MOST_LETTERS = 1000
+#: Those that are looked at, or read, together.
+_TOGETHER = 64
+_READ_BYTES = 4 << 20
+
+
+class UnseenError(Exception):
+    """A dead letter was moved to a place that is not dispatched yet: look again then."""
+
+
+class LetterBox:
+    """Dead letters of all groups. Thread: any."""
+
+    def __init__(
+        self,
+        appends: AppendPath,
+        tables: Tables,
+        times: StoreTimes,
+        reads: Reads,
+    ) -> None:
+        """`tables`: at the dispatch point."""
+        # Constant after construction.
+        self._appends = appends
+        self._tables = tables
+        self._times = times
+        self._reads = reads
+
+    def count(self, group: str) -> int:
+        """Those that are neither redriven nor deleted, and are kept."""
+        low, high = self.places(group)
+        return high - low - self._tables.count_ended(topic_of(group), low, high)
+
+    def page(self, group: str, after: int, limit: int) -> list[DeadLetter]:
+        """See SharedGroups.list_dead_letters."""
+        if not 1 <= limit <= MOST_LETTERS:
+            raise InvalidArgumentError("limit", f"{limit} is outside 1 to {MOST_LETTERS}")
+        while True:
+            places = self.places(group)
+            every = candidates(topic_of(group), self._tables, places, after)
+            try:
+                return list(islice(self.living(group, self._tables, places, every), limit))
+            except UnseenError:
+                self._appends.wait_acknowledged(self._appends.log.appended_offset)
+
+    def places(self, group: str) -> tuple[int, int]:
+        """Where the first dead letter of a group may be, and behind the last. Raises
+        InvalidArgumentError, UnknownGroupError."""
+        check_group(group)
+        self._appends.check_open()
+        try:
+            ((low, high),) = self._reads.bounds([(topic_of(group), 0)])
+        except UnknownTopicError:
+            if self._tables.group(group) is None:
+                raise UnknownGroupError(group) from None
+            return 0, 0
+        return low, high
+
+    def living(
+        self,
+        group: str,
+        tables: Tables,
+        places: tuple[int, int],
+        found: Iterator[Sequence[tuple[int, int]]],
+    ) -> Iterator[DeadLetter]:
+        """Those of the candidates that are dead letters. Raises UnseenError."""
+        since_ms = self.since_ms(group, tables)
+        for some in found:
+            if any(place >= places[1] for _, place in some):
+                raise UnseenError
+            letters = self.read(topic_of(group), tables, [place for _, place in some])
+            for offset, place in some:
+                letter = letters.get(place)
+                # One with another name was moved here, and is found by that.
+                if letter and letter.offset == offset and letter.time_ms > since_ms:
+                    yield letter
+
+    def since_ms(self, group: str, tables: Tables) -> int:
+        """What became a dead letter then, or before, is not kept any longer."""
+        settings = tables.shared_group(group) or SharedGroup()
+        return self._times.steady_ms() - settings.dead_letters_keep_ms
+
+    def is_moved_here(self, topic: str, tables: Tables, place: int) -> bool:
+        """Whether the dead letter there has another name. One that cannot be read has none: it may
+        be deleted all the same."""
+        try:
+            letter = self.read(topic, tables, [place]).get(place)
+        except (CorruptRecordError, DamagedQueueError):
+            return False
+        return letter is not None and letter.offset != place
+
+    def read(self, topic: str, tables: Tables, places: Sequence[int]) -> dict[int, DeadLetter]:
+        """What stands at these places; those that are not dispatched, or not kept, are missing."""
+        found: dict[int, DeadLetter] = {}
+        for first, mask in runs_of(sorted(places)):
+            at, behind = first, first + mask.bit_length()
+            while at < behind:
+                try:
+                    pulled = self._reads.pull(
+                        *(topic, 0, at),
+                        max_messages=behind - at,
+                        max_bytes=_READ_BYTES,
+                        tag_filter=None,
+                    )
+                except OffsetOutOfRangeError as error:
+                    if at >= error.min_offset:
+                        break
+                    at = error.min_offset
+                    continue
+                for place, record in zip(pulled.queue_offsets, pulled.records, strict=True):
+                    if mask >> place - first & 1:
+                        found[place] = self._letter(topic, tables, place, record)
+                if pulled.next_offset == at:
+                    break
+                at = pulled.next_offset
+        return found
+
+    def _letter(self, topic: str, tables: Tables, place: int, record: bytes) -> DeadLetter:
+        letter = letter_of(place, record, self._times)
+        if letter.offset != place and tables.moved_letter(topic, letter.offset) != place:
+            return letter._replace(offset=place)  # somebody else wrote that
+        return letter
+
+
+def candidates(
+    topic: str, tables: Tables, places: tuple[int, int], after: int
+) -> Iterator[Sequence[tuple[int, int]]]:
+    """Offsets above `after` that letters may have, and where they would be; some at a time.
+
+    Those that were moved lie behind all others, and are older than those: the log lets its oldest
+    go first.
+    """
+    while found := tables.moved_letters(topic, after, _TOGETHER):
+        yield found
+        after = found[-1][0]
+    live = tables.live_places(topic, max(after + 1, places[0]), places[1])
+    while some := list(islice(live, _TOGETHER)):
+        yield [(place, place) for place in some]
+
+
+def named(
+    topic: str, tables: Tables, places: tuple[int, int], offsets: Sequence[int]
+) -> Iterator[Sequence[tuple[int, int]]]:
+    """The same of these offsets."""
+    low, high = places
+    for first in range(0, len(offsets), _TOGETHER):
+        found = []
+        for offset in offsets[first : first + _TOGETHER]:
+            place = tables.moved_letter(topic, offset)
+            if place is not None:
+                found.append((offset, place))
+            elif low <= offset < high:
+                found += [(each, each) for each in tables.live_places(topic, offset, offset + 1)]
+        yield found

@@ -1,0 +1,299 @@
+"""Dead letters are kept as long as their group says, whatever the log keeps, and no longer."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq.inspect import look_over
+from store.errors import DiskFullError
+from store.groups import keeping
+from store.log.disk import DiskLevel
+from store.message import Message
+from store.metadata import SharedGroup
+from tests.store.groups.test_dead_letters import DLQ, bury, letters, said
+from tests.store.groups.test_shared import put, receive, texts
+from tests.support.rebuild import differences
+from tests.support.stores import open_small
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from store.message_store import MessageStore
+    from tests.support.fake_clock import FakeClock
+
+HOUR = 3600.0
+DAYS_30 = 30 * 24 * HOUR
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
+    with open_small(tmp_path / "store", clock, reserved_hours=1) as opened:
+        yield opened
+
+
+def fill(store: MessageStore, segments: int = 1) -> None:
+    """Other messages, so many segments of them."""
+    for _ in range(segments):
+        store.put([Message("filler", bytes(20_000)) for _ in range(4)])
+
+
+def drop(store: MessageStore) -> int:
+    """Segments that went in one run."""
+    with store._upkeep.checkpoints.lock:
+        store._upkeep.checkpoints.flush()
+    return store._services.retention.run_once(now=True)
+
+
+def drop_all(store: MessageStore, clock: FakeClock) -> None:
+    """All but the last segment go."""
+    fill(store)
+    clock.advance(2 * HOUR)
+    count = 0
+    while drop(store):
+        count += 1
+    assert count, "nothing went"
+    store.wait_visible()
+
+
+def test_dead_letters_outlive_their_segments(store: MessageStore, clock: FakeClock) -> None:
+    put(store, *[f"{n}" for n in range(10)])
+    bury(store, clock)
+    before = store.groups.list_dead_letters("g")
+    store.groups.redrive("g", [2])
+    store.groups.delete_dead_letters("g", [3])
+    for _ in range(3):
+        drop_all(store, clock)
+        assert letters(store) == [f"{n}" for n in range(10) if n not in (2, 3)]
+        after = store.groups.list_dead_letters("g")
+        same = [each for each in before if each.offset not in (2, 3)]
+        assert [each[:1] + each[2:8] for each in after] == [each[:1] + each[2:8] for each in same]
+        assert differences(store) == []
+    assert store.statistics()["store.dead_letters_moved"] == 24
+    assert store.groups.list_dead_letters("g", after=4, limit=2)[1].offset == 6
+
+
+def test_what_was_moved_is_redriven_and_deleted_by_its_name(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    put(store, *[f"{n}" for n in range(6)])
+    bury(store, clock)
+    drop_all(store, clock)
+    put(store, "new")
+    bury(store, clock)
+    assert [each.offset for each in store.groups.list_dead_letters("g")] == [0, 1, 2, 3, 4, 5, 12]
+    assert said(store.groups.redrive("g", [1])) == (1, 0, True)
+    place = store.groups.list_dead_letters("g")[0].place
+    assert store.groups.delete_dead_letters("g", [2, place])[0] == 1
+    assert said(store.groups.redrive("g", [1, 2, place])) == (0, 0, True)
+    assert letters(store) == ["0", "3", "4", "5", "new"]
+    assert said(store.groups.redrive("g")) == (5, 0, True)
+    assert sorted(texts(receive(store))) == ["0", "1", "3", "4", "5", "new"]
+    assert differences(store) == []
+
+
+def test_they_end_when_their_time_is_over(store: MessageStore, clock: FakeClock) -> None:
+    put(store, "old")
+    bury(store, clock)
+    for _ in range(5):
+        drop_all(store, clock)
+    put(store, "new")
+    bury(store, clock)
+    store.groups.keeping.look()
+    assert letters(store) == ["old", "new"]
+    clock.advance(DAYS_30 - 10 * HOUR)
+    assert store.groups.dead_letters("g") == 2
+    store.groups.keeping.look()
+    assert letters(store) == ["new"]
+    clock.advance(10 * HOUR)
+    drop_all(store, clock)  # its time is over when its segment goes
+    assert letters(store) == []
+    assert store.statistics()["store.dead_letters_expired"] == 2
+    assert said(store.groups.redrive("g", [0])) == (0, 0, True)
+    assert differences(store) == []
+
+
+def test_a_clock_that_jumps_ends_none(store: MessageStore, clock: FakeClock) -> None:
+    put(store, "a")
+    bury(store, clock)
+    clock.jump(100 * DAYS_30)
+    store.groups.keeping.look()
+    assert letters(store) == ["a"]
+
+
+def test_a_change_of_the_time_counts_for_those_that_are_there(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    put(store, "a")
+    bury(store, clock)
+    clock.advance(HOUR)
+    store.groups.update("g", SharedGroup(dead_letters_keep_ms=60_000))
+    store.groups.keeping.look()
+    assert letters(store) == []
+    store.groups.update("g", SharedGroup())
+    store.groups.keeping.look()
+    assert letters(store) == []
+
+
+def test_other_groups_letters_go_with_the_log(store: MessageStore, clock: FakeClock) -> None:
+    put(store, "a")
+    bury(store, clock)
+    store.delete_group("g")
+    drop_all(store, clock)
+    assert store.groups.dead_letters("g") == 0
+    assert store.groups.list_dead_letters("g") == []
+
+
+def test_work_is_bounded_and_the_segment_waits_for_the_rest(
+    store: MessageStore,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(keeping, "_MOST_MOVED", 40)
+    put(store, *[f"{n}" for n in range(100)])
+    bury(store, clock)
+    fill(store, 2)
+    clock.advance(2 * HOUR)
+    with caplog.at_level(logging.WARNING):
+        assert drop(store) == 0
+    assert "stays until dead letters of group 'g' are appended again" in caplog.text
+    assert store.statistics()["store.dead_letters_moved"] == 40
+    assert letters(store) == [f"{n}" for n in range(100)]
+    assert drop(store) == 0
+    assert drop(store) > 0
+    assert store.statistics()["store.dead_letters_moved"] == 100
+    assert letters(store) == [f"{n}" for n in range(100)]
+    assert differences(store) == []
+
+
+def test_a_full_disk_waits_for_none(
+    store: MessageStore,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What fits into one run is kept all the same; the rest is given up, and counted."""
+    monkeypatch.setattr(keeping, "_MOST_MOVED", 64)
+    put(store, *[f"{n}" for n in range(100)])
+    bury(store, clock)
+    fill(store, 2)
+    clock.advance(2 * HOUR)
+    guard = store._services.retention._guard
+    monkeypatch.setattr(guard, "measure", lambda: DiskLevel.CLEAN_FORCIBLY)
+    assert drop(store) > 0
+    assert "36 dead letters of group 'g' go with the log before their time" in caplog.text
+    assert store.statistics()["store.dead_letters_given_up"] == 36
+    assert letters(store) == [f"{n}" for n in range(64)]
+    assert said(store.groups.redrive("g")) == (64, 0, True)
+    assert differences(store) == []
+
+
+def test_a_disk_that_takes_nothing_holds_no_segment(
+    store: MessageStore,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    put(store, *[f"{n}" for n in range(10)])
+    bury(store, clock)
+    drop_all(store, clock)
+    moved = [each.place for each in store.groups.list_dead_letters("g")]
+    assert moved == list(range(10, 20))
+    fill(store, 2)
+    clock.advance(2 * HOUR)
+
+    def full(*_: object) -> int:
+        raise DiskFullError("no space")
+
+    guard = store._services.retention._guard
+    monkeypatch.setattr(guard, "measure", lambda: DiskLevel.FULL)
+    with monkeypatch.context() as patched:
+        patched.setattr(store._appends, "decide_steps", full)
+        assert drop(store) > 0
+    assert "cannot be appended again to be kept: no space" in caplog.text
+    assert store.statistics()["store.dead_letters_given_up"] == 10
+    assert letters(store) == []
+    # Nothing is left of them but where they were moved, and that goes.
+    assert store.tables.moved_letters(DLQ, -1, 99)
+    store.groups.keeping.look()
+    assert store.tables.moved_letters(DLQ, -1, 99) == []
+    assert store.statistics()["store.dead_letters_expired"] == 0
+
+
+def test_with_room_a_lack_holds_the_segment(
+    store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, "a")
+    bury(store, clock)
+    fill(store, 2)
+    clock.advance(2 * HOUR)
+
+    def full(*_: object) -> int:
+        raise DiskFullError("no space for a moment")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store._appends, "decide_steps", full)
+        assert drop(store) == 0
+    assert drop(store) > 0
+    assert letters(store) == ["a"]
+
+
+def test_somebody_puts_to_the_topic_of_dead_letters_meanwhile(
+    store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The place that a letter moves to is that of its record, whoever came first."""
+    put(store, "a", "b")
+    bury(store, clock)
+    fill(store, 2)
+    clock.advance(2 * HOUR)
+    decide = store._appends.decide_steps
+    calls = []
+
+    def other_first(steps: object) -> int:
+        calls.append(steps)
+        if len(calls) == 1:
+            store.put([Message(DLQ, b"by hand")])
+        return decide(steps)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store._appends, "decide_steps", other_first)
+    assert drop(store) > 0
+    store.wait_visible()
+    found = store.groups.list_dead_letters("g")
+    assert [(each.offset, each.place) for each in found] == [(0, 3), (1, 4), (2, 2)]
+    assert letters(store) == ["a", "b", "by hand"]
+
+
+def test_forged_names_change_no_other_letter(store: MessageStore, clock: FakeClock) -> None:
+    put(store, "a", "b")
+    bury(store, clock)
+    drop_all(store, clock)
+    forged = {"DLQ_LETTER_OFFSET": "0", "DLQ_LETTER_TIME": "9" * 18, "DLQ_ORIGIN_TOPIC": "T"}
+    store.put([Message(DLQ, b"forged", properties=forged)])
+    store.wait_visible()
+    found = store.groups.list_dead_letters("g")
+    assert [(each.offset, each.place) for each in found] == [(0, 2), (1, 3), (4, 4)]
+    assert found[-1].time_ms == clock.now_ms()
+    drop_all(store, clock)
+    assert letters(store) == ["a", "b", "forged"]
+    assert said(store.groups.redrive("g", [0, 4])) == (2, 0, True)
+    assert letters(store) == ["b"]
+
+
+def test_it_is_the_same_after_a_restart_and_in_the_check(tmp_path: Path, clock: FakeClock) -> None:
+    root = tmp_path / "store"
+    with open_small(root, clock, reserved_hours=1) as store:
+        put(store, *[f"{n}" for n in range(5)])
+        bury(store, clock)
+        drop_all(store, clock)
+        store.groups.redrive("g", [1])
+    assert not [each for each in look_over(root).findings if each.is_fault]
+    with open_small(root, clock, reserved_hours=1) as store:
+        assert letters(store) == ["0", "2", "3", "4"]
+        drop_all(store, clock)
+        assert letters(store) == ["0", "2", "3", "4"]
+        assert said(store.groups.redrive("g", [0, 1])) == (1, 0, True)
+        assert differences(store) == []
