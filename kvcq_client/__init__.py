@@ -14,7 +14,7 @@
 from kvcq_client.transport import TLS, Credentials, ForkedError, keep_freed_memory  # isort: split
 
 from kvcq_client.access import Access, AsyncAccess, Right, Role, User, UserLimits
-from kvcq_client.activity import Activity, GroupLag, TopicTraffic
+from kvcq_client.activity import Activity, GroupDeadLetters, GroupLag, TopicTraffic
 from kvcq_client.async_client import AsyncClient
 from kvcq_client.client import Client
 from kvcq_client.consuming import AsyncConsumer, Consumer, ConsumerConfig
@@ -111,6 +111,7 @@ __all__ = [
     "Difference",
     "FileLayout",
     "ForkedError",
+    "GroupDeadLetters",
     "GroupLag",
     "GroupOffset",
     "HandshakeError",

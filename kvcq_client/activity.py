@@ -17,12 +17,22 @@ class TopicTraffic(NamedTuple):
 
 
 class GroupLag(NamedTuple):
-    """How far a reader group is behind in a topic, over all its queues."""
+    """How far a group is behind in a topic, over all its queues."""
 
     group: str
     topic: str  # "%LMQ%" for its light queues; "" for topics beyond the group's first 100
+    messages: int  # uncommitted; of a shared group, not done
+    since_ms: int | None  # when the oldest of them was stored; ms since 1970
+    shared: bool = False
+    in_flight: int = 0  # of a shared group: with receivers now
+    waiting_again: int = 0  # of a shared group: to be delivered again
+
+
+class GroupDeadLetters(NamedTuple):
+    """Messages that were delivered as often as their group allows, neither redriven nor deleted."""
+
+    group: str
     messages: int
-    since_ms: int | None  # when the oldest uncommitted message was stored; ms since 1970
 
 
 class Activity(NamedTuple):
@@ -33,3 +43,4 @@ class Activity(NamedTuple):
     topic_count: int | None  # None until all have been counted
     group_count: int | None
     groups_at_ms: int | None  # when lags were looked up; None before the first time
+    dead_letters: list[GroupDeadLetters] = []  # noqa: RUF012 - most first; never changed

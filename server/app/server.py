@@ -35,7 +35,7 @@ from server.access import (
     refuse_new_store,
 )
 from server.app.listening import bind, rpc_options, rpc_server, tls_files
-from server.app.serving import Serving
+from server.app.serving import GROUPS_WITH_SERIES, Serving
 from server.app.write_watch import watch_writes
 from server.edge import CallKind, Edge, request_limit
 from server.errors import (
@@ -193,7 +193,7 @@ class Server:
         self._stage = Stage()
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._metrics = CallMetrics(TOPICS_WITH_SERIES)
+        self._metrics = CallMetrics(TOPICS_WITH_SERIES, GROUPS_WITH_SERIES)
         if self._config.access:
             refuse_new_store(self._config.data_dir, self._config.key_file)
         self._gatekeeper = Gatekeeper(self._stage) if self._config.access else None

@@ -7,13 +7,13 @@ from collections import Counter
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-from server.metrics.traffic import TopicTraffic
+from server.metrics.traffic import GroupTraffic, TopicTraffic
 from store.base import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from server.metrics.traffic import Traffic
+    from server.metrics.traffic import Deliveries, Traffic
     from store.base import Counted
 
 logger = logging.getLogger(__name__)
@@ -43,13 +43,14 @@ class CallNumbers(NamedTuple):
     streams: Mapping[str, int]  # that are open, by method
     message_bytes: Counted
     traffic: Mapping[str, Traffic]  # by topic
+    deliveries: Mapping[str, Deliveries]  # by shared group
 
 
 class CallMetrics:
     """Calls, refusals, time, and what was put and pulled. Owned by the event loop's thread."""
 
-    def __init__(self, topic_rows: int = 0) -> None:
-        """`topic_rows`: topics whose traffic is kept apart."""
+    def __init__(self, topic_rows: int = 0, group_rows: int = 0) -> None:
+        """`topic_rows`, `group_rows`: topics, and shared groups, whose traffic is kept apart."""
         self._calls: dict[str, Histogram] = {}
         self._refusals: Counter[tuple[str, str]] = Counter()
         self._faults = dict.fromkeys(FAULTS, 0)
@@ -57,6 +58,8 @@ class CallMetrics:
         self._streams: Counter[str] = Counter()
         self._message_bytes = Histogram(SIZE_BOUNDS)
         self._traffic = TopicTraffic(topic_rows)
+        #: Of shared groups.
+        self.groups = GroupTraffic(group_rows)
         self._begun_s = monotonic()
 
     def ended(self, method: str, seconds: float) -> None:
@@ -116,6 +119,7 @@ class CallMetrics:
             dict(self._streams),
             self._message_bytes.read(),
             self._traffic.read(),
+            self.groups.read(),
         )
 
     def traffic(self) -> Mapping[str, Traffic]:

@@ -8,15 +8,25 @@ question. Prometheus asks, and `kvcq top`.
 from __future__ import annotations
 
 from heapq import nlargest
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.errors import DamagedQueueError, StoreError, UnknownQueueError, UnknownTopicError
+from store.errors import (
+    DamagedQueueError,
+    GroupKindError,
+    StoreError,
+    UnknownGroupError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
 from store.light_queue import LMQ_PREFIX, is_light
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from store.groups import SharedQueue
     from store.message_store import MessageStore
+    from store.metadata import SharedGroup
 
 #: Names of one look-up: a millisecond or two.
 PAGE = 500
@@ -30,9 +40,12 @@ TOPICS_OF_A_GROUP = 100
 class Lag(NamedTuple):
     """How far a group is behind in a topic, over all its queues."""
 
-    messages: int
-    #: Store time of the oldest message that it has not committed; None: there is none.
+    messages: int  # that it has not committed; of a shared group, that are not done
+    #: Store time of the oldest of them; None: there is none.
     since_ms: int | None
+    is_shared: bool = False
+    in_flight: int = 0  # of them, with receivers now
+    waiting_again: int = 0  # of them, to be delivered again
 
 
 class Surveyed(NamedTuple):
@@ -45,6 +58,8 @@ class Surveyed(NamedTuple):
     #: named %LMQ%, and so are the topics beyond TOPICS_OF_A_GROUP, with an empty name.
     lags: dict[str, dict[str, Lag]] = {}  # noqa: RUF012 - never changed
     lags_at_ms: int | None = None  # when the round of the groups began
+    #: By group, those that have any, and most of them.
+    dead_letters: dict[str, int] = {}  # noqa: RUF012 - never changed
 
 
 class Survey:
@@ -118,6 +133,7 @@ class Survey:
             began_ms = self._now_ms()
             count, after = 0, None
             lags: dict[str, dict[str, Lag]] = {}
+            dead: dict[str, int] = {}
             while page := self._store.list_groups(after, self._page):
                 yield len(page)
                 for group in page:
@@ -125,12 +141,19 @@ class Survey:
                     yield from self._add_lags(group, lag)
                     if lag:
                         lags[group] = lag
+                    if letters := self._dead_letters_of(group):
+                        dead[group] = letters
                 if len(lags) > self._most + self._page:
                     lags = self._farthest(lags)
+                if len(dead) > self._most + self._page:
+                    dead = dict(nlargest(self._most, dead.items(), key=itemgetter(1)))
                 count += len(page)
                 after = page[-1]
             self._done = self._done._replace(
-                groups=count, lags=self._farthest(lags), lags_at_ms=began_ms
+                groups=count,
+                lags=self._farthest(lags),
+                lags_at_ms=began_ms,
+                dead_letters=dict(nlargest(self._most, dead.items(), key=itemgetter(1))),
             )
             yield None
 
@@ -143,17 +166,78 @@ class Survey:
     def _add_lags(self, group: str, lags: dict[str, Lag]) -> Iterator[int]:
         """Into `lags`, by topic."""
         after: tuple[str, int] | None = None
+        settings = self._settings_of(group)
+        if settings is not None:
+            yield from self._add_shared(group, settings, lags)
+            return
         while page := self._store.list_committed(group, after, self._page):
             for topic, queue_id, offset in page:
                 lag = self._lag_of(topic, queue_id, offset)
                 if lag is None:
                     continue
-                name = LMQ_PREFIX if is_light(topic) else topic
-                if name not in lags and len(lags) >= self._topics_of_a_group:
-                    name = ""
-                lags[name] = _joined(lags.get(name), lag)
+                self._add(lags, topic, lag)
             after = page[-1][:2]
             yield len(page)
+
+    def _add(self, lags: dict[str, Lag], topic: str, lag: Lag) -> None:
+        name = LMQ_PREFIX if is_light(topic) else topic
+        if name not in lags and len(lags) >= self._topics_of_a_group:
+            name = ""
+        lags[name] = _joined(lags.get(name), lag)
+
+    def _settings_of(self, group: str) -> SharedGroup | None:
+        """None: it reads by offsets, or is gone."""
+        try:
+            return self._store.groups.describe(group)
+        except UnknownGroupError:
+            return None
+
+    def _add_shared(self, group: str, settings: SharedGroup, lags: dict[str, Lag]) -> Iterator[int]:
+        """The same of a shared group: also queues that it has received nothing from yet, of topics
+        that it has received from."""
+        after: tuple[str, int] | None = None
+        topic, seen = "", set[int]()
+        while page := self._pages_of(group, after):
+            for queue in page:
+                if queue.topic != topic:
+                    yield from self._add_unseen(topic, seen, settings, lags)
+                    topic, seen = queue.topic, set()
+                seen.add(queue.queue_id)
+                again = queue.in_flight + queue.waiting_again
+                messages = queue.max_offset - queue.next_offset + again
+                since_ms = queue.oldest_time_ms if messages else None
+                lag = Lag(messages, since_ms, True, queue.in_flight, queue.waiting_again)  # noqa: FBT003
+                self._add(lags, topic, lag)
+            after = page[-1][:2]
+            yield len(page)
+        yield from self._add_unseen(topic, seen, settings, lags)
+
+    def _pages_of(self, group: str, after: tuple[str, int] | None) -> list[SharedQueue]:
+        """None of a group that is gone, or whose rows are damaged."""
+        try:
+            return self._store.groups.describe_queues(group, self._page, after)
+        except (UnknownGroupError, GroupKindError, DamagedQueueError):
+            return []
+
+    def _add_unseen(
+        self, topic: str, seen: set[int], settings: SharedGroup, lags: dict[str, Lag]
+    ) -> Iterator[int]:
+        if not topic or is_light(topic) or settings.from_latest:
+            return  # where it begins in them is not known
+        try:
+            count = self._store.describe_topic(topic).queue_count
+        except UnknownTopicError:
+            return
+        for queue_id in range(count):
+            if queue_id not in seen and (lag := self._lag_of(topic, queue_id, 0)) is not None:
+                self._add(lags, topic, lag._replace(is_shared=True))
+                yield 1
+
+    def _dead_letters_of(self, group: str) -> int:
+        try:
+            return self._store.groups.dead_letters(group)
+        except (UnknownGroupError, DamagedQueueError):
+            return 0
 
     def _lag_of(self, topic: str, queue_id: int, offset: int) -> Lag | None:
         """None of a queue that is gone, or whose rows are damaged: whoever reads it is told."""
@@ -173,4 +257,10 @@ def _joined(one: Lag | None, other: Lag) -> Lag:
     if one is None:
         return other
     times = [each.since_ms for each in (one, other) if each.since_ms is not None]
-    return Lag(one.messages + other.messages, min(times, default=None))
+    return Lag(
+        one.messages + other.messages,
+        min(times, default=None),
+        one.is_shared,
+        one.in_flight + other.in_flight,
+        one.waiting_again + other.waiting_again,
+    )

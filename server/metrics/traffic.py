@@ -1,10 +1,11 @@
-"""Messages and bytes by topic, for the topics that have most of both; the others in one row.
+"""Messages and bytes by topic, and deliveries by group, for those that have most; the others in one
+row.
 
 A store may have millions of topics, and a monitoring system keeps a series for each name it ever
-saw. So a bounded number of topics has a row of its own. Who has one is decided anew every minute,
-by the traffic of late; a topic that has one keeps it unless another has twice its traffic.
+saw. So a bounded number of names has a row of its own. Who has one is decided anew every minute,
+by the traffic of late; a name that has one keeps it unless another has twice its traffic.
 
-Each row only rises. A topic that gets a row starts there at nothing: what it had before stays in
+Each row only rises. A name that gets a row starts there at nothing: what it had before stays in
 the row of the others. So a sum of rates over all rows is the rate of the server at any time.
 """
 
@@ -20,13 +21,13 @@ from store.light_queue import LMQ_PREFIX, is_light
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-#: The row of the others. No topic has an empty name.
+#: The row of the others. No topic, and no group, has an empty name.
 OTHERS = ""
 #: How often it is decided who has a row, seconds.
 RANK_S = 60.0
-#: Topics without a row whose traffic is known at a time: about 100 bytes each.
+#: Names without a row whose traffic is known at a time: about 100 bytes each.
 CANDIDATES = 4096
-#: So many times the traffic of a topic with a row takes the row away from it.
+#: So many times the traffic of a name with a row takes the row away from it.
 _STAYS = 2.0
 
 
@@ -39,6 +40,76 @@ class Traffic(NamedTuple):
     bytes_out: int
 
 
+class Deliveries(NamedTuple):
+    """Of a shared group, since the row began."""
+
+    delivered: int  # how often messages were handed over
+    delivered_again: int  # of these, messages that were handed over before
+    acknowledged: int
+    given_back: int
+
+
+class _Rows:
+    """Of the names with most traffic, and one of the others."""
+
+    def __init__(
+        self, columns: int, rows: int, now_s: Callable[[], float], candidates: int
+    ) -> None:
+        """`rows`: how many names have one, 0 or more; `candidates`: how many others are known."""
+        self._columns = columns
+        self._most = rows
+        self._candidates = candidates
+        self._now_s = now_s
+        self._rows: dict[str, list[int]] = {}
+        self.others = [0] * columns
+        # Traffic of late, that of earlier minutes counted half as much each minute.
+        self._shares: dict[str, float] = {}
+        self._ranked_s = now_s()
+
+    def is_unknown(self, name: str) -> bool:
+        """Whether there is no room to know of it."""
+        return name not in self._shares and len(self._shares) >= self._most + self._candidates
+
+    def of(self, name: str, weight: float) -> list[int]:
+        """The row that the name's traffic is added to, of which there is so much more."""
+        shares = self._shares
+        share = shares.get(name)
+        if share is not None:
+            shares[name] = share + weight
+            row = self._rows.get(name)
+            return self.others if row is None else row
+        if len(self._rows) < self._most:
+            row = self._rows[name] = [0] * self._columns
+            shares[name] = weight
+            return row
+        if len(shares) < self._most + self._candidates:
+            shares[name] = weight
+        return self.others
+
+    def read(self) -> dict[str, list[int]]:
+        """All rows; that of the others is named OTHERS."""
+        if self._now_s() - self._ranked_s >= RANK_S:
+            self._rank()
+        return {**self._rows, OTHERS: self.others}
+
+    def _rank(self) -> None:
+        self._ranked_s = self._now_s()
+        rows = self._rows
+        most = self._most
+        # Half of the candidates make room for names that are not known yet.
+        kept = nlargest(
+            most + self._candidates // 2,
+            (
+                (name, share * _STAYS if name in rows else share)
+                for name, share in self._shares.items()
+                if share >= 1
+            ),
+            key=itemgetter(1),
+        )
+        self._rows = {name: rows.get(name) or [0] * self._columns for name, _ in kept[:most]}
+        self._shares = {name: self._shares[name] / 2 for name, _ in kept}
+
+
 class TopicTraffic:
     """Owned by the event loop's thread. Light queues have one row together, named %LMQ%."""
 
@@ -46,74 +117,53 @@ class TopicTraffic:
         self, rows: int, now_s: Callable[[], float] = monotonic, candidates: int = CANDIDATES
     ) -> None:
         """`rows`: how many topics have one, 0 or more; `candidates`: how many others are known."""
-        self._most = rows
-        self._candidates = candidates
-        self._now_s = now_s
-        self._rows: dict[str, list[int]] = {}
-        self._others = [0, 0, 0, 0]
-        # Bytes of late, those of earlier minutes counted half as much each minute.
-        self._shares: dict[str, float] = {}
-        self._ranked_s = now_s()
+        self._rows = _Rows(len(Traffic._fields), rows, now_s, candidates)
 
     def put(self, topic: str, messages: int, size: int) -> None:
         """Messages of the topic were stored; `size` bytes in the log."""
-        row = self._row_of(topic, size)
+        row = self._rows.of(topic, size)
         row[0] += messages
         row[1] += size
 
     def put_all(self, topics: Mapping[str, int], each: float) -> None:
         """Messages were stored: how many by topic, and the bytes of one on average."""
-        shares, others = self._shares, self._others
-        is_full = len(shares) >= self._most + self._candidates
         for topic, messages in topics.items():
-            if is_full and topic not in shares:
-                others[0] += messages
-                others[1] += int(messages * each)
+            if self._rows.is_unknown(topic):
+                self._rows.others[0] += messages
+                self._rows.others[1] += int(messages * each)
             else:
                 self.put(topic, messages, int(messages * each))
 
     def pulled(self, topic: str, messages: int, size: int) -> None:
         """Messages of a topic, or a light queue, were read; `size` bytes sent."""
-        row = self._row_of(LMQ_PREFIX if is_light(topic) else topic, size)
+        row = self._rows.of(LMQ_PREFIX if is_light(topic) else topic, size)
         row[2] += messages
         row[3] += size
 
     def read(self) -> dict[str, Traffic]:
         """All rows; that of the others is named OTHERS."""
-        if self._now_s() - self._ranked_s >= RANK_S:
-            self._rank()
-        found = {topic: Traffic(*row) for topic, row in self._rows.items()}
-        found[OTHERS] = Traffic(*self._others)
-        return found
+        return {topic: Traffic(*row) for topic, row in self._rows.read().items()}
 
-    def _row_of(self, topic: str, size: int) -> list[int]:
-        shares = self._shares
-        share = shares.get(topic)
-        if share is not None:
-            shares[topic] = share + size
-            row = self._rows.get(topic)
-            return self._others if row is None else row
-        if len(self._rows) < self._most:
-            row = self._rows[topic] = [0, 0, 0, 0]
-            shares[topic] = size
-            return row
-        if len(shares) < self._most + self._candidates:
-            shares[topic] = size
-        return self._others
 
-    def _rank(self) -> None:
-        self._ranked_s = self._now_s()
-        rows = self._rows
-        most = self._most
-        # Half of the candidates make room for topics that are not known yet.
-        kept = nlargest(
-            most + self._candidates // 2,
-            (
-                (topic, share * _STAYS if topic in rows else share)
-                for topic, share in self._shares.items()
-                if share >= 1
-            ),
-            key=itemgetter(1),
-        )
-        self._rows = {topic: rows.get(topic) or [0, 0, 0, 0] for topic, _ in kept[:most]}
-        self._shares = {topic: self._shares[topic] / 2 for topic, _ in kept}
+class GroupTraffic:
+    """Owned by the event loop's thread."""
+
+    def __init__(self, rows: int, now_s: Callable[[], float] = monotonic) -> None:
+        """`rows`: how many groups have one, 0 or more."""
+        self._rows = _Rows(len(Deliveries._fields), rows, now_s, CANDIDATES)
+
+    def delivered(self, group: str, messages: int, again: int) -> None:
+        """Messages were handed over, so many of them again."""
+        row = self._rows.of(group, messages)
+        row[0] += messages
+        row[1] += again
+
+    def acknowledged(self, group: str, messages: int) -> None:
+        self._rows.of(group, messages)[2] += messages
+
+    def given_back(self, group: str, messages: int) -> None:
+        self._rows.of(group, messages)[3] += messages
+
+    def read(self) -> dict[str, Deliveries]:
+        """All rows; that of the others is named OTHERS."""
+        return {group: Deliveries(*row) for group, row in self._rows.read().items()}

@@ -64,9 +64,24 @@ _RESERVE = Row("rocketmq_storage_message_reserve_time", "Age of the oldest messa
 _PERMISSION = Row("rocketmq_broker_permission", "6: reads and puts are possible; 4: only reads.")
 _TOPICS = Row("rocketmq_topic_number", "Number of topics, without light queues.")
 _LIGHT = Row("rocketmq_lmq_number", "Number of light queues with messages.")
-_GROUPS = Row("rocketmq_consumer_group_number", "Number of groups with committed offsets.")
-_LAG = Row("rocketmq_consumer_lag_messages", "Lag: messages that the group has not committed.")
-_LAG_MS = Row("rocketmq_consumer_lag_latency", "Age of the oldest uncommitted message, ms.")
+_GROUPS = Row("rocketmq_consumer_group_number", "Number of groups.")
+_LAG = Row(
+    "rocketmq_consumer_lag_messages", "Lag: messages that the group has not committed, or not done."
+)
+_LAG_MS = Row("rocketmq_consumer_lag_latency", "Age of the oldest message of the lag, ms.")
+_IN_FLIGHT = Row("rocketmq_consumer_inflight_messages", "Messages that receivers have now.")
+_READY = Row("rocketmq_consumer_ready_messages", "Messages that were never delivered to the group.")
+_AGAIN = Row("kvcq_consumer_waiting_again_messages", "Messages to be delivered again.")
+_DEAD = Row("kvcq_dead_letters", "Dead letters that were neither redriven nor deleted.")
+_DELIVERIES = (
+    Row("kvcq_group_deliveries_total", "Messages handed over to receivers."),
+    Row(
+        "kvcq_group_redeliveries_total",
+        "Of these, messages that were given back, or whose time with a receiver was over.",
+    ),
+    Row("kvcq_group_acknowledged_total", "Messages acknowledged."),
+    Row("kvcq_group_given_back_total", "Messages given back."),
+)
 _LAG_AGE = Row("kvcq_group_lag_age_seconds", "Maximum age of the lag values.")
 _CACHE_RATE = Row("rocketmq_rocksdb_rate_cache_hit", "Hit rate of the block cache, 0 to 1.")
 _BUILD = Row("kvcq_build_info", "Always 1; the label has the version.")
@@ -216,6 +231,9 @@ class Observer:
         for topic, traffic in calls.traffic.items():
             for row, value in zip((_IN, _BYTES_IN, _OUT, _BYTES_OUT), traffic, strict=True):
                 gathered.add(row, value, {"topic": topic})
+        for group, deliveries in calls.deliveries.items():
+            for row, value in zip(_DELIVERIES, deliveries, strict=True):
+                gathered.add(row, value, {"consumer_group": group})
         for method, row in _STREAMS.items():
             gathered.add(row, calls.streams.get(method, 0))
         for pool, count in seen.waiting.items():
@@ -258,6 +276,12 @@ def _add_surveyed(gathered: Gathered, found: Surveyed, now_ms: int) -> None:
             gathered.add(_LAG, lag.messages, labels)
             age_ms = 0 if lag.since_ms is None else max(0, now_ms - lag.since_ms)
             gathered.add(_LAG_MS, age_ms, labels)
+            if lag.is_shared:
+                gathered.add(_IN_FLIGHT, lag.in_flight, labels)
+                gathered.add(_AGAIN, lag.waiting_again, labels)
+                gathered.add(_READY, lag.messages - lag.in_flight - lag.waiting_again, labels)
+    for group, letters in found.dead_letters.items():
+        gathered.add(_DEAD, letters, {"consumer_group": group})
 
 
 class _Latest:

@@ -83,6 +83,7 @@ class _Found(NamedTuple, Generic[T]):
 
     is_more: bool
     next_look_ms: int | None
+    again: int  # messages that were handed over before
     answer: T
 
 
@@ -136,15 +137,18 @@ class Receives:
         Raises what SharedGroups.receive raises, and MemoryFullError.
         """
         if wait_s:
-            answer = await self._take_waiting(wanted, wait_s)
+            found = await self._take_waiting(wanted, wait_s)
         else:
-            answer = await self._take_now(wanted)
-        self._metrics.pulled(wanted.topic, answer.message_count, answer.cost_bytes)
-        self._metrics.count("messages_received", answer.message_count)
-        current_caller().took_messages(answer.message_count)
-        return answer
+            found = await self._take_now(wanted)
+        if count := found.answer.message_count:
+            self._metrics.pulled(wanted.topic, count, found.answer.cost_bytes)
+            self._metrics.groups.delivered(wanted.group, count, found.again)
+            self._metrics.count("messages_received", count)
+            self._metrics.count("messages_received_again", found.again)
+            current_caller().took_messages(count)
+        return found.answer
 
-    async def _take_now(self, wanted: Receive[T]) -> T:
+    async def _take_now(self, wanted: Receive[T]) -> _Found[T]:
         found: _Found[T] | None = None
         while found is None:
             await self._memory.room_to_send(asker())
@@ -152,23 +156,23 @@ class Receives:
         line = self._lines.find(wanted.group, wanted.topic)
         if line is not None:
             line.look_by(found.next_look_ms)
-        return found.answer
+        return found
 
-    async def _take_waiting(self, wanted: Receive[T], wait_s: float) -> T:
+    async def _take_waiting(self, wanted: Receive[T], wait_s: float) -> _Found[T]:
         """What there is within that time. Draining ends the wait; a deletion does, and is told.
 
         A light queue without a message is empty, not unknown.
         """
         until_s = asyncio.get_running_loop().time() + wait_s
         line = self._lines.enter(wanted.group, wanted.topic)
-        nothing = _Found(False, None, wanted.encode(Received([], None)))  # noqa: FBT003 - its fields
+        nothing = _Found(False, None, 0, wanted.encode(Received([], None)))  # noqa: FBT003 - its fields
         found: _Found[T] | None = None
         try:
             while True:
                 await self._memory.room_to_send(asker())
                 turn = await line.turn(until_s, keeps_place=found is not None)
                 if turn is None:
-                    return nothing.answer
+                    return nothing
                 found = None
                 try:
                     found = await self._look(wanted)
@@ -180,7 +184,7 @@ class Receives:
                 finally:
                     line.looked(turn, found)
                 if found is not None and found.answer.message_count:
-                    return found.answer
+                    return found
         finally:
             self._lines.leave(wanted.group, wanted.topic, line)
 
@@ -221,7 +225,8 @@ class Receives:
         is_more = received.next_look_ms is not None and received.next_look_ms <= self._time_ms()
         if received.next_look_ms is not None and not is_more:
             ends.append(received.next_look_ms)
-        return _Found(is_more or is_full, min(ends, default=None), answer)
+        again = sum(one.deliveries > 1 for one in received.deliveries)
+        return _Found(is_more or is_full, min(ends, default=None), again, answer)
 
     def _nobody_waits(self, group: str, look: _Look, ended: asyncio.Future[object]) -> None:
         """What was handed over to a caller who went away meanwhile may be delivered again."""

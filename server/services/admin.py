@@ -75,8 +75,16 @@ class AdminService(kvcq_pb2_grpc.AdminServiceServicer):
         for group, lags in found.lags.items():
             for topic, lag in lags.items():
                 response.groups.add(
-                    group=group, topic=topic, messages=lag.messages, since_ms=lag.since_ms
+                    group=group,
+                    topic=topic,
+                    messages=lag.messages,
+                    since_ms=lag.since_ms,
+                    shared=lag.is_shared,
+                    in_flight=lag.in_flight,
+                    waiting_again=lag.waiting_again,
                 )
+        for group, messages in found.dead_letters.items():
+            response.dead_letters.add(group=group, messages=messages)
         return response
 
     async def GetSettings(

@@ -80,7 +80,8 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
             lambda: self._groups.acknowledge(request.group, handles, wait=False)
         )
         outcomes = outcomes_out(answered.outcomes)
-        self._count("messages_acknowledged", outcomes)
+        done = self._count("messages_acknowledged", outcomes)
+        self._metrics.groups.acknowledged(request.group, done)
         return pb.AcknowledgeResponse(outcomes=outcomes)
 
     async def ChangeInvisibleTime(
@@ -104,7 +105,8 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
             lambda: self._groups.give_back(request.group, handles, delay_ms, wait=False)
         )
         outcomes = outcomes_out(answered.outcomes)
-        self._count("messages_given_back", outcomes)
+        done = self._count("messages_given_back", outcomes)
+        self._metrics.groups.given_back(request.group, done)
         return pb.GiveBackResponse(outcomes=outcomes)
 
     async def _settle(self, settle: Callable[[], Answered]) -> Answered:
@@ -113,8 +115,10 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
         await self._durability.wait(answered.end_offset)
         return answered
 
-    def _count(self, name: str, outcomes: Sequence[pb.HandleOutcome]) -> None:
-        self._metrics.count(name, outcomes.count(pb.HANDLE_OUTCOME_DONE))
+    def _count(self, name: str, outcomes: Sequence[pb.HandleOutcome]) -> int:
+        done = outcomes.count(pb.HANDLE_OUTCOME_DONE)
+        self._metrics.count(name, done)
+        return done
 
     # --- groups ----------------------------------------------------------------------------
 

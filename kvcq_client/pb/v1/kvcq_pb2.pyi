@@ -827,34 +827,50 @@ class TopicTraffic(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., messages_in: _Optional[int] = ..., bytes_in: _Optional[int] = ..., messages_out: _Optional[int] = ..., bytes_out: _Optional[int] = ...) -> None: ...
 
 class GroupLag(_message.Message):
-    __slots__ = ("group", "topic", "messages", "since_ms")
+    __slots__ = ("group", "topic", "messages", "since_ms", "shared", "in_flight", "waiting_again")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    WAITING_AGAIN_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     messages: int
     since_ms: int
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., messages: _Optional[int] = ..., since_ms: _Optional[int] = ...) -> None: ...
+    shared: bool
+    in_flight: int
+    waiting_again: int
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., messages: _Optional[int] = ..., since_ms: _Optional[int] = ..., shared: _Optional[bool] = ..., in_flight: _Optional[int] = ..., waiting_again: _Optional[int] = ...) -> None: ...
+
+class GroupDeadLetters(_message.Message):
+    __slots__ = ("group", "messages")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    messages: int
+    def __init__(self, group: _Optional[str] = ..., messages: _Optional[int] = ...) -> None: ...
 
 class GetActivityRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class GetActivityResponse(_message.Message):
-    __slots__ = ("topics", "groups", "topic_count", "group_count", "groups_at_ms")
+    __slots__ = ("topics", "groups", "topic_count", "group_count", "groups_at_ms", "dead_letters")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_COUNT_FIELD_NUMBER: _ClassVar[int]
     GROUP_COUNT_FIELD_NUMBER: _ClassVar[int]
     GROUPS_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedCompositeFieldContainer[TopicTraffic]
     groups: _containers.RepeatedCompositeFieldContainer[GroupLag]
     topic_count: int
     group_count: int
     groups_at_ms: int
-    def __init__(self, topics: _Optional[_Iterable[_Union[TopicTraffic, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupLag, _Mapping]]] = ..., topic_count: _Optional[int] = ..., group_count: _Optional[int] = ..., groups_at_ms: _Optional[int] = ...) -> None: ...
+    dead_letters: _containers.RepeatedCompositeFieldContainer[GroupDeadLetters]
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicTraffic, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupLag, _Mapping]]] = ..., topic_count: _Optional[int] = ..., group_count: _Optional[int] = ..., groups_at_ms: _Optional[int] = ..., dead_letters: _Optional[_Iterable[_Union[GroupDeadLetters, _Mapping]]] = ...) -> None: ...
 
 class EchoRequest(_message.Message):
     __slots__ = ("batch", "payload")

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import kvcq_client
-    from kvcq_client import TopicTraffic
+    from kvcq_client import GroupDeadLetters, TopicTraffic
     from server.cli.top.sample import Sample
 
 #: Levels of the server by the names that they have here; what a server does not tell is None.
@@ -51,7 +51,10 @@ class Group(NamedTuple):
     group: str
     topic: str
     messages: int
-    behind_s: float | None  # age of the oldest message that it has not committed
+    behind_s: float | None  # age of the oldest message that it has not committed, or not done
+    shared: bool = False
+    in_flight: int = 0  # of a shared group
+    waiting_again: int = 0
 
 
 class RunningJob(NamedTuple):
@@ -94,6 +97,7 @@ class Figures:
     topic_count: int | None
     groups: list[Group]  # by lag
     group_count: int | None
+    dead_letters: list[GroupDeadLetters]  # most first
     jobs: list[RunningJob]
 
 
@@ -125,10 +129,14 @@ def figures_of(before: Sample, now: Sample, now_ms: int, topics: int, groups: in
                 one.topic,
                 one.messages,
                 None if one.since_ms is None else max(0.0, (now_ms - one.since_ms) / 1000),
+                one.shared,
+                one.in_flight,
+                one.waiting_again,
             )
             for one in sorted(now.activity.groups, key=lambda lag: lag.messages, reverse=True)
         ][:groups],
         group_count=now.activity.group_count,
+        dead_letters=now.activity.dead_letters[:groups],
         jobs=[_job(one) for one in now.jobs],
     )
 

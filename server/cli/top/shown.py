@@ -35,6 +35,7 @@ def document(figures: Figures, server: str, time_ms: int) -> dict[str, Any]:
         "topics": [one._asdict() for one in figures.topics],
         "group_count": figures.group_count,
         "groups": [one._asdict() for one in figures.groups],
+        "dead_letters": [one._asdict() for one in figures.dead_letters],
         "jobs": [one._asdict() for one in figures.jobs],
     }
     answer: dict[str, Any] = camel_case(found)
@@ -47,7 +48,7 @@ def screen(figures: Figures, server: str, note: str = "") -> RenderableType:
     if note:
         parts.append(Text(note, style="bold red"))
     parts += [Text(), _levels(figures)]
-    for table in (_topics(figures), _groups(figures), _jobs(figures)):
+    for table in (_topics(figures), _groups(figures), _dead_letters(figures), _jobs(figures)):
         if table is not None:
             parts += [Text(), table]
     if figures.denied:
@@ -133,15 +134,26 @@ def _topics(figures: Figures) -> Table | None:
 def _groups(figures: Figures) -> Table | None:
     if not figures.groups:
         return None
-    table = _table("group", "topic", "behind", "oldest")
+    table = _table("group", "topic", "behind", "in flight", "again", "oldest")
     for one in figures.groups:
         table.add_row(
             Text(one_line(one.group)),
             _topic(one.topic, "(other topics)"),
             Text(f"{one.messages:,}"),
+            Text(f"{one.in_flight:,}" if one.shared else _NOT_KNOWN),
+            Text(f"{one.waiting_again:,}" if one.shared else _NOT_KNOWN),
             Text(_NOT_KNOWN if one.behind_s is None else duration(one.behind_s)),
         )
     table.columns[1].justify = "left"
+    return table
+
+
+def _dead_letters(figures: Figures) -> Table | None:
+    if not figures.dead_letters:
+        return None
+    table = _table("group", "dead letters")
+    for one in figures.dead_letters:
+        table.add_row(Text(one_line(one.group)), Text(f"{one.messages:,}"))
     return table
 
 

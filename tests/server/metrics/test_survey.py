@@ -9,6 +9,7 @@ import pytest
 from server.metrics.survey import Lag, Survey
 from store.errors import StoreBusyError
 from store.message import Message
+from store.metadata import SharedGroup
 from tests.support.fake_clock import FakeClock
 from tests.support.stores import open_small
 
@@ -133,3 +134,44 @@ def test_what_the_store_raises_is_passed_on_and_the_next_scrape_begins_anew(
         with pytest.raises(StoreBusyError):
             found.go_on()
     assert found.go_on().groups == 0
+
+
+def test_a_shared_group_is_behind_by_what_is_not_done(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    first_ms = _put(store, clock, "a", 10)
+    unseen_ms = _put(store, clock, "a", 3, queue_id=1)
+    received = store.groups.receive("g", "a", max_messages=4)
+    assert {one.queue_id for one in received.deliveries} == {0}
+    done, again, *_ = (one.handle for one in received.deliveries)
+    store.groups.acknowledge("g", [done])
+    store.groups.give_back("g", [again], 60_000)
+    found = Survey(store, 10, clock.now_ms).go_on()
+    # Nine of queue 0, and those of queue 1, of which it was given nothing yet.
+    lag = Lag(12, first_ms + 1000, is_shared=True, in_flight=2, waiting_again=1)
+    assert found.lags == {"g": {"a": lag}}
+    assert unseen_ms > first_ms
+    assert found.dead_letters == {}
+
+
+def test_a_shared_group_that_is_through_is_not_behind(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    _put(store, clock, "a", 3)
+    received = store.groups.receive("g", "a")
+    store.groups.acknowledge("g", [one.handle for one in received.deliveries])
+    found = Survey(store, 10, clock.now_ms).go_on()
+    assert found.lags == {"g": {"a": Lag(0, None, is_shared=True)}}
+
+
+def test_dead_letters_are_counted_by_group(store: MessageStore, clock: FakeClock) -> None:
+    for group, count in (("few", 1), ("many", 3), ("none", 0)):
+        store.groups.create(group, SharedGroup(max_deliveries=1))
+        _put(store, clock, group, count + 1)
+        received = store.groups.receive(group, group, max_messages=max(1, count))
+        if count:
+            store.groups.give_back(group, [one.handle for one in received.deliveries], 0)
+            store.groups.receive(group, group, max_messages=1)
+    found = Survey(store, 10, clock.now_ms).go_on()
+    assert found.dead_letters == {"few": 1, "many": 3}
+    assert Survey(store, 1, clock.now_ms).go_on().dead_letters == {"many": 3}

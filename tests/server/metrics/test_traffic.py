@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.metrics.traffic import OTHERS, RANK_S, TopicTraffic, Traffic
+from server.metrics.traffic import OTHERS, RANK_S, GroupTraffic, TopicTraffic, Traffic
 
 
 class Now:
@@ -81,12 +81,12 @@ def test_memory_is_bounded_and_a_late_topic_still_gets_a_row() -> None:
     rows = TopicTraffic(2, now, candidates=10)
     for number in range(1000):
         rows.put(f"t{number}", 1, 10)
-    assert len(rows._shares) == 12
+    assert len(rows._rows._shares) == 12
     rows.put("late", 1, 10_000)  # there is no room to remember it
     _later(now, rows)
     rows.put("late", 1, 10_000)
     assert "late" in _later(now, rows)
-    assert len(rows._shares) <= 12
+    assert len(rows._rows._shares) <= 12
 
 
 @given(
@@ -102,7 +102,7 @@ def test_topics_of_a_batch_count_as_each_by_itself(
         for topic, messages in topics.items():
             apart.put(topic, messages, int(messages * 10.5))
     assert together.read() == apart.read()
-    assert together._shares == apart._shares
+    assert together._rows._shares == apart._rows._shares
 
 
 @given(
@@ -131,3 +131,12 @@ def test_no_row_ever_falls_and_each_message_is_in_one(
     if not any(rank for _, _, rank in puts):
         assert sum(row.messages_in for row in before.values()) == len(puts)
         assert sum(row.bytes_in for row in before.values()) == sum(size for _, size, _ in puts)
+
+
+def test_deliveries_of_groups_are_counted_apart_as_far_as_there_are_rows() -> None:
+    groups = GroupTraffic(1)
+    groups.delivered("a", 5, 2)
+    groups.acknowledged("a", 3)
+    groups.given_back("a", 1)
+    groups.delivered("b", 7, 0)
+    assert groups.read() == {"a": (5, 2, 3, 1), OTHERS: (7, 0, 0, 0)}

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from kvcq_client import Activity, GroupLag, Job, TopicTraffic
+from kvcq_client import Activity, GroupDeadLetters, GroupLag, Job, TopicTraffic
 from kvcq_client.pb.v1.jobs_pb2 import Job as JobMessage
 from kvcq_client.wire import from_wire
 from server.cli.top.figures import figures_of
@@ -72,10 +72,15 @@ NOW = Sample(
             TopicTraffic("", 4, 40, 0, 0),
             TopicTraffic("%LMQ%", 0, 0, 2, 20),
         ],
-        [GroupLag("g", "busy", 5, 90_000), GroupLag("h", "%LMQ%", 50, None)],
+        [
+            GroupLag("g", "busy", 5, 90_000),
+            GroupLag("h", "%LMQ%", 50, None),
+            GroupLag("s", "busy", 20, 95_000, shared=True, in_flight=12, waiting_again=7),
+        ],
         12,
-        2,
+        3,
         80_000,
+        [GroupDeadLetters("s", 4)],
     ),
     [_SCRUB, _COMPACT],
 )
@@ -94,7 +99,12 @@ def test_rates_are_differences_over_the_time_between() -> None:
         ("%LMQ%", 0, 0, 1, 10),
     ], "by bytes; what is quiet is left out"
     assert rates.bytes_in == 5070
-    assert figures.groups == [("h", "%LMQ%", 50, None), ("g", "busy", 5, 10.0)]
+    assert figures.groups == [
+        ("h", "%LMQ%", 50, None, False, 0, 0),
+        ("s", "busy", 20, 5.0, True, 12, 7),
+        ("g", "busy", 5, 10.0, False, 0, 0),
+    ]
+    assert figures.dead_letters == [("s", 4)]
     assert figures.levels["sst_bytes"] == 2048, "those of the queues alone"
     assert figures.levels["dispatch_behind_bytes"] is None, "not told"
     assert [one.percent for one in figures.jobs] == [25, None]
@@ -137,7 +147,7 @@ def _text(renderable: object) -> str:
 
 def test_all_of_it_is_laid_out() -> None:
     shown = _text(screen(figures_of(BEFORE, NOW, 100_000, 10, 10), "here:1", "no answer"))
-    assert "kvcq 1.2 at here:1, up 52 s, ready, 12 topics, 2 groups" in shown
+    assert "kvcq 1.2 at here:1, up 52 s, ready, 12 topics, 3 groups" in shown
     assert "no answer" in shown
     assert "1,000/s, 5.0 KiB/s" in shown
     assert "1.0/s, 250.0 ms each" in shown
@@ -146,8 +156,10 @@ def test_all_of_it_is_laid_out() -> None:
     rows = [line.split() for line in shown.splitlines()]
     assert ["busy", "500", "4.9", "KiB", "10", "100", "B"] in rows
     assert ["(all", "others)", "2", "20", "B", "0", "0", "B"] in rows
-    assert ["g", "busy", "5", "10", "s"] in rows
-    assert ["h", "(light", "queues)", "50", "-"] in rows
+    assert ["g", "busy", "5", "-", "-", "10", "s"] in rows
+    assert ["s", "busy", "20", "12", "7", "5", "s"] in rows
+    assert ["s", "4"] in rows, "dead letters"
+    assert ["h", "(light", "queues)", "50", "-", "-", "-"] in rows
     assert ["j1", "scrub", "log", "25.0", "%", "0", "s"] in rows
     assert ["j2", "compact", "-", "1", "min", "1", "s"] in rows
 
@@ -172,5 +184,6 @@ def test_a_document_has_the_same() -> None:
         "messagesOut": 10,
         "bytesOut": 100,
     }
-    assert found["groups"][1]["behindS"] == 10
+    assert found["groups"][2]["behindS"] == 10
+    assert found["deadLetters"] == [{"group": "s", "messages": 4}]
     assert found["jobs"][0]["percent"] == 25
