@@ -103,6 +103,10 @@ class MigratingDatabases:
         return self._kvcq.state
 
     @property
+    def was_replaced(self) -> bool:
+        return self._kvcq.was_replaced
+
+    @property
     def reach(self) -> int:
         """See Databases."""
         return max(self._kvcq.reach, 0 if self._files is None else self._files.dispatched_offset)

@@ -50,12 +50,12 @@ from store.log import (
 from store.message_store import MessageStore
 from store.puts import AppendPath
 from store.reads import LatestMessages, Reader, TopicRetention
-from store.state import StateView
+from store.state import StateView, Tables
 from store.topics import Topics
 from store.upkeep import Checkpoints, DurableState, Services, Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from store.base import Clock, Progress
     from store.config import StoreConfig
@@ -105,6 +105,11 @@ class Databases(Protocol):
 
     @property
     def state(self) -> StateStore: ...
+
+    @property
+    def was_replaced(self) -> bool:
+        """Whether this opening has put another database in the place of one that was there."""
+        ...
 
     @property
     def reach(self) -> int:
@@ -288,6 +293,9 @@ def start(
     superseded = Superseded(state, appends.append_entries)
     retained = TopicRetention(queues, kept_bytes, times)
     reader = Reader(log, queues, topics, retained, superseded, times)
+    is_made_again = databases.was_replaced or recovered.durable.queues_end <= segments.first_offset
+    if not directory.was_closed_cleanly or is_made_again:
+        kept_bytes.catch_up(_counted(Tables(state), all_topics=is_made_again), reader.bounds)
     repair = QueueRepair(log, queues, topics, reader.begins_at, times, reput.paused, applier)
     checkpoints = Checkpoints(
         config,
@@ -334,6 +342,15 @@ def start(
     services.jobs.add("dead letters", _LETTERS_S, store.groups.keeping.look)
     services.start(upkeep)
     return store
+
+
+def _counted(tables: Tables, *, all_topics: bool) -> Iterator[tuple[str, int]]:
+    """Queues of which readers may have heard where they begin, by their bytes."""
+    yield from tables.counted_queues()
+    if all_topics:  # rows may be lost
+        for topic in tables.every_topic():
+            if topic.retention.bytes:
+                yield from ((topic.name, queue_id) for queue_id in range(topic.queue_count))
 
 
 def _last_record(recovered: Recovered, checkpoint: Checkpoint) -> int:

@@ -8,6 +8,7 @@ nothing.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.base import Lock
@@ -16,12 +17,16 @@ from store.metadata import KeptQueue
 from store.state import kept_key, pack_kept, unpack_kept
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from store.consume_queue import Bounds, ConsumeQueueStore, CqUnit
     from store.state import StateStore
 
 #: Units looked at in one run, a second: 60 ms of the interpreter.
 UNITS_A_RUN = 65_536
 _UNITS_A_READ = 1024
+#: Queues that `catch_up` looks at before it counts.
+_TOGETHER = 1024
 _MANY_QUEUES = 65_536
 
 
@@ -34,8 +39,8 @@ class _Wanted(NamedTuple):
 class KeptBytes:
     """Thread: any for `first_kept`, one at a time for `run`. Memory: bounded.
 
-    Durability: what was counted survives a kill of the process; what a power loss takes of it is
-    counted again.
+    Durability: no queue begins before it did. Its first row is durable before anybody goes by it,
+    and after a crash `catch_up` counts on to the log's end before anybody reads.
     """
 
     def __init__(self, queues: ConsumeQueueStore, state: StateStore) -> None:
@@ -70,6 +75,20 @@ class KeptBytes:
                     self._due[key] = _Wanted(created_offset, limit_bytes, bounds)
         return bounds.min_offset if kept is None else max(kept.first_offset, bounds.min_offset)
 
+    def catch_up(self, keys: Iterable[tuple[str, int]], look: Callable[[str, int], object]) -> None:
+        """These queues are counted up to their ends. `look` at one asks for that."""
+        for number, key in enumerate(keys, start=1):
+            with suppress(StoreError):  # whoever reads it is told
+                look(*key)
+            if number % _TOGETHER == 0:
+                self._run_all()
+        self._run_all()
+
+    def _run_all(self) -> None:
+        while self._due:
+            with suppress(StoreError):  # of one queue, which is not due any more
+                self.run()
+
     def run(self) -> None:
         """Count some more of the queues that were read and have changed; a job calls it.
 
@@ -80,8 +99,10 @@ class KeptBytes:
         with self._lock:
             due = list(self._due.items())
         failure: StoreError | None = None
+        are_new = False
         for key, wanted in due:
             try:
+                are_new |= self._look_up(key) is None
                 kept, budget = self._count(key, wanted, budget)
             except (StoreBusyError, StoreClosedError):
                 raise
@@ -99,6 +120,8 @@ class KeptBytes:
                 break
         if counted:
             self._state.put_counted([pack_kept(kept) for kept in counted])
+            if are_new:
+                self._queues.flush()  # `catch_up` finds it, whatever comes
         with self._lock:
             for kept in counted:
                 self._remember((kept.topic, kept.queue_id), kept)

@@ -292,6 +292,10 @@ def kept_key(topic: str, queue_id: int) -> bytes:
     return b"k" + sized(topic) + _I32.pack(queue_id)
 
 
+def split_kept_key(key: bytes) -> tuple[str, int]:
+    return key[3:-4].decode(), int(_I32.unpack(key[-4:])[0])
+
+
 def pack_kept(kept: KeptQueue) -> Pair:
     topic, queue_id, *counted = kept
     return kept_key(topic, queue_id), _KEPT.pack(*counted)

@@ -17,6 +17,7 @@ from store.state.rows import (
     offsets_range,
     reader_key,
     readers_range,
+    split_kept_key,
     split_offset_key,
     topic_key,
     unpack_bits,
@@ -73,6 +74,13 @@ class Tables:
         while page := self.list_topics("", after, _PAGE):
             yield from page
             after = page[-1].name
+
+    def counted_queues(self) -> Iterator[tuple[str, int]]:
+        """Topic, or light queue, and queue id of those whose bytes were counted."""
+        start = b"k"
+        while rows := self._rows.scan(start, b"l", _PAGE):
+            yield from (split_kept_key(key) for key, _ in rows)
+            start = rows[-1][0] + b"\x00"
 
     def dead_below(self) -> dict[str, int]:
         """Names with dead records that no record tells of -> the physical offset they lie below."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -429,6 +430,34 @@ def test_a_restart_keeps_where_queues_begin(tmp_path: Path, clock: FakeClock) ->
         assert bounds(store) == (26, 31)
     with checked(open_small(root, clock)) as store:
         assert bounds(store) == (26, 31)
+
+
+@pytest.mark.parametrize("lost", [(), ("kvcq",), ("kvcq", "snapshots")], ids=str)
+def test_a_queue_never_begins_before_it_did(
+    tmp_path: Path, clock: FakeClock, lost: tuple[str, ...]
+) -> None:
+    """Killed after its bytes were counted first, and after more were counted; at an opening that
+    finds its database lost as well."""
+    root = tmp_path / "store"
+    with open_small(root, clock, segment_bytes=1 << 20) as store:
+        store.create_topics([("T", 1)])
+        put(store, 30)
+        size = record_size(store)
+        store.keep("T", size_bytes=10 * size)
+        told = []
+        for round_ in range(3):
+            bounds(store)
+            count(store)
+            told.append(bounds(store))
+            shutil.copytree(root, tmp_path / f"killed-{round_}")
+            put(store, 7)
+    assert told == [(20, 30), (27, 37), (34, 44)]
+    for round_, before in enumerate(told):
+        killed = tmp_path / f"killed-{round_}"
+        for name in lost:
+            shutil.rmtree(killed / name, ignore_errors=True)
+        with checked(open_small(killed, clock, segment_bytes=1 << 20)) as store:
+            assert bounds(store) == before
 
 
 def test_a_topic_that_is_made_anew_begins_at_its_own_beginning(
