@@ -1,7 +1,8 @@
 """Rows of state against the log: the records behind a snapshot, applied once more, give the same.
 
 A side of its own, see Side: the records of the one walk are applied to a scratch database that
-begins with the newest sealed snapshot, or empty. Memory: one page of rows.
+begins with the newest sealed snapshot, or empty. What shared groups have is judged besides with
+other code than dispatch has, see shared_groups.py. Memory: one page of rows, and that.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kvcq.engine import pages
 from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import KvcqError
 from kvcq.inspect.findings import Kind
+from kvcq.inspect.shared_groups import SharedGroups
 from kvcq.snapshots import DIRECTORY, place_sealed, snapshots_in
 from kvcq.state_store import KvStateStore
 from kvcq.tables import (
@@ -24,8 +26,10 @@ from kvcq.tables import (
     DISPATCHED_KEY,
     STATE,
     UNITS,
+    max_key,
     unit_prefix,
     unpack_i64,
+    unpack_max,
     unpack_units,
 )
 from store.errors import CorruptRecordError, StoreFormatError
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
 STATE_SIDE = "state"
 #: No record tells of these: the point, and what can be counted again.
 _NOT_COMPARED = (b"p", b"k")
+_ANYWHERE = 1 << 62
 
 
 class StateSide:
@@ -68,6 +73,9 @@ class StateSide:
             self._scratch_engine = RocksEngine.open(scratch / "kvcq", DERIVED)
             stack.callback(self._scratch_engine.close)
             self._replayed = KvStateStore(self._scratch_engine)
+            self._judge = SharedGroups.of_rows(_rows(self._scratch_engine), self._not_told)
+        # Keys of rows that were told of.
+        self._told: set[bytes] = set()
 
     def _tell_of_snapshots(self) -> None:
         directory = self._opened.directory.root / DIRECTORY
@@ -116,14 +124,18 @@ class StateSide:
             except (CorruptRecordError, CorruptStateError) as error:
                 self._tell(Kind.STATE, STATE, "entries", error, physical_offset=at)
                 continue
+            self._judge.follow(entries, at)
             changes = changes_of(entries, at, self._replayed)
             self._replayed.apply(changes, at + size)
 
     def compare(self, log: LogCheck, walk_again: WalkAgain) -> None:
         """Tell the rows that differ from those of the replay."""
         del log, walk_again
+        here_too = SharedGroups.of_rows(_rows(self._engine), self._tell_row)
+        here_too.check(self._tell_row, self._end_of)
         if self._scratch_engine is None:
             return
+        here_too.compare(self._judge, self._tell_row)
         there, replayed = _rows(self._engine), _rows(self._scratch_engine)
         here, other = next(there, None), next(replayed, None)
         while here is not None or other is not None:
@@ -141,8 +153,24 @@ class StateSide:
                 here, other = next(there, None), next(replayed, None)
 
     def _differs(self, key: bytes, expected: bytes | str, found: bytes | str) -> None:
-        said = [each if isinstance(each, str) else each.hex() for each in (expected, found)]
-        self._tell(Kind.STATE, f"{STATE} {key!r}", said[0], said[1])
+        if key not in self._told:
+            said = [each if isinstance(each, str) else each.hex() for each in (expected, found)]
+            self._tell_row(key, *said)
+
+    def _tell_row(self, key: bytes, expected: str, found: str) -> None:
+        self._told.add(key)
+        self._tell(Kind.STATE, f"{STATE} {key!r}", expected, found)
+
+    def _not_told(self, key: bytes, expected: str, found: str) -> None:
+        """Rows of a snapshot: its seal says whether they are as they were written."""
+
+    def _end_of(self, topic: str, queue_id: int) -> int:
+        """The next offset of the queue; above all where that is not known here, or not yet."""
+        dispatched = self._engine.get(BOUNDS, DISPATCHED_KEY)
+        if dispatched is None or unpack_i64(dispatched) < self._state.point:
+            return _ANYWHERE
+        row = self._engine.get(BOUNDS, max_key(topic, queue_id))
+        return _ANYWHERE if row is None else unpack_max(row)[1] + 1
 
     def _tell(
         self,

@@ -160,11 +160,12 @@ class Turn:
         """
         row = self.tables.group(group)
         assert row is not None, "it was looked up"
-        begun_at = self.tables.begun_at(group, topic)
-        if begun_at is None:
+        made_at, begun_at = group_made_at(row), self.tables.begun_at(group, topic)
+        # A group of that name that was deleted may have left that it has begun.
+        if begun_at is None or _NOWHERE < begun_at < made_at:
             self.add(Begun(group, topic))
             begun_at = _NOWHERE
-        return Begin(group_made_at(row), begun_at)
+        return Begin(made_at, begun_at)
 
     def place(self, name: str) -> Place:
         """Raises UnknownTopicError."""

@@ -235,3 +235,16 @@ def test_who_waits_hears_of_what_may_be_received_without_a_new_message(
     assert told_of(lambda: store.delete_group("g")) == [("g", "")]
     end()
     assert told_of(lambda: store.groups.create("g")) == []
+
+
+def test_a_group_made_again_begins_with_its_own_first_receive(store: MessageStore) -> None:
+    """Where the one before it had begun counts for it no more."""
+    store.create_topics([("T", 1)])
+    store.groups.create("g", SharedGroup(from_latest=True))
+    assert receive(store) == []
+    store.delete_group("g")
+    put(store, "before")
+    store.groups.create("g", SharedGroup(from_latest=True))
+    assert receive(store) == []
+    put(store, "after")
+    assert receive(store) == ["after"]
