@@ -68,6 +68,15 @@ from kvcq_client.migration import (
 from kvcq_client.producing import AsyncProducer, Producer, ProducerConfig, Sending, SendingMany
 from kvcq_client.results import Pulled, QueryPage, StoredBatch
 from kvcq_client.settings import ReloadedSettings, ServerSetting, SettingChange
+from kvcq_client.shared_groups import (
+    GroupReset,
+    GroupState,
+    Outcome,
+    Received,
+    Redriven,
+    SharedGroup,
+    SharedQueue,
+)
 from kvcq_client.values import (
     LIGHT_PREFIX,
     Boundary,
@@ -114,6 +123,8 @@ __all__ = [
     "GroupDeadLetters",
     "GroupLag",
     "GroupOffset",
+    "GroupReset",
+    "GroupState",
     "HandshakeError",
     "HeldBack",
     "Ingested",
@@ -139,6 +150,7 @@ __all__ = [
     "NumberReusedError",
     "OffsetBehindError",
     "OffsetOutOfRangeError",
+    "Outcome",
     "PermissionDeniedError",
     "Placed",
     "Producer",
@@ -147,7 +159,9 @@ __all__ = [
     "QueryPage",
     "Queue",
     "QueueState",
+    "Received",
     "RecreatedError",
+    "Redriven",
     "ReloadedSettings",
     "ResourceExhaustedError",
     "Retention",
@@ -159,6 +173,8 @@ __all__ = [
     "ServerError",
     "ServerSetting",
     "SettingChange",
+    "SharedGroup",
+    "SharedQueue",
     "SortedFile",
     "Start",
     "StoredBatch",

@@ -23,6 +23,7 @@ YEAR_S = 365 * 86_400
 #: Largest values of arguments that requests hold with fewer than 64 bits.
 _MOST = {
     **dict.fromkeys(("queue_id", "queue_count", "max_messages"), INT32_MAX),
+    **dict.fromkeys(("max_deliveries", "most_in_flight"), INT32_MAX),
     **dict.fromkeys(("key_every", "limit", "skip"), INT32_MAX),
     "wait_s": INT32_MAX // 1000,
 }

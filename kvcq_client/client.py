@@ -151,6 +151,16 @@ class Client(Blocking[AsyncClient], Closing):
     groups = blocking(AsyncClient.groups)
     delete_group = blocking(AsyncClient.delete_group)
 
+    receive = blocking(AsyncClient.receive)
+    acknowledge = blocking(AsyncClient.acknowledge)
+    change_invisible = blocking(AsyncClient.change_invisible)
+    give_back = blocking(AsyncClient.give_back)
+    create_group = blocking(AsyncClient.create_group)
+    update_group = blocking(AsyncClient.update_group)
+    describe_group = blocking(AsyncClient.describe_group)
+    reset_group = blocking(AsyncClient.reset_group)
+    redrive = blocking(AsyncClient.redrive)
+
     statistics = blocking(AsyncClient.statistics)
     ping = blocking(AsyncClient.ping)
     server_version = blocking(AsyncClient.server_version)

@@ -6,10 +6,19 @@ Uses `arguments`, `format`, `transport` and `wire`. Every call raises KvcqError.
 from kvcq_client.calls.groups import GroupCalls
 from kvcq_client.calls.messages import MessageCalls
 from kvcq_client.calls.server import ServerCalls
+from kvcq_client.calls.shared_groups import HANDLES_A_CALL, SharedGroupCalls
 from kvcq_client.calls.topics import TopicCalls
 
-__all__ = ["Calls", "GroupCalls", "MessageCalls", "ServerCalls", "TopicCalls"]
+__all__ = [
+    "HANDLES_A_CALL",
+    "Calls",
+    "GroupCalls",
+    "MessageCalls",
+    "ServerCalls",
+    "SharedGroupCalls",
+    "TopicCalls",
+]
 
 
-class Calls(MessageCalls, TopicCalls, GroupCalls, ServerCalls):
+class Calls(MessageCalls, TopicCalls, GroupCalls, SharedGroupCalls, ServerCalls):
     """All calls of a client, in the event loop of its connection."""

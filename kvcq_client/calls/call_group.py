@@ -28,6 +28,7 @@ class CallGroup:
         self._topics = connection.topics
         self._groups = connection.groups
         self._admin = connection.admin
+        self._shared = connection.shared_groups
 
 
 def queues_out(queues: Iterable[Queue]) -> Iterator[list[pb.Queue]]:

@@ -282,13 +282,15 @@ def split_records(
     queue_offsets: Sequence[int] | None = None,
     *,
     queue: Queue | None = None,
+    queues: Sequence[Queue] | None = None,
     verify: bool = True,
 ) -> list[StoredMessage]:
     """Decode consecutive records.
 
-    `queue` is the queue that was read, and `queue_offsets` the offset of each message in it; None
-    for the records' own. Raises CorruptRecordError if the records do not fill `data` exactly, their
-    number differs from `queue_offsets`, or (with `verify`) a CRC does not match.
+    `queue` is the queue that was read, or `queues` has that of each message. `queue_offsets` has
+    the offset of each message in it; None for the records' own. Raises CorruptRecordError if the
+    records do not fill `data` exactly, their number differs from `queue_offsets` or `queues`, or
+    (with `verify`) a CRC does not match.
     """
     records: list[bytes] = []
     add = records.append
@@ -317,7 +319,9 @@ def split_records(
         queue_offsets = [_I64.unpack_from(record, _QUEUE_OFFSET_AT)[0] for record in records]
     elif len(records) != len(queue_offsets):
         raise CorruptRecordError(f"{len(records)} records for {len(queue_offsets)} queue offsets")
-    return list(map(StoredMessage, records, queue_offsets, repeat(queue)))
+    if queues is not None and len(queues) != len(records):
+        raise CorruptRecordError(f"{len(records)} records for {len(queues)} queues")
+    return list(map(StoredMessage, records, queue_offsets, queues or repeat(queue)))
 
 
 def _match_their_crc(records: Sequence[bytes]) -> bool:

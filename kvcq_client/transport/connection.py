@@ -24,7 +24,13 @@ from kvcq_client.errors import (
     RetryableError,
     UnavailableError,
 )
-from kvcq_client.pb.v1 import access_pb2_grpc, jobs_pb2_grpc, kvcq_pb2_grpc, migration_pb2_grpc
+from kvcq_client.pb.v1 import (
+    access_pb2_grpc,
+    jobs_pb2_grpc,
+    kvcq_pb2_grpc,
+    migration_pb2_grpc,
+    shared_groups_pb2_grpc,
+)
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.call_stream import LARGEST_BYTES, CallStream
 from kvcq_client.transport.channel import Channel
@@ -160,6 +166,7 @@ class Connection:
         self.messages = kvcq_pb2_grpc.MessageServiceStub(self._channel)
         self.topics = kvcq_pb2_grpc.TopicServiceStub(self._channel)
         self.groups = kvcq_pb2_grpc.GroupServiceStub(self._channel)
+        self.shared_groups = shared_groups_pb2_grpc.SharedGroupServiceStub(self._channel)
         self.admin = kvcq_pb2_grpc.AdminServiceStub(self._channel)
         self.access = access_pb2_grpc.AccessServiceStub(self._channel)
         self.jobs = jobs_pb2_grpc.JobServiceStub(self._channel)
@@ -185,6 +192,8 @@ class Connection:
             self.messages.Pull: ("Pull", pb.PullResponse),
             self.groups.CommitOffsets: ("CommitOffsets", pb.CommitOffsetsResponse),
         }
+        # Thousands of them may be parked, so they take no turn.
+        self._parking = (self.messages.Pull, self.shared_groups.Receive)
         self._turns = Turns(CALLS_UNDER_WAY)
         self._warned_of_pulls = False
         self._closed = False
@@ -204,7 +213,7 @@ class Connection:
         end_s = monotonic() + self.limit_s(timeout_s)
         shared = self._shared(method, request)
         parked = may_be_parked(request)
-        takes_turn = method is not self.messages.Pull  # thousands may be parked
+        takes_turn = method not in self._parking
         backoff: Backoff | None = None  # most calls need none
         while True:
             self.check_open()

@@ -30,7 +30,13 @@ from kvcq_client import (
     Start,
     UserLimits,
 )
-from kvcq_client.calls import GroupCalls, MessageCalls, ServerCalls, TopicCalls
+from kvcq_client.calls import (
+    GroupCalls,
+    MessageCalls,
+    ServerCalls,
+    SharedGroupCalls,
+    TopicCalls,
+)
 from kvcq_client.format import put_stream_request
 from kvcq_client.transport import Connection
 
@@ -58,6 +64,7 @@ RIGHT: dict[str, object] = {
     "Retention": Retention(1),
     "Sequence[Message]": [Message("orders", b"x")],
     "Sequence[int]": [1],
+    "Sequence[Received | str]": ["x"],
     "Sequence[Right]": [Right(Role.ADMIN, topic="*")],
     "Sequence[SortedFile]": [SortedFile("a", "default")],
     "Sequence[str]": ["x"],
@@ -75,7 +82,7 @@ WRONG: tuple[object, ...] = (
     *(Message("x", b"", True), Message("x", b"", 1.0), Message([], b"")),  # type: ignore[arg-type]
     *(Retention(1 << 70), Retention("x"), [UserLimits()], UserLimits()),  # type: ignore[arg-type]
 )
-CALL_GROUPS = (MessageCalls, TopicCalls, GroupCalls, ServerCalls)
+CALL_GROUPS = (MessageCalls, TopicCalls, GroupCalls, SharedGroupCalls, ServerCalls)
 CLASSES = (*CALL_GROUPS, AsyncJobs, AsyncMigration, AsyncAccess, AsyncConsumer, AsyncProducer)
 CALLS = [
     (kind, name, parameter.name)

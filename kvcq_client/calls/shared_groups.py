@@ -1,0 +1,352 @@
+"""Calls on groups whose members share messages."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvcq_client.arguments import INT32_MAX, checked, start_of, text, whole, wrong_kind
+from kvcq_client.calls.call_group import CallGroup
+from kvcq_client.errors import ServerError
+from kvcq_client.format import split_records
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import shared_groups_pb2 as shared_pb
+from kvcq_client.shared_groups import (
+    GroupReset,
+    GroupState,
+    Outcome,
+    Received,
+    Redriven,
+    SharedGroup,
+    SharedQueue,
+)
+from kvcq_client.transport import in_parts, paged
+from kvcq_client.values import Queue, Start
+from kvcq_client.wire import from_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+#: Handles of one request; the server takes no more.
+HANDLES_A_CALL = 1024
+#: Dead letters of one request.
+_DEAD_LETTERS_A_CALL = 1000
+
+
+class _Outcomes(NamedTuple):
+    outcomes: list[Outcome]
+
+
+@checked()
+class SharedGroupCalls(CallGroup):
+    """Receives, acknowledges and gives back messages of shared groups, and manages the groups."""
+
+    # --- messages --------------------------------------------------------------------------
+
+    async def receive(
+        self,
+        topic: str,
+        *,
+        group: str,
+        max_messages: int = 32,
+        max_bytes: int = 4 << 20,
+        wait_s: float = 0.0,
+        invisible_s: float | None = None,
+        tag_filter: str = "",
+        timeout_s: float | None = None,
+    ) -> list[Received]:
+        """Receive messages of a topic, or light queue, for a shared group; [] if there are none.
+
+        No other member gets them for `invisible_s`, by default as long as the group says; messages
+        that are neither acknowledged nor given back by then are delivered again. `wait_s`: how long
+        to wait for the first message. At least one message is returned whatever its size. Messages
+        that the tag filter excludes count as done for the whole group. `client.receiver` receives
+        ahead, and renews.
+
+        The first receive makes the group, where the server allows it. If the response is lost, its
+        messages are delivered again after `invisible_s`. Raises NotFoundError, NotPossibleError if
+        the group reads by offsets, DataLossError if the next message is damaged.
+        """
+        limit_s = self._connection.timeout_s if timeout_s is None else timeout_s
+        answer = await self._call(
+            self._shared.Receive,
+            shared_pb.ReceiveRequest(
+                group=group,
+                topic=topic,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                invisible_ms=None if invisible_s is None else round(invisible_s * 1000),
+                tag_filter=tag_filter,
+                wait_ms=round(wait_s * 1000),
+                form=pb.RECORD_FORM_WHOLE,
+                attempt_id=secrets.token_hex(8),
+            ),
+            limit_s + wait_s,
+        )
+        queues = {queue_id: Queue(topic, queue_id) for queue_id in set(answer.queue_ids)}
+        messages = split_records(
+            answer.records,
+            answer.queue_offsets,
+            queues=[queues[queue_id] for queue_id in answer.queue_ids],
+        )
+        columns = (messages, answer.handles, answer.deliveries, answer.until_ms)
+        if len({*map(len, columns)}) > 1:
+            raise ServerError("the columns of the received messages have different lengths")
+        return list(map(Received, *columns))
+
+    async def acknowledge(
+        self,
+        group: str,
+        deliveries: Sequence[Received | str],
+        *,
+        timeout_s: float | None = None,
+    ) -> list[Outcome]:
+        """Acknowledge messages, given as they were received or by their handles.
+
+        They are done, durably, and are not delivered again. Returns an outcome for each, in their
+        order; 1,024 at a time are acknowledged together. Raises InvalidArgumentError, naming a
+        handle that this group was not given; NotFoundError.
+        """
+
+        def request(handles: Sequence[str]) -> shared_pb.AcknowledgeRequest:
+            return shared_pb.AcknowledgeRequest(group=group, handles=handles)
+
+        return await self._for_each(self._shared.Acknowledge, request, deliveries, timeout_s)
+
+    async def change_invisible(
+        self,
+        group: str,
+        deliveries: Sequence[Received | str],
+        invisible_s: float,
+        *,
+        timeout_s: float | None = None,
+    ) -> list[Outcome]:
+        """Keep messages for `invisible_s` from now on. Their handles stay valid.
+
+        Returns and raises as `acknowledge` does.
+        """
+
+        def request(handles: Sequence[str]) -> shared_pb.ChangeInvisibleTimeRequest:
+            return shared_pb.ChangeInvisibleTimeRequest(
+                group=group, handles=handles, invisible_ms=round(invisible_s * 1000)
+            )
+
+        return await self._for_each(
+            self._shared.ChangeInvisibleTime, request, deliveries, timeout_s
+        )
+
+    async def give_back(
+        self,
+        group: str,
+        deliveries: Sequence[Received | str],
+        delay_s: float | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> list[Outcome]:
+        """Give messages back: they are delivered again, to any member, after `delay_s`.
+
+        None: after the group's backoff. A message that was delivered as often as the group allows
+        becomes a dead letter instead. Returns and raises as `acknowledge` does.
+        """
+
+        def request(handles: Sequence[str]) -> shared_pb.GiveBackRequest:
+            return shared_pb.GiveBackRequest(
+                group=group,
+                handles=handles,
+                delay_ms=None if delay_s is None else round(delay_s * 1000),
+            )
+
+        return await self._for_each(self._shared.GiveBack, request, deliveries, timeout_s)
+
+    async def _for_each(
+        self,
+        method: Callable[..., Awaitable[Any]],
+        request: Callable[[Sequence[str]], Any],
+        deliveries: Sequence[Received | str],
+        timeout_s: float | None,
+    ) -> list[Outcome]:
+        handles = [_handle_of(one) for one in deliveries]
+        outcomes: list[Outcome] = []
+        for part in in_parts(handles, HANDLES_A_CALL):
+            answer = await self._call(method, request(part), timeout_s)
+            outcomes += from_wire(_Outcomes, answer).outcomes
+        return outcomes
+
+    # --- groups ----------------------------------------------------------------------------
+
+    async def create_group(
+        self,
+        group: str,
+        *,
+        max_deliveries: int | None = None,
+        invisible_ms: int | None = None,
+        most_in_flight: int | None = None,
+        in_order: bool | None = None,
+        from_latest: bool | None = None,
+        paused: bool | None = None,
+        dead_letters_keep_ms: int | None = None,
+        backoff_ms: Sequence[int] | None = None,
+        timeout_s: float | None = None,
+    ) -> SharedGroup:
+        """Create a shared group durably. Settings: see SharedGroup; None for the default.
+
+        Repeatable; raises AlreadyExistsError if the group exists with other settings or reads by
+        offsets.
+        """
+        settings = _settings_out(
+            max_deliveries=max_deliveries,
+            invisible_ms=invisible_ms,
+            most_in_flight=most_in_flight,
+            in_order=in_order,
+            from_latest=from_latest,
+            paused=paused,
+            dead_letters_keep_ms=dead_letters_keep_ms,
+            backoff_ms=backoff_ms,
+        )
+        request = shared_pb.CreateGroupRequest(group=group, settings=settings)
+        answer = await self._call(self._shared.CreateGroup, request, timeout_s)
+        return _settings_of(answer.settings)
+
+    async def update_group(
+        self,
+        group: str,
+        *,
+        max_deliveries: int | None = None,
+        invisible_ms: int | None = None,
+        most_in_flight: int | None = None,
+        paused: bool | None = None,
+        dead_letters_keep_ms: int | None = None,
+        backoff_ms: Sequence[int] | None = None,
+        timeout_s: float | None = None,
+    ) -> SharedGroup:
+        """Change settings of a shared group durably; None leaves one as it is.
+
+        What is in flight keeps its time. Raises NotFoundError, and NotPossibleError if the group
+        reads by offsets.
+        """
+        settings = _settings_out(
+            max_deliveries=max_deliveries,
+            invisible_ms=invisible_ms,
+            most_in_flight=most_in_flight,
+            paused=paused,
+            dead_letters_keep_ms=dead_letters_keep_ms,
+            backoff_ms=backoff_ms,
+        )
+        request = shared_pb.UpdateGroupRequest(group=group, settings=settings)
+        answer = await self._call(self._shared.UpdateGroup, request, timeout_s)
+        return _settings_of(answer.settings)
+
+    async def describe_group(self, group: str, *, timeout_s: float | None = None) -> GroupState:
+        """A group of either kind. Raises NotFoundError."""
+        request = shared_pb.DescribeGroupRequest(group=group)
+        found = [
+            page async for page in paged(self._call, self._shared.DescribeGroup, request, timeout_s)
+        ]
+        last = found[-1]
+        return GroupState(
+            _settings_of(last.settings) if last.shared else None,
+            [from_wire(SharedQueue, one) for page in found for one in page.queues],
+            last.dead_letters,
+        )
+
+    async def reset_group(
+        self,
+        group: str,
+        topic: str,
+        to: Start | str | int,
+        *,
+        queue_ids: Sequence[int] = (),
+        time_ms: int | None = None,
+        timeout_s: float | None = None,
+    ) -> GroupReset:
+        """Move a shared group in a topic: to an end, an offset, or a time.
+
+        All queues when `queue_ids` is empty. `time_ms` overrules `to`. What is in flight there
+        ends: handles are no longer valid. Raises NotFoundError, and NotPossibleError if the group
+        reads by offsets.
+        """
+        queue_ids = [whole("queue_ids", queue_id, INT32_MAX) for queue_id in queue_ids]
+        request = shared_pb.ResetGroupRequest(group=group, topic=topic, queue_ids=queue_ids)
+        if time_ms is not None:
+            request.time_ms = time_ms
+        elif isinstance(to, int):
+            request.offset = to
+        else:
+            match start_of("to", to):
+                case Start.EARLIEST:
+                    request.earliest = True
+                case Start.LATEST:
+                    request.latest = True
+                case Start.COMMITTED:
+                    raise ValueError("to: EARLIEST, LATEST, or an offset")
+        # Repeated after a response that was lost, it would end what was received since.
+        answer = await self._call(self._shared.ResetGroup, request, timeout_s, may_repeat=False)
+        queues = [from_wire(SharedQueue, one) for one in answer.queues]
+        return GroupReset(queues, answer.ended_in_flight)
+
+    async def redrive(
+        self,
+        group: str,
+        offsets: Sequence[int] = (),
+        *,
+        max_messages: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Redriven:
+        """Put dead letters of a shared group back into the topics they came from, oldest first.
+
+        `offsets`: their queue offsets in `%DLQ%` and the group's name; empty for all. Each is put
+        in the same append that ends its dead letter. `timeout_s` is for each 1,000 messages. Raises
+        NotFoundError, and NotPossibleError if the group reads by offsets.
+        """
+        wanted = [whole("offsets", offset) for offset in offsets]
+        redriven = left = 0
+        parts = list(in_parts(wanted, _DEAD_LETTERS_A_CALL)) or [()]
+        for part in parts:
+            while max_messages is None or redriven < max_messages:
+                most = _DEAD_LETTERS_A_CALL
+                if max_messages is not None:
+                    most = min(most, max_messages - redriven)
+                answer = await self._call(
+                    self._shared.Redrive,
+                    shared_pb.RedriveRequest(group=group, offsets=part, max_messages=most),
+                    timeout_s,
+                )
+                redriven += answer.redriven
+                left += answer.left
+                # Those that are left come first in the next response, too.
+                if answer.complete or not answer.redriven or part:
+                    break
+        return Redriven(redriven, left)
+
+
+def _handle_of(one: Received | str) -> str:
+    if isinstance(one, Received):
+        return one.handle
+    if not isinstance(one, str):
+        raise wrong_kind("deliveries", "what was received, or its handle", one)
+    return text("deliveries", one)
+
+
+def _settings_out(
+    *,
+    backoff_ms: Sequence[int] | None,
+    **settings: Any,  # noqa: ANN401 - checked by annotation
+) -> shared_pb.SharedGroupSettings:
+    made = shared_pb.SharedGroupSettings(**settings)
+    if backoff_ms is not None:
+        made.backoff.delays_ms.extend(whole("backoff_ms", one) for one in backoff_ms)
+        made.backoff.SetInParent()  # an empty one is none at all
+    return made
+
+
+def _settings_of(settings: shared_pb.SharedGroupSettings) -> SharedGroup:
+    return SharedGroup(
+        settings.max_deliveries if settings.HasField("max_deliveries") else None,
+        settings.invisible_ms,
+        settings.most_in_flight,
+        settings.in_order,
+        settings.from_latest,
+        settings.paused,
+        settings.dead_letters_keep_ms,
+        tuple(settings.backoff.delays_ms),
+    )

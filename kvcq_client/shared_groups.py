@@ -1,0 +1,99 @@
+"""Groups whose members share messages: settings, received messages, and where a group is.
+
+Times are ms since 1970 by the clock of the store.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kvcq_client.format import StoredMessage
+
+
+class SharedGroup(NamedTuple):
+    """Settings of a shared group. The defaults are those of the server."""
+
+    #: How often a message is delivered before it becomes a dead letter, 1 to 1000. None: no limit,
+    #: which is the default of a group in order.
+    max_deliveries: int | None = 17
+    #: How long a receiver has a message unless it says otherwise, 1 ms to 12 hours.
+    invisible_ms: int = 60_000
+    #: Messages of one queue that receivers have at a time, 1 to 10,000.
+    most_in_flight: int = 2000
+    #: Messages with the same ordering key are delivered one after another.
+    in_order: bool = False
+    #: Whether the group starts with new messages, not with the oldest message of a topic.
+    from_latest: bool = False
+    #: Whether nothing is delivered. What is in flight may still be acknowledged.
+    paused: bool = False
+    #: How long dead letters are kept, 1 minute to 10 years.
+    dead_letters_keep_ms: int = 30 * 24 * 3_600_000
+    #: Delays before the second, third, ... delivery of a message that was given back without a
+    #: delay. The last one also applies to all later deliveries. Empty: it is delivered at once.
+    backoff_ms: tuple[int, ...] = ()
+
+
+class Received(NamedTuple):
+    """A message that this receiver has until `until_ms`, unless it asks for more time."""
+
+    message: StoredMessage
+    handle: str  # names this delivery; still valid after a restart of client or server
+    deliveries: int  # how often the message has been delivered, including this time
+    until_ms: int
+
+
+class Outcome(enum.Enum):
+    """What a call did with one handle. None of them is an error."""
+
+    DONE = "done"
+    #: Too late: the message was acknowledged, given back, or delivered again since. Also returned
+    #: if the response to a first attempt was lost, and the client's second attempt found it done.
+    NOT_IN_FLIGHT = "not in flight"
+    QUEUE_ENDED = "queue ended"  # its topic or light queue was deleted since
+
+
+class SharedQueue(NamedTuple):
+    """Where a shared group is in a queue. Offsets are exclusive ends."""
+
+    topic: str
+    queue_id: int
+    next_offset: int  # messages from here on were never delivered
+    max_offset: int
+    done_below: int  # all messages before it are done
+    in_flight: int  # messages that receivers have
+    waiting_again: int  # messages that wait for another delivery
+    oldest_time_ms: int | None  # when the oldest message that is not done was stored
+
+    @property
+    def lag(self) -> int:
+        """Messages that are not done."""
+        return self.max_offset - self.next_offset + self.in_flight + self.waiting_again
+
+
+class GroupState(NamedTuple):
+    """A group. One that reads by offsets has no settings, and the rest is empty."""
+
+    settings: SharedGroup | None
+    queues: list[SharedQueue]  # that it has received from
+    dead_letters: int  # not redriven, deleted or expired
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether its members share messages."""
+        return self.settings is not None
+
+
+class GroupReset(NamedTuple):
+    """The result of a reset."""
+
+    queues: list[SharedQueue]
+    ended_in_flight: int  # messages that were in flight; their handles are no longer valid
+
+
+class Redriven(NamedTuple):
+    """The result of redriving dead letters."""
+
+    redriven: int  # put again into the topics they came from
+    left: int  # their topics no longer exist
