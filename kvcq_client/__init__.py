@@ -66,6 +66,14 @@ from kvcq_client.migration import (
     VerifyResult,
 )
 from kvcq_client.producing import AsyncProducer, Producer, ProducerConfig, Sending, SendingMany
+from kvcq_client.receiving import (
+    AsyncReceiver,
+    Delivery,
+    Receiver,
+    ReceiverConfig,
+    RetryLater,
+    Settlement,
+)
 from kvcq_client.results import Pulled, QueryPage, StoredBatch
 from kvcq_client.settings import ReloadedSettings, ServerSetting, SettingChange
 from kvcq_client.shared_groups import (
@@ -103,6 +111,7 @@ __all__ = [
     "AsyncJobs",
     "AsyncMigration",
     "AsyncProducer",
+    "AsyncReceiver",
     "Boundary",
     "Bounds",
     "BufferFullError",
@@ -116,6 +125,7 @@ __all__ = [
     "DataLossError",
     "DeadRecords",
     "DeadlineError",
+    "Delivery",
     "DeliveryTimeoutError",
     "Difference",
     "FileLayout",
@@ -160,11 +170,14 @@ __all__ = [
     "Queue",
     "QueueState",
     "Received",
+    "Receiver",
+    "ReceiverConfig",
     "RecreatedError",
     "Redriven",
     "ReloadedSettings",
     "ResourceExhaustedError",
     "Retention",
+    "RetryLater",
     "RetryableError",
     "Right",
     "Role",
@@ -173,6 +186,7 @@ __all__ = [
     "ServerError",
     "ServerSetting",
     "SettingChange",
+    "Settlement",
     "SharedGroup",
     "SharedQueue",
     "SortedFile",

@@ -11,6 +11,7 @@ from kvcq_client.endpoints import Endpoints
 from kvcq_client.jobs import AsyncJobs
 from kvcq_client.migration import AsyncMigration
 from kvcq_client.producing import AsyncProducer
+from kvcq_client.receiving import AsyncReceiver
 from kvcq_client.transport import (
     DEFAULT_TARGET,
     DEFAULT_TIMEOUT_S,
@@ -20,11 +21,12 @@ from kvcq_client.transport import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Unpack
 
     from kvcq_client.consuming import ConsumerConfig, ConsumerSettings, Wanted
     from kvcq_client.producing import ProducerConfig, ProducerSettings
+    from kvcq_client.receiving import ReceiverConfig, ReceiverSettings
     from kvcq_client.transport import TLS, Credentials
 
 
@@ -100,7 +102,24 @@ class AsyncClient(Calls, AsyncClosing):
         """
         return AsyncConsumer(await self._endpoints.consumer(queues, config, settings), LoopWaits())
 
+    def receiver(
+        self,
+        topics: str | Iterable[str],
+        config: ReceiverConfig | None = None,
+        **settings: Unpack[ReceiverSettings],
+    ) -> AsyncReceiver:
+        """A receiver of topics, or light queues, for a shared group: `receiver("jobs", group="g")`.
+
+        The group's members share the messages: each is delivered to one of them, until it is
+        acknowledged. `settings` are fields of ReceiverConfig. It begins to receive with its first
+        reader. Raises ClosedError.
+        """
+        return AsyncReceiver(self._endpoints.receiver(topics, config, settings), LoopWaits())
+
     async def close(self) -> None:
-        """Close producers (they deliver first) and consumers, then the connection. Repeatable."""
+        """Close producers (they deliver first), consumers and receivers, then the connection.
+
+        Repeatable.
+        """
         await self._endpoints.close()
         await self._connection.close()

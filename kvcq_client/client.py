@@ -12,6 +12,7 @@ from kvcq_client.errors import ClosedError
 from kvcq_client.jobs import Jobs
 from kvcq_client.migration import Migration
 from kvcq_client.producing import Producer
+from kvcq_client.receiving import Receiver
 from kvcq_client.transport import (
     DEFAULT_TARGET,
     DEFAULT_TIMEOUT_S,
@@ -24,11 +25,12 @@ from kvcq_client.transport import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Coroutine, Iterable, Sequence
     from typing import Unpack
 
     from kvcq_client.consuming import ConsumerConfig, ConsumerSettings, Wanted
     from kvcq_client.producing import ProducerConfig, ProducerCore, ProducerSettings
+    from kvcq_client.receiving import ReceiverConfig, ReceiverCore, ReceiverSettings
     from kvcq_client.transport import TLS, Credentials
 
 R = TypeVar("R")
@@ -125,6 +127,24 @@ class Client(Blocking[AsyncClient], Closing):
         core = self._wait(self._endpoints.consumer(queues, config, settings))
         return Consumer(core, self._thread)
 
+    def receiver(
+        self,
+        topics: str | Iterable[str],
+        config: ReceiverConfig | None = None,
+        **settings: Unpack[ReceiverSettings],
+    ) -> Receiver:
+        """A receiver of topics, or light queues, for a shared group: `receiver("jobs", group="g")`.
+
+        The group's members share the messages: each is delivered to one of them, until it is
+        acknowledged. `settings` are fields of ReceiverConfig. It begins to receive with its first
+        reader. Raises ClosedError.
+        """
+
+        async def make() -> ReceiverCore:
+            return self._endpoints.receiver(topics, config, settings)
+
+        return Receiver(self._wait(make()), self._thread)
+
     # --- calls: see AsyncClient ------------------------------------------------------------
 
     put = blocking(AsyncClient.put)
@@ -171,7 +191,10 @@ class Client(Blocking[AsyncClient], Closing):
     # --- end of life -----------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close producers (they deliver first) and consumers, then the connection. Repeatable."""
+        """Close producers (they deliver first), consumers and receivers, then the connection.
+
+        Repeatable.
+        """
         if self._closed or self._thread.is_forked:
             return
         with suppress(ClosedError):  # another thread closes it as well

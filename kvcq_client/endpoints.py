@@ -1,4 +1,4 @@
-"""The producers and consumers of a connection."""
+"""The producers, consumers and receivers of a connection."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kvcq_client.arguments import check_known, of_kind
 from kvcq_client.consuming import ConsumerConfig, ConsumerCore
 from kvcq_client.producing import ProducerConfig, ProducerCore
+from kvcq_client.receiving import ReceiverConfig, ReceiverCore, topics_of
 from kvcq_client.transport import in_background
 
 if TYPE_CHECKING:
@@ -17,19 +18,23 @@ if TYPE_CHECKING:
     from kvcq_client.calls import Calls
     from kvcq_client.consuming import ConsumerSettings, Wanted
     from kvcq_client.producing import ProducerSettings
+    from kvcq_client.receiving import ReceiverSettings
     from kvcq_client.transport import Connection
 
 
-S = TypeVar("S", ProducerConfig, ConsumerConfig)
+S = TypeVar("S", ProducerConfig, ConsumerConfig, ReceiverConfig)
 
 
 class Endpoints:
-    """Makes producers and consumers, and closes them with the client. Owned by the event loop."""
+    """Makes producers, consumers and receivers, and closes them with the client.
+
+    Owned by the event loop.
+    """
 
     def __init__(self, connection: Connection, calls: Calls) -> None:
         self._connection = connection
         self._calls = calls
-        self._open: set[ProducerCore | ConsumerCore] = set()
+        self._open: set[ProducerCore | ConsumerCore | ReceiverCore] = set()
         self._closing: asyncio.Task[None] | None = None
 
     def producer(self, config: ProducerConfig | None, settings: ProducerSettings) -> ProducerCore:
@@ -55,6 +60,18 @@ class Endpoints:
             raise
         return core
 
+    def receiver(
+        self, topics: object, config: ReceiverConfig | None, settings: ReceiverSettings
+    ) -> ReceiverCore:
+        """Make a receiver; it begins with its first reader. Raises ClosedError."""
+        self._connection.check_open()
+        chosen = _chosen(ReceiverConfig, config, settings)
+        core = ReceiverCore(
+            self._connection, self._calls, topics_of(topics), chosen, self._open.discard
+        )
+        self._open.add(core)
+        return core
+
     async def close(self) -> None:
         """Close all; producers deliver first. A concurrent call waits for the same end."""
         if self._closing is None or self._closing.done():
@@ -70,4 +87,4 @@ def _chosen(kind: type[S], config: S | None, settings: Mapping[str, Any]) -> S:
     of_kind("config", config, kind, or_none=True)
     known = {field.name for field in fields(kind)}
     check_known(name for name in settings if name not in known)
-    return replace(config or kind(), **settings)
+    return kind(**settings) if config is None else replace(config, **settings)

@@ -1,0 +1,364 @@
+"""The side of a receiver that is in the event loop: receives ahead, renews, and ends in order.
+
+How far ahead: as many messages as were handed out in about the last second, and one for each reader
+that waits. A receiver starts with what its readers wait for, doubles it with each call while they
+are quick, and receives nothing ahead for readers that take longer than a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from kvcq_client.arguments import text, wrong_kind
+from kvcq_client.errors import ClosedError, KvcqError, NotFoundError, RetryableError
+from kvcq_client.receiving.deliveries import Delivery
+from kvcq_client.receiving.settlements import Settlements, Told
+from kvcq_client.shared_groups import SharedGroup
+from kvcq_client.transport import Backoff, close_in_children, in_background
+from kvcq_client.values import LIGHT_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kvcq_client.calls import Calls
+    from kvcq_client.receiving.config import ReceiverConfig
+    from kvcq_client.receiving.deliveries import Settlement
+    from kvcq_client.transport import Connection, ForkedError
+
+logger = logging.getLogger(__name__)
+
+#: How long a call waits for messages; then the next one does.
+_WAIT_S = 20.0
+#: Messages of one call; the server returns no more.
+_A_CALL = 1024
+#: How often to look for a light queue that has no message yet.
+_LIGHT_LOOK_S = 1.0
+#: Nothing is received while this many settlements wait to be sent.
+_BEHIND = 8192
+
+
+class ReceiverCore:
+    """`take`, `when_ready` and what deliveries call may be called on any thread; the rest is owned
+    by the event loop."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        calls: Calls,
+        topics: Sequence[str],
+        config: ReceiverConfig,
+        forget: Callable[[ReceiverCore], None],
+    ) -> None:
+        self.config = config
+        self.renew_s = config.renew_s
+        self._connection = connection
+        self._calls = calls
+        self._topics = topics
+        self._forget = forget
+        self._loop = asyncio.get_running_loop()
+        self._lease_s = config.invisible_s or 0.0  # 0.0 until the group was asked
+        self._settlements = Settlements(connection, calls, config.group, self._settled)
+        self._tasks: list[asyncio.Task[None]] = []  # of receiving; empty before the first reader
+        self._settling: asyncio.Task[None] | None = None
+        self._held: set[Delivery] = set()
+        self._room = asyncio.Event()
+        self._sleeping = 0  # topics that wait for room
+        self._closing: asyncio.Task[None] | None = None
+        # Of the last whole second, and of the current one.
+        self._second_s = monotonic()
+        self._last_count = 0
+        # Guarded by _lock.
+        self._lock = threading.Lock()
+        self._ready: deque[Delivery] = deque()
+        self._errors: deque[KvcqError] = deque()
+        self._waiters: deque[Callable[[], None]] = deque()
+        self._count = 0
+        self._is_stopped = False
+        close_in_children(self)
+
+    # --- readers ---------------------------------------------------------------------------
+
+    def take(self) -> Delivery | None:
+        """The next delivery; None if there is none now. Thread: any.
+
+        Raises the error of a topic, and ClosedError once receiving has stopped.
+        """
+        self._connection.check_open()
+        found: Delivery | None = None
+        with self._lock:
+            while self._ready and found is None:
+                delivery = self._ready.popleft()
+                if not delivery.is_over:
+                    found = delivery
+            if found is None:
+                if self._errors:
+                    raise self._errors.popleft()
+                if self._is_stopped:
+                    raise ClosedError("the receiver is closed")
+                return None
+            found.renew_until_s = 0.0
+            self._count += 1
+            is_low = self._sleeping and 2 * len(self._ready) <= self._count
+        if is_low:
+            self._soon(self._room.set)
+        return found
+
+    @property
+    def is_error_next(self) -> bool:
+        """Whether `take` would raise the error of a topic."""
+        return bool(self._errors) and not self._ready
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing more is received."""
+        return self._is_stopped
+
+    def when_ready(self, callback: Callable[[], None]) -> None:
+        """Call back once `take` has something, or now if it has. Thread: any.
+
+        Must be followed by `forget_waiter` if the caller stops waiting.
+        """
+        with self._lock:
+            if not (self._ready or self._errors or self._is_stopped):
+                self._waiters.append(callback)
+                waits = True
+            else:
+                waits = False
+        if waits:
+            self._soon(self._begin)
+        else:
+            callback()
+
+    def forget_waiter(self, callback: Callable[[], None]) -> None:
+        """The caller waits no longer. Thread: any.
+
+        If it was called, and has not taken what there is by now, another waiter is.
+        """
+        with self._lock:
+            try:
+                self._waiters.remove(callback)
+            except ValueError:
+                was_called = bool(self._ready or self._errors)
+            else:
+                was_called = False
+        if was_called:
+            self._call_waiters(1)
+
+    def acknowledge(self, delivery: Delivery) -> Settlement:
+        return self._settlements.add(Told("acknowledge"), delivery)
+
+    def give_back(self, delivery: Delivery, delay_s: float | None) -> Settlement:
+        return self._settlements.add(Told("give_back", delay_s), delivery)
+
+    def hold(self, delivery: Delivery, invisible_s: float) -> Settlement:
+        return self._settlements.add(Told("hold", invisible_s), delivery)
+
+    def _soon(self, callback: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(callback)
+
+    # --- receiving -------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """A reader waits: begin to receive, or look for room again."""
+        if not self._tasks and not self._is_stopped:
+            self._settling = in_background(self._settlements.run(), "kvcq-settling")
+            self._tasks.append(in_background(self._receive_all(), "kvcq-receiving"))
+        self._room.set()
+
+    async def _receive_all(self) -> None:
+        while not self._lease_s:
+            try:
+                self._lease_s = await self._lease_of_group()
+            except RetryableError as error:
+                logger.warning("group %s: %s; trying again", self.config.group, error)
+            except KvcqError as error:
+                await self._report(error)
+        self._tasks.append(in_background(self._renew(), "kvcq-renewing"))
+        for topic in self._topics:
+            self._tasks.append(in_background(self._receive(topic), "kvcq-receiving"))
+
+    async def _lease_of_group(self) -> float:
+        try:
+            found = await self._calls.describe_group(self.config.group)
+        except NotFoundError:  # the first receive makes it
+            return SharedGroup().invisible_ms / 1000
+        return (found.settings or SharedGroup()).invisible_ms / 1000
+
+    async def _receive(self, topic: str) -> None:
+        config = self.config
+        backoff = Backoff()
+        is_away = False
+        while True:
+            count, size = await self._wait_for_room()
+            try:
+                received = await self._calls.receive(
+                    topic,
+                    group=config.group,
+                    max_messages=count,
+                    max_bytes=size,
+                    wait_s=_WAIT_S,
+                    invisible_s=self._lease_s,
+                    tag_filter=config.tag_filter,
+                )
+            except RetryableError as error:
+                if not is_away:
+                    logger.warning("receiving from %s: %s; trying again", topic, error)
+                is_away = True
+                await asyncio.sleep(backoff.next_s())
+                continue
+            except NotFoundError as error:
+                if topic.startswith(LIGHT_PREFIX) and error.reason == "UNKNOWN_TOPIC":
+                    await asyncio.sleep(_LIGHT_LOOK_S)  # it has no message yet
+                else:
+                    await self._report(error)
+                continue
+            except KvcqError as error:
+                await self._report(error)
+                continue
+            is_away = False
+            backoff.reset()
+            if received:
+                until_s = monotonic() + self._lease_s
+                self._add([Delivery(one, until_s, self) for one in received])
+
+    def _add(self, deliveries: Sequence[Delivery]) -> None:
+        self._held.update(deliveries)
+        with self._lock:
+            self._ready.extend(deliveries)
+        self._call_waiters(len(deliveries))
+
+    async def _report(self, error: KvcqError) -> None:
+        """Let the next reader raise the error. Returns once another one waits."""
+        with self._lock:
+            self._errors.append(error)
+        self._call_waiters(1)
+        self._room.clear()
+        while self._errors or not self._waiters:
+            await self._room.wait()
+            self._room.clear()
+
+    def _call_waiters(self, count: int) -> None:
+        for _ in range(count):
+            with self._lock:
+                if not self._waiters:
+                    return
+                waiter = self._waiters.popleft()
+            waiter()
+
+    async def _wait_for_room(self) -> tuple[int, int]:
+        """Messages and bytes that may be received for a topic now. Waits until there is room."""
+        topics = len(self._topics)
+        self._sleeping += 1
+        try:
+            while True:
+                self._room.clear()
+                ready = tuple(self._ready)
+                count = len(self._waiters) + self._ahead() - len(ready)
+                size = self.config.prefetch_bytes - sum(len(one.message.record) for one in ready)
+                if count > 0 and size > 0 and len(self._settlements) < _BEHIND:
+                    return min(max(1, count // topics), _A_CALL), max(1, size // topics)
+                await self._room.wait()
+        finally:
+            self._sleeping -= 1
+
+    def _ahead(self) -> int:
+        """Messages to receive ahead: those of the last second, or already more in this one."""
+        now_s = monotonic()
+        if now_s - self._second_s >= 1.0:
+            self._last_count = self._count if now_s - self._second_s < 2.0 else 0
+            self._count = 0
+            self._second_s = now_s
+        return min(max(self._count, self._last_count), self.config.prefetch_messages)
+
+    # --- what is held ----------------------------------------------------------------------
+
+    async def _renew(self) -> None:
+        """Renew what waits here and what is worked on, when half of its time is over."""
+        lease_s = self._lease_s
+        while True:
+            await asyncio.sleep(lease_s / 4)
+            now_s = monotonic()
+            self._held = {one for one in self._held if one.until_s > now_s}
+            for delivery in self._held:
+                is_due = delivery.until_s - now_s < lease_s / 2
+                if is_due and now_s < delivery.renew_until_s and not delivery.is_settled:
+                    self._settlements.add(Told("hold", lease_s), delivery)
+
+    def _settled(self, deliveries: Iterable[Delivery]) -> None:
+        self._held.difference_update(deliveries)
+        self._room.set()
+
+    # --- the end ---------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Receive nothing more, and give back what was not handed out. Repeatable."""
+        with self._lock:
+            self._is_stopped = True
+            ready = list(self._ready)
+            self._ready.clear()
+        tasks, self._tasks = self._tasks, []
+        # Renewing goes on until the end.
+        renewing = [task for task in tasks if task.get_name() == "kvcq-renewing"]
+        self._tasks += renewing
+        receiving = [task for task in tasks if task not in renewing]
+        for task in receiving:
+            task.cancel()
+        await asyncio.gather(*receiving, return_exceptions=True)
+        with self._lock:  # what came just before that
+            ready += self._ready
+            self._ready.clear()
+        for delivery in ready:
+            if not delivery.is_over:
+                delivery.give_back(0.0)
+        self._call_waiters(len(self._waiters))
+
+    async def close(self, *, running: Iterable[Delivery] = ()) -> None:
+        """Stop, give back what is not settled but for `running`, and wait for the outcomes of all.
+
+        Repeatable; a concurrent call waits for the same end.
+        """
+        if self._closing is None:
+            self._closing = in_background(self._close(set(running)), "kvcq-closing-receiver")
+        await asyncio.shield(self._closing)
+
+    async def _close(self, running: set[Delivery]) -> None:
+        self._forget(self)
+        await self.stop()
+        with suppress(KvcqError):  # the client is closed; they have that error
+            for delivery in self._held - running:
+                if not delivery.is_settled and not delivery.is_over:
+                    delivery.give_back()
+            if self._settling is not None:
+                await self._settlements.flush()
+        if self._settling is not None:
+            self._tasks.append(self._settling)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def after_fork(self, error: ForkedError) -> None:
+        """See Forkable."""
+        self._settlements.fail(error)
+
+
+def topics_of(topics: object) -> tuple[str, ...]:
+    """Names of topics or light queues, each once. Raises TypeError, ValueError."""
+    if isinstance(topics, str):
+        topics = (topics,)
+    if not isinstance(topics, list | tuple | set | frozenset):
+        raise wrong_kind("topics", "the name of a topic, or a list of names", topics)
+    found = tuple(dict.fromkeys(text("topics", topic) for topic in topics))
+    if not 0 < len(found) <= MOST_TOPICS:
+        raise ValueError(f"topics: {len(found)} names are not from 1 to {MOST_TOPICS}")
+    return found
+
+
+#: Topics of one receiver; each has a call that waits on the server.
+MOST_TOPICS = 1000
