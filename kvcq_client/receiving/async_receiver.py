@@ -87,14 +87,18 @@ class AsyncReceiver(AsyncClosing):
         At the end nothing more is received; messages that were received ahead are given back, and
         running functions have `stop_timeout_s` to end. A second signal does not wait. The receiver
         is closed then. Signals are only handled in the main thread. Raises the first error of a
-        topic, such as NotFoundError; TypeError, ValueError.
+        topic, such as NotFoundError; NotPossibleError if it runs already; TypeError, ValueError.
         """
         check_run(function, concurrency, stop_timeout_s)
         await run_in_loop(self, self._core, function, concurrency, stop_timeout_s)
 
     async def close(self) -> None:
-        """Stop receiving, give back what was not settled, and wait for all outcomes. Repeatable."""
-        await self._waits.end(self._core.close())
+        """Stop receiving, give back what was not settled, and wait for all outcomes. Repeatable.
+
+        While `run` runs, it is only stopped; it returns when its functions have ended. They may
+        call this as well.
+        """
+        await self._waits.end(self._core.end())
 
     async def _next(self, timeout_s: float | None) -> Delivery | None:
         """The next delivery; None after `timeout_s`, or when the receiver is closed."""

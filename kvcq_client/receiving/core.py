@@ -16,7 +16,13 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from kvcq_client.arguments import text, wrong_kind
-from kvcq_client.errors import ClosedError, KvcqError, NotFoundError, RetryableError
+from kvcq_client.errors import (
+    ClosedError,
+    KvcqError,
+    NotFoundError,
+    NotPossibleError,
+    RetryableError,
+)
 from kvcq_client.receiving.deliveries import Delivery
 from kvcq_client.receiving.settlements import Settlements, Told
 from kvcq_client.shared_groups import SharedGroup
@@ -35,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 #: How long a call waits for messages; then the next one does.
 _WAIT_S = 20.0
+#: Between calls that found nothing: a server that ends or is full may not let them wait.
+_PAUSE_S = 0.05
 #: Messages of one call; the server returns no more.
 _A_CALL = 1024
 #: How often to look for a light queue that has no message yet.
@@ -70,6 +78,7 @@ class ReceiverCore:
         self._room = asyncio.Event()
         self._sleeping = 0  # topics that wait for room
         self._closing: asyncio.Task[None] | None = None
+        self._finished = asyncio.Event()
         # Of the last whole second, and of the current one.
         self._second_s = monotonic()
         self._last_count = 0
@@ -80,6 +89,7 @@ class ReceiverCore:
         self._waiters: deque[Callable[[], None]] = deque()
         self._count = 0
         self._is_stopped = False
+        self._is_running = False
         close_in_children(self)
 
     # --- readers ---------------------------------------------------------------------------
@@ -227,6 +237,8 @@ class ReceiverCore:
             if received:
                 until_s = monotonic() + self._lease_s
                 self._add([Delivery(one, until_s, self) for one in received])
+            else:
+                await asyncio.sleep(_PAUSE_S)
 
     def _add(self, deliveries: Sequence[Delivery]) -> None:
         self._held.update(deliveries)
@@ -319,17 +331,36 @@ class ReceiverCore:
                 delivery.give_back(0.0)
         self._call_waiters(len(self._waiters))
 
-    async def close(self, *, running: Iterable[Delivery] = ()) -> None:
-        """Stop, give back what is not settled but for `running`, and wait for the outcomes of all.
+    def begin_run(self) -> None:
+        """Handlers run until `finish`; `close` then waits for that. Thread: any."""
+        with self._lock:
+            if self._is_running:
+                raise NotPossibleError("the receiver runs a function already")
+            self._is_running = True
 
-        Repeatable; a concurrent call waits for the same end.
+    async def end(self) -> None:
+        """`close`, but handlers that run end later: `finish` is called then."""
+        await (self.stop() if self._is_running else self.close())
+
+    async def close(self) -> None:
+        """Stop, give back what is not settled, and wait for the outcomes of all.
+
+        Repeatable. While handlers run, `finish` does so; this waits for it.
         """
+        await self.stop()
+        if self._is_running:
+            await self._finished.wait()
+        else:
+            await self.finish(())
+
+    async def finish(self, running: Iterable[Delivery]) -> None:
+        """`close`, but `running` are left to handlers that do not end. Repeatable; a concurrent
+        call waits for the same end."""
         if self._closing is None:
             self._closing = in_background(self._close(set(running)), "kvcq-closing-receiver")
         await asyncio.shield(self._closing)
 
     async def _close(self, running: set[Delivery]) -> None:
-        self._forget(self)
         await self.stop()
         with suppress(KvcqError):  # the client is closed; they have that error
             for delivery in self._held - running:
@@ -342,6 +373,8 @@ class ReceiverCore:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._forget(self)
+        self._finished.set()
 
     def after_fork(self, error: ForkedError) -> None:
         """See Forkable."""

@@ -79,6 +79,7 @@ def run_in_threads(
         finally:
             wake()
 
+    core.begin_run()
     # Daemons: a handler that hangs does not keep the process from ending.
     threads = [
         threading.Thread(target=work, args=(at,), name=f"kvcq-handler-{at}", daemon=True)
@@ -96,7 +97,7 @@ def run_in_threads(
     finally:
         _tell_unfinished(running, stop_timeout_s)
         with suppress(ClosedError):
-            loop.run(core.close(running=tuple(running.values())))
+            loop.run(core.finish(tuple(running.values())))
     if errors:
         raise errors[0]
 
@@ -159,6 +160,7 @@ async def run_in_loop(
             await _handle_in_loop(delivery, function)
             del running[number]
 
+    core.begin_run()
     stopped = asyncio.Event()
     workers = [asyncio.create_task(work(at), name="kvcq-handler") for at in range(concurrency)]
     stopping = asyncio.create_task(stopped.wait())
@@ -172,7 +174,7 @@ async def run_in_loop(
         for task in (stopping, *workers):
             task.cancel()
         ended = await asyncio.gather(*workers, return_exceptions=True)
-        await core.close()
+        await core.finish(())
     for error in ended:
         if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
             raise error

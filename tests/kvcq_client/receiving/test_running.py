@@ -1,0 +1,299 @@
+"""`run`: what returns is acknowledged, what raises is given back, and it ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq_client import AsyncClient, Client, Delivery, NotFoundError, RetryLater
+from tests.support.child_process import child_process
+from tests.support.server_process import ROOT
+from tests.support.until import until
+
+if TYPE_CHECKING:
+    from tests.support.serving import Served
+
+pytestmark = pytest.mark.integration
+
+
+async def put(client: AsyncClient, count: int) -> None:
+    async with client.producer() as producer:
+        for number in range(count):
+            await producer.send("jobs", b"%d" % number)
+
+
+async def test_what_returns_is_acknowledged_and_what_raises_comes_again(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    await put(client, 100)
+    tried: Counter[int] = Counter()
+    receiver = client.receiver("jobs", group="g")
+
+    async def work(delivery: Delivery) -> None:
+        number = int(delivery.body)
+        tried[number] += 1
+        assert delivery.deliveries == tried[number]
+        if number == 50 and delivery.deliveries < 3:
+            raise ValueError("not yet")
+        if number == 60 and delivery.deliveries < 2:
+            raise RetryLater(0.1)
+        if tried.total() == 103:
+            await receiver.close()
+
+    await receiver.run(work, concurrency=8)
+    assert tried == Counter({**dict.fromkeys(range(100), 1), 50: 3, 60: 2})
+    failed = [one for one in caplog.records if one.levelno == logging.WARNING]
+    assert [one.getMessage() for one in failed] == [
+        f"<delivery {each} of {failed[0].args[0].message!r}> failed, and was given back"  # type: ignore[index,union-attr]
+        for each in (1, 2)
+    ]
+    assert await client.receive("jobs", group="g") == []
+
+
+async def test_poison_becomes_a_dead_letter_and_holds_up_nothing(client: AsyncClient) -> None:
+    await client.create_group("g", max_deliveries=3)
+    await put(client, 20)
+    tried: Counter[bytes] = Counter()
+    receiver = client.receiver("jobs", group="g")
+
+    async def work(delivery: Delivery) -> None:
+        tried[delivery.body] += 1
+        if delivery.body == b"7":
+            raise ValueError("poison")
+
+    running = asyncio.create_task(receiver.run(work, concurrency=2))
+    async with await client.consumer() as dead:
+        while True:
+            try:
+                await dead.follow("%DLQ%g")
+                break
+            except NotFoundError:
+                await asyncio.sleep(0.05)
+        [letter] = await dead.take(1, timeout_s=20)
+    assert letter.body == b"7"
+    await receiver.close()
+    await running
+    assert tried == Counter({**{b"%d" % each: 1 for each in range(20)}, b"7": 3})
+
+
+async def test_no_more_handlers_run_at_a_time_than_was_said(client: AsyncClient) -> None:
+    await put(client, 30)
+    running, most, done = 0, 0, 0
+    receiver = client.receiver("jobs", group="g")
+
+    async def work(_: Delivery) -> None:
+        nonlocal running, most, done
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        done += 1
+        if done == 30:
+            await receiver.close()
+
+    await receiver.run(work, concurrency=4)
+    assert most == 4
+
+
+async def test_messages_with_one_ordering_key_are_handled_one_after_another(
+    client: AsyncClient,
+) -> None:
+    await client.create_group("g", in_order=True)
+    async with client.producer() as producer:
+        for number in range(60):
+            await producer.send("jobs", b"%d" % number, ordering_key=f"key-{number % 3}")
+    seen: dict[str, list[int]] = {}
+    running: set[str] = set()
+    receiver = client.receiver("jobs", group="g")
+
+    async def work(delivery: Delivery) -> None:
+        key, number = delivery.message.ordering_key, int(delivery.body)
+        assert key not in running
+        running.add(key)
+        await asyncio.sleep(0)
+        running.discard(key)
+        if number == 30 and delivery.deliveries == 1:
+            raise ValueError("once more")
+        seen.setdefault(key, []).append(number)
+        if sum(map(len, seen.values())) == 60:
+            await receiver.close()
+
+    await receiver.run(work, concurrency=8)
+    assert seen == {f"key-{key}": list(range(key, 60, 3)) for key in range(3)}
+
+
+async def test_a_handler_that_does_not_end_is_cancelled_and_its_message_given_back(
+    client: AsyncClient,
+) -> None:
+    await put(client, 1)
+    receiver = client.receiver("jobs", group="g")
+    begun = asyncio.Event()
+
+    async def work(_: Delivery) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    running = asyncio.create_task(receiver.run(work, stop_timeout_s=0.05))
+    await begun.wait()
+    await receiver.close()
+    await running
+    [again] = await client.receive("jobs", group="g", wait_s=5)
+    assert again.deliveries == 2
+
+
+async def test_a_cancelled_run_gives_back_what_it_was_at(client: AsyncClient) -> None:
+    await put(client, 1)
+    receiver = client.receiver("jobs", group="g")
+    begun = asyncio.Event()
+
+    async def work(_: Delivery) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    running = asyncio.create_task(receiver.run(work))
+    await begun.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    [again] = await client.receive("jobs", group="g", wait_s=5)
+    assert again.deliveries == 2
+
+
+async def test_the_error_of_a_topic_ends_it_and_is_raised(client: AsyncClient) -> None:
+    receiver = client.receiver("nothing", group="g")
+
+    async def work(_: Delivery) -> None: ...
+
+    with pytest.raises(NotFoundError):
+        await receiver.run(work, concurrency=3)
+
+
+async def test_an_acknowledgement_that_comes_too_late_is_told(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    await put(client, 1)
+    receiver = client.receiver("jobs", group="g", invisible_s=0.2, renew_s=0)
+    tried = 0
+
+    async def work(_: Delivery) -> None:
+        nonlocal tried
+        tried += 1
+        if tried == 1:
+            await until(lambda: tried == 2)
+        else:
+            await asyncio.sleep(0)
+
+    running = asyncio.create_task(receiver.run(work, concurrency=2))
+    await until(lambda: "was handled too late" in caplog.text)
+    await receiver.close()
+    await running
+
+
+async def test_threads_do_the_same_and_end_with_the_receiver(
+    served: Served, client: AsyncClient
+) -> None:
+    await put(client, 100)
+    tried: Counter[int] = Counter()
+    names: set[str] = set()
+
+    def work_all() -> None:
+        with Client(served.target) as blocking:
+            receiver = blocking.receiver("jobs", group="g")
+
+            def work(delivery: Delivery) -> None:
+                names.add(threading.current_thread().name)
+                tried[int(delivery.body)] += 1
+                if int(delivery.body) == 5 and delivery.deliveries == 1:
+                    raise ValueError("not yet")
+                if tried.total() == 101:
+                    receiver.close()
+
+            receiver.run(work, concurrency=4)
+
+    await asyncio.to_thread(work_all)
+    assert tried == Counter({**dict.fromkeys(range(100), 1), 5: 2})
+    assert names <= {f"kvcq-handler-{at}" for at in range(4)}
+    assert await client.receive("jobs", group="g") == []
+
+
+async def test_a_coroutine_function_is_refused_by_threads(served: Served) -> None:
+    async def work(_: Delivery) -> None: ...
+
+    def run() -> None:
+        with Client(served.target) as blocking, blocking.receiver("jobs", group="g") as receiver:
+            with pytest.raises(TypeError, match="coroutine function"):
+                receiver.run(work)
+            for wrong in ({"concurrency": 0}, {"stop_timeout_s": -1}, {"concurrency": "4"}):
+                with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
+                    receiver.run(print, **wrong)  # type: ignore[arg-type]
+
+    await asyncio.to_thread(run)
+
+
+_WORKER = """
+import asyncio, sys, time
+from kvcq_client import AsyncClient, Client
+
+target, kind = sys.argv[1:]
+
+def say(what, delivery):
+    sys.stdout.write(f"{what} {delivery.body.decode()}\\n")
+    sys.stdout.flush()
+
+def work(delivery):
+    say("begun", delivery)
+    time.sleep(0.5)
+    say("ended", delivery)
+
+async def work_in_loop(delivery):
+    say("begun", delivery)
+    await asyncio.sleep(0.5)
+    say("ended", delivery)
+
+async def main():
+    async with AsyncClient(target) as client:
+        await client.receiver("jobs", group="g").run(work_in_loop, concurrency=2)
+
+if kind == "threads":
+    with Client(target) as client:
+        client.receiver("jobs", group="g").run(work, concurrency=2)
+else:
+    asyncio.run(main())
+print("left", flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["threads", "loop"])
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_it_in_order(
+    served: Served, client: AsyncClient, kind: str, which: signal.Signals
+) -> None:
+    await put(client, 20)
+
+    def work() -> tuple[int, list[str]]:
+        command = [sys.executable, "-c", _WORKER, served.target, kind]
+        with child_process(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(2)]
+            process.send_signal(which)
+            lines += process.stdout.readlines()
+            return process.wait(30), [line.strip() for line in lines]
+
+    code, lines = await asyncio.to_thread(work)
+    assert (code, lines[-1]) == (0, "left")
+    begun = {line.split()[1] for line in lines[:-1] if line.startswith("begun")}
+    ended = {line.split()[1] for line in lines[:-1] if line.startswith("ended")}
+    assert begun == ended, "what ran is finished"
+    left: set[str] = set()
+    while len(left) < 20 - len(ended):  # at once, not when their time is over
+        received = await client.receive("jobs", group="g", max_messages=100, wait_s=5)
+        left |= {one.message.body.decode() for one in received}
+    assert not left & ended
