@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvcq_client.arguments import text, wrong_kind
 from kvcq_client.errors import (
@@ -35,12 +35,16 @@ if TYPE_CHECKING:
     from kvcq_client.calls import Calls
     from kvcq_client.receiving.config import ReceiverConfig
     from kvcq_client.receiving.deliveries import Settlement
+    from kvcq_client.shared_groups import Received
     from kvcq_client.transport import Connection, ForkedError
 
 logger = logging.getLogger(__name__)
 
+_RECEIVING = "kvcq-receiving"
 #: How long a call waits for messages; then the next one does.
 _WAIT_S = 20.0
+#: A call that has waited for so long waits for messages, and can be cancelled without losing any.
+_ANSWER_S = 0.25
 #: Between calls that found nothing: a server that ends or is full may not let them wait.
 _PAUSE_S = 0.05
 #: Messages of one call; the server returns no more.
@@ -73,10 +77,12 @@ class ReceiverCore:
         self._lease_s = config.invisible_s or 0.0  # 0.0 until the group was asked
         self._settlements = Settlements(connection, calls, config.group, self._settled)
         self._tasks: list[asyncio.Task[None]] = []  # of receiving; empty before the first reader
+        self._asked_s: dict[asyncio.Task[Any], float] = {}  # since when calls are under way
         self._settling: asyncio.Task[None] | None = None
         self._held: set[Delivery] = set()
         self._room = asyncio.Event()
         self._sleeping = 0  # topics that wait for room
+        self._stopping: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._finished = asyncio.Event()
         # Of the last whole second, and of the current one.
@@ -89,7 +95,7 @@ class ReceiverCore:
         self._waiters: deque[Callable[[], None]] = deque()
         self._count = 0
         self._is_stopped = False
-        self._is_running = False
+        self._on_stop: Callable[[], None] | None = None  # set while handlers run
         close_in_children(self)
 
     # --- readers ---------------------------------------------------------------------------
@@ -102,6 +108,8 @@ class ReceiverCore:
         self._connection.check_open()
         found: Delivery | None = None
         with self._lock:
+            if self._is_stopped:
+                raise ClosedError("the receiver is closed")
             while self._ready and found is None:
                 delivery = self._ready.popleft()
                 if not delivery.is_over:
@@ -109,8 +117,6 @@ class ReceiverCore:
             if found is None:
                 if self._errors:
                     raise self._errors.popleft()
-                if self._is_stopped:
-                    raise ClosedError("the receiver is closed")
                 return None
             found.renew_until_s = 0.0
             self._count += 1
@@ -179,7 +185,7 @@ class ReceiverCore:
         """A reader waits: begin to receive, or look for room again."""
         if not self._tasks and not self._is_stopped:
             self._settling = in_background(self._settlements.run(), "kvcq-settling")
-            self._tasks.append(in_background(self._receive_all(), "kvcq-receiving"))
+            self._tasks.append(in_background(self._receive_all(), _RECEIVING))
         self._room.set()
 
     async def _receive_all(self) -> None:
@@ -192,7 +198,7 @@ class ReceiverCore:
                 await self._report(error)
         self._tasks.append(in_background(self._renew(), "kvcq-renewing"))
         for topic in self._topics:
-            self._tasks.append(in_background(self._receive(topic), "kvcq-receiving"))
+            self._tasks.append(in_background(self._receive(topic), _RECEIVING))
 
     async def _lease_of_group(self) -> float:
         try:
@@ -202,21 +208,14 @@ class ReceiverCore:
         return (found.settings or SharedGroup()).invisible_ms / 1000
 
     async def _receive(self, topic: str) -> None:
-        config = self.config
         backoff = Backoff()
         is_away = False
         while True:
             count, size = await self._wait_for_room()
+            if self._is_stopped:
+                return
             try:
-                received = await self._calls.receive(
-                    topic,
-                    group=config.group,
-                    max_messages=count,
-                    max_bytes=size,
-                    wait_s=_WAIT_S,
-                    invisible_s=self._lease_s,
-                    tag_filter=config.tag_filter,
-                )
+                received = await self._ask(topic, count, size)
             except RetryableError as error:
                 if not is_away:
                     logger.warning("receiving from %s: %s; trying again", topic, error)
@@ -239,6 +238,23 @@ class ReceiverCore:
                 self._add([Delivery(one, until_s, self) for one in received])
             else:
                 await asyncio.sleep(_PAUSE_S)
+
+    async def _ask(self, topic: str, count: int, size: int) -> list[Received]:
+        this = asyncio.current_task()
+        assert this is not None
+        self._asked_s[this] = monotonic()
+        try:
+            return await self._calls.receive(
+                topic,
+                group=self.config.group,
+                max_messages=count,
+                max_bytes=size,
+                wait_s=_WAIT_S,
+                invisible_s=self._lease_s,
+                tag_filter=self.config.tag_filter,
+            )
+        finally:
+            del self._asked_s[this]
 
     def _add(self, deliveries: Sequence[Delivery]) -> None:
         self._held.update(deliveries)
@@ -310,37 +326,55 @@ class ReceiverCore:
     # --- the end ---------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Receive nothing more, and give back what was not handed out. Repeatable."""
+        """Receive nothing more, and give back what was not handed out.
+
+        Repeatable; a concurrent call waits for the same end.
+        """
+        if self._stopping is None:
+            self._stopping = in_background(self._stop(), "kvcq-stopping-receiver")
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> None:
         with self._lock:
             self._is_stopped = True
-            ready = list(self._ready)
-            self._ready.clear()
-        tasks, self._tasks = self._tasks, []
-        # Renewing goes on until the end.
-        renewing = [task for task in tasks if task.get_name() == "kvcq-renewing"]
-        self._tasks += renewing
-        receiving = [task for task in tasks if task not in renewing]
+            waiters, on_stop = tuple(self._waiters), self._on_stop
+            self._waiters.clear()
+        for waiter in waiters:
+            waiter()
+        if on_stop is not None:
+            on_stop()
+        receiving = [task for task in self._tasks if task.get_name() == _RECEIVING]
+        asked = [task for task in receiving if task in self._asked_s]
+        if asked:  # a response that is on its way would be lost
+            left_s = max(self._asked_s.values()) + _ANSWER_S - monotonic()
+            await asyncio.wait(asked, timeout=max(0.0, left_s))
         for task in receiving:
             task.cancel()
         await asyncio.gather(*receiving, return_exceptions=True)
-        with self._lock:  # what came just before that
-            ready += self._ready
-            self._ready.clear()
-        for delivery in ready:
-            if not delivery.is_over:
-                delivery.give_back(0.0)
-        self._call_waiters(len(self._waiters))
-
-    def begin_run(self) -> None:
-        """Handlers run until `finish`; `close` then waits for that. Thread: any."""
         with self._lock:
-            if self._is_running:
+            ready = tuple(self._ready)
+            self._ready.clear()
+        with suppress(KvcqError):  # the client is closed
+            for delivery in ready:
+                if not delivery.is_over:
+                    delivery.give_back(0.0)
+
+    def begin_run(self, on_stop: Callable[[], None]) -> None:
+        """Handlers run until `finish`; `close` then waits for that. Thread: any.
+
+        `on_stop` is called when receiving has stopped. Raises NotPossibleError.
+        """
+        with self._lock:
+            if self._on_stop is not None:
                 raise NotPossibleError("the receiver runs a function already")
-            self._is_running = True
+            self._on_stop = on_stop
+            is_stopped = self._is_stopped
+        if is_stopped:
+            on_stop()
 
     async def end(self) -> None:
         """`close`, but handlers that run end later: `finish` is called then."""
-        await (self.stop() if self._is_running else self.close())
+        await (self.close() if self._on_stop is None else self.stop())
 
     async def close(self) -> None:
         """Stop, give back what is not settled, and wait for the outcomes of all.
@@ -348,10 +382,10 @@ class ReceiverCore:
         Repeatable. While handlers run, `finish` does so; this waits for it.
         """
         await self.stop()
-        if self._is_running:
-            await self._finished.wait()
-        else:
+        if self._on_stop is None:
             await self.finish(())
+        else:
+            await self._finished.wait()
 
     async def finish(self, running: Iterable[Delivery]) -> None:
         """`close`, but `running` are left to handlers that do not end. Repeatable; a concurrent

@@ -79,7 +79,7 @@ def run_in_threads(
         finally:
             wake()
 
-    core.begin_run()
+    core.begin_run(wake)
     # Daemons: a handler that hangs does not keep the process from ending.
     threads = [
         threading.Thread(target=work, args=(at,), name=f"kvcq-handler-{at}", daemon=True)
@@ -160,8 +160,8 @@ async def run_in_loop(
             await _handle_in_loop(delivery, function)
             del running[number]
 
-    core.begin_run()
     stopped = asyncio.Event()
+    core.begin_run(stopped.set)
     workers = [asyncio.create_task(work(at), name="kvcq-handler") for at in range(concurrency)]
     stopping = asyncio.create_task(stopped.wait())
     try:

@@ -160,7 +160,7 @@ async def test_what_is_not_renewed_comes_back_and_is_settled_too_late(
     async with client.receiver("jobs", group="g", invisible_s=0.2) as receiver:
         [delivery] = await receiver.take(1)
         [again] = await receiver.take(1)
-        assert delivery.is_over
+        await until(lambda: delivery.is_over)
         assert (again.deliveries, again.message) == (2, delivery.message)
         assert await delivery.acknowledge() is Outcome.NOT_IN_FLIGHT
         assert await again.acknowledge() is Outcome.DONE
