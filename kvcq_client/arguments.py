@@ -102,7 +102,10 @@ _ADVICE = {
     ),
     "partition": "queue_id=… is the queue of the topic",
     "queue": "queue_id=… is the queue of the topic",
-    "group": "reader_group=… keeps offsets: every consumer of a reader group reads every message",
+    "group": (
+        "reader_group=… keeps offsets: every consumer of a reader group reads every message; "
+        "client.receiver(topic, group=…) shares them"
+    ),
     "headers": 'properties={"name": "value"} travel with the message',
     "value": "the message's content is body, in bytes",
     "timeout": "timeout_s=… is the time in seconds",

@@ -172,6 +172,7 @@ UNITS |= {
         "kvcq_client.pb.v1.kvcq_pb2",
         "kvcq_client.pb.v1.kvcq_pb2_grpc",
         "kvcq_client.pb.v1.migration_pb2_grpc",
+        "kvcq_client.pb.v1.shared_groups_pb2_grpc",
         "kvcq_client.values",
     },
     "kvcq_client.producing": {
@@ -189,8 +190,10 @@ UNITS |= {
         "kvcq_client.errors",
         "kvcq_client.format",
         "kvcq_client.pb.v1.kvcq_pb2",
+        "kvcq_client.pb.v1.shared_groups_pb2",
         "kvcq_client.results",
         "kvcq_client.settings",
+        "kvcq_client.shared_groups",
         "kvcq_client.transport",
         "kvcq_client.values",
         "kvcq_client.wire",
@@ -205,6 +208,16 @@ UNITS |= {
         "kvcq_client.transport",
         "kvcq_client.values",
         "kvcq_client.wire",
+    },
+    "kvcq_client.receiving": {
+        "kvcq_client.arguments",
+        "kvcq_client.bounds",
+        "kvcq_client.calls",
+        "kvcq_client.errors",
+        "kvcq_client.format",
+        "kvcq_client.shared_groups",
+        "kvcq_client.transport",
+        "kvcq_client.values",
     },
 }
 _ARROW = {

@@ -16,6 +16,7 @@ from kvcq_client import (
     AsyncJobs,
     AsyncMigration,
     AsyncProducer,
+    AsyncReceiver,
     Client,
     Consumer,
     ConsumerConfig,
@@ -24,9 +25,12 @@ from kvcq_client import (
     Migration,
     Producer,
     ProducerConfig,
+    Receiver,
+    ReceiverConfig,
 )
 from kvcq_client.consuming.config import ConsumerSettings
 from kvcq_client.producing.config import ProducerSettings
+from kvcq_client.receiving.config import ReceiverSettings
 from kvcq_client.values import MessageFields
 
 if TYPE_CHECKING:
@@ -36,6 +40,7 @@ FACES = [
     (Client, AsyncClient),
     (Producer, AsyncProducer),
     (Consumer, AsyncConsumer),
+    (Receiver, AsyncReceiver),
     (Migration, AsyncMigration),
     (Access, AsyncAccess),
     (Jobs, AsyncJobs),
@@ -71,7 +76,11 @@ def test_each_is_called_and_described_alike(blocking: type, asynchronous: type, 
 
 @pytest.mark.parametrize(
     ("settings", "config"),
-    [(ProducerSettings, ProducerConfig), (ConsumerSettings, ConsumerConfig)],
+    [
+        (ProducerSettings, ProducerConfig),
+        (ConsumerSettings, ConsumerConfig),
+        (ReceiverSettings, ReceiverConfig),
+    ],
 )
 def test_settings_are_the_fields_of_the_config(settings: type, config: type) -> None:
     assert get_type_hints(settings) == get_type_hints(config)

@@ -16,6 +16,7 @@ from kvcq_client import (
     NotPossibleError,
     Outcome,
     Queue,
+    Received,
     SharedGroup,
     Start,
 )
@@ -40,7 +41,7 @@ async def test_each_message_is_received_once_and_is_done_when_it_is_acknowledged
     assert all(one.message.queue.queue_id == one.message.queue_id for one in first + second)
     assert await client.receive("jobs", group="g") == []
 
-    handles = [first[0], first[1].handle]
+    handles: list[Received | str] = [first[0], first[1].handle]
     assert await client.acknowledge("g", handles) == [Outcome.DONE, Outcome.DONE]
     assert await client.acknowledge("g", handles[:1]) == [Outcome.NOT_IN_FLIGHT]
     assert await client.acknowledge("g", []) == []
@@ -87,7 +88,7 @@ async def test_more_handles_than_one_request_takes_are_acknowledged_in_parts(
     async with client.producer() as producer:
         for _ in range(1500):
             await producer.send("jobs", b"x")
-    received = []
+    received: list[Received] = []
     while len(received) < 1500:
         received += await client.receive("jobs", group="g", max_messages=1024, wait_s=5)
     outcomes = await client.acknowledge("g", received)

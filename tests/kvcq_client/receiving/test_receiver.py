@@ -94,7 +94,7 @@ async def test_a_slow_reader_leaves_the_rest_to_the_others(client: AsyncClient) 
     async with client.receiver("jobs", group="g") as slow:
         [held] = await slow.take(1)
         # One that it waited for, and one more as it was that quick.
-        rest = []
+        rest: list[Received] = []
         while len(rest) < 48:
             rest += await client.receive("jobs", group="g", wait_s=5)
         assert held.deliveries == 1
@@ -251,7 +251,8 @@ async def test_errors_of_a_topic_are_raised_and_the_others_are_still_received(
 ) -> None:
     await put(client, 3)
     async with client.receiver(["nothing", "jobs"], group="g") as receiver:
-        found, errors = [], 0
+        found: list[Delivery] = []
+        errors = 0
         while len(found) < 3:
             try:
                 found += await receiver.take(1)
