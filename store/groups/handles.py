@@ -4,9 +4,10 @@ Nothing of a handle is kept but its nonce, in the lease: so it is good after a r
 The nonce is of 63 random bits: nobody guesses that of another receiver. The checksum is over the
 group as well: a handle of another group, or a damaged one, is told from one that came too late.
 
-Base64 for URLs, without padding, of: u8 form 1, i64 physical offset where the topic begins (0 for
-a light queue), i32 queue id, i64 queue offset, i64 nonce, the topic in UTF-8, u32 CRC-32 of the
-group in UTF-8, a zero byte, and what is before.
+Base64 for URLs of a head, which is the same for all messages of a lease, and a tail. The head: u8
+form 1, i64 physical offset where the topic begins (0 for a light queue), i32 queue id, i64 nonce,
+the topic in UTF-8, zero bytes up to a multiple of three. The tail: i64 queue offset, u32 CRC-32 of
+the group in UTF-8, a zero byte, the head, and the queue offset. So neither needs padding.
 """
 
 from __future__ import annotations
@@ -14,68 +15,133 @@ from __future__ import annotations
 import struct
 from binascii import Error, a2b_base64, b2a_base64
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from store.errors import InvalidArgumentError
 from store.state import NOBODY
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
 _FORM = 1
-_HEAD = struct.Struct(">Bqiqq")
-_CHECKSUM = struct.Struct(">I")
+_HEAD = struct.Struct(">Bqiq")
+_TAIL = struct.Struct(">qI")
+_TAIL_CHARACTERS = 16
+_OFFSET = struct.Struct(">q")
 _MOST_CHARACTERS = 512
 #: Between the two alphabets of Base64; a character of the other one is of neither.
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
 
 
-class Handle(NamedTuple):
-    """One delivery."""
+class Head(NamedTuple):
+    """What handles of one lease have in common."""
 
     topic: str  # or a light queue
     begins: int  # physical offset from which records are the topic's; 0 for a light queue
     queue_id: int
-    queue_offset: int
-    nonce: int  # of its lease
+    nonce: int  # of the lease
 
 
-def pack_handle(group: str, handle: Handle) -> str:
-    topic, *numbers = handle
-    data = _HEAD.pack(_FORM, *numbers) + topic.encode()
-    text = b2a_base64(data + _checksum(group, data), newline=False)
-    return text.translate(_TO_URL).rstrip(b"=").decode()
+class Handles(NamedTuple):
+    """Handles of one lease, out of those of a call."""
+
+    head: Head
+    places: list[int]  # among the handles of the call, rising
+    queue_offsets: list[int]  # of each of these
 
 
-def unpack_handle(group: str, text: str, field: str) -> Handle:
-    """Raises InvalidArgumentError with that field for what was not made for this group."""
+def pack_handles(group: str, head: Head, queue_offsets: Iterable[int]) -> list[str]:
+    """A handle for each of the messages."""
+    start, seed = _head_text(group, head)
+    tail, offset_of = _TAIL.pack, _OFFSET.pack
+    tails = b"".join([tail(offset, crc32(offset_of(offset), seed)) for offset in queue_offsets])
+    text = b2a_base64(tails, newline=False).translate(_TO_URL).decode()
+    size = _TAIL_CHARACTERS
+    return [start + text[at : at + size] for at in range(0, len(text), size)]
+
+
+def unpack_handles(group: str, texts: Sequence[str], field: str) -> list[Handles]:
+    """By what they have in common. Raises InvalidArgumentError with the field and its place there
+    for what was not made for this group."""
+    found: dict[str, Handles] = {}
+    tails: dict[str, list[str]] = {}
+    for place, text in enumerate(texts):
+        is_text = isinstance(text, str) and len(text) <= _MOST_CHARACTERS
+        start = text[:-_TAIL_CHARACTERS] if is_text else ""
+        handles = found.get(start)
+        if handles is None:
+            head = _head(group, start)
+            if head is None:
+                raise _refusal(group, texts, place, field)
+            handles = found[start] = Handles(head[0], [], [])
+            tails[start] = []
+        handles.places.append(place)
+        tails[start].append(text[-_TAIL_CHARACTERS:])
+    for start, handles in found.items():
+        head = _head(group, start)
+        assert head is not None, "it was read"
+        handles.queue_offsets.extend(_offsets(tails[start], head[1]))
+        if len(handles.queue_offsets) < len(handles.places):
+            bad = next(at for at, tail in enumerate(tails[start]) if not _offsets([tail], head[1]))
+            raise _refusal(group, texts, handles.places[bad], field)
+    return list(found.values())
+
+
+def _offsets(tails: Sequence[str], seed: int) -> list[int]:
+    """Those of the tails; fewer, where one is none."""
+    data = _decoded("".join(tails))
+    offset_of = _OFFSET.pack
+    if len(data) != len(tails) * _TAIL.size:
+        return []
+    return [
+        offset
+        for offset, checksum in _TAIL.iter_unpack(data)
+        if offset >= 0 and crc32(offset_of(offset), seed) == checksum
+    ]
+
+
+def _refusal(group: str, texts: Sequence[str], place: int, field: str) -> InvalidArgumentError:
+    said = f"{texts[place]!r:.80} is no handle of a message that group {group!r} received"
+    return InvalidArgumentError(f"{field}[{place}]", said)
+
+
+@lru_cache(256)
+def _head_text(group: str, head: Head) -> tuple[str, int]:
+    """As text, and the checksum before the offset."""
+    topic, begins, queue_id, nonce = head
+    data = _HEAD.pack(_FORM, begins, queue_id, nonce) + topic.encode()
+    data += bytes(-len(data) % 3)
+    return b2a_base64(data, newline=False).translate(_TO_URL).decode(), _seed(group, data)
+
+
+@lru_cache(256)
+def _head(group: str, text: str) -> tuple[Head, int] | None:
+    """The same from the text; None, where it is none. The checksum tells whether it is the
+    group's."""
     data = _decoded(text)
-    checksum = data[-_CHECKSUM.size :]
-    data = data[: -_CHECKSUM.size]
-    if len(data) < _HEAD.size or checksum != _checksum(group, data) or data[0] != _FORM:
-        raise InvalidArgumentError(
-            field, f"{text[:80]!r} is no handle of a message that group {group!r} received"
-        )
-    _, begins, queue_id, offset, nonce = _HEAD.unpack_from(data)
-    if nonce == NOBODY or offset < 0 or queue_id < 0:
-        raise InvalidArgumentError(field, f"{text[:80]!r} names no delivery")
-    return Handle(data[_HEAD.size :].decode(), begins, queue_id, offset, nonce)
+    if len(data) < _HEAD.size or data[0] != _FORM:
+        return None
+    _, begins, queue_id, nonce = _HEAD.unpack_from(data)
+    try:
+        topic = data[_HEAD.size :].rstrip(b"\0").decode()
+    except UnicodeDecodeError:
+        return None
+    if nonce == NOBODY or queue_id < 0:
+        return None
+    return Head(topic, begins, queue_id, nonce), _seed(group, data)
 
 
 def _decoded(text: str) -> bytes:
-    """What the text stands for; nothing, where it is no Base64 for URLs."""
-    if not isinstance(text, str) or len(text) > _MOST_CHARACTERS or not text.isascii():
+    """What the text stands for; nothing, where it is no Base64 for URLs without padding."""
+    if not text.isascii():
         return b""
-    padded = text.encode().translate(_FROM_URL) + b"=" * (-len(text) % 4)
     try:
-        return a2b_base64(padded, strict_mode=True)
+        return a2b_base64(text.encode().translate(_FROM_URL), strict_mode=True)
     except Error:
         return b""
 
 
-def _checksum(group: str, data: bytes) -> bytes:
-    return _CHECKSUM.pack(crc32(data, _seed(group)))
-
-
-@lru_cache(256)
-def _seed(group: str) -> int:
-    return crc32(group.encode() + b"\0")
+def _seed(group: str, head: bytes) -> int:
+    return crc32(head, crc32(group.encode() + b"\0"))

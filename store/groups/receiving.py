@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import OffsetOutOfRangeError, StoreError
 from store.groups.dead_letters import dead_letter
 from store.groups.deliveries import Delivery
-from store.groups.handles import Handle, pack_handle
+from store.groups.handles import Head, pack_handles
 from store.groups.positions import latest_start
 from store.state import FRESH, Ended, Finished, Held, Lease, Leased, Passed, runs_of
 
@@ -48,12 +49,12 @@ class _Read(NamedTuple):
 
 
 class _Taken(NamedTuple):
-    """A message that is handed over."""
+    """Messages of a lease that are handed over."""
 
     queue_id: int
-    queue_offset: int
-    record: bytes
     lease: Lease
+    queue_offsets: Sequence[int]
+    records: Sequence[bytes]  # of each
 
 
 class Receiving:
@@ -76,6 +77,7 @@ class Receiving:
         self._new_nonce = new_nonce
         self._begin: Begin | None = None  # None: it begins with the oldest message
         self._taken: list[_Taken] = []
+        self._count = 0
         self._bytes = 0
         #: When it is worth to look again, by the store's time; None: when a message comes.
         self.next_look_ms: int | None = None
@@ -105,22 +107,25 @@ class Receiving:
 
     def _deliveries(self, place: Place) -> list[Delivery]:
         group, topic = self._wish.group, self._wish.topic
-        return [
-            Delivery(
-                pack_handle(group, Handle(topic, place.begins, queue_id, offset, lease.nonce)),
-                record,
-                topic,
-                queue_id,
-                offset,
-                lease.deliveries,
-                lease.until_ms,
+        found: list[Delivery] = []
+        for queue_id, lease, offsets, records in self._taken:
+            head = Head(topic, place.begins, queue_id, lease.nonce)
+            columns = zip(
+                pack_handles(group, head, offsets),
+                records,
+                repeat(topic),
+                repeat(queue_id),
+                offsets,
+                repeat(lease.deliveries),
+                repeat(lease.until_ms),
+                strict=False,
             )
-            for queue_id, offset, record, lease in self._taken
-        ]
+            found += map(Delivery._make, columns)
+        return found
 
     @property
     def _left(self) -> int:
-        return self._wish.max_messages - len(self._taken)
+        return self._wish.max_messages - self._count
 
     @property
     def _is_full(self) -> bool:
@@ -224,9 +229,9 @@ class Receiving:
             self._turn.add(
                 Leased(self._wish.group, self._wish.topic, queue_id, lease, Held.HANDED_OVER)
             )
-            self._taken += [
-                _Taken(queue_id, each, records[each], lease) for each in lease.offsets()
-            ]
+            offsets = list(lease.offsets())
+            self._taken.append(_Taken(queue_id, lease, offsets, [records[at] for at in offsets]))
+            self._count += len(offsets)
         self._bytes += sum(map(len, records.values()))
 
     def _read(self, queue_id: int, start: int, count: int, tag_filter: Filter | None) -> _Read:

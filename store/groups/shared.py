@@ -17,7 +17,7 @@ from store.errors import (
 )
 from store.format import check_group, check_light_queue, check_topic
 from store.groups.deliveries import Outcome, Received
-from store.groups.handles import unpack_handle
+from store.groups.handles import unpack_handles
 from store.groups.keeping import Keeping
 from store.groups.letter_box import LetterBox
 from store.groups.letters import Letters
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from store.consume_queue import ConsumeQueueStore
     from store.groups.dead_letters import DeadLetter
-    from store.groups.handles import Handle
+    from store.groups.handles import Handles
     from store.groups.letters import Redriven
     from store.groups.positions import Reads, SharedQueue, Where
     from store.groups.turn import Turn
@@ -375,10 +375,9 @@ class SharedGroups:
             raise InvalidArgumentError(
                 "handles", f"{len(handles)} handles, not 1 to {MOST_HANDLES}"
             )
-        parsed = [
-            unpack_handle(group, handle, f"handles[{at}]") for at, handle in enumerate(handles)
-        ]
-        outcomes, end = self._turns.run(partial(_change_leases, group, parsed, change))
+        named = unpack_handles(group, handles, "handles")
+        plan = partial(_change_leases, group, named, len(handles), change)
+        outcomes, end = self._turns.run(plan)
         if wait:
             self._appends.wait_acknowledged(end)
         return Answered(outcomes, end)
@@ -449,27 +448,28 @@ def _check_names(group: str, topic: str) -> None:
 
 
 def _change_leases(
-    group: str, handles: Sequence[Handle], change: Callable[[_Part], None], turn: Turn
+    group: str, named: Sequence[Handles], count: int, change: Callable[[_Part], None], turn: Turn
 ) -> list[Outcome]:
+    outcomes = [Outcome.NOT_IN_FLIGHT] * count
+    by_queue: dict[tuple[str, int, int], dict[int, Handles]] = defaultdict(dict)
+    for handles in named:
+        topic, begins, queue_id, nonce = handles.head
+        by_queue[topic, begins, queue_id][nonce] = handles
     settings = turn.shared(group)
-    outcomes = [Outcome.NOT_IN_FLIGHT] * len(handles)
-    by_queue: dict[tuple[str, int, int], list[int]] = defaultdict(list)
-    for at, handle in enumerate(handles):
-        by_queue[handle.topic, handle.begins, handle.queue_id].append(at)
-    for (topic, begins, queue_id), places in by_queue.items():
+    for (topic, begins, queue_id), by_nonce in by_queue.items():
         if not _is_there(turn, topic, begins):
-            for at in places:
-                outcomes[at] = Outcome.QUEUE_ENDED
+            for handles in by_nonce.values():
+                for at in handles.places:
+                    outcomes[at] = Outcome.QUEUE_ENDED
             continue
         (window,) = turn.windows(group, topic, [queue_id])
         was_full = window.in_flight >= settings.most_in_flight
-        by_nonce: dict[int, list[int]] = defaultdict(list)
-        for at in places:
-            by_nonce[handles[at].nonce].append(at)
         for lease in window.leases:
             mask = 0
-            for at in by_nonce.get(lease.nonce, ()):
-                bit = lease.part(handles[at].queue_offset, 1)
+            if (found := by_nonce.get(lease.nonce)) is None:
+                continue
+            for at, offset in zip(found.places, found.queue_offsets, strict=True):
+                bit = lease.part(offset, 1)
                 if bit & ~mask:
                     mask |= bit
                     outcomes[at] = Outcome.DONE

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 #: All entries of a turn are in one record: see MOST_BYTES of store/state/entries.py.
 _MOST_ENTRIES = 3000
+#: Rows that the next turn goes on with.
+_MOST_KNOWN = 256
 #: What is decided is applied where no record is yet; only topics ask where theirs is.
 _NOWHERE = 0
 #: Messages that a turn appends, fewer than make columns, and their bytes.
@@ -64,32 +66,62 @@ class Place(NamedTuple):
     queue_count: int
 
 
-class _Seen:
-    """Rows at the log's end, and which of them were looked at."""
+class Known:
+    """What turns know of the state at the log's end: rows, and places.
+
+    As long as nobody else changes the state, the next turn goes on with what the one before knew.
+    Memory: that of a turn; _MOST_KNOWN rows between turns.
+    """
 
     def __init__(self, appends: AppendPath, topics: Topics) -> None:
         self._appends = appends
         self._topics = topics
         self.rows: dict[bytes, bytes | None] = {}
-        #: The records of the state when the first was looked at; -1: none was.
+        self.places: dict[str, Place] = {}
+        self.ends: dict[str, End] = {}
+        #: How many records the state has when all of that is so; -1: nothing is known.
         self.records = -1
+        self._is_current = False
 
-    def begin(self) -> None:
-        """Under the append lock, before the first look: what changes from here on is noticed."""
-        if self.records < 0:
-            self.records = self._topics.next_state()
+    def next_turn(self) -> Known | None:
+        """For the turn after this one, if anything can be of use there."""
+        if not 0 < len(self.rows) <= _MOST_KNOWN:
+            return None
+        self._is_current = False
+        return self
+
+    def look(self) -> None:
+        """Before the first look of a turn: what changes from here on is noticed."""
+        if self._is_current:
+            return
+        with self._appends.held():
+            records = self._topics.next_state()
+        if records != self.records:
+            self.rows.clear()
+            self.places.clear()
+            self.ends.clear()
+        self.records = records
+        self._is_current = True
+
+    def take(self, changes: Changes, records: int) -> None:
+        """A turn changed that, and the state has so many records now."""
+        self.rows.update(changes.written)
+        self.records = records
+
+    # --- as rows ---------------------------------------------------------------------------
 
     def get(self, key: bytes) -> bytes | None:
         return self.multi_get([key])[0]
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        missing = [key for key in keys if key not in self.rows]
+        self.look()
+        rows = self.rows
+        missing = [key for key in keys if key not in rows]
         if missing:
             with self._appends.held():
-                self.begin()
                 found = self._topics.view.multi_get(missing)
-                self.rows.update(zip(missing, found, strict=True))
-        return [self.rows[key] for key in keys]
+            rows.update(zip(missing, found, strict=True))
+        return [rows[key] for key in keys]
 
     def scan(
         self, start: bytes, end: bytes, limit: int | None = None
@@ -97,8 +129,8 @@ class _Seen:
         """Only turns add rows of dead letters, and they go with their topic: so it is enough to
         notice changes of the rows that are found."""
         assert start[:1] in b"xy", f"a turn looks through no range: {start!r} to {end!r}"
+        self.look()
         with self._appends.held():
-            self.begin()
             found = self._topics.view.scan(start, end, limit)
         self.rows.update(found)
         return found
@@ -107,21 +139,24 @@ class _Seen:
 class Turn:
     """Thread: one."""
 
-    def __init__(self, appends: AppendPath, topics: Topics) -> None:
+    def __init__(self, appends: AppendPath, topics: Topics, known: Known | None = None) -> None:
+        """`known`: of the turn before."""
         self._appends = appends
         self._topics = topics
-        self._seen = _Seen(appends, topics)
-        self._changes = Changes(self._seen)
+        self._known = known or Known(appends, topics)
+        self._changes = Changes(self._known)
         self.tables = Tables(self._changes)
         self._entries: list[Entry] = []
         self._messages: list[Message] = []
         self._message_bytes = 0
-        self._places: dict[str, Place] = {}
-        self._ends: dict[str, End] = {}
         # Of topics: what the next message in queue 0 had for an offset when that was looked up.
         self._next_offsets: dict[str, int] = {}
         # Windows whose last entry ends deliveries, and where that is: more go with it.
         self._open: dict[tuple[str, str, int], int] = {}
+        # Whether a row has the offset of the record that is not in the log yet.
+        self._has_nowhere = False
+        # The state's records behind this turn; -1: others came in between.
+        self._records_after = -1
         self.windows = self.tables.windows
         #: Groups and topics, or light queues, of which there may be more to receive afterwards.
         self.freed: set[tuple[str, str]] = set()
@@ -169,20 +204,21 @@ class Turn:
 
     def place(self, name: str) -> Place:
         """Raises UnknownTopicError."""
-        found = self._places.get(name)
+        known = self._known
+        known.look()
+        found = known.places.get(name)
         if found is None:
             with self._appends.held():
-                self._seen.begin()
-                self._ends.setdefault(name, self._topics.ends.get(name))
+                known.ends.setdefault(name, self._topics.ends.get(name))
                 if self._topics.view.has_ended(name):
                     raise UnknownTopicError(name, "light queue" if is_light(name) else "topic")
-            found = self._places[name] = self._look_up(name)
+            found = known.places[name] = self._look_up(name)
         return found
 
     def _look_up(self, name: str) -> Place:
         if is_light(name):
             return Place(0, self._topics.queue_count(name))
-        row = self._seen.get(topic_key(name))
+        row = self._known.get(topic_key(name))
         if row is None:
             raise UnknownTopicError(name)
         config = unpack_topic(name, row)
@@ -193,6 +229,8 @@ class Turn:
     def add(self, entry: Entry) -> None:
         """It is decided."""
         apply_entry(entry, _NOWHERE, self._changes)
+        if isinstance(entry, (GroupMade, Begun)):
+            self._has_nowhere = True
         if not isinstance(entry, Finished):
             self._open.clear()
             self._entries.append(entry)
@@ -224,8 +262,8 @@ class Turn:
         exists."""
         found = self._next_offsets.get(topic)
         if found is None:
+            self._known.look()
             with self._appends.held():
-                self._seen.begin()
                 found = self._next_offsets[topic] = self._appends.log.next_offset(topic, 0)
         own = [each for each in self._messages if (each.topic, each.queue_id) == (topic, 0)]
         return found + len(own)
@@ -241,7 +279,8 @@ class Turn:
     def steps(self, now_ms: int, made_queues: int = 1) -> list[Step]:
         """What is to be appended. Raises ChangedError."""
         view = self._topics.view
-        if self._topics.next_state() != self._seen.records:
+        records = self._topics.next_state()
+        if records != self._known.records:
             self._check_unchanged()
         for topic, offset in self._next_offsets.items():
             if self._appends.log.next_offset(topic, 0) != offset:
@@ -252,16 +291,27 @@ class Turn:
         if missing:
             steps.append(Step([TopicsMade(missing, made_queues, now_ms, KEEP_ALL)]))
         if self._entries:
-            steps.append(Step(self._entries, self._messages))
+            changes = None if self._has_nowhere else self._changes
+            steps.append(Step(self._entries, self._messages, changes))
+        if records == self._known.records:
+            self._records_after = records + len(steps)
         return steps
+
+    def known(self) -> Known | None:
+        """For the next turn, when this one is in the log; None: nothing that is certain."""
+        if self._entries:
+            if self._records_after < 0 or self._has_nowhere:
+                return None
+            self._known.take(self._changes, self._records_after)
+        return self._known.next_turn()
 
     def _check_unchanged(self) -> None:
         """What was decided on is as it was, though the state has changed."""
-        view, seen = self._topics.view, self._seen.rows
+        view, seen = self._topics.view, self._known.rows
         written = self._changes.written
         keys = [key for key in seen if key[:1] in b"gt" or key in written]
         if view.multi_get(keys) != [seen[key] for key in keys]:
             raise ChangedError
-        for name, end in self._ends.items():
+        for name, end in self._known.ends.items():
             if view.has_ended(name) or self._topics.ends.get(name) != end:
                 raise ChangedError

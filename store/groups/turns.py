@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from store.base import Lock
 from store.errors import StoreError
-from store.groups.turn import ChangedError, Turn
+from store.groups.turn import ChangedError, Known, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +50,8 @@ class Turns:
         self.turn = Lock()
         # Added to by anyone; taken from by callers that are done.
         self.waiting: list[_Call[object]] = []
+        # Under `turn`: what the last one knew.
+        self._known: Known | None = None
         # Replaced whole.
         self._listeners: tuple[Listener, ...] = ()
         appends.applier.add_listener(self._applied)
@@ -74,7 +76,9 @@ class Turns:
         """Some of those that wait are done."""
         waiting = self.waiting[:]
         while True:
-            turn = Turn(self._appends, self._topics)
+            # Where an interrupt ends this, or another try follows, nothing is known any more.
+            known, self._known = self._known, None
+            turn = Turn(self._appends, self._topics, known)
             decided: list[tuple[_Call[object], object, StoreError | None]] = []
             for call in waiting:
                 if decided and turn.is_full:
@@ -98,6 +102,7 @@ class Turns:
                 call.is_done = True
                 self.waiting.remove(call)
             if failure is None:
+                self._known = turn.known()
                 self._tell(turn.freed)
             return
 

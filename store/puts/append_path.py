@@ -22,14 +22,14 @@ from store.state import STATE_TOPIC, TopicEnded, pack_entries
 from store.topics import TopicsNeededError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from store.base import Counted
     from store.config import StoreConfig
     from store.derive import ReputService, StateApplier
     from store.format import BatchMark, Prepared
     from store.log import Acknowledgement, CommitLog, DiskGuard, FlushService, LogAppend
-    from store.state import Entry, StateView
+    from store.state import Changes, Entry, StateView
     from store.topics import Topics
 
 T = TypeVar("T")
@@ -47,12 +47,14 @@ class Step(NamedTuple):
 
     entries: Sequence[Entry]  # of one record, when there are messages
     messages: Sequence[Message] = ()  # fewer than make columns
+    changes: Changes | None = None  # what the entries change, wherever their record is
 
 
 class _Deciding(NamedTuple):
     """A record of the state on its way into the log."""
 
     entries: Sequence[Entry]
+    changes: Changes | None  # what they change, where it is known
     log_end: int  # before it
     number: int  # its offset in its queue
     is_alone: bool  # no messages lie behind it in the same append
@@ -185,20 +187,23 @@ class AppendPath:
         entries: Sequence[Entry],
         offer: Callable[[LogAppend], None],
         messages: Sequence[Message] = (),
+        changes: Changes | None = None,
     ) -> None:
         """Under the append lock: records with these entries are at the log's end. With messages it
         is one record, and they are behind it: a crash leaves all of them, or none."""
         prepared: Sequence[Prepared] = ()
-        records: Iterable[tuple[Sequence[Entry], bytes]] = pack_entries(entries)
+        records = list(pack_entries(entries))
+        if len(records) > 1:
+            changes = None
         if messages:
-            records = list(records)
             assert len(records) == 1, f"messages beside {len(records)} records of the state"
             prepared = prepare_all(messages, MOST_BODY_BYTES, MAX_LIGHT_QUEUES, is_batch=True)
             assert not isinstance(prepared, PlainBatch), "dispatch looks for the state's record"
         for taken, body in records:
             end = self.log.appended_offset
             # Noted first: an interrupt may come anywhere, and the next one here does the rest.
-            self._deciding = _Deciding(taken, end, self._topics.next_state(), not messages)
+            number = self._topics.next_state()
+            self._deciding = _Deciding(taken, changes, end, number, not messages)
             self._topics.deciding(taken, end)
 
             def publish(done: LogAppend) -> None:
@@ -218,7 +223,7 @@ class AppendPath:
         deciding = self._deciding
         if deciding is None:
             return
-        entries, log_end, number, is_alone = deciding
+        entries, changes, log_end, number, is_alone = deciding
         end = self.log.appended_offset
         if end > log_end:
             if is_alone:
@@ -234,7 +239,7 @@ class AppendPath:
             for entry in entries:
                 if isinstance(entry, TopicEnded):
                     self.log.hot_queues.forget(self._topics.hot_keys(entry.topic))
-            self.applier.appended(at, self._view.append(entries, at, end))
+            self.applier.appended(at, self._view.append(entries, at, end, changes))
         self._topics.decided()
         self.log.hot_queues.forget([(STATE_TOPIC, 0)])
         self._deciding = None
@@ -260,8 +265,8 @@ class AppendPath:
             with self.held():
                 steps = decide()
                 try:
-                    for entries, messages in steps:
-                        self._append_state(entries, self._reput.offer, messages)
+                    for entries, messages, changes in steps:
+                        self._append_state(entries, self._reput.offer, messages, changes)
                     end = self.log.appended_offset
                     if steps and not self.acknowledged.at_append:
                         self._flush_service.request(end, 1)

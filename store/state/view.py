@@ -46,14 +46,22 @@ class StateView:
         # What is being taken.
         self._begun: _Appended | None = None
 
-    def append(self, entries: Sequence[Entry], physical_offset: int, end_offset: int) -> Changes:
+    def append(
+        self,
+        entries: Sequence[Entry],
+        physical_offset: int,
+        end_offset: int,
+        changes: Changes | None = None,
+    ) -> Changes:
         """The record at `physical_offset` was appended, with these entries; what they change.
 
-        When an interrupt ends it, the same call may be made again, before one for another record.
+        `changes`: that, where it is known already. When an interrupt ends it, the same call may be
+        made again, before one for another record.
         """
         self._forget_dispatched()
         if not self._appended or self._appended[-1].end_offset < end_offset:
-            changes = changes_of(entries, physical_offset, self._pending)
+            if changes is None:
+                changes = changes_of(entries, physical_offset, self._pending)
             self._begun = _Appended(end_offset, changes)
             self._take(self._begun)
         return self._appended[-1].changes
