@@ -18,6 +18,7 @@ from kvcq_client.activity import Activity, GroupDeadLetters, GroupLag, TopicTraf
 from kvcq_client.async_client import AsyncClient
 from kvcq_client.client import Client
 from kvcq_client.consuming import AsyncConsumer, Consumer, ConsumerConfig
+from kvcq_client.dead_letters import DeadLetter
 from kvcq_client.errors import (
     AlreadyExistsError,
     BufferFullError,
@@ -123,6 +124,7 @@ __all__ = [
     "CorruptRecordError",
     "Credentials",
     "DataLossError",
+    "DeadLetter",
     "DeadRecords",
     "DeadlineError",
     "Delivery",

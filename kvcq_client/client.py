@@ -180,6 +180,8 @@ class Client(Blocking[AsyncClient], Closing):
     describe_group = blocking(AsyncClient.describe_group)
     reset_group = blocking(AsyncClient.reset_group)
     redrive = blocking(AsyncClient.redrive)
+    dead_letters = blocking(AsyncClient.dead_letters)
+    delete_dead_letters = blocking(AsyncClient.delete_dead_letters)
 
     statistics = blocking(AsyncClient.statistics)
     ping = blocking(AsyncClient.ping)

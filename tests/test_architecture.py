@@ -186,6 +186,7 @@ UNITS |= {
     },
     "kvcq_client.calls": {
         "kvcq_client.activity",
+        "kvcq_client.dead_letters",
         "kvcq_client.arguments",
         "kvcq_client.errors",
         "kvcq_client.format",

@@ -3,6 +3,7 @@
 Uses `arguments`, `format`, `transport` and `wire`. Every call raises KvcqError.
 """
 
+from kvcq_client.calls.dead_letters import DeadLetterCalls
 from kvcq_client.calls.groups import GroupCalls
 from kvcq_client.calls.messages import MessageCalls
 from kvcq_client.calls.server import ServerCalls
@@ -12,6 +13,7 @@ from kvcq_client.calls.topics import TopicCalls
 __all__ = [
     "HANDLES_A_CALL",
     "Calls",
+    "DeadLetterCalls",
     "GroupCalls",
     "MessageCalls",
     "ServerCalls",
@@ -20,5 +22,5 @@ __all__ = [
 ]
 
 
-class Calls(MessageCalls, TopicCalls, GroupCalls, SharedGroupCalls, ServerCalls):
+class Calls(MessageCalls, TopicCalls, GroupCalls, SharedGroupCalls, DeadLetterCalls, ServerCalls):
     """All calls of a client, in the event loop of its connection."""

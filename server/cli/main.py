@@ -43,7 +43,8 @@ _SECTIONS = {
     "A running server": {
         "serve": (".serve", "Serve the store in a directory until Ctrl-C."),
         "topic": (".online.topics", "Create, list, describe, update and delete topics."),
-        "group": (".online.groups", "Show, reset and delete the offsets of reader groups."),
+        "group": (".online.groups", "Create, show, change, reset, pause and delete groups."),
+        "dlq": (".online.dead_letters", "Show, redrive and delete dead letters."),
         "stats": (".online.stats", "Show the server's counters and levels."),
         "top": (".top", "Watch rates, busy topics and lagging groups until Ctrl-C."),
         "config": (".config", "Show, check, reload and import settings."),

@@ -196,6 +196,8 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
     async def ListDeadLetters(self, request: pb.ListDeadLettersRequest, context: Context) -> bytes:
         size = bounded("page_size", request.page_size, DEFAULT_LETTERS, MOST_LETTERS)
         after, group = number_of(request.page_token), request.group
+        if not request.page_token and request.HasField("after"):
+            after = not_negative("after", request.after)
 
         def page() -> pb.ListDeadLettersResponse:
             letters = self._groups.list_dead_letters(group, after, size)

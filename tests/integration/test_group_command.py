@@ -42,7 +42,8 @@ def commit(target: str, group: str, offset: int) -> None:
 
 def test_groups_are_listed_with_what_is_before_them(target: str) -> None:
     commit(target, "billing", 4)
-    assert {"group": "billing", "queues": 2, "lag": 6} in answer(target, "list")
+    row = {"kind": "offsets", "queues": 2, "lag": 6, "inFlight": 0, "deadLetters": 0}
+    assert {"group": "billing", **row} in answer(target, "list")
     assert "billing" in run(target, "list").stdout
 
 

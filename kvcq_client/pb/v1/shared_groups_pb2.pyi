@@ -258,14 +258,16 @@ class RedriveResponse(_message.Message):
     def __init__(self, redriven: _Optional[int] = ..., left: _Optional[int] = ..., complete: _Optional[bool] = ..., last: _Optional[int] = ...) -> None: ...
 
 class ListDeadLettersRequest(_message.Message):
-    __slots__ = ("group", "page_size", "page_token")
+    __slots__ = ("group", "page_size", "page_token", "after")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     group: str
     page_size: int
     page_token: str
-    def __init__(self, group: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    after: int
+    def __init__(self, group: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., after: _Optional[int] = ...) -> None: ...
 
 class DeadLetter(_message.Message):
     __slots__ = ("offset", "place", "topic", "queue_id", "queue_offset", "message_id", "deliveries", "time_ms")

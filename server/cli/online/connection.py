@@ -243,9 +243,13 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
         case "UNKNOWN_QUEUE" | "OFFSET_OUT_OF_RANGE" | "QUEUE_RECREATED":
             return command_at(server, "topic describe", name=topic), ""
         case "OFFSET_BEHIND":
-            group = metadata.get("group", "")
-            look = command_at(server, "group describe" if group else "group list", name=group)
-            return look, "to move the group back on purpose, use `kvcq group reset`"
+            return _look_at_group(
+                metadata, server
+            ), "to move the group back on purpose, use `kvcq group reset`"
+        case "UNKNOWN_GROUP":
+            return command_at(server, "group list"), ""
+        case "GROUP_KIND" | "GROUP_EXISTS":
+            return _look_at_group(metadata, server), ""
         case "JOB_RUNNING":
             job_id = metadata.get("jobId", "")
             watch = command_at(server, "job watch" if job_id else "job list", name=job_id)
@@ -271,6 +275,11 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
             return _behind_damage(reason, metadata, server)
         case _:
             return "", ""
+
+
+def _look_at_group(metadata: dict[str, str], server: str) -> str:
+    group = metadata.get("group", "")
+    return command_at(server, "group describe" if group else "group list", name=group)
 
 
 def _behind_damage(reason: str, metadata: dict[str, str], server: str) -> tuple[str, str]:

@@ -1,23 +1,25 @@
-"""kvcq group …: list, describe, reset, delete."""
+"""kvcq group …: create, update, list, describe, reset, pause, resume, delete."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvcq_client import PermissionDeniedError, Start
+from kvcq_client import Start
 from server.cli.online.connection import command_at, connect, server_options
+from server.cli.online.groups_shown import print_offsets, print_settings, print_shared, row_of
 from server.cli.terminal import (
+    COUNT,
     INT64_MAX,
     QUEUE,
+    SPAN,
     TIME,
     TIMES,
     CommandError,
     Sections,
     ask,
     counted,
-    document_of,
     print_done,
     print_json,
     print_table,
@@ -27,25 +29,133 @@ from server.cli.terminal import (
 from server.texts import whole_number
 
 if TYPE_CHECKING:
-    from kvcq_client import Client, GroupOffset
+    from collections.abc import Callable
+
+    from kvcq_client import GroupState
+
+_COLUMNS = ("group", "kind", "queues", "lag", "in flight", "dead letters")
 
 
 @click.group(cls=Sections)
 def group() -> None:
-    """Show and manage the reader groups of a running server."""
+    """Manage the groups of a running server.
+
+    Members of a shared group share the messages of a topic, and acknowledge
+    each of them. Every consumer of a group by offsets reads all messages, and
+    commits how far it has read.
+    """
+
+
+def _settings(command: Callable[..., None]) -> Callable[..., None]:
+    """What can be set when a group is made, and changed."""
+    for option in reversed(
+        (
+            click.option(
+                "--max-deliveries",
+                type=COUNT,
+                help="Deliveries before a message becomes a dead letter, 1 to 1000.",
+            ),
+            click.option(
+                "--invisible",
+                "invisible_ms",
+                type=SPAN,
+                help="How long a receiver has a message, such as 30s or 10m.",
+            ),
+            click.option(
+                "--most-in-flight",
+                type=COUNT,
+                help="Messages of one queue that receivers have at a time, 1 to 10000.",
+            ),
+            click.option(
+                "--keep-dead-letters",
+                "dead_letters_keep_ms",
+                type=SPAN,
+                help="How long dead letters are kept, such as 30d.",
+            ),
+            click.option(
+                "--backoff",
+                "backoff_ms",
+                type=SPAN,
+                multiple=True,
+                help="Delay before what was given back is delivered again; may be repeated, for "
+                "the third delivery and so on.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    """Those that were given. No backoff is none that was given."""
+    return {name: value for name, value in settings.items() if value not in (None, ())}
+
+
+@group.command()
+@click.argument("name", metavar="GROUP", type=text)
+@click.option(
+    "--in-order", is_flag=True, help="Deliver messages with the same ordering key one by one."
+)
+@click.option("--from-latest", is_flag=True, help="Begin with new messages, not with the oldest.")
+@_settings
+@server_options
+def create(
+    name: str,
+    in_order: bool,
+    from_latest: bool,
+    server: str,
+    as_json: bool,
+    **settings: Any,  # noqa: ANN401 - those of `_settings`
+) -> None:
+    """Create the shared group GROUP. What is not given has its default.
+
+    --in-order and --from-latest cannot be changed later.
+    """
+    with connect(server) as client:
+        made = client.create_group(
+            name, in_order=in_order, from_latest=from_latest, **_given(settings)
+        )
+    print_settings(name, made, as_json=as_json, said="created")
+
+
+@group.command()
+@click.argument("name", metavar="GROUP", type=text)
+@_settings
+@click.option("--no-backoff", is_flag=True, help="Deliver what is given back at once.")
+@server_options
+def update(
+    name: str,
+    no_backoff: bool,
+    server: str,
+    as_json: bool,
+    **settings: Any,  # noqa: ANN401 - those of `_settings`
+) -> None:
+    """Change settings of the shared group GROUP. What is in flight keeps its time."""
+    given = _given(settings)
+    if no_backoff:
+        if "backoff_ms" in given:
+            raise click.UsageError("--backoff and --no-backoff exclude each other")
+        given["backoff_ms"] = ()
+    if not given:
+        raise click.UsageError("nothing to change: give at least one setting")
+    with connect(server) as client:
+        print_settings(name, client.update_group(name, **given), as_json=as_json, said="updated")
 
 
 @group.command("list")
 @server_options
 def list_groups(server: str, as_json: bool) -> None:
-    """List the groups that have committed offsets, with their lag."""
+    """List all groups with their kind, and with their lag: messages not committed, or not done."""
     with connect(server) as client:
-        rows = [(name, client.group_offsets(name)) for name in client.groups()]
-    shown = [(name, len(each), sum(one.lag for one in each)) for name, each in rows]
+        rows = [
+            row_of(name, state, [] if state.is_shared else client.group_offsets(name))
+            for name in client.groups()
+            for state in [client.describe_group(name)]
+        ]
     if as_json:
-        print_json([{"group": name, "queues": queues, "lag": lag} for name, queues, lag in shown])
-    elif shown:
-        print_table("", ("group", "queues", "lag"), shown)
+        print_json([row.document() for row in rows])
+    elif rows:
+        print_table("", _COLUMNS, [row.cells() for row in rows])
     else:
         say("no groups")
 
@@ -55,11 +165,14 @@ def list_groups(server: str, as_json: bool) -> None:
 @click.option("--topic", type=text, help="Only this topic.")
 @server_options
 def describe(name: str, topic: str | None, server: str, as_json: bool) -> None:
-    """Show the committed offset and the lag of GROUP in each queue."""
+    """Show the settings of GROUP, and where it is in each queue."""
     with connect(server) as client:
-        found = client.group_offsets(name)
-        if not found:
-            _require(client, name, server)
+        state = client.describe_group(name)
+        found = [] if state.is_shared else client.group_offsets(name)
+    if state.settings is not None:
+        queues = [one for one in state.queues if topic in (None, one.topic)]
+        print_shared(name, state._replace(queues=queues), as_json=as_json)
+        return
     found = [one for one in found if topic in (None, one.topic)]
     if not found:
         where = "any existing topic" if topic is None else topic
@@ -68,7 +181,7 @@ def describe(name: str, topic: str | None, server: str, as_json: bool) -> None:
             command=command_at(server, "group list"),
             code="NOTHING_COMMITTED",
         )
-    _show(name, found, as_json=as_json)
+    print_offsets(name, found, as_json=as_json)
 
 
 @group.command()
@@ -92,16 +205,46 @@ def reset(
     server: str,
     as_json: bool,
 ) -> None:
-    """Move the committed offsets of GROUP in TOPIC. Running consumers keep their positions.
+    """Move GROUP in TOPIC.
 
-    GROUP must exist; `kvcq consume TOPIC --reader-group GROUP --from WHERE`
-    creates a group.
+    Of a shared group what is in flight there ends: it can no longer be
+    acknowledged, and is delivered again if it is not before WHERE. Of a group
+    by offsets the committed offsets are moved; running consumers keep their
+    positions.
     """
     where, time_ms = _where(to)
     with connect(server) as client:
-        _require(client, name, server)
+        if client.describe_group(name).is_shared:
+            done = client.reset_group(name, topic, where, queue_ids=queue_ids, time_ms=time_ms)
+            state = client.describe_group(name)
+            moved = state._replace(queues=done.queues)
+            print_shared(name, moved, as_json=as_json, ended=done.ended_in_flight)
+            return
         found = client.reset_offsets(name, topic, where, queue_ids=queue_ids, time_ms=time_ms)
-    _show(name, found, as_json=as_json)
+    print_offsets(name, found, as_json=as_json)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP", type=text)
+@server_options
+def pause(name: str, server: str, as_json: bool) -> None:
+    """Deliver nothing to the shared group GROUP until `kvcq group resume`.
+
+    What is in flight can still be acknowledged, given back and renewed.
+    """
+    with connect(server) as client:
+        client.update_group(name, paused=True)
+    print_done("paused", name, as_json=as_json)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP", type=text)
+@server_options
+def resume(name: str, server: str, as_json: bool) -> None:
+    """Deliver messages to the shared group GROUP again."""
+    with connect(server) as client:
+        client.update_group(name, paused=False)
+    print_done("resumed", name, as_json=as_json)
 
 
 @group.command()
@@ -109,27 +252,25 @@ def reset(
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @server_options
 def delete(name: str, yes: bool, server: str, as_json: bool) -> None:
-    """Delete GROUP and its committed offsets. Messages are not deleted."""
-    if not yes:
-        without = command_at(server, "group delete", "--yes", name=name)
-        ask(f"Delete all offsets of group {name!r}?", without)
+    """Delete GROUP, with its position in each queue. Messages are not deleted.
+
+    What a shared group has in flight ends. Its dead letters are kept.
+    """
     with connect(server) as client:
-        _require(client, name, server)
+        state = client.describe_group(name)
+        if not yes:
+            without = command_at(server, "group delete", "--yes", name=name)
+            ask(_question(name, state), without)
         client.delete_group(name)
     print_done("deleted", name, as_json=as_json)
 
 
-def _require(client: Client, name: str, server: str) -> None:
-    """Raises CommandError when no group of that name has committed anything."""
-    if client.group_offsets(name):  # who may administer this group need not see the others
-        return
-    try:
-        known = client.groups()  # also one of topics that are gone
-    except PermissionDeniedError:
-        known = []
-    if name not in known:
-        listing = command_at(server, "group list")
-        raise CommandError(f"no group {name!r}", command=listing, code="UNKNOWN_GROUP")
+def _question(name: str, state: GroupState) -> str:
+    if not state.is_shared:
+        return f"Delete all offsets of group {name!r}?"
+    flight = sum(one.in_flight for one in state.queues)
+    messages = counted(flight, "message")
+    return f"Delete shared group {name!r}? {messages} in flight can then not be acknowledged"
 
 
 def _where(to: str) -> tuple[Start | int, int | None]:
@@ -146,25 +287,3 @@ def _where(to: str) -> tuple[Start | int, int | None]:
             f"{to!r} is not earliest, latest, an offset, or a time such as -1h or 2026-01-31T12:00"
         )
         raise click.BadParameter(reason, param_hint="--to") from error
-
-
-def _show(name: str, offsets: list[GroupOffset], *, as_json: bool) -> None:
-    if as_json:
-        print_json(
-            {
-                "group": name,
-                "queues": [
-                    document_of(one, "topic queue_id offset min_offset max_offset lag")
-                    for one in offsets
-                ],
-            }
-        )
-        return
-    print_table(
-        f"{name}: {counted(sum(one.lag for one in offsets), 'message')} behind",
-        ("topic", "queue", "offset", "min offset", "max offset", "lag"),
-        [
-            (one.topic, one.queue_id, "-" if one.offset is None else one.offset, *one[3:])
-            for one in offsets
-        ],
-    )

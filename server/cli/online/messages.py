@@ -253,10 +253,15 @@ def get(message_id: str, raw: bool, server: str, as_json: bool) -> None:
     if raw:
         sys.stdout.buffer.write(body_of(message))
         return
-    document = _document(message)
     if as_json:
-        print_json(document)
-        return
+        print_documents([message])
+    else:
+        print_message(message)
+
+
+def print_message(message: StoredMessage) -> None:
+    """All of one, for people."""
+    document = _document(message)
     del document["queue"], document["queueOffset"]  # found by its id: those where it was put
     document["body"] = body_text(body_of(message))
     document["bornTime"] = time_text(document.pop("bornTimeMs"))

@@ -1,0 +1,58 @@
+"""Calls on the dead letters of shared groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvcq_client.arguments import checked, whole
+from kvcq_client.calls.call_group import CallGroup
+from kvcq_client.dead_letters import DeadLetter
+from kvcq_client.pb.v1 import shared_groups_pb2 as pb
+from kvcq_client.transport import in_parts, paged
+from kvcq_client.wire import from_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Dead letters of one request.
+_LETTERS_A_CALL = 1000
+
+
+@checked()
+class DeadLetterCalls(CallGroup):
+    """Lists and deletes dead letters. `redrive` puts them back where they came from."""
+
+    async def dead_letters(
+        self,
+        group: str,
+        *,
+        after: int | None = None,
+        max_letters: int | None = None,
+        timeout_s: float | None = None,
+    ) -> list[DeadLetter]:
+        """Dead letters that were neither redriven nor deleted, and are kept; the oldest first.
+
+        Those with offsets above `after`. Raises NotFoundError.
+        """
+        most = _LETTERS_A_CALL if max_letters is None else min(max_letters, _LETTERS_A_CALL)
+        request = pb.ListDeadLettersRequest(group=group, page_size=max(1, most), after=after)
+        found: list[DeadLetter] = []
+        async for page in paged(self._call, self._shared.ListDeadLetters, request, timeout_s):
+            found += [from_wire(DeadLetter, one) for one in page.letters]
+            if max_letters is not None and len(found) >= max_letters:
+                break
+        return found[:max_letters]
+
+    async def delete_dead_letters(
+        self, group: str, offsets: Sequence[int], *, timeout_s: float | None = None
+    ) -> int:
+        """Delete dead letters, durably; returns how many of them there were.
+
+        `offsets`: as in DeadLetter. 1,000 at a time are deleted together. Raises NotFoundError.
+        """
+        deleted = 0
+        for part in in_parts([whole("offsets", one) for one in offsets], _LETTERS_A_CALL):
+            request = pb.DeleteDeadLettersRequest(group=group, offsets=part)
+            answer = await self._call(self._shared.DeleteDeadLetters, request, timeout_s)
+            deleted += answer.deleted
+        return deleted
