@@ -24,8 +24,10 @@ NOT_HERE     := not slow and not spark and not soak and not cluster and not pack
 FAST_TESTS   := not crash and $(NOT_HERE)
 REPORTS      ?= reports
 PB           := kvcq_client/pb
-PROTOC       := $(PY) -m grpc_tools.protoc -I $(PB)=proto
-PROTOS       := $(patsubst proto/%,$(PB)/%,$(wildcard proto/v1/*.proto))
+ROCKETMQ_PB  := server/rocketmq/pb
+PROTOC       := $(PY) -m grpc_tools.protoc -I $(PB)=proto -I $(ROCKETMQ_PB)=proto/rocketmq/v2
+PROTOS       := $(patsubst proto/%,$(PB)/%,$(wildcard proto/v1/*.proto)) \
+	$(patsubst proto/rocketmq/v2/%,$(ROCKETMQ_PB)/%,$(wildcard proto/rocketmq/v2/*.proto))
 
 .DEFAULT_GOAL := help
 .PHONY: help run setup setup-spark fmt lint types test test-fast test-slow test-crash test-spark \
@@ -92,8 +94,8 @@ proto: $(STAMPS)/dev  ## Generate the code of proto/ again
 proto-drift: $(STAMPS)/dev  ## Check that the generated code is that of the .proto files
 	@out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT \
 	&& $(PROTOC) --python_out="$$out" --pyi_out="$$out" --grpc_python_out="$$out" $(PROTOS) \
-	&& for made in "$$out"/$(PB)/v1/*_pb2*; do \
-		diff -u "$(PB)/v1/$${made##*/}" "$$made" || { echo "mend with: make proto"; exit 1; }; \
+	&& for made in "$$out"/$(PB)/v1/*_pb2* "$$out"/$(ROCKETMQ_PB)/*_pb2*; do \
+		diff -u ".$${made#"$$out"}" "$$made" || { echo "mend with: make proto"; exit 1; }; \
 	done
 
 BENCH ?=

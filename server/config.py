@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from server.texts import split_address
 from store.bounds import check_settings
 from store.config import StoreConfig
 from store.errors import InvalidArgumentError
@@ -81,6 +82,12 @@ class ServerConfig:
     )
     insecure_listen: bool = setting(
         False, "allow a `host` that other machines reach without TLS or without `access`"
+    )
+
+    advertised_address: str | None = setting(
+        None,
+        "host and port that clients of RocketMQ are told to connect to; not set: those by which "
+        "each of them came",
     )
 
     max_receive_bytes: int = setting(
@@ -164,6 +171,11 @@ class ServerConfig:
         check("console_port", _is_port(self.console_port), "a port from 0 to 65535")
         check("admin_port", _is_port(self.admin_port), "a port from 0 to 65535")
         check("metrics_port", _is_port(self.metrics_port), "a port from 0 to 65535")
+        check(
+            "advertised_address",
+            self.advertised_address is None or split_address(self.advertised_address) is not None,
+            "a host and a port, such as example.org:8081",
+        )
         check(
             "workers",
             self.workers == 1 or sys.platform == "linux",

@@ -81,6 +81,16 @@ class UndecodableRequestError(InvalidArgumentError):
         super().__init__("request", f"is not a valid {kind}: {reason}")
 
 
+class ClientStatusError(ServerError):
+    """A client of RocketMQ is refused with a code of its protocol, for which there is no error of
+    ours. Nothing was done."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        """`status`: a value of Code, see proto/rocketmq."""
+        super().__init__(reason)
+        self.status = status
+
+
 class UnknownSettingError(InvalidArgumentError):
     """No setting has that name."""
 

@@ -73,6 +73,18 @@ def _shortest(amount: int, units: Mapping[str, int]) -> str:
     return min(exact, key=len) if amount else "0"
 
 
+def split_address(text: str) -> tuple[str, int] | None:
+    """Host and port of what `address` gives; None for another text."""
+    host, _, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        return None
+    if not host or not host.isprintable() or " " in host or not re.fullmatch(r"[0-9]{1,5}", port):
+        return None
+    return (host, int(port)) if 0 < int(port) < 1 << 16 else None
+
+
 def address(host: str, port: int) -> str:
     """As an option takes it: `127.0.0.1:8081`, `[::1]:8081`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -3,7 +3,8 @@
 | bits of the sys flag | meaning                                                 |
 |----------------------|---------------------------------------------------------|
 | 0x001                | the body is compressed                                  |
-| 0x700                | how: 0 and 0x300 zlib, 0x100 an LZ4 frame, 0x200 zstd   |
+| 0x700                | how: 0 and 0x300 zlib or gzip, 0x100 an LZ4 frame,      |
+|                      | 0x200 zstd                                              |
 
 The store keeps a compressed body as it is, and its CRC covers the compressed bytes.
 Source: RocketMQ 5, MessageSysFlag and CompressionType.
@@ -63,8 +64,13 @@ def decompress(body: bytes, sys_flag: int) -> bytes:
 # Imported on demand: most stores have no compressed bodies.
 
 
+#: For zlib to tell by the first bytes whether it is zlib or gzip: some clients of RocketMQ 5 send
+#: the one and some the other, under one name.
+_ZLIB_OR_GZIP = zlib.MAX_WBITS | 32
+
+
 def _zlib() -> _Decompressor:
-    return zlib.decompressobj()
+    return zlib.decompressobj(_ZLIB_OR_GZIP)
 
 
 def _lz4() -> _Decompressor:

@@ -131,6 +131,31 @@ def _own_or_admin(what: str) -> Callable[[Caller, Any], None]:
     return check
 
 
+def _send(caller: Caller, request: Any) -> None:  # noqa: ANN401 - of RocketMQ's protocol
+    caller.publishes({message.topic.name for message in request.messages})
+
+
+def _of_group(caller: Caller, request: Any) -> None:  # noqa: ANN401 - as above
+    caller.check(_SUBSCRIBE, _GROUP, request.group.name)
+    caller.check(_SUBSCRIBE, _TOPIC, request.topic.name)
+
+
+def _receive_from_queue(caller: Caller, request: Any) -> None:  # noqa: ANN401 - as above
+    caller.check(_SUBSCRIBE, _GROUP, request.group.name)
+    caller.check(_SUBSCRIBE, _TOPIC, request.message_queue.topic.name)
+
+
+def _look_at_queue(caller: Caller, request: Any) -> None:  # noqa: ANN401 - as above
+    caller.check(_SUBSCRIBE, _TOPIC, request.message_queue.topic.name)
+
+
+def _resource(role: Role | None) -> Callable[[Caller, Any], None]:
+    def check(caller: Caller, request: Any) -> None:  # noqa: ANN401 - as above
+        caller.check(role, _TOPIC, request.topic.name)
+
+    return check
+
+
 # --- rows ----------------------------------------------------------------------------------
 
 
@@ -266,6 +291,27 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "WhoAmI": Need(_nothing),
     },
 }
+#: Of the service for RocketMQ's clients. What reads or settles takes the right on the group as
+#: well, whose members share the messages of the topic.
+_ROCKETMQ: Mapping[str, Need] = {
+    "QueryRoute": Need(_resource(None)),
+    "QueryAssignment": Need(_of_group),
+    "Heartbeat": Need(_nothing),
+    "SendMessage": Need(_send),
+    "ReceiveMessage": Need(_receive_from_queue),
+    "AckMessage": Need(_of_group),
+    "ChangeInvisibleDuration": Need(_of_group),
+    "ForwardMessageToDeadLetterQueue": Need(_of_group),
+    "EndTransaction": Need(_resource(_PUBLISH)),
+    "RecallMessage": Need(_resource(_PUBLISH)),
+    "Telemetry": Need(_nothing),  # settings show no topic; of a group what its members obey
+    "NotifyClientTermination": Need(_nothing),  # of the caller's own clients
+    "SyncLiteSubscription": Need(_of_group),
+    "PullMessage": Need(_receive_from_queue),
+    "UpdateOffset": Need(_receive_from_queue),
+    "GetOffset": Need(_receive_from_queue),
+    "QueryOffset": Need(_look_at_queue),
+}
 _OPEN = Need(_nothing, user=False)
 
 NEEDS: Mapping[str, Need] = {
@@ -274,6 +320,7 @@ NEEDS: Mapping[str, Need] = {
         for service, rows in _OURS.items()
         for method, need in rows.items()
     },
+    **{f"apache.rocketmq.v2.MessagingService/{name}": need for name, need in _ROCKETMQ.items()},
     "grpc.health.v1.Health/Check": _OPEN,
     "grpc.health.v1.Health/List": _OPEN,
     "grpc.health.v1.Health/Watch": _OPEN,

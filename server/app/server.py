@@ -37,7 +37,7 @@ from server.access import (
 from server.app.listening import bind, rpc_options, rpc_server, tls_files
 from server.app.serving import GROUPS_WITH_SERIES, Serving
 from server.app.write_watch import watch_writes
-from server.edge import CallKind, Edge, request_limit
+from server.edge import STREAMS, Edge, request_limit
 from server.errors import (
     HttpBindError,
     ServedElsewhereError,
@@ -56,6 +56,8 @@ from server.process import (
     tune_allocator,
     until_quiet,
 )
+from server.rocketmq import SERVICE as ROCKETMQ
+from server.rocketmq import RocketmqService, refuse
 from server.services import (
     AccessService,
     AdminService,
@@ -108,6 +110,7 @@ _SERVED = {
     MigrationService: migration_pb2.DESCRIPTOR.services_by_name["MigrationService"],
     JobService: jobs_pb2.DESCRIPTOR.services_by_name["JobService"],
     AccessService: access_pb2.DESCRIPTOR.services_by_name["AccessService"],
+    RocketmqService: ROCKETMQ,
     HealthService: health_pb2.DESCRIPTOR.services_by_name["Health"],
     _Reflection: reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"],
 }
@@ -403,7 +406,12 @@ class Server:
 
         apart = self._admin_rpc
         for kind, descriptor in _SERVED.items():
-            if apart is None:
+            if kind is RocketmqService:
+                given = servicer_of(kind)
+                self._edge.add(
+                    self._rpc, descriptor, kind, given, shares_stream=False, refuse=refuse
+                )
+            elif apart is None:
                 self._edge.add(self._rpc, descriptor, kind, servicer_of(kind))
             elif kind in _ADMINISTRATION:
                 self._edge.add(self._rpc, descriptor, kind, elsewhere)
@@ -502,7 +510,7 @@ def _fronts_of(
             method.client_streaming,
             method.server_streaming,
             # A stream may be held back before its first request is taken.
-            limit.waits_to_be_read or limit.kind is CallKind.STREAM,
+            limit.waits_to_be_read or limit.kind in STREAMS,
             limit.request_bytes,
         )
         for service in _SERVED.values()

@@ -11,6 +11,7 @@ from server.metrics import Activity
 from server.process import private_bytes
 from server.puts import Puts
 from server.reads import Reads
+from server.rocketmq import RocketmqService, endpoints_of
 from server.services import (
     AccessService,
     GroupService,
@@ -20,6 +21,7 @@ from server.services import (
     SharedGroupService,
     TopicService,
 )
+from server.texts import split_address
 from server.workers import Pools
 from store.base import SystemClock
 
@@ -74,6 +76,15 @@ class Serving:
             GroupService: GroupService(store, pools),
             SharedGroupService: SharedGroupService(
                 store, self.reads, self.puts.durability, pools, metrics
+            ),
+            RocketmqService: RocketmqService(
+                store,
+                self.puts,
+                self.reads,
+                pools,
+                stage,
+                metrics,
+                endpoints_of(split_address(config.advertised_address or "")),
             ),
             AccessService: AccessService(users, pools),
             JobService: JobService(self.jobs.jobs, pools, stage),

@@ -9,7 +9,7 @@ awake for callers that are quick.
 
 from server.edge.busy_poll import BusyPoll, Pace
 from server.edge.call_errors import batch_error, tell
-from server.edge.call_gate import CallGate, CallKind
+from server.edge.call_gate import STREAMS, CallGate, CallKind
 from server.edge.call_info import CallFilter, Context, inner_context, request_id_of
 from server.edge.decoder import Requests
 from server.edge.edge import Edge
@@ -23,6 +23,7 @@ __all__ = [
     "MAX_FILES",
     "MAX_TOPICS",
     "SMALL_BYTES",
+    "STREAMS",
     "UNREAD_BYTES",
     "BusyPoll",
     "CallFilter",

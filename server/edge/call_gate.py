@@ -34,7 +34,12 @@ class CallKind(enum.Enum):
     SHORT = "calls"  # ends by itself
     PULL = "pulls"  # may be parked until its queue grows
     STREAM = "streams"  # lasts as long as the client wants
+    TELEMETRY = "telemetry streams"  # the same, one for each of RocketMQ's clients
     OPEN = "calls without a user"  # of health: anybody may
+
+
+#: Whose requests are waited for as long as the client wants.
+STREAMS = frozenset({CallKind.STREAM, CallKind.TELEMETRY})
 
 
 class Places(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from server.edge.call_gate import CallKind
+from server.edge.call_gate import STREAMS
 from server.edge.request_fields import check_counts, plan_of
 from server.edge.request_limits import shown_name
 from server.edge.request_memory import LARGE_BYTES
@@ -80,7 +80,7 @@ class Decoder:
         try:
             data = await (receive(context) if read is None else read())
         except asyncio.CancelledError:
-            if self.kind is not CallKind.STREAM:
+            if self.kind not in STREAMS:
                 memory.was_used()  # by whatever had come of it
             error = memory.readings.why_ended(context)
             if error is None:

@@ -21,7 +21,7 @@ import grpc
 from server.access import Gatekeeper, Need, asker, current_caller, need_of
 from server.edge.busy_poll import BusyPoll
 from server.edge.call_errors import ending, tell
-from server.edge.call_gate import CallGate, CallKind
+from server.edge.call_gate import STREAMS, CallGate, CallKind
 from server.edge.call_info import CALL, CallInfo, request_id_of
 from server.edge.decoder import DECODED_IN_LOOP_BYTES, Decoder, Requests
 from server.edge.method import Method, encoded
@@ -305,7 +305,7 @@ class Edge:
             )
             user, usage = caller.name, caller.usage
         gate = self.gate
-        if kind in (CallKind.OPEN, CallKind.STREAM) and gate.is_half_full(kind):
+        if (kind is CallKind.OPEN or kind in STREAMS) and gate.is_half_full(kind):
             self.memory.readings.end_oldest(kind)
         gate.enter(kind, peer, user)
         used: list[Usage] = []

@@ -10,7 +10,7 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-from server.edge.call_gate import CallKind
+from server.edge.call_gate import STREAMS, CallKind
 from server.errors import MemoryFullError, RequestLateError
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ class Readings:
         # Oldest first.
         self._by_kind: dict[CallKind, dict[object, _Reading]] = {kind: {} for kind in CallKind}
         # Of the streams those of which nothing has come.
-        self._unsent: dict[object, _Reading] = {}
+        self._unsent: dict[CallKind, dict[object, _Reading]] = {kind: {} for kind in STREAMS}
         self._ended: dict[object, Exception] = {}
 
     @property
     def of_streams(self) -> bool:
         """Whether a request of a stream is waited for."""
-        return bool(self._by_kind[CallKind.STREAM])
+        return any(self._by_kind[kind] for kind in STREAMS)
 
     @property
     def of_others(self) -> bool:
@@ -59,14 +59,14 @@ class Readings:
         task = asyncio.current_task()
         assert task is not None
         self._by_kind[kind][call] = reading = _Reading(task, self._now_s())
-        if is_first:
-            self._unsent[call] = reading
+        if is_first and kind in STREAMS:
+            self._unsent[kind][call] = reading
 
     def end(self, call: object, kind: CallKind) -> None:
         """The request was read, or its reading was ended."""
         del self._by_kind[kind][call]
-        if self._unsent:
-            self._unsent.pop(call, None)
+        if unsent := self._unsent.get(kind):
+            unsent.pop(call, None)
         if self._ended:
             self._ended.pop(call, None)
 
@@ -86,9 +86,9 @@ class Readings:
     def end_oldest(self, kind: CallKind) -> None:
         """End the one that is waited for longest, to make room for another call. Of streams only
         one of which nothing has come within UNSENT_S."""
-        is_stream = kind is CallKind.STREAM
+        is_stream = kind in STREAMS
         now_s = self._now_s()
-        for call, reading in (self._unsent if is_stream else self._by_kind[kind]).items():
+        for call, reading in (self._unsent if is_stream else self._by_kind)[kind].items():
             age_s = now_s - reading.since_s
             if is_stream and age_s <= UNSENT_S:
                 return
@@ -102,7 +102,7 @@ class Readings:
         chosen = [each for kind in LATE_S for each in self._slow(kind)]
         chosen.sort(key=lambda each: each[1].since_s)
         if len(chosen) <= 1 and streams:
-            chosen += self._slow(CallKind.STREAM)
+            chosen += [each for kind in STREAMS for each in self._slow(kind)]
         for call, reading in chosen[(len(chosen) + 1) // 2 :]:
             self._end(call, reading, MemoryFullError("this request arrived too slowly"))
 

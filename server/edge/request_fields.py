@@ -37,6 +37,9 @@ UNCOUNTED_BYTES = 1 << 20
 #: Calls of one message on a stream: they begin in one turn of the loop.
 MAX_CALLS = 64
 
+#: Of what there are a handful.
+_FEW = 256
+
 #: Elements one message of the request may have. Tags, keys and light queues of a message share its
 #: properties with separators, so there cannot be more than their bytes allow.
 COUNT_LIMITS = {
@@ -71,6 +74,21 @@ COUNT_LIMITS = {
     "kvcq.v1.DeleteDeadLettersRequest.offsets": MAX_REDRIVEN,
     "kvcq.v1.ChangeRightsRequest.rights": MAX_RIGHTS,
     "kvcq.v1.IngestFilesRequest.files": MAX_FILES,
+} | {
+    f"apache.rocketmq.v2.{field}": limit
+    for field, limit in {
+        "SendMessageRequest.messages": MAX_MESSAGES,
+        "Message.user_properties": MAX_PROPERTIES_BYTES // 2,
+        "SystemProperties.keys": MAX_PROPERTIES_BYTES // 2,
+        "AckMessageRequest.entries": MOST_HANDLES,
+        "Endpoints.addresses": _FEW,
+        "MessageQueue.accept_message_types": _FEW,
+        "CustomizedBackoff.next": _FEW,
+        "Settings.client_properties": _FEW,
+        "Publishing.topics": MAX_MESSAGES,
+        "Subscription.subscriptions": MAX_MESSAGES,
+        "SyncLiteSubscriptionRequest.lite_topic_set": MAX_MESSAGES,
+    }.items()
 }
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5

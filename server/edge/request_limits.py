@@ -101,20 +101,40 @@ _OURS = {
         RequestLimit(_ROWS, answers_large=True): "Grant Revoke",
     },
 }
-#: By the path of the method: those of two services may have one name.
-_LIMITS: Mapping[str, RequestLimit] = {
-    f"kvcq.v1.{service}/{name}": limit
-    for service, rows in _OURS.items()
-    for limit, names in rows.items()
-    for name in names.split()
-} | {
-    "grpc.health.v1.Health/Check": RequestLimit(_NAMES, CallKind.OPEN),
-    "grpc.health.v1.Health/List": RequestLimit(_NAMES, CallKind.OPEN),
-    "grpc.health.v1.Health/Watch": RequestLimit(_NAMES, CallKind.OPEN),
-    "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": RequestLimit(
-        _NAMES, CallKind.STREAM
+#: Of the service for RocketMQ's clients. A telemetry stream is open as long as its client is.
+_ROCKETMQ = {
+    RequestLimit(_MESSAGES, waits_to_be_read=True): "SendMessage",
+    RequestLimit(_NAMES, answers_large=True): "QueryRoute QueryAssignment",
+    RequestLimit(_NAMES, CallKind.PULL): "ReceiveMessage PullMessage",
+    RequestLimit(_NAMES, CallKind.TELEMETRY): "Telemetry",
+    RequestLimit(_ROWS): "AckMessage",
+    RequestLimit(_NAMES): (
+        "Heartbeat NotifyClientTermination ForwardMessageToDeadLetterQueue UpdateOffset GetOffset "
+        "QueryOffset EndTransaction ChangeInvisibleDuration RecallMessage SyncLiteSubscription"
     ),
 }
+#: By the path of the method: those of two services may have one name.
+_LIMITS: Mapping[str, RequestLimit] = (
+    {
+        f"kvcq.v1.{service}/{name}": limit
+        for service, rows in _OURS.items()
+        for limit, names in rows.items()
+        for name in names.split()
+    }
+    | {
+        "grpc.health.v1.Health/Check": RequestLimit(_NAMES, CallKind.OPEN),
+        "grpc.health.v1.Health/List": RequestLimit(_NAMES, CallKind.OPEN),
+        "grpc.health.v1.Health/Watch": RequestLimit(_NAMES, CallKind.OPEN),
+        "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": RequestLimit(
+            _NAMES, CallKind.STREAM
+        ),
+    }
+    | {
+        f"apache.rocketmq.v2.MessagingService/{name}": limit
+        for limit, names in _ROCKETMQ.items()
+        for name in names.split()
+    }
+)
 
 
 #: Methods of these packages have names that are all different.
@@ -150,5 +170,6 @@ PLACES: dict[CallKind, Places] = {
     CallKind.SHORT: Places(of_peer=4096, in_all=8192),
     CallKind.PULL: Places(of_peer=8192, in_all=12_288),
     CallKind.STREAM: Places(of_peer=512, in_all=2048),
+    CallKind.TELEMETRY: Places(of_peer=4096, in_all=16_384),
     CallKind.OPEN: OPEN_PLACES,
 }

@@ -31,13 +31,15 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from server.edge.call_gate import CallKind
+from server.edge.call_gate import STREAMS
 from server.edge.readings import SLOW_S, Readings
 from server.errors import MemoryFullError
 from server.process import give_back, private_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from server.edge.call_gate import CallKind
 
 logger = logging.getLogger(__name__)
 
@@ -245,7 +247,7 @@ class RequestMemory:
         """A request of the call is being read by the current task, `is_first`: of a stream;
         `readings.end` must follow. On the path of every call."""
         self.readings.begin(call, kind, is_first=is_first)
-        if self._is_slow and kind is not CallKind.STREAM:
+        if self._is_slow and kind not in STREAMS:
             self._look_later()
         elif self._timer is None:
             self._look_slowly()

@@ -31,7 +31,7 @@ from store.errors import InvalidArgumentError
 from store.format import pack_host
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from server.edge import Requests
     from server.metrics import CallMetrics
@@ -138,6 +138,36 @@ class Puts:
             placed=only_placed_out(stored.columns, self._store_host),
             store_time_ms=stored.store_time_ms,
         )
+
+    async def put_made(
+        self, topic: str, make: Callable[[Budget], Sequence[Message]], *, large: bool
+    ) -> Sequence[int]:
+        """What `make` gives, all of one topic, is stored or none of it: offsets in their queues.
+
+        `make` raises TooMuchError when the budget does not do; it is called again then, in a
+        thread. Raises what it raises, and as `put`.
+        """
+        messages: Sequence[Message] | None = None
+        if not large:
+            with suppress(TooMuchError):
+                messages = make(inline_budget())
+        if messages is not None and len(messages) == 1:
+            placed, _ = await self._coalescer.put(messages[0])
+            self._metrics.put_one(topic, placed.record_size)
+            current_caller().took_messages(1)
+            return (placed.queue_offset,)
+        if messages is None:
+            stored = await self._appender.large_of(lambda: make(Budget()))
+        else:
+            stored = await self._appender.small(messages)
+        await self.durability.wait(stored.end_offset)
+        self._metrics.put({topic: stored.columns.message_count}, stored.record_bytes)
+        current_caller().took_messages(stored.columns.message_count)
+        return stored.columns.queue_offsets
+
+    def choose(self, topic: str, ordering_key: str) -> int:
+        """The queue for a message that names none."""
+        return self._chooser.choose(topic, ordering_key)
 
     async def put_batch(
         self, request: pb.PutBatchRequest, born_host: Host, *, large: bool

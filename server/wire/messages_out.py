@@ -12,7 +12,7 @@ from store.metadata import KEEP_ALL
 if TYPE_CHECKING:
     from server.wire.columns import Columns
     from store.consume_queue import Bounds, DispatchRequest
-    from store.message import Host
+    from store.message import Host, StoredMessage
     from store.metadata import TopicConfig
 
 
@@ -64,7 +64,7 @@ def stored_out(record: bytes, queue_offset: int | None = None) -> pb.StoredMessa
         queue_offset=message.queue_offset if queue_offset is None else queue_offset,
         topic_queue_offset=message.queue_offset,
         physical_offset=message.physical_offset,
-        message_id=message_id(_packed(message.store_host), message.physical_offset),
+        message_id=message_id_of(message),
         body=message.body,
         tag=tag,
         keys=[key for key in keys.split(" ") if key] if keys else (),
@@ -81,6 +81,11 @@ def stored_out(record: bytes, queue_offset: int | None = None) -> pb.StoredMessa
 
 # Hosts are few: one store, and a producer for each connection.
 _packed = lru_cache(maxsize=1024)(pack_host)
+
+
+def message_id_of(message: StoredMessage) -> str:
+    """That tells where it lies in the log."""
+    return message_id(_packed(message.store_host), message.physical_offset)
 
 
 @lru_cache(maxsize=4096)

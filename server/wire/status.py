@@ -59,6 +59,7 @@ class StatusRow(NamedTuple):
 _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
     _Code.INVALID_ARGUMENT: {
         store_errors.InvalidArgumentError: "INVALID_ARGUMENT field",
+        server_errors.ClientStatusError: "CLIENT_STATUS status",
     },
     _Code.NOT_FOUND: {
         store_errors.UnknownTopicError: "UNKNOWN_TOPIC topic",

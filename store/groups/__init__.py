@@ -6,6 +6,7 @@ record of the log. Here it is decided what such records say. See store/docs/grou
 
 from store.groups.dead_letters import DeadLetter
 from store.groups.deliveries import Delivery, Outcome, Received
+from store.groups.handles import is_handle
 from store.groups.letter_box import MOST_LETTERS
 from store.groups.letters import Redriven
 from store.groups.limits import (
@@ -40,4 +41,5 @@ __all__ = [
     "SharedGroups",
     "SharedQueue",
     "Where",
+    "is_handle",
 ]

@@ -133,6 +133,15 @@ def _head(group: str, text: str) -> tuple[Head, int] | None:
     return Head(topic, begins, queue_id, nonce), _seed(group, data)
 
 
+def is_handle(group: str, text: str) -> bool:
+    """Whether it was made for this group; it may have come too late."""
+    try:
+        unpack_handles(group, [text], "handle")
+    except InvalidArgumentError:
+        return False
+    return True
+
+
 def _decoded(text: str) -> bytes:
     """What the text stands for; nothing, where it is no Base64 for URLs without padding."""
     if not text.isascii():

@@ -17,6 +17,7 @@ from kvcq_client import Credentials
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.transport.secured import Signer
+from server.rocketmq.pb import values_pb2 as v2
 from server.wire.status import STATUS_BY_ERROR
 from tests.fuzz.requests import (
     CONTROL_GROUP,
@@ -26,6 +27,7 @@ from tests.fuzz.requests import (
     mutated,
     request_of,
 )
+from tests.support.rocketmq import SERVICE, status_in
 from tests.support.rpc_errors import error_info
 from tests.support.users import ADMIN, secret_of
 
@@ -42,6 +44,7 @@ CALLERS = (
     Credentials("writer", "a-wrong-secret-of-somebody"),
     None,
 )
+_ROCKETMQ = f"/{SERVICE}/"
 #: Under way at a time.
 AT_A_TIME = 64
 #: What a request may wait for is answered before: a parked pull, a stream that has no end.
@@ -49,7 +52,10 @@ SHORT_S, LONG_S = 0.1, 60.0
 #: The client's own words when the server ends a stream before all requests are written: it does
 #: not tell the server's status then.
 _ENDED_WHILE_WRITING = "Internal error from Core"
-_ENDLESS = ("Pull", "Receive", "Watch", "Subscribe", "ServerReflectionInfo", "Calls")
+_ENDLESS = (
+    *("Pull", "Receive", "Watch", "Subscribe", "ServerReflectionInfo", "Calls"),
+    *("ReceiveMessage", "Telemetry"),
+)
 #: The store fails, or does not verify: no request may bring that about.
 _NEVER = {"INTERNAL", "UNKNOWN", "DATA_LOSS", "UNIMPLEMENTED", "CANCELLED"}
 _FINAL = {"STORE_FAILED", "FLUSH_FAILED", "STORE_CLOSED", "ENGINE_UNAVAILABLE"}
@@ -152,31 +158,34 @@ class Fuzz:
             requests += [self._request(method) for _ in range(3)]
         caller = self._random.randrange(len(self._callers))
         may_see_all = self._callers[caller] == self._callers[0]
-        given: Any = {"timeout": timeout_s, "metadata": self._headers(caller)}
+        client = (("x-mq-client-id", f"client-{caller}"),) if path.startswith(_ROCKETMQ) else ()
+        given: Any = {"timeout": timeout_s, "metadata": (*self._headers(caller), *client)}
         try:
             if not (method.client_streaming or method.server_streaming):
                 response = await self._channel.unary_unary(path, None, None)(requests[0], **given)
-                self._look_at(method.name, response, may_see_all=may_see_all)
+                self._look_at(path, response, may_see_all=may_see_all)
             elif len(requests) == 1:
                 # On the wire a stream of one request is the same.
                 one: Any = self._channel.unary_stream(path, None, None)
                 async for response in one(requests[0], **given):
-                    self._look_at(method.name, response, may_see_all=may_see_all)
+                    self._look_at(path, response, may_see_all=may_see_all)
             else:
                 many: Any = self._channel.stream_stream(path, None, None)
                 async for response in many(iter(requests), **given):
-                    self._look_at(method.name, response, may_see_all=may_see_all)
+                    self._look_at(path, response, may_see_all=may_see_all)
         except grpc.aio.AioRpcError as error:
             self._judge(method.name, error, requests)
         else:
             self.statuses[method.name, "OK"] += 1
 
-    def _look_at(self, method: str, response: bytes, *, may_see_all: bool) -> None:
+    def _look_at(self, path: str, response: bytes, *, may_see_all: bool) -> None:
         """It tells nothing that the caller may not know; and what calls that share a stream are
         answered with."""
         if not may_see_all and CONTROL_TOPIC.encode() in response:
-            raise UndeclaredError(f"seed {self._seed}: {method} tells of a topic without a right")
-        if method != "Calls":
+            raise UndeclaredError(f"seed {self._seed}: {path} tells of a topic without a right")
+        if path.startswith(_ROCKETMQ):
+            self._look_at_status(path, response)
+        if not path.endswith("/Calls"):
             return
         for result in pb.CallsResponse.FromString(response).results:
             error = result.error
@@ -186,6 +195,13 @@ class Fuzz:
                 raise UndeclaredError(
                     f"seed {self._seed}: on a stream: {status} ({error.reason}): {error.message}"
                 )
+
+    def _look_at_status(self, path: str, response: bytes) -> None:
+        """The service for RocketMQ's clients refuses in its answers."""
+        status = status_in(response)
+        self.statuses[f"{path.rpartition('/')[2]} within", v2.Code.Name(status.code)] += 1
+        if status.code in (v2.INTERNAL_SERVER_ERROR, v2.INTERNAL_ERROR):
+            raise UndeclaredError(f"seed {self._seed}: {path} was answered {status}")
 
     def _judge(self, method: str, error: grpc.aio.AioRpcError, requests: list[bytes]) -> None:
         status = error.code().name

@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2, shared_groups_pb2
+from server.rocketmq.pb import messaging_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +31,7 @@ METHODS: list[MethodDescriptor] = [
         migration_pb2.DESCRIPTOR,
         jobs_pb2.DESCRIPTOR,
         access_pb2.DESCRIPTOR,
+        messaging_pb2.DESCRIPTOR,
         health_pb2.DESCRIPTOR,
         reflection_pb2.DESCRIPTOR,
     )
@@ -157,6 +159,9 @@ def _unsigned(random: Random, field: FieldDescriptor) -> int:
 
 
 def _text(random: Random, field: FieldDescriptor) -> str:
+    # A topic or a group of RocketMQ's clients: the latter are among the names of topics then.
+    if field.name == "name" and random.random() < 0.2:
+        return random.choice(_GROUPS)
     if field.name in ("topic", "name", "topics", "pattern", "prefix", "light_queues"):
         names = _LIGHT[:2] if field.name == "light_queues" else _TOPICS
         if random.random() < 0.2:

@@ -20,6 +20,9 @@ from kvcq_client.transport import STREAM_OVER, write_request
 from kvcq_client.transport.secured import Signer
 from server.access import NEEDS, is_laborious_batch
 from server.app.server import _SERVED
+from server.rocketmq.pb import messaging_pb2 as rmq
+from server.rocketmq.pb import values_pb2 as v2
+from tests.support.rocketmq import SERVICE, code_in
 from tests.support.rpc_errors import error_info
 from tests.support.users import ADMIN, guarded, right, secret_of, users_of
 
@@ -38,6 +41,8 @@ METHODS: list[MethodDescriptor] = [
 ]
 _TOPIC = pb.Message(topic="T", queue_id=0, body=b"x")
 _QUEUE = pb.Queue(topic="T")
+_T, _G = v2.Resource(name="T"), v2.Resource(name="g")
+_Q = v2.MessageQueue(topic=_T)
 
 #: What any user may do, with what it sends; nothing of it shows or changes what is others'.
 ANY_USER: dict[str, Message] = {
@@ -45,9 +50,12 @@ ANY_USER: dict[str, Message] = {
     "GetStatistics": pb.GetStatisticsRequest(),
     "GetProducer": pb.GetProducerRequest(producer_id="p"),
     "WhoAmI": access.WhoAmIRequest(),
+    # Of RocketMQ's clients: about a client of the user's own.
+    "Heartbeat": rmq.HeartbeatRequest(),
+    "NotifyClientTermination": rmq.NotifyClientTerminationRequest(),
 }
 #: Opened by any user; what is on them is refused piece by piece.
-STREAMS = {"PutStream", "Subscribe", "Calls", "ServerReflectionInfo"}
+STREAMS = {"PutStream", "Subscribe", "Calls", "ServerReflectionInfo", "Telemetry"}
 #: What is found by a number shows its topic first.
 BY_NUMBER = {"Get", "GetBatch"}
 OPEN = {"Check", "List", "Watch"}
@@ -79,6 +87,22 @@ REQUESTS: dict[str, Message] = {
     "Redrive": shared.RedriveRequest(group="g"),
     "ListDeadLetters": shared.ListDeadLettersRequest(group="g"),
     "DeleteDeadLetters": shared.DeleteDeadLettersRequest(group="g"),
+    "QueryRoute": rmq.QueryRouteRequest(topic=_T),
+    "QueryAssignment": rmq.QueryAssignmentRequest(topic=_T, group=_G),
+    "SendMessage": rmq.SendMessageRequest(messages=[v2.Message(topic=_T)]),
+    "ReceiveMessage": rmq.ReceiveMessageRequest(group=_G, message_queue=_Q),
+    "AckMessage": rmq.AckMessageRequest(topic=_T, group=_G),
+    "ChangeInvisibleDuration": rmq.ChangeInvisibleDurationRequest(topic=_T, group=_G),
+    "ForwardMessageToDeadLetterQueue": rmq.ForwardMessageToDeadLetterQueueRequest(
+        topic=_T, group=_G
+    ),
+    "EndTransaction": rmq.EndTransactionRequest(topic=_T),
+    "RecallMessage": rmq.RecallMessageRequest(topic=_T),
+    "SyncLiteSubscription": rmq.SyncLiteSubscriptionRequest(topic=_T, group=_G),
+    "PullMessage": rmq.PullMessageRequest(group=_G, message_queue=_Q),
+    "UpdateOffset": rmq.UpdateOffsetRequest(group=_G, message_queue=_Q),
+    "GetOffset": rmq.GetOffsetRequest(group=_G, message_queue=_Q),
+    "QueryOffset": rmq.QueryOffsetRequest(message_queue=_Q),
     "RotateSecret": access.RotateSecretRequest(user="ops"),
     "GetUser": access.GetUserRequest(user="ops"),
 }
@@ -115,17 +139,19 @@ async def call(
     if not (method.client_streaming or method.server_streaming):
         alone: Any = served.channel.unary_unary(path, None, None)
         try:
-            await alone(request.SerializeToString(), metadata=metadata)
+            answer = await alone(request.SerializeToString(), metadata=metadata)
         except grpc.aio.AioRpcError as error:
             return error.code()
-        return grpc.StatusCode.OK
+        return code_in(answer) if path.startswith(f"/{SERVICE}/") else grpc.StatusCode.OK
     stream: Any = served.channel.stream_stream(path, None, None)
     under_way = stream(metadata=metadata)
     try:
         with suppress(*STREAM_OVER):  # refused before it came
             await write_request(under_way, request.SerializeToString())
             await under_way.done_writing()
-        while await under_way.read() is not EOF:
+        while (answer := await under_way.read()) is not EOF:
+            if path.startswith(f"/{SERVICE}/"):
+                return code_in(answer)
             if method.name == "Watch":
                 return grpc.StatusCode.OK
         found: grpc.StatusCode = await under_way.code()

@@ -1,0 +1,84 @@
+"""Clients that are known: one for each producer or consumer object of a program.
+
+A client has an id that it draws, and tells what it is on its telemetry stream. As long as it sends
+heartbeats it lives, whether or not that stream is open: after a restart of the server some clients
+open it again only minutes later, and must be served meanwhile. So what is known here decides over
+nothing but heartbeats and the messages that are held on to for a client.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from server.access import current_caller
+from server.errors import ClientStatusError
+from server.rocketmq.pb import values_pb2 as v2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from server.edge import Context
+
+#: User and id: nobody speaks for a client of another user.
+ClientKey = tuple[str, str]
+
+CLIENT_ID = "x-mq-client-id"
+_MOST_ID_CHARACTERS = 255
+#: A client of which nothing was heard for so long is gone, seconds.
+SILENT_S = 120.0
+#: Clients that are known, a few hundred bytes each. Above that, whichever was heard of longest ago
+#: is forgotten.
+MOST_CLIENTS = 65_536
+
+
+def client_of(context: Context) -> ClientKey:
+    """The client that calls. Raises ClientStatusError when it does not say which one it is."""
+    for name, value in context.invocation_metadata() or ():
+        if name == CLIENT_ID and isinstance(value, str) and value.strip():
+            if len(value) > _MOST_ID_CHARACTERS:
+                break
+            return current_caller().name, value
+    raise ClientStatusError(
+        v2.CLIENT_ID_REQUIRED,
+        f"the call has no header {CLIENT_ID} of 1 to {_MOST_ID_CHARACTERS} characters",
+    )
+
+
+class Clients:
+    """Those that are alive. Owned by the event loop's thread."""
+
+    def __init__(self, now_s: Callable[[], float] = monotonic, most: int = MOST_CLIENTS) -> None:
+        self._now_s = now_s
+        self._most = most
+        # By id, when each was heard of; longest ago first.
+        self._heard_s: OrderedDict[ClientKey, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._heard_s)
+
+    def hear(self, client: ClientKey) -> None:
+        """The client has told its settings, or called for messages."""
+        now_s = self._now_s()
+        self._heard_s[client] = now_s
+        self._heard_s.move_to_end(client)
+        oldest_s = next(iter(self._heard_s.values()))
+        if len(self._heard_s) > self._most or now_s - oldest_s >= SILENT_S:
+            self._heard_s.popitem(last=False)
+
+    def beat(self, client: ClientKey) -> None:
+        """A heartbeat. Raises ClientStatusError when it is of a client that is not known."""
+        if client not in self._heard_s:
+            raise ClientStatusError(
+                v2.UNRECOGNIZED_CLIENT_TYPE, "this client has told no settings yet"
+            )
+        self.hear(client)
+
+    def is_alive(self, client: ClientKey) -> bool:
+        heard_s = self._heard_s.get(client)
+        return heard_s is not None and self._now_s() - heard_s < SILENT_S
+
+    def end(self, client: ClientKey) -> None:
+        """The client has ended. Repeatable."""
+        self._heard_s.pop(client, None)

@@ -1,0 +1,166 @@
+"""Messages as RocketMQ 5's clients send them, as the store takes them.
+
+| of a message           | in the record                                                        |
+|------------------------|----------------------------------------------------------------------|
+| message id             | property UNIQ_KEY, which the key index holds as it holds keys        |
+| message group          | property __SHARDINGKEY: as the ordering key of kvcq's own clients    |
+| tag, keys, properties  | as those of kvcq's own clients                                       |
+| body encoding GZIP     | the flag of a compressed body; the bytes stay as they are            |
+| trace context          | property TRACE_CONTEXT                                               |
+
+What means delivery at a time, a transaction, a lite topic or a priority is refused: stored as an
+ordinary message it would be delivered at once, or when it was to be taken back.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kvcq_client.format import COMPRESSED
+from server.errors import ClientStatusError
+from server.rocketmq.pb import values_pb2 as v2
+from server.rocketmq.times import milliseconds_of
+from store.errors import InvalidArgumentError
+from store.format import SHARDING_KEY, UNIQ_KEY
+from store.message import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from server.wire import Budget
+    from store.message import Host
+
+TRACE_CONTEXT = "TRACE_CONTEXT"
+#: Properties that are the system's, whose values have fields of their own: a user's would be taken
+#: for those. Source: RocketMQ 5, MessageConst.
+_RESERVED = """
+    KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
+    BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION
+    TRACE_ON UNIQ_KEY EXTEND_UNIQ_INFO MAX_RECONSUME_TIMES CONSUME_START_TIME DUP_INFO
+    TRAN_PREPARED_QUEUE_OFFSET INSTANCE_ID CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME
+    PUSH_REPLY_TIME CLUSTER MSG_TYPE POP_CK POP_CK_OFFSET 1ST_POP_TIME INNER_MULTI_QUEUE_OFFSET
+    INNER_MULTI_DISPATCH INNER_NUM INNER_BASE TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_DELIVER_MS
+    TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY
+    TIMER_DELAY_LEVEL __BORNHOST BORN_TIMESTAMP DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __CRC32#
+    TRACE_CONTEXT __SHARDINGKEY
+"""
+RESERVED = frozenset(_RESERVED.split())
+#: Bytes of a message group are fewer.
+_GROUP_BYTES = 64
+_MOST_ID_CHARACTERS = 255
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+#: What a message may not have yet, and what its sender is told.
+_UNSUPPORTED = {
+    "delivery_timestamp": "delivery at a time",
+    "lite_topic": "a lite topic",
+    "priority": "a priority",
+}
+_UNSUPPORTED_TYPES = {
+    v2.DELAY: "delivery at a time",
+    v2.TRANSACTION: "a transaction",
+    v2.LITE: "a lite topic",
+    v2.PRIORITY: "a priority",
+}
+
+
+def messages_in(
+    messages: Sequence[v2.Message],
+    born_host: Host,
+    choose: Callable[[str, str], int],
+    budget: Budget,
+) -> list[Message]:
+    """All of one request; `choose` gives a queue by topic and message group.
+
+    Raises InvalidArgumentError and ClientStatusError; TooMuchError when there is more to look at
+    than is left in the budget. What the store checks of a message is not checked here.
+    """
+    if not messages:
+        raise ClientStatusError(v2.MESSAGE_CORRUPTED, "the request has no messages")
+    budget.messages(len(messages), "messages")
+    topic = messages[0].topic.name
+    if any(each.topic.name != topic for each in messages):
+        raise ClientStatusError(
+            v2.MESSAGE_CORRUPTED, "the messages of a request must be of one topic"
+        )
+    found: list[Message] = []
+    for message in messages:
+        system = message.system_properties
+        budget.parts(len(system.keys) + len(message.user_properties), "messages")
+        budget.tag(len(system.tag), "messages")
+        found.append(_message_in(message, born_host, choose))
+    return found
+
+
+def _message_in(message: v2.Message, born_host: Host, choose: Callable[[str, str], int]) -> Message:
+    system = message.system_properties
+    _check_type(system)
+    if not message.body:
+        raise ClientStatusError(v2.MESSAGE_BODY_EMPTY, "the body is empty")
+    topic, group = message.topic.name, system.message_group
+    properties = dict(message.user_properties)
+    _check_properties(properties)
+    if system.HasField("message_group"):
+        _check_group(group)
+        properties[SHARDING_KEY] = group
+    properties[UNIQ_KEY] = _checked_id(system.message_id)
+    if system.trace_context:
+        properties[TRACE_CONTEXT] = system.trace_context
+    if system.HasField("tag"):
+        _check_tag(system.tag)
+    return Message(
+        topic,
+        message.body,
+        choose(topic, group),
+        system.tag,
+        tuple(system.keys),
+        (),
+        properties,
+        sys_flag=COMPRESSED if system.body_encoding == v2.GZIP else 0,
+        born_time_ms=max(0, milliseconds_of(system.born_timestamp)),
+        born_host=born_host,
+    )
+
+
+def _check_type(system: v2.SystemProperties) -> None:
+    what = _UNSUPPORTED_TYPES.get(system.message_type) or next(
+        (what for field, what in _UNSUPPORTED.items() if system.HasField(field)), None
+    )
+    if what is not None:
+        raise ClientStatusError(
+            v2.UNSUPPORTED, f"this server does not take messages with {what}; nothing was stored"
+        )
+
+
+def _checked_id(message_id: str) -> str:
+    if not message_id.strip():
+        raise ClientStatusError(v2.ILLEGAL_MESSAGE_ID, "the message id is blank")
+    if len(message_id) > _MOST_ID_CHARACTERS or _CONTROL.search(message_id):
+        raise ClientStatusError(
+            v2.ILLEGAL_MESSAGE_ID,
+            f"the message id is not up to {_MOST_ID_CHARACTERS} printable characters",
+        )
+    return message_id
+
+
+def _check_tag(tag: str) -> None:
+    if not tag.strip() or "|" in tag or _CONTROL.search(tag):
+        raise InvalidArgumentError("tag", "is blank, or has | or a control character in it")
+
+
+def _check_group(group: str) -> None:
+    if not group.strip() or len(group.encode()) >= _GROUP_BYTES or _CONTROL.search(group):
+        raise ClientStatusError(
+            v2.ILLEGAL_MESSAGE_GROUP,
+            f"the message group is blank, has {_GROUP_BYTES} bytes or more, or a control character",
+        )
+
+
+def _check_properties(properties: dict[str, str]) -> None:
+    for name, value in properties.items():
+        if name in RESERVED:
+            raise InvalidArgumentError("properties", f"{name!r} is the system's own")
+        if not name.strip() or _CONTROL.search(name) or _CONTROL.search(value):
+            raise InvalidArgumentError(
+                "properties", f"{name!r} is blank, or it or its value has a control character"
+            )

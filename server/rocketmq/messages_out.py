@@ -1,0 +1,119 @@
+"""Deliveries as RocketMQ 5's clients expect them: see messages_in for what stands where.
+
+The digest is MD5 in capital letters: of CRC-32 each client writes another text, and one that does
+not find its own takes the message for damaged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvcq_client.format import COMPRESSED, BodyError, decompress
+from server.rocketmq.messages_in import RESERVED, TRACE_CONTEXT
+from server.rocketmq.pb import messaging_pb2 as pb
+from server.rocketmq.pb import values_pb2 as v2
+from server.rocketmq.statuses import OK
+from server.rocketmq.times import timestamp_of
+from server.wire import host_text, message_id_of
+from store.format import OWN_PROPERTIES, SHARDING_KEY, TAGS, UNIQ_KEY, unpack_record
+
+if TYPE_CHECKING:
+    from store.groups import Delivery, Received
+    from store.message import StoredMessage
+
+_DELIVER_MS = "TIMER_DELIVER_MS"
+_IS_TRANSACTION = "TRAN_MSG"
+_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+#: Of the system, and shown by fields of their own; but the ordering key, which their server also
+#: leaves among the user's.
+_HIDDEN = (RESERVED | OWN_PROPERTIES.keys()) - {SHARDING_KEY}
+#: Of the flag of a record: how a body is compressed that these clients can decompress.
+_KIND_BITS, _ZLIB = 0x700, (0, 0x300)
+
+
+class EncodedAnswer(NamedTuple):
+    """The answer of one receive, message by message."""
+
+    message_count: int
+    cost_bytes: int  # of the records
+    parts: list[bytes]
+
+
+def encode_answer(received: Received, namespace: str, now_ms: int) -> EncodedAnswer:
+    """`namespace` as the client named it, which is told so in each message."""
+    deliveries = received.deliveries
+    if not deliveries:
+        status = v2.Status(code=v2.MESSAGE_NOT_FOUND, message="no new message")
+    else:
+        status = OK
+    parts = [
+        pb.ReceiveMessageResponse(status=status),
+        *(pb.ReceiveMessageResponse(message=message_out(one, namespace)) for one in deliveries),
+        pb.ReceiveMessageResponse(delivery_timestamp=timestamp_of(now_ms)),
+    ]
+    return EncodedAnswer(
+        len(deliveries),
+        sum(len(one.record) for one in deliveries),
+        [part.SerializeToString() for part in parts],
+    )
+
+
+def message_out(delivery: Delivery, namespace: str = "") -> v2.Message:
+    # The store has verified every record that it hands out.
+    message = unpack_record(delivery.record, verify=False)
+    properties = message.properties
+    body, encoding = _body_of(message)
+    system = v2.SystemProperties(
+        tag=properties.get(TAGS),
+        keys=message.keys,
+        message_id=properties.get(UNIQ_KEY) or message_id_of(message),
+        body_digest=v2.Digest(
+            type=v2.MD5, checksum=hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
+        ),
+        body_encoding=encoding,
+        message_type=_type_of(properties),
+        born_timestamp=timestamp_of(message.born_time_ms),
+        born_host=host_text(message.born_host),
+        store_timestamp=timestamp_of(message.store_time_ms),
+        store_host=host_text(message.store_host),
+        receipt_handle=delivery.handle,
+        queue_id=delivery.queue_id,
+        queue_offset=delivery.queue_offset,
+        delivery_attempt=delivery.deliveries,
+        message_group=properties.get(SHARDING_KEY),
+        trace_context=properties.get(TRACE_CONTEXT),
+    )
+    deliver_ms = properties.get(_DELIVER_MS, "")
+    if deliver_ms.isascii() and deliver_ms.isdigit() and len(deliver_ms) < 16:
+        system.delivery_timestamp.CopyFrom(timestamp_of(int(deliver_ms)))
+    if _ORIGIN_TOPIC in properties:
+        system.dead_letter_queue.topic = properties[_ORIGIN_TOPIC]
+        system.dead_letter_queue.message_id = properties.get(_ORIGIN_MESSAGE_ID, "")
+    return v2.Message(
+        topic=v2.Resource(resource_namespace=namespace, name=delivery.topic),
+        user_properties={name: value for name, value in properties.items() if name not in _HIDDEN},
+        system_properties=system,
+        body=body,
+    )
+
+
+def _body_of(message: StoredMessage) -> tuple[bytes, v2.Encoding]:
+    flag = message.sys_flag
+    if not flag & COMPRESSED:
+        return message.body, v2.IDENTITY
+    if flag & _KIND_BITS not in _ZLIB:
+        try:
+            return decompress(message.body, flag), v2.IDENTITY
+        except BodyError:
+            pass  # as it is stored: the client finds that it does not decompress
+    return message.body, v2.GZIP
+
+
+def _type_of(properties: dict[str, str]) -> v2.MessageType:
+    if properties.get(_IS_TRANSACTION) == "true":
+        return v2.TRANSACTION
+    if _DELIVER_MS in properties:
+        return v2.DELAY
+    return v2.FIFO if SHARDING_KEY in properties else v2.NORMAL

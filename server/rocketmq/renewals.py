@@ -1,0 +1,154 @@
+"""Messages that push consumers have, and that the server holds on to for them.
+
+Such a client receives with `auto_renew` and says nothing more before it is done, however long that
+takes. So its messages are held on to, a short time at a time, as long as the client lives. When it
+has ended, or is silent, they are given back, to be delivered again soon.
+
+Nothing of this outlives the process. After a restart each message is its client's until the time
+ends that it was held on to last; then it is delivered again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+
+    from server.rocketmq.clients import ClientKey, Clients
+    from server.rocketmq.settling import Settling
+    from server.stage import Stage
+
+logger = logging.getLogger(__name__)
+
+#: How long a message is its client's without being held on to again, and when it is again.
+HOLD_MS = 60_000
+_AGAIN_AFTER_S = 35.0
+_LOOK_EVERY_S = 5.0
+#: However alive its client is, a message is delivered again after this long.
+LONGEST_S = 3 * 3600.0
+#: What is given back may be delivered again after this long: the next member's chance to be there.
+_BACK_AFTER_MS = 1000
+#: Handles of one call of the store.
+_TOGETHER = 256
+
+
+class _Held(NamedTuple):
+    client: ClientKey
+    since_s: float
+    due_s: float
+
+
+class Renewals:
+    """Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        settling: Settling,
+        clients: Clients,
+        stage: Stage,
+        now_s: Callable[[], float] = monotonic,
+    ) -> None:
+        self._settling = settling
+        self._clients = clients
+        self._now_s = now_s
+        # By group and handle, in the order in which they are due.
+        self._held: dict[tuple[str, str], _Held] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._giving_back: set[asyncio.Task[None]] = set()
+        self._stage = stage
+        stage.on_change(self._stage_changed)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def begin(self, client: ClientKey, group: str, handles: Iterable[str]) -> None:
+        """The client was just given these messages, for HOLD_MS."""
+        now_s = self._now_s()
+        for handle in handles:
+            self._held[group, handle] = _Held(client, now_s, now_s + _AGAIN_AFTER_S)
+        if self._held and self._looking is None and not self._stage.is_draining:
+            self._looking = asyncio.create_task(self._look(), name="renewals")
+
+    def end(self, group: str, handles: Iterable[str]) -> None:
+        """Somebody said what becomes of these. Repeatable."""
+        for handle in handles:
+            self._held.pop((group, handle), None)
+
+    def give_back(self, client: ClientKey) -> None:
+        """The client has ended."""
+        left = [key for key, held in self._held.items() if held.client == client]
+        if left:
+            self._in_background(self._give_back(left))
+
+    def nobody_took(self, group: str, handles: Iterable[str]) -> None:
+        """The client went away before it was told of these."""
+        self._in_background(self._give_back([(group, each) for each in handles]))
+
+    def _stage_changed(self) -> None:
+        if self._stage.is_draining and self._looking is not None:
+            self._looking.cancel()
+
+    def _in_background(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._giving_back.add(task)
+        task.add_done_callback(self._giving_back.discard)
+
+    async def _look(self) -> None:
+        while self._held:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            await self.look()
+        self._looking = None
+
+    async def look(self) -> None:
+        """Hold on to what is due, and give back what nobody is there for."""
+        now_s = self._now_s()
+        due: list[tuple[str, str]] = []
+        for key, held in self._held.items():
+            if held.due_s > now_s:
+                break
+            due.append(key)
+        kept: list[tuple[str, str]] = []
+        left: list[tuple[str, str]] = []
+        for key in due:
+            held = self._held[key]
+            lives = self._clients.is_alive(held.client) and now_s - held.since_s < LONGEST_S
+            (kept if lives else left).append(key)
+        await self._hold_on(kept, now_s)
+        await self._give_back(left)
+
+    async def _hold_on(self, keys: list[tuple[str, str]], now_s: float) -> None:
+        for group, handles in _by_group(keys):
+            try:
+                statuses = await self._settling.hold_on(group, handles, HOLD_MS)
+            except StoreError as error:  # a later look comes before their time is over
+                logger.warning("group %r: cannot hold on to messages: %s", group, error)
+                continue
+            for handle, status in zip(handles, statuses, strict=True):
+                held = self._held.pop((group, handle), None)
+                if held is not None and self._settling.is_done(status):
+                    self._held[group, handle] = held._replace(due_s=now_s + _AGAIN_AFTER_S)
+
+    async def _give_back(self, keys: list[tuple[str, str]]) -> None:
+        for group, handles in _by_group(keys):
+            self.end(group, handles)
+            try:
+                await self._settling.give_back(group, handles, _BACK_AFTER_MS)
+            except StoreError as error:  # they are delivered again when their time is over
+                logger.warning("group %r: cannot give messages back: %s", group, error)
+
+
+def _by_group(keys: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
+    """Handles of one group, as many as one call takes."""
+    by_group: defaultdict[str, list[str]] = defaultdict(list)
+    for group, handle in keys:
+        by_group[group].append(handle)
+    for group, handles in by_group.items():
+        for first in range(0, len(handles), _TOGETHER):
+            yield group, handles[first : first + _TOGETHER]

@@ -1,0 +1,57 @@
+"""Where clients find the queues of a topic: here, at the address that they came by."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from server.errors import ClientStatusError
+from server.rocketmq.pb import values_pb2 as v2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Of the one broker that there is. Its id says that it is no replica.
+_BROKER, _MASTER = "kvcq", 0
+#: All queues, for who takes from any of them.
+ANY_QUEUE = -1
+#: What a topic takes: clients refuse the other types by themselves.
+_TYPES = (v2.NORMAL, v2.FIFO)
+
+
+def broker_of(asked: v2.Endpoints, advertised: v2.Endpoints | None) -> v2.Broker:
+    """This server, by the advertised address, or by the one that the client named.
+
+    Raises ClientStatusError when there is neither.
+    """
+    endpoints = asked if advertised is None else advertised
+    if not endpoints.addresses:
+        raise ClientStatusError(
+            v2.ILLEGAL_ACCESS_POINT, "the request names no endpoints to answer with"
+        )
+    return v2.Broker(name=_BROKER, id=_MASTER, endpoints=endpoints)
+
+
+def queues_out(topic: v2.Resource, ids: Iterable[int], broker: v2.Broker) -> list[v2.MessageQueue]:
+    return [
+        v2.MessageQueue(
+            topic=topic,
+            id=each,
+            permission=v2.READ_WRITE,
+            broker=broker,
+            accept_message_types=_TYPES,
+        )
+        for each in ids
+    ]
+
+
+def endpoints_of(address: tuple[str, int] | None) -> v2.Endpoints | None:
+    """Of a host and a port; None for none."""
+    if address is None:
+        return None
+    host, port = address
+    try:
+        scheme = v2.IPv4 if ipaddress.ip_address(host).version == 4 else v2.IPv6
+    except ValueError:
+        scheme = v2.DOMAIN_NAME
+    return v2.Endpoints(scheme=scheme, addresses=[v2.Address(host=host, port=port)])

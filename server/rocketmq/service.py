@@ -1,0 +1,332 @@
+"""The calls of RocketMQ 5's clients: decode, call, encode."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, NoReturn
+
+from server.access import ResourceKind, Role, current_caller
+from server.errors import ClientStatusError, ForbiddenError
+from server.reads import Receive
+from server.rocketmq.clients import Clients, client_of
+from server.rocketmq.messages_in import messages_in
+from server.rocketmq.messages_out import EncodedAnswer, encode_answer
+from server.rocketmq.pb import messaging_pb2 as pb
+from server.rocketmq.pb import messaging_pb2_grpc
+from server.rocketmq.pb import values_pb2 as v2
+from server.rocketmq.renewals import HOLD_MS, Renewals
+from server.rocketmq.routes import ANY_QUEUE, broker_of, queues_out
+from server.rocketmq.settings import LONGEST_POLL_MS, MOST_RECEIVED, of_consumer, of_producer
+from server.rocketmq.settling import Settling
+from server.rocketmq.statuses import OK, common
+from server.rocketmq.telemetry import telemetry
+from server.rocketmq.times import milliseconds_of
+from server.wire import host_of_peer, not_more, not_negative
+from store.errors import InvalidArgumentError, UnknownGroupError, UnknownTopicError
+from store.groups import MOST_ATTEMPT_ID, MOST_HANDLES
+from store.reads import parse_filter
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from server.edge import Context, Requests
+    from server.metrics import CallMetrics
+    from server.puts import Puts
+    from server.reads import Reads
+    from server.stage import Stage
+    from server.wire import Budget
+    from server.workers import Pools
+    from store.groups import Received
+    from store.message import Message
+    from store.message_store import MessageStore
+    from store.metadata import SharedGroup
+    from store.reads import Filter
+
+#: A receive is answered so long before its caller gives up.
+_RESERVE_S = 0.2
+#: Of the records of one receive.
+MOST_BYTES = 4 << 20
+_NO_ANSWERS: Sequence[pb.PullMessageResponse] = ()
+#: Topics of a group's own begin so: they come with its messages, and nobody creates them by name.
+_OF_GROUPS = "%"
+
+
+class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
+    """Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        puts: Puts,
+        reads: Reads,
+        pools: Pools,
+        stage: Stage,
+        metrics: CallMetrics,
+        advertised: v2.Endpoints | None,
+    ) -> None:
+        """`advertised`: the address that clients are told; None: that by which each came."""
+        self._store = store
+        self._groups = store.groups
+        self._puts = puts
+        self._reads = reads
+        self._pools = pools
+        self._stage = stage
+        self._advertised = advertised
+        self._clients = Clients()
+        self._settling = Settling(self._groups, pools.settling, puts.durability, metrics)
+        self._renewals = Renewals(self._settling, self._clients, stage)
+
+    # --- clients and routes ----------------------------------------------------------------
+
+    async def QueryRoute(
+        self, request: pb.QueryRouteRequest, context: Context
+    ) -> pb.QueryRouteResponse:
+        broker = broker_of(request.endpoints, self._advertised)
+        count = await self._queue_count(request.topic.name)
+        queues = queues_out(request.topic, range(count), broker)
+        return pb.QueryRouteResponse(status=OK, message_queues=queues)
+
+    async def QueryAssignment(
+        self, request: pb.QueryAssignmentRequest, context: Context
+    ) -> pb.QueryAssignmentResponse:
+        """The same for every member: each may take from any queue, the group keeps order."""
+        broker = broker_of(request.endpoints, self._advertised)
+        count = await self._queue_count(request.topic.name)
+        group = await self._settings_of(request.group.name)
+        ids = range(count) if group is not None and group.in_order else (ANY_QUEUE,)
+        return pb.QueryAssignmentResponse(
+            status=OK,
+            assignments=[
+                v2.Assignment(message_queue=each) for each in queues_out(request.topic, ids, broker)
+            ],
+        )
+
+    async def Heartbeat(
+        self, request: pb.HeartbeatRequest, context: Context
+    ) -> pb.HeartbeatResponse:
+        self._clients.beat(client_of(context))
+        return pb.HeartbeatResponse(status=OK)
+
+    async def NotifyClientTermination(
+        self, request: pb.NotifyClientTerminationRequest, context: Context
+    ) -> pb.NotifyClientTerminationResponse:
+        client = client_of(context)
+        self._clients.end(client)
+        self._renewals.give_back(client)
+        return pb.NotifyClientTerminationResponse(status=OK)
+
+    async def Telemetry(
+        self, requests: Requests, context: Context
+    ) -> AsyncGenerator[pb.TelemetryCommand, None]:
+        client = client_of(context)
+
+        async def settle(settings: v2.Settings) -> v2.Settings:
+            kind = settings.WhichOneof("pub_sub")
+            if kind is None:
+                raise ClientStatusError(
+                    v2.BAD_REQUEST, "the settings are neither of a producer nor of a consumer"
+                )
+            self._clients.hear(client)
+            if kind == "publishing":
+                return of_producer(settings, self._store.config.max_body_bytes)
+            group = settings.subscription.group.name
+            current_caller().check(Role.SUBSCRIBE, ResourceKind.GROUP, group)
+            return of_consumer(settings, await self._settings_of(group))
+
+        async with aclosing(telemetry(requests, self._stage, settle)) as answers:
+            async for answer in answers:
+                yield answer
+
+    async def _queue_count(self, topic: str) -> int:
+        """Of the topic, which is made where the caller may and the settings say so.
+
+        Raises UnknownTopicError.
+        """
+        try:
+            return self._store.describe_topic(topic).queue_count
+        except UnknownTopicError:
+            if not self._store.config.auto_create_topics or topic.startswith(_OF_GROUPS):
+                raise
+            try:
+                current_caller().publishes([topic])
+            except ForbiddenError:
+                raise UnknownTopicError(topic) from None
+        (made,) = await self._pools.changes.run(self._store.create_topics, [(topic, 0)])
+        self._puts.forget_topic(topic)
+        return made.queue_count
+
+    async def _settings_of(self, group: str) -> SharedGroup | None:
+        """None: it is not made yet, or is not shared, which a receive tells."""
+        try:
+            return await self._pools.lookups.run(self._groups.describe, group)
+        except UnknownGroupError:
+            return None
+
+    # --- messages --------------------------------------------------------------------------
+
+    async def SendMessage(
+        self, request: pb.SendMessageRequest, context: Context, *, large: bool = False
+    ) -> pb.SendMessageResponse:
+        """All messages of the request are stored, or none."""
+        born_host = host_of_peer(context.peer())
+        topic = request.messages[0].topic.name if request.messages else ""
+
+        def make(budget: Budget) -> list[Message]:
+            return messages_in(request.messages, born_host, self._puts.choose, budget)
+
+        offsets = await self._puts.put_made(topic, make, large=large)
+        return pb.SendMessageResponse(
+            status=OK,
+            entries=[
+                pb.SendResultEntry(
+                    status=OK, message_id=each.system_properties.message_id, offset=offset
+                )
+                for each, offset in zip(request.messages, offsets, strict=True)
+            ],
+        )
+
+    async def ReceiveMessage(
+        self, request: pb.ReceiveMessageRequest, context: Context
+    ) -> AsyncGenerator[bytes, None]:
+        """Queue ids select nothing: any member of a group may be given a message of any queue."""
+        client = client_of(context)
+        self._clients.hear(client)
+        topic = request.message_queue.topic
+        group = request.group.name
+        handles: list[str] = []
+
+        def encode(received: Received) -> EncodedAnswer:
+            handles.extend(one.handle for one in received.deliveries)
+            return encode_answer(received, topic.resource_namespace, self._store.lease_time_ms())
+
+        answer = await self._reads.take(
+            Receive(
+                group,
+                topic.name,
+                min(_not_negative(request.batch_size) or MOST_RECEIVED, MOST_RECEIVED),
+                MOST_BYTES,
+                _hold_ms(request),
+                _filter_of(request.filter_expression),
+                encode,
+                request.attempt_id if len(request.attempt_id) <= MOST_ATTEMPT_ID else "",
+            ),
+            _wait_s(request, context.time_remaining()),
+        )
+        if request.auto_renew:
+            self._renewals.begin(client, group, handles)
+        is_told = False
+        try:
+            for part in answer.parts:
+                yield part
+            is_told = True
+        finally:
+            if not is_told and handles:
+                self._renewals.nobody_took(group, handles)
+
+    async def AckMessage(
+        self, request: pb.AckMessageRequest, context: Context
+    ) -> pb.AckMessageResponse:
+        group = request.group.name
+        not_more("entries", request.entries, MOST_HANDLES, "entries")
+        if not request.entries:
+            raise InvalidArgumentError("entries", "is empty")
+        handles = [each.receipt_handle for each in request.entries]
+        statuses = await self._settling.acknowledge(group, handles)
+        self._renewals.end(group, handles)
+        return pb.AckMessageResponse(
+            status=common(statuses),
+            entries=[
+                pb.AckMessageResultEntry(
+                    message_id=each.message_id, receipt_handle=each.receipt_handle, status=status
+                )
+                for each, status in zip(request.entries, statuses, strict=True)
+            ],
+        )
+
+    async def ChangeInvisibleDuration(
+        self, request: pb.ChangeInvisibleDurationRequest, context: Context
+    ) -> pb.ChangeInvisibleDurationResponse:
+        """The handle stays good: a new one would be lost with the answer that carries it."""
+        group, handle = request.group.name, request.receipt_handle
+        hold_ms = milliseconds_of(request.invisible_duration)
+        if hold_ms:
+            (status,) = await self._settling.hold_on(group, [handle], hold_ms)
+        else:
+            (status,) = await self._settling.give_back(group, [handle], 0)
+        self._renewals.end(group, [handle])
+        return pb.ChangeInvisibleDurationResponse(status=status, receipt_handle=handle)
+
+    # --- what is not served ----------------------------------------------------------------
+
+    async def EndTransaction(
+        self, request: pb.EndTransactionRequest, context: Context
+    ) -> pb.EndTransactionResponse:
+        _unsupported("transactions")
+
+    async def RecallMessage(
+        self, request: pb.RecallMessageRequest, context: Context
+    ) -> pb.RecallMessageResponse:
+        _unsupported("messages that are delivered at a time, so there is none to recall")
+
+    async def SyncLiteSubscription(
+        self, request: pb.SyncLiteSubscriptionRequest, context: Context
+    ) -> pb.SyncLiteSubscriptionResponse:
+        _unsupported("lite topics")
+
+    async def PullMessage(
+        self, request: pb.PullMessageRequest, context: Context
+    ) -> AsyncGenerator[pb.PullMessageResponse, None]:
+        for answer in _NO_ANSWERS:
+            yield answer
+        _unsupported("pulls by these clients: kvcq's own pull")
+
+    async def UpdateOffset(
+        self, request: pb.UpdateOffsetRequest, context: Context
+    ) -> pb.UpdateOffsetResponse:
+        _unsupported("offsets of these clients: kvcq's own commit them")
+
+    async def GetOffset(
+        self, request: pb.GetOffsetRequest, context: Context
+    ) -> pb.GetOffsetResponse:
+        _unsupported("offsets of these clients: kvcq's own commit them")
+
+    async def QueryOffset(
+        self, request: pb.QueryOffsetRequest, context: Context
+    ) -> pb.QueryOffsetResponse:
+        _unsupported("offsets of these clients: kvcq's own commit them")
+
+
+def _not_negative(batch_size: int) -> int:
+    return not_negative("batch_size", batch_size)
+
+
+def _hold_ms(request: pb.ReceiveMessageRequest) -> int | None:
+    """None: as the group says."""
+    if request.auto_renew:
+        return HOLD_MS
+    if not request.HasField("invisible_duration"):
+        return None
+    hold_ms = milliseconds_of(request.invisible_duration)
+    if hold_ms <= 0:
+        raise InvalidArgumentError("invisible_ms", f"{hold_ms} is not above 0")
+    return hold_ms
+
+
+def _wait_s(request: pb.ReceiveMessageRequest, remaining_s: float | None) -> float:
+    """How long it may wait for a message: as asked for, and so that the answer comes in time."""
+    wait_ms = LONGEST_POLL_MS
+    if request.HasField("long_polling_timeout"):
+        wait_ms = min(wait_ms, max(0, milliseconds_of(request.long_polling_timeout)))
+    if remaining_s is None:
+        return wait_ms / 1000
+    return max(0.0, min(wait_ms / 1000, remaining_s - _RESERVE_S))
+
+
+def _filter_of(expression: v2.FilterExpression) -> Filter | None:
+    if expression.type == v2.SQL:
+        return parse_filter("", expression.expression)
+    return parse_filter(expression.expression, "")
+
+
+def _unsupported(what: str) -> NoReturn:
+    raise ClientStatusError(v2.UNSUPPORTED, f"this server has no {what}")

@@ -1,0 +1,140 @@
+"""A program that uses RocketMQ's own Python client, and nothing of ours: `python python_program.py
+HOST:PORT`. It takes a command a line, as JSON, and answers each with a line.
+
+What the client is given is what its examples give it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from typing import Any
+
+from rocketmq import (
+    ClientConfiguration,
+    ConsumeResult,
+    Credentials,
+    FilterExpression,
+    Message,
+    MessageListener,
+    Producer,
+    PushConsumer,
+    SimpleConsumer,
+)
+
+_lock = threading.Lock()
+
+
+def say(**answer: Any) -> None:  # noqa: ANN401 - as JSON
+    with _lock:
+        print("ANSWER", json.dumps(answer), flush=True)  # noqa: T201
+
+
+def shown(message: Any) -> dict[str, Any]:  # noqa: ANN401 - the client is not typed
+    return {
+        "body": message.body.decode(),
+        "id": message.message_id,
+        "tag": message.tag,
+        "keys": list(message.keys or ()),
+        "group": message.message_group,
+        "properties": dict(message.properties or {}),
+        "attempt": message.delivery_attempt,
+    }
+
+
+class Listener(MessageListener):  # type: ignore[misc] # the client is not typed
+    """Tells each message; those whose body begins with `fail` fail the first time."""
+
+    def consume(self, message: Any) -> ConsumeResult:  # noqa: ANN401 - as above
+        fails = message.body.startswith(b"fail") and message.delivery_attempt == 1
+        say(pushed=shown(message), failed=fails)
+        if message.body.startswith(b"slow"):
+            time.sleep(1)
+        return ConsumeResult.FAILURE if fails else ConsumeResult.SUCCESS
+
+
+class Program:
+    """One producer, one simple consumer and one push consumer at most."""
+
+    def __init__(self, endpoints: str, key: str, secret: str) -> None:
+        self._config = ClientConfiguration(endpoints, Credentials(key, secret))
+        self._producer: Any = None
+        self._simple: Any = None
+        self._push: Any = None
+        self._held: dict[str, Any] = {}
+
+    def producer(self, topic: str) -> dict[str, Any]:
+        self._producer = Producer(self._config, (topic,))
+        self._producer.startup()
+        return {}
+
+    def send(self, topic: str, bodies: list[str], **given: Any) -> dict[str, Any]:  # noqa: ANN401
+        ids = []
+        for body in bodies:
+            message = Message()
+            message.topic = topic
+            message.body = body.encode()
+            for name in ("tag", "keys", "message_group", "delivery_timestamp"):
+                if name in given:
+                    setattr(message, name, given[name])
+            for name, value in given.get("properties", {}).items():
+                message.add_property(name, value)
+            ids.append(self._producer.send(message).message_id)
+        return {"ids": ids}
+
+    def simple(self, group: str, topic: str, tag: str = "*", wait_s: int = 5) -> dict[str, Any]:
+        subscription = {topic: FilterExpression(tag)}
+        self._simple = SimpleConsumer(self._config, group, subscription, wait_s)
+        self._simple.startup()
+        return {}
+
+    def receive(self, count: int = 32, invisible_s: int = 30) -> dict[str, Any]:
+        messages = self._simple.receive(count, invisible_s) or []
+        self._held.update({message.message_id: message for message in messages})
+        return {"messages": [shown(message) for message in messages]}
+
+    def ack(self, ids: list[str]) -> dict[str, Any]:
+        for each in ids:
+            self._simple.ack(self._held[each])
+        return {}
+
+    def change(self, id: str, invisible_s: int) -> dict[str, Any]:  # noqa: A002 - of the command
+        self._simple.change_invisible_duration(self._held[id], invisible_s)
+        return {}
+
+    def push(self, group: str, topic: str, threads: int = 4) -> dict[str, Any]:
+        self._push = PushConsumer(
+            self._config,
+            group,
+            Listener(),
+            {topic: FilterExpression()},
+            consumption_thread_count=threads,
+        )
+        self._push.startup()
+        return {}
+
+    def stop(self) -> dict[str, Any]:
+        for each in (self._producer, self._simple, self._push):
+            if each is not None:
+                each.shutdown()
+        self._producer = self._simple = self._push = None
+        return {}
+
+
+def main() -> None:
+    endpoints, key, secret = (*sys.argv[1:], "", "")[:3]
+    program = Program(endpoints, key, secret)
+    for line in sys.stdin:
+        name, given = json.loads(line)
+        try:
+            say(done=name, **getattr(program, name)(**given))
+        except Exception as error:  # noqa: BLE001 - the other side judges it
+            say(done=name, error=f"{type(error).__name__}: {error}")
+    # Threads of the client that do not end must not keep the process.
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

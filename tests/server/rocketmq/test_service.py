@@ -1,0 +1,340 @@
+"""server/rocketmq over real gRPC: what official clients send is answered as they need it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from kvcq_client import AsyncClient, Message
+from kvcq_client.pb.v1 import kvcq_pb2
+from server.config import ServerConfig
+from server.edge import request_limit
+from server.rocketmq import SERVICE as ROCKETMQ
+from server.rocketmq.pb import messaging_pb2 as pb
+from server.rocketmq.pb import values_pb2 as v2
+from store.metadata import SharedGroup
+from tests.server.rocketmq.client import ENDPOINTS, Client, handle_of
+from tests.support.rocketmq import status_in
+from tests.support.serving import serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.serving import Served
+
+
+@pytest.fixture
+def client(served: Served) -> Client:
+    return Client(served.channel)
+
+
+# --- routes --------------------------------------------------------------------------------
+
+
+async def test_a_route_makes_the_topic_and_echoes_the_address_of_the_client(
+    served: Served, client: Client
+) -> None:
+    route = await client.route("orders")
+    assert route.status.code == v2.OK
+    assert [each.id for each in route.message_queues] == [0, 1, 2, 3]
+    for each in route.message_queues:
+        assert (each.broker.id, each.broker.endpoints) == (0, ENDPOINTS)
+        assert each.permission == v2.READ_WRITE
+        assert list(each.accept_message_types) == [v2.NORMAL, v2.FIFO]
+    assert served.store.describe_topic("orders").queue_count == 4
+
+
+async def test_a_route_names_the_advertised_address(tmp_path: Path) -> None:
+    async with serving(tmp_path, advertised_address="mq.example:9000") as served:
+        route = await Client(served.channel).route("orders")
+        endpoints = route.message_queues[0].broker.endpoints
+        assert endpoints.scheme == v2.DOMAIN_NAME
+        assert [(each.host, each.port) for each in endpoints.addresses] == [("mq.example", 9000)]
+
+
+async def test_without_topics_made_on_first_use_a_route_is_not_found(tmp_path: Path) -> None:
+    async with serving(tmp_path, store={"auto_create_topics": False}) as served:
+        client = Client(served.channel)
+        assert (await client.route("orders")).status.code == v2.TOPIC_NOT_FOUND
+        answer = await client.send(client.message("orders"))
+        assert (answer.status.code, len(answer.entries)) == (v2.TOPIC_NOT_FOUND, 0)
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        ("", v2.ILLEGAL_TOPIC),
+        ("with blank", v2.ILLEGAL_TOPIC),
+        ("x" * 300, v2.ILLEGAL_TOPIC),
+        ("TBW102", v2.ILLEGAL_TOPIC),
+        ("%DLQ%group", v2.TOPIC_NOT_FOUND),
+    ],
+)
+async def test_no_topic_is_made_of_such_a_name(client: Client, topic: str, code: v2.Code) -> None:
+    assert (await client.route(topic)).status.code == code
+
+
+async def test_a_group_in_order_is_assigned_each_queue_and_others_any(
+    served: Served, client: Client
+) -> None:
+    served.store.groups.create("fifo", SharedGroup(in_order=True, max_deliveries=None))
+    for group, ids in (("fifo", [0, 1, 2, 3]), ("new", [-1])):
+        answer = await client.call.QueryAssignment(
+            pb.QueryAssignmentRequest(
+                topic=v2.Resource(name="orders"),
+                group=v2.Resource(name=group),
+                endpoints=ENDPOINTS,
+            ),
+            metadata=client.metadata,
+        )
+        assert answer.status.code == v2.OK
+        assert [each.message_queue.id for each in answer.assignments] == ids
+
+
+# --- sends ---------------------------------------------------------------------------------
+
+
+async def test_what_is_sent_is_received_with_all_that_it_has(client: Client) -> None:
+    born = Timestamp(seconds=1_700_000_000)
+    sent = client.message(
+        "orders",
+        b"body",
+        tag="paid",
+        keys=["k1", "k2"],
+        born_timestamp=born,
+        message_group="customer-7",
+        trace_context="00-trace",
+        properties={"colour": "blue"},
+    )
+    answer = await client.send(sent)
+    assert answer.status.code == v2.OK
+    (entry,) = answer.entries
+    assert (entry.status.code, entry.offset) == (v2.OK, 0)
+    assert entry.message_id == sent.system_properties.message_id
+    status, (got,) = await client.receive("g", "orders")
+    assert status.code == v2.OK
+    system = got.system_properties
+    assert (got.body, got.topic.name) == (b"body", "orders")
+    assert dict(got.user_properties) == {"colour": "blue", "__SHARDINGKEY": "customer-7"}
+    assert (system.tag, list(system.keys)) == ("paid", ["k1", "k2"])
+    assert (system.message_id, system.message_group) == (entry.message_id, "customer-7")
+    assert (system.message_type, system.delivery_attempt) == (v2.FIFO, 1)
+    assert system.born_timestamp == born
+    assert system.trace_context == "00-trace"
+    assert (system.body_encoding, system.body_digest.type) == (v2.IDENTITY, v2.MD5)
+    assert system.body_digest.checksum == hashlib.md5(b"body").hexdigest().upper()
+    assert system.HasField("queue_offset")
+    assert system.HasField("store_timestamp")
+
+
+async def test_a_batch_has_an_entry_for_each_message_and_a_group_one_queue(client: Client) -> None:
+    sent = [client.message("orders", b"%d" % n, message_group="one") for n in range(5)]
+    answer = await client.send(*sent)
+    assert [each.offset for each in answer.entries] == [0, 1, 2, 3, 4]
+    assert [each.message_id for each in answer.entries] == [
+        each.system_properties.message_id for each in sent
+    ]
+    _, got = await client.receive("g", "orders")
+    assert [each.body for each in got] == [b"0", b"1", b"2", b"3", b"4"]
+    assert len({each.system_properties.queue_id for each in got}) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"message_id": " "}, v2.ILLEGAL_MESSAGE_ID),
+        ({"body": b""}, v2.MESSAGE_BODY_EMPTY),
+        ({"body": bytes((4 << 20) + 1)}, v2.MESSAGE_BODY_TOO_LARGE),
+        ({"tag": "a|b"}, v2.ILLEGAL_MESSAGE_TAG),
+        ({"tag": "  "}, v2.ILLEGAL_MESSAGE_TAG),
+        ({"keys": [" "]}, v2.ILLEGAL_MESSAGE_KEY),
+        ({"keys": ["\x01"]}, v2.ILLEGAL_MESSAGE_KEY),
+        ({"message_group": "x" * 64}, v2.ILLEGAL_MESSAGE_GROUP),
+        ({"message_group": " "}, v2.ILLEGAL_MESSAGE_GROUP),
+        ({"properties": {"UNIQ_KEY": "x"}}, v2.ILLEGAL_MESSAGE_PROPERTY_KEY),
+        ({"properties": {"a": "\x02"}}, v2.ILLEGAL_MESSAGE_PROPERTY_KEY),
+        ({"delivery_timestamp": Timestamp(seconds=1)}, v2.UNSUPPORTED),
+        ({"message_type": v2.DELAY}, v2.UNSUPPORTED),
+        ({"message_type": v2.TRANSACTION}, v2.UNSUPPORTED),
+        ({"lite_topic": "session"}, v2.UNSUPPORTED),
+        ({"priority": 1}, v2.UNSUPPORTED),
+    ],
+)
+async def test_a_bad_message_is_refused_by_its_code_and_its_batch_is_not_stored(
+    client: Client, change: dict[str, Any], code: v2.Code
+) -> None:
+    answer = await client.send(client.message("orders"), client.message("orders", **change))
+    assert answer.status.code == code
+    assert answer.status.message
+    status, _ = await client.receive("g", "orders")
+    assert status.code in (v2.MESSAGE_NOT_FOUND, v2.TOPIC_NOT_FOUND)
+    assert (await client.send(client.message("orders", **change))).status.code == code
+
+
+async def test_a_request_without_messages_or_of_two_topics_is_corrupted(client: Client) -> None:
+    assert (await client.send()).status.code == v2.MESSAGE_CORRUPTED
+    mixed = await client.send(client.message("a"), client.message("b"))
+    assert mixed.status.code == v2.MESSAGE_CORRUPTED
+
+
+# --- receives ------------------------------------------------------------------------------
+
+
+async def test_a_message_is_acknowledged_once(client: Client) -> None:
+    await client.send(client.message("orders"))
+    _, (got,) = await client.receive("g", "orders")
+    handle = handle_of(got)
+    answer = await client.acknowledge("g", "orders", [handle, "garbage", handle])
+    assert answer.status.code == v2.MULTIPLE_RESULTS
+    codes = [each.status.code for each in answer.entries]
+    assert codes == [v2.OK, v2.INVALID_RECEIPT_HANDLE, v2.INVALID_RECEIPT_HANDLE]
+    again = await client.acknowledge("g", "orders", [handle])
+    assert again.status.code == again.entries[0].status.code == v2.INVALID_RECEIPT_HANDLE
+    status, _ = await client.receive("g", "orders")
+    assert status.code == v2.MESSAGE_NOT_FOUND
+    assert (await client.acknowledge("g", "orders", [])).status.code == v2.BAD_REQUEST
+
+
+async def test_a_message_comes_again_when_its_time_is_over(client: Client) -> None:
+    await client.send(client.message("orders", b"again"))
+    _, (first,) = await client.receive("g", "orders")
+    changed = await client.change("g", "orders", handle_of(first), 0)
+    assert changed.status.code == v2.OK
+    _, (second,) = await client.receive("g", "orders")
+    assert second.system_properties.delivery_attempt == 2
+    assert second.system_properties.message_id == first.system_properties.message_id
+    held = await client.change("g", "orders", handle_of(second), 60)
+    assert (held.status.code, held.receipt_handle) == (v2.OK, handle_of(second))
+    late = await client.change("g", "orders", handle_of(first), 60)
+    assert late.status.code == v2.INVALID_RECEIPT_HANDLE
+    for hold_s in (-1, 12 * 3600 + 1):
+        refused = await client.change("g", "orders", handle_of(second), hold_s)
+        assert refused.status.code == v2.ILLEGAL_INVISIBLE_TIME
+    acknowledged = await client.acknowledge("g", "orders", [held.receipt_handle])
+    assert acknowledged.status.code == v2.OK
+
+
+async def test_a_tag_filter_finishes_what_it_does_not_want(client: Client) -> None:
+    await client.send(client.message("orders", b"a", tag="a"))
+    await client.send(client.message("orders", b"b", tag="b"))
+    _, got = await client.receive("g", "orders", filter_="b || c")
+    assert [each.body for each in got] == [b"b"]
+    status, _ = await client.receive("g", "orders", filter_="a||*")
+    assert status.code == v2.ILLEGAL_FILTER_EXPRESSION
+
+
+async def test_a_group_by_offsets_is_refused(served: Served, client: Client) -> None:
+    await client.route("orders")
+    served.store.commit_offsets("readers", [("orders", 0, 0)])
+    status, _ = await client.receive("readers", "orders")
+    assert status.code == v2.ILLEGAL_CONSUMER_GROUP
+
+
+async def test_a_call_without_a_client_id_is_refused_where_it_matters(served: Served) -> None:
+    call = Client(served.channel).call
+    answer = await call.Heartbeat(pb.HeartbeatRequest())
+    assert answer.status.code == v2.CLIENT_ID_REQUIRED
+
+
+# --- interchange ---------------------------------------------------------------------------
+
+
+async def test_what_kvcq_puts_is_received_here_and_the_other_way_round(
+    served: Served, client: Client
+) -> None:
+    async with AsyncClient(served.target) as ours:
+        await ours.put(
+            Message(
+                "orders",
+                b"ours",
+                tag="t",
+                keys=("k",),
+                properties={"p": "v"},
+                ordering_key="customer-7",
+            )
+        )
+        _, (got,) = await client.receive("g", "orders")
+        system = got.system_properties
+        assert (got.body, system.tag, list(system.keys)) == (b"ours", "t", ["k"])
+        assert (got.user_properties["p"], system.message_group) == ("v", "customer-7")
+        stored = await ours.get(system.message_id)
+        assert stored.body == b"ours"
+        theirs = client.message(
+            "orders", b"theirs", tag="t", keys=["k2"], message_group="customer-7"
+        )
+        (entry,) = (await client.send(theirs)).entries
+        found = (await ours.query("orders", entry.message_id)).messages
+        assert [each.body for each in found] == [b"theirs"]
+        assert found[0].queue_id == stored.queue_id  # of the same customer
+        assert found[0].queue_offset == entry.offset
+        assert (found[0].tag, list(found[0].keys)) == ("t", ["k2"])
+
+
+@pytest.mark.parametrize("compress", [zlib.compress, gzip.compress])
+async def test_a_compressed_body_stays_so_for_them_and_is_plain_for_kvcq(
+    served: Served, client: Client, compress: object
+) -> None:
+    assert callable(compress)
+    body = compress(b"a" * 5000)
+    (entry,) = (await client.send(client.message("z", body, body_encoding=v2.GZIP))).entries
+    _, (got,) = await client.receive("g", "z")
+    assert (got.body, got.system_properties.body_encoding) == (body, v2.GZIP)
+    assert got.system_properties.body_digest.checksum == hashlib.md5(body).hexdigest().upper()
+    async with AsyncClient(served.target) as ours:
+        (found,) = (await ours.query("z", entry.message_id)).messages
+        assert found.body == b"a" * 5000
+
+
+# --- what is not served --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["EndTransaction", "RecallMessage", "SyncLiteSubscription", "UpdateOffset", "GetOffset"],
+)
+async def test_what_is_not_served_says_so_in_a_status(client: Client, name: str) -> None:
+    answer = await getattr(client.call, name)(
+        getattr(pb, f"{name}Request")(), metadata=client.metadata
+    )
+    assert answer.status.code == v2.UNSUPPORTED
+    (pulled,) = [each async for each in client.call.PullMessage(pb.PullMessageRequest())]
+    assert pulled.status.code == v2.UNSUPPORTED
+
+
+async def test_what_is_no_message_is_refused_in_a_status(served: Served) -> None:
+    method: Any = served.channel.unary_unary(
+        "/apache.rocketmq.v2.MessagingService/SendMessage", None, None
+    )
+    answer = pb.SendMessageResponse.FromString(await method(b"\xff\xff\xff"))
+    assert answer.status.code == v2.BAD_REQUEST
+    telemetry: Any = served.channel.stream_stream(
+        "/apache.rocketmq.v2.MessagingService/Telemetry", None, None
+    )
+    stream = telemetry(iter([b"\xff\xff\xff"]), metadata=(("x-mq-client-id", "c"),))
+    answers = [pb.TelemetryCommand.FromString(each) async for each in stream]
+    assert [each.status.code for each in answers] == [v2.BAD_REQUEST]
+    assert await stream.code() is grpc.StatusCode.OK
+
+
+async def test_a_request_above_its_limit_is_refused_in_a_status(served: Served) -> None:
+    for method in ROCKETMQ.methods:
+        limit = request_limit(method, ServerConfig()).request_bytes
+        if limit > 4 << 20 or method.client_streaming:
+            continue
+        path = f"/{ROCKETMQ.full_name}/{method.name}"
+        call: Any = served.channel.unary_stream(path, None, None)
+        answers = [each async for each in call(bytes(limit + 1))]
+        assert [status_in(each).code for each in answers] == [v2.BAD_REQUEST], method.name
+
+
+async def test_their_calls_are_counted_apart_from_ours(served: Served, client: Client) -> None:
+    await client.send(client.message("orders"))
+    numbers = (await served.admin.GetStatistics(kvcq_pb2.GetStatisticsRequest())).values
+    assert numbers["server.calls.apache.rocketmq.v2.MessagingService/SendMessage"] == 1
+    assert numbers["server.messages_put"] == 1
