@@ -121,6 +121,12 @@ _PLAIN = {
     "store.dead_letters_given_up": Row(
         "kvcq_dead_letters_given_up_total", "Dead letters lost before their time to a full disk."
     ),
+    "store.shared_damaged_met": Row(
+        "kvcq_shared_damaged_met_total", "Damaged messages that held a shared group's queue up."
+    ),
+    "store.shared_damaged_skipped": Row(
+        "kvcq_shared_damaged_skipped_total", "Damaged messages that receivers asked to skip."
+    ),
     "store.queue_repairs": Row(
         "kvcq_queue_repairs_total", "Queues rebuilt from the log after a reader hit damage."
     ),

@@ -6,6 +6,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import OffsetOutOfRangeError, StoreError
+from store.groups.damage import DAMAGE
 from store.groups.dead_letters import dead_letter
 from store.groups.deliveries import Delivery
 from store.groups.handles import Head, pack_handles
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from store.consume_queue import ConsumeQueueStore
+    from store.groups.damage import Damage, Damages
     from store.groups.positions import Reads
     from store.groups.turn import Begin, Place, Turn
     from store.metadata import SharedGroup
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Queues that are looked at together.
 _TOGETHER = 64
+#: Messages that cannot be read, of one queue, that one call skips.
+_MOST_SKIPPED = 64
 #: A lease counts no further.
 _MOST_DELIVERIES = 0xFFFF
 
@@ -38,6 +42,7 @@ class Wish(NamedTuple):
     invisible_ms: int | None  # None: as the group says
     tag_filter: Filter | None
     makes_group: bool  # where there is none
+    skip_damaged: bool  # messages that cannot be read are done
     first_queue: int  # taken modulo the number of queues
 
 
@@ -67,6 +72,7 @@ class Receiving:
         now_ms: int,
         queues: ConsumeQueueStore,
         reads: Reads,
+        damages: Damages,
         new_nonce: Callable[[], int],
     ) -> None:
         self._turn = turn
@@ -74,6 +80,8 @@ class Receiving:
         self._now_ms = now_ms
         self._queues = queues
         self._reads = reads
+        self._damages = damages
+        self._damage: Damage | None = None  # the first that holds a queue up
         self._new_nonce = new_nonce
         self._begin: Begin | None = None  # None: it begins with the oldest message
         self._taken: list[_Taken] = []
@@ -103,6 +111,8 @@ class Receiving:
             if not self._taken:
                 raise
             # The next call, which begins elsewhere, may have more luck; or it is told.
+        if self._damage is not None and not self._taken:
+            raise self._damage  # when the other queues have nothing
         return self._deliveries(place)
 
     def _deliveries(self, place: Place) -> list[Delivery]:
@@ -142,12 +152,42 @@ class Receiving:
             if window is FRESH and self._begin is not None:
                 start = latest_start(self._queues, topic, queue_id, place, self._begin)
                 window = window.passed(start)
-            elif window.leases:
-                self._again(queue_id, window, settings)
+            for _ in range(_MOST_SKIPPED):
+                try:
+                    self._look_in(queue_id, window, end, settings)
+                    break
+                except DAMAGE as error:
+                    if not self._goes_on_behind(queue_id, window, error):
+                        break
                 (window,) = self._turn.windows(group, topic, [queue_id])
-            room = settings.most_in_flight - window.in_flight
-            if window.next_offset < end and room > 0 and not self._is_full:
-                self._new(queue_id, window, end, room, settings)
+            else:
+                self._look_at(self._now_ms)
+
+    def _look_in(self, queue_id: int, window: Window, end: int, settings: SharedGroup) -> None:
+        """Raises DAMAGE: what was handed over before is."""
+        if window.leases:
+            self._again(queue_id, window, settings)
+            (window,) = self._turn.windows(self._wish.group, self._wish.topic, [queue_id])
+        room = settings.most_in_flight - window.in_flight
+        if window.next_offset < end and room > 0 and not self._is_full:
+            self._new(queue_id, window, end, room, settings)
+
+    def _goes_on_behind(self, queue_id: int, window: Window, error: Damage) -> bool:
+        """Whether the group is done with what cannot be read. It holds the queue up otherwise:
+        until it is read, as when its queue is rebuilt, or a receiver asks to skip it."""
+        group, topic = self._wish.group, self._wish.topic
+        first, behind = error.queue_offset, error.next_offset
+        is_skipped = self._wish.skip_damaged and behind is not None
+        self._damages.met(group, error, is_skipped=is_skipped)
+        if not is_skipped or behind is None:
+            self._damage = self._damage or error
+            return False
+        held = [at for lease in window.leases for at in lease.offsets() if first < at < behind]
+        for start, mask in runs_of([first, *sorted(held)]):
+            self._turn.add(Finished(group, topic, queue_id, start, mask, Ended.DAMAGED))
+        if behind > window.next_offset:
+            self._turn.add(Passed(group, topic, queue_id, behind))
+        return True
 
     def _look_at(self, time_ms: int) -> None:
         if self.next_look_ms is None or time_ms < self.next_look_ms:

@@ -16,6 +16,7 @@ from store.errors import (
     UnknownTopicError,
 )
 from store.format import check_group, check_light_queue, check_topic
+from store.groups.damage import Damages
 from store.groups.deliveries import Outcome, Received
 from store.groups.handles import unpack_handles
 from store.groups.keeping import Keeping
@@ -119,6 +120,7 @@ class SharedGroups:
         self._reads = reads
         self._new_nonce = new_nonce
         self._first_queue = count()
+        self._damages = Damages()
         self._turns = Turns(appends, topics, times.steady_ms)
         self._box = LetterBox(appends, tables, times, reads)
         self._letters = Letters(appends, self._box, self._turns)
@@ -259,6 +261,7 @@ class SharedGroups:
         invisible_ms: int | None = None,
         tag_filter: str | Filter | None = "",
         attempt_id: str = "",
+        skip_damaged: bool = False,
     ) -> Received:
         """Messages of the topic, or light queue, that are the caller's for `invisible_ms`.
 
@@ -267,8 +270,10 @@ class SharedGroups:
         is done for the whole group. When the power fails soon after, they may be delivered again at
         once. A group that does not exist is made, where `auto_create_groups` says so.
         Raises InvalidArgumentError, UnknownGroupError, GroupKindError, UnknownTopicError;
-        CorruptRecordError, DamagedQueueError when the next message cannot be read; and what an
-        append raises.
+        CorruptMessageError, DamagedQueueError when no other queue has messages and one has a
+        message that cannot be read, and holds up what is behind it; and what an append raises.
+        With `skip_damaged` what cannot be read is done for the whole group, as soon as the error
+        says where to read on; the log and the statistics tell of it.
         """
         _check_names(group, topic)
         check_within("max_messages", max_messages, 1, MOST_RECEIVED)
@@ -286,12 +291,19 @@ class SharedGroups:
             invisible_ms,
             tag_filter,
             self._appends.config.auto_create_groups,
+            skip_damaged,
             next(self._first_queue),
         )
 
         def plan(turn: Turn) -> Received:
             receiving = Receiving(
-                turn, wish, self._now_ms(), self._queues, self._reads, self._new_nonce
+                turn,
+                wish,
+                self._now_ms(),
+                self._queues,
+                self._reads,
+                self._damages,
+                self._new_nonce,
             )
             deliveries = receiving.run()
             return Received(deliveries, receiving.next_look_ms)
@@ -433,6 +445,7 @@ class SharedGroups:
     def statistics(self) -> dict[str, float]:
         """Numbers for operators, by name, since the store was opened."""
         return {
+            **self._damages.statistics(),
             "store.dead_letters_moved": self.keeping.moved,
             "store.dead_letters_expired": self.keeping.expired,
             "store.dead_letters_given_up": self.keeping.given_up,

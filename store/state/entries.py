@@ -31,11 +31,11 @@ The body of such a record, big-endian:
 |   21 | Begun         | u16 group, u16 topic                                            |
 
 `how` of a lease: 1 handed over, 2 held on to, 3 given back; of an end: 1 acknowledged, 2 moved to
-the dead letters, 3 gone from the log; of a dead letter: 1 put again where it came from, 2 deleted,
-3 kept as long as its group says, 4 not kept for want of space, 5 moved. A retention is i64 time ms,
-i64 bytes, i64 messages, u8 latest. A number before a name is the place of the name in `names`. An
-entry speaks of what lies before it in the log; what it makes counts from its record's own physical
-offset on.
+the dead letters, 3 gone from the log, 4 damaged and skipped; of a dead letter: 1 put again where it
+came from, 2 deleted, 3 kept as long as its group says, 4 not kept for want of space, 5 moved. A
+retention is i64 time ms, i64 bytes, i64 messages, u8 latest. A number before a name is the place of
+the name in `names`. An entry speaks of what lies before it in the log; what it makes counts from
+its record's own physical offset on.
 """
 
 from __future__ import annotations
@@ -154,6 +154,7 @@ class Ended(enum.IntEnum):
     ACKNOWLEDGED = 1
     DEAD = 2  # the append that has this record has them for its topic of dead letters
     GONE = 3  # the topic did not keep them any longer
+    DAMAGED = 4  # they cannot be read, and their receiver asked to skip such
 
 
 class Leased(NamedTuple):

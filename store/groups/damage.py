@@ -1,0 +1,59 @@
+"""Messages that cannot be read, as receivers of shared groups meet them: told once, counted."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from store.base import Lock
+from store.errors import CorruptMessageError, DamagedQueueError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+logger = logging.getLogger(__name__)
+
+#: What says which message it is, and where to read on.
+Damage = CorruptMessageError | DamagedQueueError
+DAMAGE = (CorruptMessageError, DamagedQueueError)
+
+_MOST_TOLD = 1024
+
+
+class Damages:
+    """Thread: any. Memory: _MOST_TOLD places."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        # Guarded by _lock: the last ones that the log of the process has.
+        self._told: dict[tuple[str, str, int, int, bool], None] = {}
+        self._met = 0
+        self._skipped = 0
+
+    def met(self, group: str, error: Damage, *, is_skipped: bool) -> None:
+        """A receiver met it; its group skips it, or is held up there."""
+        place = (group, error.topic, error.queue_id, error.queue_offset, is_skipped)
+        with self._lock:
+            if place in self._told:
+                return
+            self._told[place] = None
+            if len(self._told) > _MOST_TOLD:
+                del self._told[next(iter(self._told))]
+            self._met += not is_skipped
+            self._skipped += is_skipped
+        if is_skipped:
+            logger.error("group %r skipped a message, as its receiver asked: %s", group, error)
+        else:
+            logger.error(
+                "group %r receives nothing from this queue before the message is read, or skipped: "
+                "%s",
+                group,
+                error,
+            )
+
+    def statistics(self) -> Mapping[str, float]:
+        """Numbers for operators, by name: of places, not of tries."""
+        return {
+            "store.shared_damaged_met": self._met,
+            "store.shared_damaged_skipped": self._skipped,
+        }
