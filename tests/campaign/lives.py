@@ -24,6 +24,7 @@ from tests.campaign.disk import LoopDisk
 from tests.campaign.judge import check_latest, judge
 from tests.campaign.limits import Limits
 from tests.campaign.model import Failure, Model
+from tests.campaign.shared import SharedWorker
 from tests.campaign.workload import Session, Stubs, Worker
 from tests.support.skewed_clock import Skew
 
@@ -147,6 +148,8 @@ class Tally:
     backups_judged: int = 0
     hidden_by_limits_in_backups: int = 0
     checks: int = 0
+    #: Messages of shared groups by what was done with them, and how often all of them were.
+    shared: dict[str, int] = field(default_factory=dict)
 
 
 def settings_of(chance: random.Random, *, flush: str) -> dict[str, str]:
@@ -222,6 +225,7 @@ class Lives:
             Worker(model, random.Random(f"{seed}/{model.name}"), 3000, left_out) for model in models
         ]
         self._models = models
+        self._shared = SharedWorker("s0", random.Random(f"{seed}/shared"))
 
     def run_kills(self, lives: int) -> None:
         """The process is killed, the machine lives on: nothing appended is lost."""
@@ -276,6 +280,8 @@ class Lives:
             server = self._start()
             threading.Event().wait(self._chance.random() * 0.25)
             self._kill(server, power=ending.startswith("power"))
+            if ending.startswith("power"):
+                self._shared.power_lost(is_flushed=self._settings["store.flush_mode"] == "sync")
             return
         server = self._start()
         stubs: Stubs | None = None
@@ -289,6 +295,7 @@ class Lives:
                 clock_moved=self._clock_moved,
             )
             self._may_lose = False
+            self._judge_shared(stubs)
             self._tally.messages_read += verdict.messages
             self._tally.messages_lost_unsynced += verdict.lost
             self._tally.messages_expired += verdict.expired
@@ -308,6 +315,13 @@ class Lives:
         if self._backed_up is not None:
             self._judge_backup(self._backed_up)
             self._backed_up = None
+
+    def _judge_shared(self, stubs: Stubs) -> None:
+        session = Session(stubs, threading.Event(), threading.Event())
+        self._shared.judge(session, may_expire=_RESERVED in self._settings)
+        for what, count in self._shared.counts.items():
+            self._tally.shared[what] = self._tally.shared.get(what, 0) + count
+        self._shared.counts.clear()
 
     def _jump(self) -> None:
         """The clock of servers, the running one included, is set."""
@@ -371,7 +385,7 @@ class Lives:
         self._power_lost.clear()
         threads = [
             threading.Thread(target=worker.run, args=(Session(stubs, stop, self._power_lost),))
-            for worker in self._workers
+            for worker in (*self._workers, self._shared)
         ]
         for thread in threads:
             thread.start()
@@ -394,9 +408,11 @@ class Lives:
             thread.join(_ANSWER_S)
             if thread.is_alive():
                 raise Failure("a call did not end with its server")
-        for worker in self._workers:
+        for worker in (*self._workers, self._shared):
             if worker.failure is not None:
                 raise worker.failure
+        if ending.startswith("power"):
+            self._shared.power_lost(is_flushed=self._settings["store.flush_mode"] == "sync")
 
     def _start(self) -> Server:
         return Server(self._launcher, self._root, self._settings, self._log, self._skew.path)

@@ -2,7 +2,8 @@
 
 Run as `python -m tests.crash.receiving_child ROOT MODE POINT COUNT`; see putting_child.py. It tells
 on standard output, one JSON line each, what was answered: ["put", texts], ["received", texts],
-["acknowledged", texts]; and ["not answered", texts] before these are acknowledged.
+["acknowledged", texts]; and ["not answered", texts] before these are acknowledged, ["redrive", []]
+before all dead letters are put again.
 """
 
 from __future__ import annotations
@@ -61,6 +62,9 @@ def main() -> None:
                 clock.advance(1)
             if number % 20 == 10:
                 store.flush()
+            if number % 30 == 25:
+                tell("redrive", [])
+                store.groups.redrive(GROUP)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from store.message import Message
 from store.metadata import SharedGroup
 from store.state import changes_of
 from store.state.rows import ended_key, group_key, moved_key, reader_key, topic_key, window_key
-from tests.kvcq.inspect.test_database import database
+from tests.support.checking import database
 from tests.support.fake_clock import FakeClock
 from tests.support.state import LETTERS_ENDED, WINDOW_ENTRIES, DictRows
 from tests.support.stores import open_small
