@@ -226,6 +226,7 @@ class Lives:
         ]
         self._models = models
         self._shared = SharedWorker("s0", random.Random(f"{seed}/shared"))
+        self._callers: tuple[Worker | SharedWorker, ...] = (*self._workers, self._shared)
 
     def run_kills(self, lives: int) -> None:
         """The process is killed, the machine lives on: nothing appended is lost."""
@@ -385,7 +386,7 @@ class Lives:
         self._power_lost.clear()
         threads = [
             threading.Thread(target=worker.run, args=(Session(stubs, stop, self._power_lost),))
-            for worker in (*self._workers, self._shared)
+            for worker in self._callers
         ]
         for thread in threads:
             thread.start()
@@ -408,7 +409,7 @@ class Lives:
             thread.join(_ANSWER_S)
             if thread.is_alive():
                 raise Failure("a call did not end with its server")
-        for worker in (*self._workers, self._shared):
+        for worker in self._callers:
             if worker.failure is not None:
                 raise worker.failure
         if ending.startswith("power"):

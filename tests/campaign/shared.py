@@ -275,15 +275,16 @@ class SharedWorker:
             raise Failure(f"history of {self.group}: {faults[:5]}")
 
     def _look_at_letters(self, stubs: Stubs) -> set[str]:
-        for _ in range(100):
+        tries = 0
+        while True:
             try:
                 found = Counter(text for text, _ in self._letters(stubs))
             except Gone as gone:
-                reason = gone
+                tries += 1
+                if tries == 100:
+                    raise Failure(f"dead letters of {self.group}: {gone.__cause__}") from gone
             else:
                 break
-        else:
-            raise Failure(f"dead letters of {self.group} cannot be read: {reason.__cause__}")
         if twice := [text for text, count in found.items() if count > 1]:
             raise Failure(f"two dead letters: {twice[:5]}")
         if wrong := found.keys() & self._done:
