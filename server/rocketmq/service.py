@@ -256,6 +256,14 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         self._renewals.end(group, [handle])
         return pb.ChangeInvisibleDurationResponse(status=status, receipt_handle=handle)
 
+    async def ForwardMessageToDeadLetterQueue(
+        self, request: pb.ForwardMessageToDeadLetterQueueRequest, context: Context
+    ) -> pb.ForwardMessageToDeadLetterQueueResponse:
+        group, handle = request.group.name, request.receipt_handle
+        status = await self._settling.bury(group, handle)
+        self._renewals.end(group, [handle])
+        return pb.ForwardMessageToDeadLetterQueueResponse(status=status)
+
     # --- what is not served ----------------------------------------------------------------
 
     async def EndTransaction(

@@ -77,6 +77,17 @@ class Settling:
             lambda good: self._groups.give_back(group, good, delay_ms, wait=False),
         )
 
+    async def bury(self, group: str, handle: str) -> v2.Status:
+        """It is a dead letter. A client tries again for ever until it is told that it is done, and
+        so is one that comes too late: the message is a dead letter, or somebody else has it."""
+        (status,) = await self._settle(
+            "messages_buried",
+            group,
+            [handle],
+            lambda _: self._groups.bury(group, handle, wait=False),
+        )
+        return status if status is _NO_HANDLE else OK
+
     @staticmethod
     def is_done(status: v2.Status) -> bool:
         return status.code == v2.OK

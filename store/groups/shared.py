@@ -16,6 +16,7 @@ from store.errors import (
     UnknownTopicError,
 )
 from store.format import check_group, check_light_queue, check_topic
+from store.groups.burying import bury
 from store.groups.damage import Damages
 from store.groups.deliveries import Outcome, Received
 from store.groups.handles import unpack_handles
@@ -327,6 +328,18 @@ class SharedGroups:
                 part.turn.free(group, topic)
 
         return self._for_each(group, handles, end, wait=wait)
+
+    def bury(self, group: str, handle: str, *, wait: bool = True) -> Answered:
+        """The message is a dead letter, however often it was delivered: its receiver gave it up.
+        Raises as `acknowledge`; CorruptRecordError, DamagedQueueError when it cannot be read."""
+
+        def end(part: _Part) -> None:
+            turn, _, group, topic, queue_id, lease, was_full = part
+            bury(turn, self._reads, group, topic, queue_id, lease)
+            if was_full:
+                turn.free(group, topic)
+
+        return self._for_each(group, [handle], end, wait=wait)
 
     def change_invisible(
         self, group: str, handles: Sequence[str], invisible_ms: int, *, wait: bool = True

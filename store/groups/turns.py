@@ -81,7 +81,7 @@ class Turns:
             turn = Turn(self._appends, self._topics, known)
             decided: list[tuple[_Call[object], object, StoreError | None]] = []
             for call in waiting:
-                if decided and turn.is_full:
+                if decided and (turn.is_full or not turn.takes_messages):
                     break
                 try:
                     decided.append((call, call.plan(turn), None))

@@ -220,6 +220,33 @@ async def test_a_message_comes_again_when_its_time_is_over(client: Client) -> No
     assert acknowledged.status.code == v2.OK
 
 
+async def test_what_is_forwarded_is_a_dead_letter_once(client: Client) -> None:
+    sent = client.message("orders", b"poison", tag="t", keys=["k"], properties={"p": "v"})
+    await client.send(sent)
+    _, (got,) = await client.receive("g", "orders")
+    for _ in range(2):  # clients go on until they are told that it is done
+        answer = await client.call.ForwardMessageToDeadLetterQueue(
+            pb.ForwardMessageToDeadLetterQueueRequest(
+                group=v2.Resource(name="g"),
+                topic=v2.Resource(name="orders"),
+                receipt_handle=handle_of(got),
+                message_id=sent.system_properties.message_id,
+            ),
+            metadata=client.metadata,
+        )
+        assert answer.status.code == v2.OK
+    status, _ = await client.receive("g", "orders")
+    assert status.code == v2.MESSAGE_NOT_FOUND
+    assert (await client.route("%DLQ%g")).status.code == v2.OK
+    _, (letter,) = await client.receive("undertakers", "%DLQ%g")
+    system = letter.system_properties
+    assert (letter.body, system.tag, list(system.keys)) == (b"poison", "t", ["k"])
+    assert letter.user_properties["p"] == "v"
+    assert system.message_id == sent.system_properties.message_id
+    origin = system.dead_letter_queue
+    assert (origin.topic, origin.message_id) == ("orders", sent.system_properties.message_id)
+
+
 async def test_a_tag_filter_finishes_what_it_does_not_want(client: Client) -> None:
     await client.send(client.message("orders", b"a", tag="a"))
     await client.send(client.message("orders", b"b", tag="b"))

@@ -177,6 +177,26 @@ def test_many_dead_letters_go_in_turns(store: MessageStore, clock: FakeClock) ->
     assert found == [b"%d" % n for n in range(100)]
 
 
+def test_a_message_that_is_given_up_is_a_dead_letter_at_once(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    store.groups.create("g", SharedGroup(max_deliveries=None))
+    put(store, "poison", "good", tag="t")
+    poison, good = receive(store)
+    assert store.groups.bury("g", poison.handle).outcomes == [DONE]
+    assert store.groups.bury("g", poison.handle).outcomes == [LATE]
+    assert acknowledge(store, [poison, good]) == [LATE, DONE]
+    clock.advance(3600)
+    assert receive(store) == []
+    (letter,) = store.groups.list_dead_letters("g")
+    record = unpack_record(letter.record)
+    assert (record.body, record.tag, letter.topic) == (b"poison", "t", "T")
+    with pytest.raises(InvalidArgumentError):
+        store.groups.bury("g", "no handle")
+    assert store.groups.redrive("g").redriven == 1
+    assert texts(receive(store)) == ["poison"]
+
+
 def test_handles_survive_a_restart(tmp_path: Path, clock: FakeClock) -> None:
     with open_small(tmp_path / "store", clock) as store:
         store.groups.create("g")
