@@ -53,6 +53,7 @@ class SharedGroupCalls(CallGroup):
         wait_s: float = 0.0,
         invisible_s: float | None = None,
         tag_filter: str = "",
+        sql_filter: str = "",
         timeout_s: float | None = None,
     ) -> list[Received]:
         """Receive messages of a topic, or light queue, for a shared group; [] if there are none.
@@ -60,8 +61,8 @@ class SharedGroupCalls(CallGroup):
         No other member gets them for `invisible_s`, by default as long as the group says; messages
         that are neither acknowledged nor given back by then are delivered again. `wait_s`: how long
         to wait for the first message. At least one message is returned whatever its size. Messages
-        that the tag filter excludes count as done for the whole group. `client.receiver` receives
-        ahead, and renews.
+        that a filter (see `pull`) excludes count as done for the whole group. `client.receiver`
+        receives ahead, and renews.
 
         The first receive makes the group, where the server allows it. If the response is lost, its
         messages are delivered again after `invisible_s`. Raises NotFoundError, NotPossibleError if
@@ -77,6 +78,7 @@ class SharedGroupCalls(CallGroup):
                 max_bytes=max_bytes,
                 invisible_ms=None if invisible_s is None else round(invisible_s * 1000),
                 tag_filter=tag_filter,
+                sql_filter=sql_filter,
                 wait_ms=round(wait_s * 1000),
                 form=pb.RECORD_FORM_WHOLE,
                 attempt_id=secrets.token_hex(8),

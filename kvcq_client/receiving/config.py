@@ -30,6 +30,7 @@ class ReceiverConfig:
 
     group: str = ""
     tag_filter: str = ""  # such as "created || paid"; others count as done for the whole group
+    sql_filter: str = ""  # instead of it, such as "price > 10 AND TAGS = 'paid'"
     invisible_s: float | None = None
     prefetch_messages: int = 1000
     prefetch_bytes: int = 32 << 20
@@ -38,7 +39,7 @@ class ReceiverConfig:
     def __post_init__(self) -> None:
         check = partial(check_field, self)
         check_settings(self, _BOUNDS, wrong_value)
-        for name in ("group", "tag_filter"):
+        for name in ("group", "tag_filter", "sql_filter"):
             check(name, isinstance(getattr(self, name), str), "text")
         check("group", bool(self.group), "the name of a shared group")
         if self.invisible_s is not None:
@@ -52,6 +53,7 @@ class ReceiverSettings(TypedDict, total=False):
 
     group: str
     tag_filter: str
+    sql_filter: str
     invisible_s: float | None
     prefetch_messages: int
     prefetch_bytes: int

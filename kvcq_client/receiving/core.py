@@ -252,6 +252,7 @@ class ReceiverCore:
                 wait_s=_WAIT_S,
                 invisible_s=self._lease_s,
                 tag_filter=self.config.tag_filter,
+                sql_filter=self.config.sql_filter,
             )
         finally:
             del self._asked_s[this]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.child_process import child_process
+from kvcq_client import Client
+from tests.support.child_process import child_process, ended_after_a_line
 from tests.support.command_line import answer_of, kvcq, lines_of
 from tests.support.server_process import ROOT, ServerProcess
 
@@ -134,15 +135,50 @@ def test_consuming_from_a_time_passes_over_what_a_repair_left_out(tmp_path: Path
         assert found.stdout.split() == ["body-0", "body-1", "body-3", "body-4"]
 
 
-def test_the_former_name_of_the_option_works_and_says_what_to_write(target: str) -> None:
-    answer_of("put", "former", "one", server=target)
-    read = kvcq("consume", "former", "--group", "g", "--raw", server=target)
-    assert (read.exit_code, read.stdout.split()) == (0, ["one"])
-    assert "write --reader-group g" in " ".join(read.stderr.split())
-    again = kvcq("consume", "former", "--reader-group", "g", "--raw", server=target)
-    assert (again.exit_code, again.stdout, again.stderr) == (0, "", "")
-    both = kvcq("consume", "former", "--group", "g", "--reader-group", "g", server=target)
-    assert both.exit_code == 2
+def test_a_shared_group_gets_each_message_once_and_acknowledges_what_is_printed(
+    target: str,
+) -> None:
+    bodies = "".join(f"{at}\n" for at in range(100))
+    answer_of("put", "work", "--lines", stdin=bodies, server=target)
+    some = kvcq("consume", "work", "--group", "workers", "--raw", "--limit", "40", server=target)
+    assert (some.exit_code, len(some.stdout.split())) == (0, 40)
+    rest = lines_of("consume", "work", "--group", "workers", server=target)
+    found = [int(line) for line in some.stdout.split()] + [int(one["body"]) for one in rest]
+    assert sorted(found) == list(range(100))
+    again = kvcq("consume", "work", "--group", "workers", server=target)
+    assert (again.exit_code, again.stdout, again.stderr.strip()) == (0, "", "no messages")
+    with Client(target) as client:
+        state = client.describe_group("workers")
+    assert state.is_shared
+    assert sum(queue.lag for queue in state.queues) == 0
+
+
+def test_what_a_shared_group_could_not_print_goes_to_another_member(target: str) -> None:
+    bodies = "".join(f"{at}-{'x' * 4000}\n" for at in range(100))
+    answer_of("put", "pipe", "--lines", stdin=bodies, server=target)
+    command = [sys.executable, "-m", "server", "consume", "pipe", "--group", "workers", "--raw"]
+    ended_after_a_line([*command, "--server", target], cwd=ROOT)
+    with Client(target) as client:
+        state = client.describe_group("workers")
+        assert sum(queue.in_flight for queue in state.queues) == 0
+        assert sum(queue.lag for queue in state.queues) > 0
+
+
+@pytest.mark.parametrize("other", [("--reader-group", "g"), ("--from", "-1h"), ("--skip-damaged",)])
+def test_options_that_mean_nothing_for_a_shared_group_are_refused(
+    target: str, other: tuple[str, ...]
+) -> None:
+    refused = kvcq("consume", "work", "--group", "workers", *other, server=target)
+    assert refused.exit_code == 2
+    assert other[0] in refused.stderr
+
+
+def test_a_group_of_the_other_kind_is_refused(target: str) -> None:
+    answer_of("put", "kinds", "one", server=target)
+    lines_of("consume", "kinds", "--reader-group", "by-offsets", server=target)
+    refused = kvcq("consume", "kinds", "--group", "by-offsets", server=target)
+    assert refused.exit_code == 1
+    assert "by-offsets" in refused.stderr
 
 
 def test_consume_reads_a_topic_and_goes_on_for_its_group(target: str) -> None:

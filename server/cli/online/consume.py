@@ -1,4 +1,4 @@
-"""kvcq consume: messages of a topic as they come, for a reader group if one is named."""
+"""kvcq consume: messages of a topic as they come, for a group if one is named."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from server.cli.online.connection import (
     server_options,
     this_command,
 )
+from server.cli.online.consume_shared import consume_shared
 from server.cli.online.messages import (
     REBUILD_LOOK_S,
     REBUILD_LOOKS,
@@ -60,6 +61,15 @@ _WAIT_S = 1.0
 @click.command()
 @click.argument("topic", type=text)
 @click.option(
+    "--group",
+    "shared_group",
+    metavar="GROUP",
+    type=text,
+    default="",
+    help="Share the messages with the other members of GROUP: receive messages, and acknowledge "
+    "each after it was printed. GROUP is created if it does not exist.",
+)
+@click.option(
     "--reader-group",
     "group",
     metavar="GROUP",
@@ -67,14 +77,6 @@ _WAIT_S = 1.0
     default="",
     help="Start at the committed offsets of GROUP, and commit its progress. Every consumer of a "
     "reader group reads every message.",
-)
-@click.option(
-    "--group",
-    "group_before",
-    type=text,
-    default="",
-    hidden=True,
-    help="The former name of --reader-group.",
 )
 @click.option(
     "--follow", "-f", is_flag=True, help="At the end, wait for new messages until Ctrl-C."
@@ -102,8 +104,8 @@ _WAIT_S = 1.0
 @server_options
 def consume(
     topic: str,
+    shared_group: str,
     group: str,
-    group_before: str,
     follow: bool,
     where: str | None,
     tag_filter: str,
@@ -118,20 +120,27 @@ def consume(
 
     Stops at the end of the queues, unless --follow is given. With --reader-group, the next run
     continues after the last message printed; after a crash, messages of the last second may be
-    printed again.
+    printed again. With --group it stops when there is nothing to receive; a message that was
+    received and not printed goes to another member.
     """
-    if group_before:
-        if group:
-            raise click.UsageError("--group is the former name of --reader-group: give one of them")
-        group = group_before
-        say(
-            f"--group is now called --reader-group: write --reader-group {group}. It still reads "
-            "by committed offsets, every message for each consumer; a later version may use "
-            "--group for groups that share their messages"
-        )
     if raw and as_json:
         raise click.UsageError("--raw and --json exclude each other")
     show = print_documents if as_json else print_bodies if raw else _print_lines
+    if shared_group:
+        if group or where is not None or skip_damaged:
+            option = "--reader-group" if group else "--skip-damaged" if skip_damaged else "--from"
+            raise click.UsageError(f"--group and {option} exclude each other")
+        with client_log_shown(), connect(server) as client:
+            sharing = consume_shared(
+                *(client, shared_group, topic, show),
+                limit=limit,
+                follow=follow,
+                tag_filter=tag_filter,
+                sql_filter=sql_filter,
+            )
+        if not sharing and not as_json and not raw:
+            say("no messages")
+        return
     count = 0
     with (
         client_log_shown(),
