@@ -9,11 +9,11 @@ import subprocess
 import sys
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
 
-from kvcq_client import Client, Message, Queue
+from kvcq_client import Client, Message, Queue, SharedGroup
 from tests.docs.pages import blocks, read
 from tests.support.free_port import free_port
 from tests.support.server_process import ServerProcess
@@ -38,41 +38,115 @@ def programs(page: str, directory: Path, target: str) -> dict[str, Path]:
 
 
 @contextmanager
-def running(program: Path, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    program: Path, *arguments: object, out: BinaryIO | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """Killed at the end of the block."""
     command = [sys.executable, str(program), *map(str, arguments)]
-    with subprocess.Popen(command, cwd=program.parent) as process:
+    with subprocess.Popen(command, cwd=program.parent, stdout=out) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def test_workers_share_a_topic_and_put_failures_aside(tmp_path: Path) -> None:
+@pytest.mark.crash
+def test_three_workers_share_a_topic_through_a_kill_and_a_fault(tmp_path: Path) -> None:
+    """One is killed in the middle of a message, one raises always; poison is redriven."""
     with ServerProcess(tmp_path / "store") as server:
         server.wait_for("ready")
-        worker = programs("docs/order.md", tmp_path, server.target)["worker.py"]
+        found = programs("docs/work-queues.md", tmp_path, server.target)
+        worker, redrive = found["worker.py"], found["redrive.py"]
+        broken = tmp_path / "broken.py"
+        broken.write_text(worker.read_text().replace('startswith(b"bad")', 'startswith(b"")'))
+        hangs = tmp_path / "hangs.py"
+        hangs.write_text(
+            worker.read_text().replace("    print(", "    import time; time.sleep(600)\n    print(")
+        )
+        mended = tmp_path / "mended.py"
+        mended.write_text(worker.read_text().replace('startswith(b"bad")', 'startswith(b"no")'))
+        done = tmp_path / "done"
         with Client(server.target) as client:
-            client.create_topics({"jobs": 32})
+            client.create_group(
+                "workers", max_deliveries=4, backoff_ms=[100, 500], invisible_ms=2000
+            )
+            bodies = [b"bad" if number == 77 else b"%d" % number for number in range(300)]
             with client.producer() as producer:
-                for number in range(200):
-                    body = b"bad" if number == 77 else b"%d" % number
-                    producer.send("jobs", body, ordering_key=f"customer-{number % 40}")
-            first, second = running(worker, 0, 2), running(worker, 1, 2)
-            with first, second:
-                wait_until(lambda: _left(client, "workers", 200) == 0)
-            [failed] = [
-                message
-                for queue in range(client.describe_topic("jobs-failed").queue_count)
-                for message in client.pull("jobs-failed", queue, 0).messages
-            ]
-        assert failed.body == b"bad"
-        assert failed.properties["reason"] == "this job cannot be done"
+                for body in bodies:
+                    producer.send("jobs", body)
+
+            def in_flight() -> int:
+                return sum(queue.in_flight for queue in client.describe_group("workers").queues)
+
+            def lag() -> int:
+                return sum(queue.lag for queue in client.describe_group("workers").queues)
+
+            with done.open("ab") as out:
+                with running(hangs, out=out) as killed:
+                    wait_until(lambda: in_flight() > 0)
+                    killed.kill()
+                with running(worker, out=out), running(broken, out=out):
+                    wait_until(lambda: lag() == 0)
+                dead = client.describe_group("workers").dead_letters
+                assert dead >= 1
+                first = _done(done)
+                assert len({*first}) + dead >= 300, "each is done, or a dead letter"
+                assert "bad" not in first
+                letters = [
+                    message.body
+                    for queue in range(client.describe_topic("%DLQ%workers").queue_count)
+                    for message in client.pull("%DLQ%workers", queue, 0).messages
+                ]
+                assert b"bad" in letters
+                said = subprocess.run(
+                    [sys.executable, str(redrive)], capture_output=True, text=True, check=True
+                ).stdout
+                assert said == f"{dead} messages put back\n"
+                with running(mended, out=out):
+                    wait_until(lambda: lag() == 0)
+            assert {*_done(done)} == {body.decode() for body in bodies}
+            assert client.describe_group("workers").dead_letters == 0
 
 
-def _left(client: Client, group: str, messages: int) -> int:
-    """Messages of its topic that the group has not committed."""
-    return messages - sum(one.offset or 0 for one in client.group_offsets(group))
+def _done(path: Path) -> list[str]:
+    """Bodies of the jobs that the workers have done."""
+    return [line.partition(" ")[2] for line in path.read_text().splitlines()]
+
+
+@pytest.mark.crash
+def test_each_amount_counts_once_through_kills_of_its_workers(tmp_path: Path) -> None:
+    books = tmp_path / "books.db"
+    with ServerProcess(tmp_path / "store") as server:
+        server.wait_for("ready")
+        once = programs("docs/work-queues.md", tmp_path, server.target)["once.py"]
+        with Client(server.target) as client:
+            client.create_group("books", invisible_ms=1000)
+            with client.producer() as producer:
+                for number in range(400):
+                    producer.send("amounts", b"%d" % number)
+
+            def counted() -> int:
+                return _one(books, "SELECT count(*) FROM done")
+
+            for turn in range(4):
+                with running(once, books):
+                    wait_until(partial(_is_past, counted, turn * 80))
+            with running(once, books):
+                wait_until(lambda: counted() == 400)
+                wait_until(lambda: sum(q.lag for q in client.describe_group("books").queues) == 0)
+    assert _one(books, "SELECT amount FROM total") == sum(range(400))
+
+
+def test_the_settings_of_retries_are_those_of_the_page(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "store") as server:
+        server.wait_for("ready")
+        settings = programs("docs/work-queues.md", tmp_path, server.target)["settings.py"]
+        subprocess.run([sys.executable, str(settings)], check=True)
+        with Client(server.target) as client:
+            found = client.describe_group("workers").settings
+    assert found == SharedGroup(
+        max_deliveries=4, backoff_ms=(1000, 10_000, 60_000), invisible_ms=30_000
+    )
 
 
 def test_chat_runs_as_it_is_printed(tmp_path: Path) -> None:
