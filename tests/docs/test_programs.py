@@ -103,7 +103,7 @@ def test_three_workers_share_a_topic_through_a_kill_and_a_fault(tmp_path: Path) 
 
 
 def _done(path: Path) -> list[str]:
-    """Bodies of the jobs that the workers have done. Their threads print into each other's lines."""
+    """Bodies of the jobs that the workers have done. Threads print into each other's lines."""
     return re.findall(r"done (\d+|bad)", path.read_text())
 
 
