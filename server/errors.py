@@ -238,6 +238,17 @@ class ForbiddenError(AccessError):
         self.group = group
 
 
+class TooManyGroupsError(ServerError):
+    """Receives have made as many groups as they may for now. Try again a little later."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"receives may make {limit} groups a second: use the name of a group that exists, or "
+            "create groups before they are used"
+        )
+        self.limit = limit
+
+
 class UserLimitError(AccessError):
     """The user is at one of its limits. Try again a little later."""
 

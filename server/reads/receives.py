@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from server.access import ResourceKind, Role, asker, current_caller
 from server.reads.lines import Lines
+from server.reads.new_groups import NewGroups
 from server.wire import (
     DEFAULT_PULL_BYTES,
     DEFAULT_PULL_MESSAGES,
@@ -109,7 +110,9 @@ class Receives:
         stage: Stage,
     ) -> None:
         self._groups = store.groups
+        self._has_group = store.has_group
         self._time_ms = store.lease_time_ms
+        self._new_groups = NewGroups()
         self._memory = memory
         self._metrics = metrics
         self._threads = Workers(RECEIVE_THREADS, "receive")
@@ -208,6 +211,9 @@ class Receives:
         """In a thread. None: nobody waits for it any more, or there is no room for the answer."""
         if look.is_given_up or self._memory.is_crowded(who):
             return None
+        is_new = not self._has_group(wanted.group)
+        if is_new:
+            self._new_groups.check(who)
         look.received = received = self._groups.receive(
             wanted.group,
             wanted.topic,
@@ -217,6 +223,8 @@ class Receives:
             tag_filter=wanted.tag_filter,
             attempt_id=wanted.attempt_id,
         )
+        if is_new:
+            self._new_groups.made(who)
         answer = wanted.encode(received)
         is_full = (
             answer.message_count >= wanted.max_messages or answer.cost_bytes >= wanted.max_bytes

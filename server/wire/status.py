@@ -120,6 +120,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         server_errors.MemoryFullError: "MEMORY_FULL",
         server_errors.RequestLateError: "REQUEST_LATE",
         server_errors.TooManyCallsError: "TOO_MANY_CALLS kind limit",
+        server_errors.TooManyGroupsError: "TOO_MANY_GROUPS limit",
         server_errors.UserLimitError: "USER_LIMIT user limit",
         kvcq_errors.EngineFullError: "DISK_FULL",
         store_errors.DiskFullError: "DISK_FULL",

@@ -13,10 +13,12 @@ import grpc
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import shared_groups_pb2 as shared_pb
 from server.edge.request_fields import MAX_CALLS, MAX_SUBSCRIBED, MAX_TOPICS
 from server.wire.fields import MAX_QUEUES
 from server.wire.put_limits import INLINE_PARTS, MAX_MESSAGES, MAX_PARTS
 from store.format.limits import MAX_KEYS
+from store.groups import MOST_HANDLES, MOST_RECEIVED
 from store.reads.tag_filter import MAX_FILTER_CHARACTERS
 from tests.support.loop_stops import watched_server
 
@@ -151,6 +153,7 @@ def _calls() -> Iterator[Call]:
     yield from _subscriptions()
     yield from _reads()
     yield from _lists()
+    yield from _shared_groups()
 
 
 def _shared() -> Iterator[Call]:
@@ -232,6 +235,44 @@ def _lists() -> Iterator[Call]:
     yield _unary("GetOffsets", "messages.GetOffsets", pb.GetOffsetsRequest(queues=queues))
     echo = pb.EchoRequest(batch=_batch(MAX_MESSAGES, keys=["k"]))
     yield _unary("Echo", "messages.Echo", echo)
+
+
+def _shared_groups() -> Iterator[Call]:
+    whole = pb.RECORD_FORM_WHOLE
+    receives: dict[str, shared_pb.ReceiveRequest] = {
+        "whole": shared_pb.ReceiveRequest(
+            group="s", topic="many", max_messages=MOST_RECEIVED, form=whole
+        ),
+        "decoded": shared_pb.ReceiveRequest(group="s", topic="many", max_messages=MOST_RECEIVED),
+        "properties": shared_pb.ReceiveRequest(group="s", topic="wide", max_messages=256),
+        "nothing has the tag": shared_pb.ReceiveRequest(group="t", topic="many", tag_filter="b"),
+    }
+    for name, receive in receives.items():
+        yield _unary(f"Receive: {name}", "shared.Receive", receive)
+    handles = ["A" * 500] * MOST_HANDLES
+    acknowledge = shared_pb.AcknowledgeRequest(group="s", handles=handles)
+    yield _unary("Acknowledge: forged handles", "shared.Acknowledge", acknowledge)
+    acknowledge = shared_pb.AcknowledgeRequest(group="s", handles=handles * 2)
+    yield _unary("Acknowledge: too many handles", "shared.Acknowledge", acknowledge)
+    describe = shared_pb.DescribeGroupRequest(group="s", page_size=10_000)
+    yield _unary("DescribeGroup", "shared.DescribeGroup", describe)
+    letters = shared_pb.ListDeadLettersRequest(group="s", page_size=1000)
+    yield _unary("ListDeadLetters", "shared.ListDeadLetters", letters)
+
+    def settled(server: Watched) -> None:
+        request = shared_pb.ReceiveRequest(group="u", topic="many", max_messages=MOST_RECEIVED)
+        handles = server.shared.Receive(request).handles
+        for change in (
+            lambda: shared_pb.ChangeInvisibleTimeRequest(
+                group="u", handles=handles, invisible_ms=1000
+            ),
+            lambda: shared_pb.AcknowledgeRequest(group="u", handles=handles),
+        ):
+            made = change()
+            rpc = type(made).__name__.removesuffix("Request")
+            getattr(server.shared, rpc)(made)
+
+    yield Call("all that was received is renewed, and acknowledged", settled)
 
 
 def _fill(server: Watched) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from kvcq_client.pb.v1 import kvcq_pb2_grpc, shared_groups_pb2_grpc
 from tests.support.serving import Served, serving
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Watched:
     topics: Any
     groups: Any
     calls: Any
+    shared: Any
 
     async def longest_stop_s(self, call: Callable[[], object]) -> float:
         """Processor time of the longest callback while the call runs, and what it leaves behind.
@@ -111,6 +112,7 @@ async def watched_server(
                     kvcq_pb2_grpc.TopicServiceStub(channel),
                     kvcq_pb2_grpc.GroupServiceStub(channel),
                     kvcq_pb2_grpc.CallServiceStub(channel),
+                    shared_groups_pb2_grpc.SharedGroupServiceStub(channel),
                 )
             finally:
                 gc.callbacks.remove(collecting)

@@ -1,0 +1,48 @@
+"""How many groups receives may make: each is a record of the log, and a row, for good."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from server.errors import TooManyGroupsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Made by the receives of one second, of one user (without users: connection) and of all. A service
+#: that starts makes dozens; a loop that draws a name for each call would make thousands.
+OF_ONE = 100
+OF_ALL = 1000
+
+
+class NewGroups:
+    """Thread: any."""
+
+    def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        # Guarded by _lock.
+        self._second = 0
+        self._made: Counter[str] = Counter()
+
+    def check(self, asker: str) -> None:
+        """Raises TooManyGroupsError when no further group may be made in this second."""
+        with self._lock:
+            self._forget()
+            if self._made[asker] >= OF_ONE or self._made.total() >= OF_ALL:
+                raise TooManyGroupsError(OF_ONE)
+
+    def made(self, asker: str) -> None:
+        """A group was."""
+        with self._lock:
+            self._forget()
+            self._made[asker] += 1
+
+    def _forget(self) -> None:
+        second = int(self._now_s())
+        if second != self._second:
+            self._second = second
+            self._made.clear()
