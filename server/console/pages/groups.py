@@ -1,28 +1,39 @@
-"""Reader groups, and how far behind each is."""
+"""Groups of both kinds, and how far behind each is."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.console.addresses import address
 from server.console.page import Page
+from server.console.pages import shared_groups
 from server.console.pages.topics import confirmed
 from server.console.visit import PAGE_ROWS
 from server.errors import ForbiddenError
-from server.moments import moment_ms
-from store.errors import InvalidArgumentError
+from store.errors import UnknownGroupError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aiohttp import web
 
+    from kvcq_client.pb.v1 import shared_groups_pb2 as shared_pb
     from server.console.visit import Visit
 
 #: Groups of one page; the lag of each is added up over this many queues.
 _GROUPS = 20
 SUMMED_QUEUES = 200
+
+
+class _Row(NamedTuple):
+    name: str
+    kind: str  # of its word
+    topics: int
+    queues: int
+    lag: int
+    dead_letters: int
+    has_more: bool  # queues than were added up
 
 
 async def _list(visit: Visit) -> web.StreamResponse:
@@ -33,18 +44,7 @@ async def _list(visit: Visit) -> web.StreamResponse:
         return visit.html(
             "groups.html", 403, refused=str(error), rows=(), is_first=True, following=""
         )
-    rows = []
-    for group in found.groups:
-        offsets = await _offsets(visit, group, "", SUMMED_QUEUES)
-        rows.append(
-            (
-                group,
-                len({one.topic for one in offsets.offsets}),
-                len(offsets.offsets),
-                sum(one.lag for one in offsets.offsets),
-                bool(offsets.next_page_token),
-            )
-        )
+    rows = [await _row(visit, group) for group in found.groups]
     return visit.html(
         "groups.html",
         refused="",
@@ -55,8 +55,47 @@ async def _list(visit: Visit) -> web.StreamResponse:
     )
 
 
+async def _row(visit: Visit, group: str) -> _Row:
+    state = await _state_of(visit, group, "", SUMMED_QUEUES)
+    if state is not None and state.shared:
+        topics = {one.topic for one in state.queues}
+        return _Row(
+            group,
+            "shared",
+            len(topics),
+            len(state.queues),
+            sum(map(shared_groups.lag_of, state.queues)),
+            state.dead_letters,
+            bool(state.next_page_token),
+        )
+    offsets = await _offsets(visit, group, "", SUMMED_QUEUES)
+    return _Row(
+        group,
+        "byOffsets",
+        len({one.topic for one in offsets.offsets}),
+        len(offsets.offsets),
+        sum(one.lag for one in offsets.offsets),
+        0,
+        bool(offsets.next_page_token),
+    )
+
+
+async def _state_of(
+    visit: Visit, group: str, after: str, rows: int
+) -> shared_pb.DescribeGroupResponse | None:
+    """None: there is no such group."""
+    try:
+        return await shared_groups.describe(visit, group, after, rows)
+    except UnknownGroupError:
+        return None
+
+
 async def _group(visit: Visit) -> web.StreamResponse:
     name = visit.text("name")
+    if name:
+        state = await _state_of(visit, name, visit.token("after"), PAGE_ROWS)
+        if state is not None and state.shared:
+            return shared_groups.shared_group(visit, name, state)
     found = await _offsets(visit, name, visit.token("after"), PAGE_ROWS)
     return visit.html(
         "group.html",
@@ -77,19 +116,14 @@ async def _offsets(visit: Visit, group: str, after: str, rows: int) -> pb.ListGr
 
 
 async def _reset(visit: Visit, form: Mapping[str, str]) -> str:
-    group, topic, to = (form.get(name, "").strip() for name in ("group", "topic", "to"))
+    group, topic = (form.get(name, "").strip() for name in ("group", "topic"))
     request = pb.ResetOffsetsRequest(group=group, topic=topic)
-    match to:
+    match shared_groups.where_of(visit, form):
         case "earliest":
             request.earliest = True
         case "latest":
             request.latest = True
-        case _:
-            time_ms = moment_ms(to, visit.backend.now_ms())
-            if time_ms is None or not 0 <= time_ms < 1 << 63:
-                raise InvalidArgumentError(
-                    "to", "is not earliest, latest, or a time such as 2026-01-31T12:00 or -90m"
-                )
+        case int(time_ms):
             request.time_ms = time_ms
     await visit.ask("ResetOffsets", request, pb.ResetOffsetsResponse)
     return address("/group", name=group, notice="offsetsReset")
@@ -104,6 +138,14 @@ async def _delete(visit: Visit, form: Mapping[str, str]) -> str:
 PAGE = Page(
     "groups",
     "/groups",
-    {"/groups": _list, "/group": _group},
-    {"/groups/reset": _reset, "/groups/delete": _delete},
+    {"/groups": _list, "/group": _group, "/dead-letters": shared_groups.dead_letters},
+    {
+        "/groups/reset": _reset,
+        "/groups/delete": _delete,
+        "/groups/reset-shared": shared_groups.reset,
+        "/groups/update": shared_groups.update,
+        "/groups/pause": shared_groups.pause,
+        "/groups/resume": shared_groups.resume,
+        "/dead-letters/redrive": shared_groups.redrive,
+    },
 )

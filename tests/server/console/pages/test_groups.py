@@ -43,8 +43,8 @@ async def test_groups_with_their_lag(served: Served, console: ConsoleClient) -> 
     await _commit(served, "billing", 1, 3)
     await _commit(served, "audit", 0)
     page = await console.get("/groups")
-    assert "audit 1 1 3" in page.text
-    assert "billing 1 2 2" in page.text
+    assert "audit by offsets 1 1 3 0" in page.text
+    assert "billing by offsets 1 2 2 0" in page.text
     page = await console.get("/group?name=billing")
     assert "orders 0 1 0 3 2 orders 1 3 0 3 0" in page.text
     assert "Reset" not in page.text
@@ -66,7 +66,9 @@ async def test_many_groups_stand_on_pages(served: Served, console: ConsoleClient
 async def test_a_group_on_many_queues(served: Served, console: ConsoleClient) -> None:
     await _fill(served, queues=SUMMED_QUEUES + 1)
     await _commit(served, "wide", *[0] * (SUMMED_QUEUES + 1))
-    assert f"wide 1+ {SUMMED_QUEUES}+ 6+" in " ".join((await console.get("/groups")).text.split())
+    assert f"wide by offsets 1+ {SUMMED_QUEUES}+ 6+" in " ".join(
+        (await console.get("/groups")).text.split()
+    )
     page = await console.get("/group?name=wide")
     assert page.text.count("orders") == PAGE_ROWS
     page = await console.get(page.link("Next page"))
