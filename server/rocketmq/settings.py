@@ -43,7 +43,7 @@ def of_producer(given: v2.Settings, max_body_bytes: int) -> v2.Settings:
 
 def of_consumer(given: v2.Settings, group: SharedGroup | None) -> v2.Settings:
     """What a consumer is answered; `group`: settings of its group, None: it is not made yet."""
-    group = group or SharedGroup()
+    group = (group or SharedGroup()).settled
     settings = _kept(given)
     attempts = _NO_LIMIT if group.max_deliveries is None else group.max_deliveries
     waits_ms = group.backoff_ms or _WAITS_MS

@@ -193,6 +193,7 @@ _MAKERS |= {
     FieldDescriptor.CPPTYPE_INT64: _integer,
     FieldDescriptor.CPPTYPE_UINT32: _unsigned,
     FieldDescriptor.CPPTYPE_UINT64: _unsigned,
+    FieldDescriptor.CPPTYPE_FLOAT: lambda random, _: random.choice((0.0, 2.0, -1.0, 1e38)),
     FieldDescriptor.CPPTYPE_BOOL: lambda random, _: random.random() < 0.5,
     FieldDescriptor.CPPTYPE_ENUM: _enum,
 }

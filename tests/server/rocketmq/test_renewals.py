@@ -1,0 +1,119 @@
+"""server/rocketmq/renewals.py: a push consumer's messages are its own as long as it lives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.rocketmq.clients import SILENT_S, Clients
+from server.rocketmq.renewals import LONGEST_S, Renewals
+from server.rocketmq.statuses import OK
+from server.stage import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from server.rocketmq.pb import values_pb2 as v2
+
+CLIENT = ("", "client")
+
+
+class Settled:
+    """What is asked of the store, instead of it."""
+
+    def __init__(self) -> None:
+        self.held: list[str] = []
+        self.back: list[str] = []
+
+    async def hold_on(self, group: str, handles: Sequence[str], hold_ms: int) -> list[v2.Status]:
+        self.held += handles
+        return [OK] * len(handles)
+
+    async def give_back(self, group: str, handles: Sequence[str], delay_ms: int) -> list[v2.Status]:
+        self.back += handles
+        return [OK] * len(handles)
+
+    @staticmethod
+    def is_done(status: v2.Status) -> bool:
+        return status is OK
+
+
+class Setting:
+    """Renewals with a clock of their own."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.settled = Settled()
+        self.clients = Clients(lambda: self.now_s)
+        self.stage = Stage()
+        self.renewals = Renewals(
+            self.settled,  # type: ignore[arg-type]
+            self.clients,
+            self.stage,
+            lambda: self.now_s,
+        )
+        self.clients.hear(CLIENT)
+        self.renewals.begin(CLIENT, "g", ["h1", "h2"])
+
+    async def after(self, seconds: float, *, beats: bool = True) -> None:
+        self.now_s += seconds
+        if beats:
+            self.clients.hear(CLIENT)
+        await self.renewals.look()
+
+    def end(self) -> None:
+        self.stage.drain()
+
+
+async def test_they_are_held_on_to_until_they_are_settled() -> None:
+    setting = Setting()
+    await setting.after(5)
+    assert setting.settled.held == []
+    await setting.after(31)
+    assert setting.settled.held == ["h1", "h2"]
+    setting.renewals.end("g", ["h1"])
+    await setting.after(36)
+    assert setting.settled.held == ["h1", "h2", "h2"]
+    setting.renewals.end("g", ["h2"])
+    await setting.after(1000)
+    assert (setting.settled.held, setting.settled.back) == (["h1", "h2", "h2"], [])
+    assert len(setting.renewals) == 0
+    setting.end()
+
+
+async def test_they_are_given_back_when_the_client_is_silent() -> None:
+    setting = Setting()
+    await setting.after(SILENT_S + 1, beats=False)
+    assert (setting.settled.held, setting.settled.back) == ([], ["h1", "h2"])
+    assert len(setting.renewals) == 0
+    setting.end()
+
+
+async def test_they_are_given_back_when_the_client_says_that_it_ends() -> None:
+    setting = Setting()
+    setting.renewals.begin(("", "other"), "g", ["h3"])
+    setting.renewals.give_back(CLIENT)
+    for task in tuple(setting.renewals._giving_back):
+        await task
+    assert setting.settled.back == ["h1", "h2"]
+    assert len(setting.renewals) == 1
+    setting.end()
+
+
+async def test_nothing_is_held_on_to_for_ever() -> None:
+    setting = Setting()
+    for _ in range(int(LONGEST_S // 36) + 2):
+        await setting.after(36)
+    assert setting.settled.back == ["h1", "h2"]
+    setting.end()
+
+
+async def test_clients_that_nobody_hears_of_are_forgotten() -> None:
+    now_s = 0.0
+    clients = Clients(lambda: now_s, most=3)
+    for number in range(10):
+        clients.hear(("", f"{number}"))
+    assert len(clients) == 3
+    assert not clients.is_alive(("", "6"))
+    assert clients.is_alive(("", "9"))
+    now_s = SILENT_S
+    assert not clients.is_alive(("", "9"))
