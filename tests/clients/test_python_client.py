@@ -3,19 +3,14 @@ server, and through one that is killed in the middle."""
 
 from __future__ import annotations
 
-import json
-import os
-import queue
 import signal
-import subprocess
-import threading
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kvcq_client import Client, Message
+from tests.clients.program import Program
 from tests.packaging.environment import Environment
 from tests.support.free_port import free_port
 from tests.support.server_process import ServerProcess
@@ -26,89 +21,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.packages, pytest.mark.timeout(900)]
 
 PROGRAM = Path(__file__).with_name("python_program.py")
-ANSWER_S = 120.0
-
-
-class Program:
-    """The client's process, command by command; what it is pushed stands apart."""
-
-    def __init__(self, python: Path, home: Path, target: str) -> None:
-        self.pushed: queue.Queue[dict[str, Any]] = queue.Queue()
-        self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
-        self._process = subprocess.Popen(
-            [str(python), "-W", "ignore", str(PROGRAM), target],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            # It writes a log below the home directory.
-            env={"PATH": os.environ["PATH"], "HOME": str(home)},
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            mark, _, text = line.partition(" ")
-            if mark == "ANSWER":
-                answer = json.loads(text)
-                (self.pushed if "pushed" in answer else self._answers).put(answer)
-
-    def try_(self, name: str, **given: object) -> dict[str, Any]:
-        """The answer, whatever it is."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([name, given]) + "\n")
-        self._process.stdin.flush()
-        answer = self._answers.get(timeout=ANSWER_S)
-        assert answer.pop("done") == name
-        return answer
-
-    def do(self, name: str, **given: object) -> dict[str, Any]:
-        answer = self.try_(name, **given)
-        assert "error" not in answer, answer
-        return answer
-
-    def do_when_served(self, name: str, **given: object) -> None:
-        """The client says at once that it is not connected, and connects again by itself."""
-        end_s = time.monotonic() + ANSWER_S
-        while "error" in (answer := self.try_(name, **given)):
-            assert time.monotonic() < end_s, answer
-
-    def send(self, topic: str, *bodies: str, **given: object) -> list[str]:
-        ids: list[str] = self.do("send", topic=topic, bodies=bodies, **given)["ids"]
-        return ids
-
-    def until_pushed(self, *bodies: str) -> list[dict[str, Any]]:
-        """All that was pushed until each of these was taken well."""
-        left, seen = set(bodies), []
-        while left:
-            one = self.pushed.get(timeout=ANSWER_S)
-            seen.append(one)
-            if not one["failed"]:
-                left.discard(one["pushed"]["body"])
-        return seen
-
-    def receive_all(self, count: int) -> list[dict[str, Any]]:
-        """That many messages, in as many receives as it takes."""
-        end_s = time.monotonic() + ANSWER_S
-        found: list[dict[str, Any]] = []
-        while len(found) < count:
-            assert time.monotonic() < end_s, found
-            found += self.try_("receive").get("messages", [])  # it fails while nobody serves
-        return found
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._reader.join()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +37,8 @@ def port() -> int:
 
 @pytest.fixture
 def program(python: Path, tmp_path: Path, port: int) -> Iterator[Program]:
-    started = Program(python, tmp_path, f"127.0.0.1:{port}")
+    command = (python, "-W", "ignore", PROGRAM, f"127.0.0.1:{port}")
+    started = Program(command, tmp_path)
     yield started
     started.close()
 

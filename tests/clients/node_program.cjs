@@ -1,0 +1,100 @@
+// A program that uses RocketMQ's own client for Node, and nothing of ours:
+//   NODE_PATH=…/node_modules node node_program.cjs HOST:PORT
+// It takes a command a line, as JSON, and answers each with a line, as python_program.py does.
+'use strict';
+
+const readline = require('node:readline');
+const {
+  ConsumeResult, Producer, PushConsumer, SimpleConsumer,
+} = require('rocketmq-client-nodejs');
+
+const endpoints = process.argv[2];
+const logger = { debug() {}, info() {}, warn() {}, error() {} };
+const say = answer => process.stdout.write(`ANSWER ${JSON.stringify(answer)}\n`);
+
+const shown = message => ({
+  body: message.body.toString(),
+  id: message.messageId,
+  tag: message.tag,
+  keys: message.keys,
+  group: message.messageGroup,
+  properties: Object.fromEntries(message.properties || []),
+  attempt: message.deliveryAttempt,
+});
+
+const held = new Map();
+let producer, simple, push;
+
+const commands = {
+  async producer({ topic }) {
+    producer = new Producer({ endpoints, topics: [ topic ], logger });
+    await producer.startup();
+    return {};
+  },
+  async send({ topic, bodies, tag, keys, message_group, properties }) {
+    const ids = [];
+    for (const body of bodies) {
+      const receipt = await producer.send({
+        topic, tag, body: Buffer.from(body), messageGroup: message_group,
+        keys: keys === undefined ? [] : [ keys ],
+        properties: properties === undefined ? undefined : new Map(Object.entries(properties)),
+      });
+      ids.push(receipt.messageId);
+    }
+    return { ids };
+  },
+  async simple({ group, topic, tag = '*', wait_s = 5 }) {
+    simple = new SimpleConsumer({
+      endpoints, logger, consumerGroup: group, awaitDuration: wait_s * 1000,
+      subscriptions: new Map([[ topic, tag ]]),
+    });
+    await simple.startup();
+    return {};
+  },
+  async receive({ count = 32, invisible_s = 30 }) {
+    const messages = await simple.receive(count, invisible_s * 1000);
+    messages.forEach(message => held.set(message.messageId, message));
+    return { messages: messages.map(shown) };
+  },
+  async ack({ ids }) {
+    for (const id of ids) await simple.ack(held.get(id));
+    return {};
+  },
+  async change({ id, invisible_s }) {
+    await simple.changeInvisibleDuration(held.get(id), invisible_s * 1000);
+    return {};
+  },
+  async push({ group, topic }) {
+    push = new PushConsumer({
+      endpoints, logger, consumerGroup: group, namespace: '',
+      subscriptions: new Map([[ topic, '*' ]]),
+      messageListener: {
+        async consume(message) {
+          const failed = message.body.toString().startsWith('fail') && message.deliveryAttempt === 1;
+          say({ pushed: shown(message), failed });
+          return failed ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
+        },
+      },
+    });
+    await push.startup();
+    return {};
+  },
+  async stop() {
+    for (const each of [ producer, simple, push ]) if (each) await each.shutdown();
+    return {};
+  },
+};
+
+async function main() {
+  for await (const line of readline.createInterface({ input: process.stdin })) {
+    const [ name, given ] = JSON.parse(line);
+    try {
+      say({ done: name, ...await commands[name](given) });
+    } catch (error) {
+      say({ done: name, error: `${error.name}: ${error.message}` });
+    }
+  }
+  process.exit(0);
+}
+
+main();
