@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +12,8 @@ import pytest
 
 from kvcq_client import Client, Message
 from tests.clients.program import Program
+from tests.clients.restart import go_on_through_a_restart, served
 from tests.support.free_port import free_port
-from tests.support.server_process import ServerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,8 +54,7 @@ def program(packages: Path, tmp_path: Path, port: int) -> Iterator[Program]:
 def test_a_program_for_rocketmq_sends_receives_and_is_pushed(
     program: Program, tmp_path: Path, port: int
 ) -> None:
-    with ServerProcess(tmp_path / "store", port=port) as server:
-        server.wait_for("ready")
+    with served(tmp_path / "store", port):
         program.do("producer", topic="orders")
         program.send("orders", "plain", tag="paid", keys="order-1", properties={"colour": "blue"})
         program.send("orders", "f1", "f2", "f3", message_group="customer-7")
@@ -80,3 +80,10 @@ def test_a_program_for_rocketmq_sends_receives_and_is_pushed(
             (found,) = ours.query("orders", plain["id"]).messages
             assert (found.body, found.tag) == (b"plain", "paid")
         program.do("stop")
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_it_goes_on_through_a_restart_and_nothing_acknowledged_comes_again(
+    program: Program, tmp_path: Path, port: int, how: signal.Signals
+) -> None:
+    go_on_through_a_restart(program, tmp_path / "store", port, how)

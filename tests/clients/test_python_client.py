@@ -11,9 +11,9 @@ import pytest
 
 from kvcq_client import Client, Message
 from tests.clients.program import Program
+from tests.clients.restart import go_on_through_a_restart, served
 from tests.packaging.environment import Environment
 from tests.support.free_port import free_port
-from tests.support.server_process import ServerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,21 +43,10 @@ def program(python: Path, tmp_path: Path, port: int) -> Iterator[Program]:
     started.close()
 
 
-def _server(directory: Path, port: int) -> ServerProcess:
-    server = ServerProcess(directory / "store", port=port)
-    server.wait_for("ready")
-    return server
-
-
-def _end(server: ServerProcess, how: signal.Signals) -> None:
-    server.send(how)
-    assert server.wait() == (0 if how is signal.SIGTERM else -how)
-
-
 def test_a_program_for_rocketmq_sends_and_receives(
     program: Program, tmp_path: Path, port: int
 ) -> None:
-    with _server(tmp_path, port):
+    with served(tmp_path / "store", port):
         program.do("producer", topic="orders")
         program.send("orders", "plain", tag="paid", keys="order-1", properties={"colour": "blue"})
         program.send("orders", "f1", "f2", "f3", message_group="customer-7")
@@ -87,7 +76,7 @@ def test_a_program_for_rocketmq_sends_and_receives(
 def test_a_push_consumer_takes_each_message_and_again_what_failed(
     program: Program, tmp_path: Path, port: int
 ) -> None:
-    with _server(tmp_path, port):
+    with served(tmp_path / "store", port):
         program.do("producer", topic="orders")
         program.do("push", group="pushed", topic="orders")
         program.send("orders", "fail-once", "a", "b")
@@ -100,24 +89,7 @@ def test_a_push_consumer_takes_each_message_and_again_what_failed(
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_clients_go_on_through_a_restart_and_nothing_acknowledged_comes_again(
+def test_it_goes_on_through_a_restart_and_nothing_acknowledged_comes_again(
     program: Program, tmp_path: Path, port: int, how: signal.Signals
 ) -> None:
-    with _server(tmp_path, port) as server:
-        program.do("producer", topic="orders")
-        program.send("orders", "acknowledged", "held")
-        program.do("simple", group="workers", topic="orders")
-        got = {one["body"]: one["id"] for one in program.receive_all(2)}
-        program.do("ack", ids=[got["acknowledged"]])
-        program.do("push", group="pushed", topic="orders")
-        program.until_pushed("acknowledged", "held")
-        _end(server, how)
-    with _server(tmp_path, port):
-        # Its handle is from before.
-        program.do_when_served("ack", ids=[got["held"]])
-        program.send("orders", "after")
-        assert [one["body"] for one in program.receive_all(1)] == ["after"]
-        seen = [one["pushed"]["body"] for one in program.until_pushed("after")]
-        # Killed right behind the listener's return, the server may not have heard of it.
-        assert set(seen) - {"acknowledged", "held"} == {"after"}
-        program.do("stop")
+    go_on_through_a_restart(program, tmp_path / "store", port, how)
