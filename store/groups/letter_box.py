@@ -36,6 +36,8 @@ MOST_LETTERS = 1000
 #: Those that are looked at, or read, together.
 _TOGETHER = 64
 _READ_BYTES = 4 << 20
+#: No letter has one above.
+_LAST_OFFSET = (1 << 63) - 1
 
 
 class UnseenError(Exception):
@@ -163,6 +165,8 @@ def candidates(
     Those that were moved lie behind all others, and are older than those: the log lets its oldest
     go first.
     """
+    if after >= _LAST_OFFSET:
+        return
     while found := tables.moved_letters(topic, after, _TOGETHER):
         yield found
         after = found[-1][0]

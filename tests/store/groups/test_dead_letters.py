@@ -117,6 +117,17 @@ def test_it_may_die_again(store: MessageStore, clock: FakeClock) -> None:
     assert differences(store) == []
 
 
+@pytest.mark.parametrize("after", [(1 << 63) - 2, (1 << 63) - 1])
+def test_behind_the_last_offset_there_is_none(
+    store: MessageStore, clock: FakeClock, after: int
+) -> None:
+    put(store, "poison")
+    bury(store, clock)
+    assert store.groups.list_dead_letters("g", after) == []
+    assert store.groups.redrive("g", after=after).redriven == 0
+    assert store.groups.dead_letters("g") == 1
+
+
 def test_nothing_is_redriven_twice(store: MessageStore, clock: FakeClock) -> None:
     put(store, *[f"{n}" for n in range(100)])
     bury(store, clock)
