@@ -109,6 +109,7 @@ class Serving:
             "server.cold_readers": self.reads.processes.running,
             "server.cold_reads": self.reads.processes.answered,
             "server.watched_queues": self.reads.growth.watched_queues,
+            "server.waiting_receives": self.reads.waiting_receives,
             **({} if self._fronts is None else self._fronts.statistics()),
             **{f"server.{name}": value for name, value in self.jobs.statistics().items()},
         }

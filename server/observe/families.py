@@ -41,6 +41,9 @@ _PLAIN = {
     ),
     "server.producers": Row("kvcq_producers", "Producers whose latest batches are in memory."),
     "server.watched_queues": Row("kvcq_watched_queues", "Queues with a waiting reader."),
+    "server.waiting_receives": Row(
+        "kvcq_waiting_receives", "Receives of shared groups that wait for a message."
+    ),
     "server.cold_readers": Row(
         "kvcq_cold_readers", "Running processes that read far behind the end of the log."
     ),

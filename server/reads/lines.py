@@ -86,6 +86,10 @@ class Line:
         """Nothing has changed since a look found no more."""
         return self._empty_at == self._changes
 
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
     async def turn(self, until_s: float, *, keeps_place: bool = False) -> int | None:
         """Wait for the turn to look; what is returned goes to `looked`, which must follow.
 
@@ -257,6 +261,11 @@ class Lines:
     def find(self, group: str, topic: str) -> Line | None:
         """None: nobody waits there."""
         return self._by_group.get(group, {}).get(topic)
+
+    @property
+    def waiting(self) -> int:
+        """How many are in all lines."""
+        return sum(line.waiting for lines in self._by_group.values() for line in lines.values())
 
     def changed(self, group: str, topic: str) -> None:
         """The group may have more to receive there, or another answer. Any thread.

@@ -81,6 +81,11 @@ class Reads:
         return self._reader.waiting + self._receives.waiting
 
     @property
+    def waiting_receives(self) -> int:
+        """Those that wait for a message."""
+        return self._receives.lines.waiting
+
+    @property
     def processes(self) -> Readers:
         """Those that read far behind the end."""
         return self._reader.processes

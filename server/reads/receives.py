@@ -117,8 +117,9 @@ class Receives:
         self._metrics = metrics
         self._threads = Workers(RECEIVE_THREADS, "receive")
         self._giving_back: set[asyncio.Task[None]] = set()
-        self._lines = Lines(growth, stage, store.lease_time_ms, store.has_group)
-        self._stop_listening = self._groups.on_change(self._lines.changed)
+        #: Those who wait.
+        self.lines = Lines(growth, stage, store.lease_time_ms, store.has_group)
+        self._stop_listening = self._groups.on_change(self.lines.changed)
 
     @property
     def waiting(self) -> int:
@@ -156,7 +157,7 @@ class Receives:
         while found is None:
             await self._memory.room_to_send(asker())
             found = await self._look(wanted)
-        line = self._lines.find(wanted.group, wanted.topic)
+        line = self.lines.find(wanted.group, wanted.topic)
         if line is not None:
             line.look_by(found.next_look_ms)
         return found
@@ -167,7 +168,7 @@ class Receives:
         A light queue without a message is empty, not unknown.
         """
         until_s = asyncio.get_running_loop().time() + wait_s
-        line = self._lines.enter(wanted.group, wanted.topic)
+        line = self.lines.enter(wanted.group, wanted.topic)
         nothing = _Found(False, None, 0, wanted.encode(Received([], None)))  # noqa: FBT003 - its fields
         found: _Found[T] | None = None
         try:
@@ -189,7 +190,7 @@ class Receives:
                 if found is not None and found.answer.message_count:
                     return found
         finally:
-            self._lines.leave(wanted.group, wanted.topic, line)
+            self.lines.leave(wanted.group, wanted.topic, line)
 
     async def _look(self, wanted: Receive[T]) -> _Found[T] | None:
         """What there is now; None: there was no room for an answer. Cancelled, it has nothing

@@ -137,7 +137,7 @@ async def test_ten_thousand_who_wait_hold_up_nobody(tmp_path: Path) -> None:
         ]
         stubs = [shared_groups_pb2_grpc.SharedGroupServiceStub(each) for each in channels]
         request = pb.ReceiveRequest(group="g", topic="orders", wait_ms=60_000, max_messages=1)
-        lines = served.serving.reads._receives._lines
+        lines = served.serving.reads._receives.lines
         waiting: list[asyncio.Task[pb.ReceiveResponse]] = []
         server.watch.longest_s = 0.0
         for first in range(0, count, 500):

@@ -38,7 +38,7 @@ def parked(served: Served, **asked: Any) -> asyncio.Task[pb.ReceiveResponse]:  #
 
 async def until_parked(served: Served, count: int, *, group: str = "g") -> None:
     def waiting() -> int:
-        lines = served.serving.reads._receives._lines._by_group.get(group, {})
+        lines = served.serving.reads._receives.lines._by_group.get(group, {})
         return sum(len(line._waiting) for line in lines.values())
 
     await until(lambda: waiting() == count)
