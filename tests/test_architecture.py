@@ -414,9 +414,11 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "jinja2": ("server/console/writing.py",),
     "obstore": ("kvcq/backup/bucket.py",),
     "matplotlib": ("kvcq_bench/report/plots.py",),
+    "taskiq": ("kvcq_client/tasks/taskiq.py",),
+    "kombu": ("kvcq_client/tasks/kombu.py",),
 }
 #: What only an extra installs.
-EXTRA = {"pyspark", "pandas", "pyarrow", "matplotlib", "obstore"}
+EXTRA = {"pyspark", "pandas", "pyarrow", "matplotlib", "obstore", "taskiq", "kombu"}
 #: Sources that the `kvcq` service is read through may use the client, and nothing else of it. What
 #: looks a stopped store over reads its log, a backup copies it, a snapshot is of one, and the way
 #: in puts the store together.

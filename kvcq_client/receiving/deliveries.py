@@ -125,8 +125,12 @@ class Delivery:
         """Keep it for `invisible_s` from now on. Raises TypeError, ValueError."""
         return self._receiver.hold(self, number("invisible_s", invisible_s))
 
-    def __enter__(self) -> Self:
+    def renew(self) -> None:
+        """Renew it from now on until it is settled, for the receiver's `renew_s` at most."""
         self.renew_until_s = monotonic() + self._receiver.renew_s
+
+    def __enter__(self) -> Self:
+        self.renew()
         return self
 
     def __exit__(
