@@ -1,0 +1,200 @@
+"""A transport for kombu, so that Celery runs on kvcq: kvcq-client[celery].
+
+>>> import kvcq_client.tasks.kombu  # makes kvcq:// known
+>>> app = Celery(broker="kvcq://127.0.0.1:8081")
+
+A queue of Celery is a topic, and its workers are a shared group of the same name; transport options
+are fields of ReceiverConfig, and `group`, `tls`, `credentials`. With `task_acks_late` the task of a
+worker that dies is done by another one; while it runs, and while it waits in the worker, it is
+renewed. `countdown` and `eta` wait in the store. There is no fanout, so remote control and events
+do not work. Use the pool `threads` or `solo`: gRPC does not work in forked children, so tasks there
+could put no others.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib.metadata import version
+from queue import Empty
+from time import time
+from typing import TYPE_CHECKING, Any
+
+from kombu.transport import TRANSPORT_ALIASES, virtual
+
+from kvcq_client.client import Client
+from kvcq_client.errors import (
+    AlreadyExistsError,
+    KvcqError,
+    NotFoundError,
+    PermissionDeniedError,
+    RetryableError,
+)
+from kvcq_client.tasks.not_before import is_given_back, not_before
+
+if TYPE_CHECKING:
+    from kvcq_client.receiving import Delivery, Receiver
+
+TRANSPORT_ALIASES["kvcq"] = "kvcq_client.tasks.kombu:Transport"
+
+#: How long a look at one queue waits for a message.
+_LOOK_S = 0.05
+_NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9|_%-]")
+
+
+class QoS(virtual.QoS):
+    """What workers have and have not acknowledged."""
+
+    def ack(self, delivery_tag: str) -> None:
+        delivery = self.channel.deliveries.pop(delivery_tag, None)
+        if delivery is not None:
+            delivery.acknowledge()
+        super().ack(delivery_tag)
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:  # noqa: FBT001, FBT002 - kombu's
+        delivery = self.channel.deliveries.pop(delivery_tag, None)
+        if delivery is not None:
+            (delivery.give_back() if requeue else delivery.acknowledge())
+        super().ack(delivery_tag)
+
+
+class Channel(virtual.Channel):
+    """Topics as queues."""
+
+    QoS = QoS
+    #: What is not acknowledged is given back by the receiver.
+    do_restore = False
+
+    def __init__(self, connection: Transport, **options: Any) -> None:  # noqa: ANN401 - kombu's
+        super().__init__(connection, **options)
+        self._server = connection.server
+        self._group = connection.settings.get("group")
+        self._settings = {**connection.settings}
+        self._settings.pop("group", None)
+        self._receivers: dict[str, Receiver] = {}
+        self._no_ack: set[str] = set()
+        #: By delivery tag: what is not acknowledged.
+        self.deliveries: dict[str, Delivery] = {}
+
+    def basic_consume(self, queue: str, no_ack: bool, *rest: Any, **options: Any) -> Any:  # noqa: ANN401, FBT001 - kombu's
+        if no_ack:
+            self._no_ack.add(queue)
+        return super().basic_consume(queue, no_ack, *rest, **options)
+
+    def close(self) -> None:
+        """Give back what is not acknowledged."""
+        for receiver in self._receivers.values():
+            with suppress(KvcqError):
+                receiver.close()
+        super().close()
+
+    def _new_queue(self, queue: str, **_: object) -> None:
+        with suppress(AlreadyExistsError, PermissionDeniedError):
+            self._server.create_topic(topic_of(queue))
+
+    def _has_queue(self, queue: str, **_: object) -> bool:
+        try:
+            self._server.describe_topic(topic_of(queue))
+        except NotFoundError:
+            return False
+        return True
+
+    def _put(self, queue: str, message: dict[str, Any], **_: object) -> None:
+        properties = not_before(_delay_s(message))
+        self._server.put(topic_of(queue), json.dumps(message).encode(), properties=properties)
+
+    def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
+        taken = self._receiver_of(queue).take(1, timeout_s=_LOOK_S)
+        if not taken or is_given_back(taken[0]):
+            raise Empty
+        [delivery] = taken
+        message: dict[str, Any] = json.loads(delivery.body)
+        if queue in self._no_ack:
+            delivery.acknowledge()
+        else:
+            delivery.renew()
+            # That of the message would be the same at its next delivery.
+            message["properties"]["delivery_tag"] = delivery.received.handle
+            self.deliveries[delivery.received.handle] = delivery
+        return message
+
+    def _size(self, queue: str) -> int:
+        topic = topic_of(queue)
+        try:
+            queues = self._server.describe_group(self._group or topic).queues
+        except NotFoundError:
+            return 0
+        return sum(one.lag for one in queues if one.topic == topic)
+
+    def _purge(self, queue: str) -> int:
+        size = self._size(queue)
+        topic = topic_of(queue)
+        with suppress(NotFoundError):
+            self._server.reset_group(self._group or topic, topic, "latest")
+        return size
+
+    def _delete(self, queue: str, *_: object, **__: object) -> None:
+        with suppress(NotFoundError):
+            self._server.delete_topic(topic_of(queue))
+
+    def _receiver_of(self, queue: str) -> Receiver:
+        if queue not in self._receivers:
+            topic = topic_of(queue)
+            self._receivers[queue] = self._server.receiver(
+                topic, group=self._group or topic, **self._settings
+            )
+        return self._receivers[queue]
+
+
+class Transport(virtual.Transport):
+    """A connection to a server."""
+
+    Channel = Channel
+    default_port = 8081
+    #: Looks for messages wait themselves.
+    polling_interval = None
+    driver_type = "kvcq"
+    driver_name = "kvcq"
+    connection_errors = (*virtual.Transport.connection_errors, RetryableError)
+    channel_errors = (*virtual.Transport.channel_errors, KvcqError)
+
+    def __init__(self, client: Any, **options: Any) -> None:  # noqa: ANN401 - kombu's
+        super().__init__(client, **options)
+        self.settings = dict(client.transport_options or {})
+        self._security = {name: self.settings.pop(name, None) for name in ("tls", "credentials")}
+        self._server: Client | None = None
+
+    @property
+    def server(self) -> Client:
+        """The client; it is made when it is first needed."""
+        if self._server is None:
+            host, port = self.client.hostname or "127.0.0.1", self.client.port or self.default_port
+            self._server = Client(f"{host}:{port}", **self._security)
+        return self._server
+
+    def close_connection(self, connection: Any) -> None:  # noqa: ANN401 - kombu's
+        super().close_connection(connection)
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+
+    def driver_version(self) -> str:
+        return version("kvcq-client")
+
+
+def topic_of(queue: str) -> str:
+    """The topic of a queue; characters that topics may not have become `-`."""
+    return _NOT_IN_TOPICS.sub("-", queue)
+
+
+def _delay_s(message: dict[str, Any]) -> float:
+    """How long the task is to wait; 0.0 without an `eta`."""
+    eta = message.get("headers", {}).get("eta")
+    if not isinstance(eta, str):
+        return 0.0
+    begins = datetime.fromisoformat(eta)
+    if begins.tzinfo is None:
+        begins = begins.replace(tzinfo=UTC)
+    return begins.timestamp() - time()
