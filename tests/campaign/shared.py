@@ -275,16 +275,7 @@ class SharedWorker:
             raise Failure(f"history of {self.group}: {faults[:5]}")
 
     def _look_at_letters(self, stubs: Stubs) -> set[str]:
-        tries = 0
-        while True:
-            try:
-                found = Counter(text for text, _ in self._letters(stubs))
-            except Gone as gone:
-                tries += 1
-                if tries == 100:
-                    raise Failure(f"dead letters of {self.group}: {gone.__cause__}") from gone
-            else:
-                break
+        found = Counter(text for text, _ in self._letters_at_last(stubs))
         if twice := [text for text, count in found.items() if count > 1]:
             raise Failure(f"two dead letters: {twice[:5]}")
         if wrong := found.keys() & self._done:
@@ -293,6 +284,17 @@ class SharedWorker:
             raise Failure(f"dead letters were lost: {sorted(lost)[:5]}")
         self._dead = set(found)
         return set(found)
+
+    def _letters_at_last(self, stubs: Stubs) -> list[tuple[str, int]]:
+        """When none was moved while they were read."""
+        tries = 0
+        while True:
+            try:
+                return self._letters(stubs)
+            except Gone as gone:
+                tries += 1
+                if tries == 100:
+                    raise Failure(f"dead letters of {self.group}: {gone.__cause__}") from gone
 
     def _drain(self, session: Session) -> set[str]:
         """All that is delivered until nothing more comes, each acknowledged."""
