@@ -1,6 +1,15 @@
 """What `kvcq spark` and a notebook do with the directory of a store: functions of a session."""
 
+from migration.spark.jobs.deliveries import read_deliveries, read_events, read_lag
 from migration.spark.jobs.on_stores import choose, rebuild, verify
 from migration.spark.jobs.to_parquet import export
 
-__all__ = ["choose", "export", "rebuild", "verify"]
+__all__ = [
+    "choose",
+    "export",
+    "read_deliveries",
+    "read_events",
+    "read_lag",
+    "rebuild",
+    "verify",
+]

@@ -1,0 +1,282 @@
+"""What shared groups did with messages, as DataFrames made of a log: deliveries, and their events.
+
+The log is that of a store, running or not, or of a backup: `path` as the source `commitlog` takes
+it. Who may read these files may read this. It goes back as far as the log does: of what was
+received before that, later events are there and earlier ones are not.
+
+`read_events`: a row for each message and event.
+
+| column          | type    | meaning                                                             |
+|-----------------|---------|---------------------------------------------------------------------|
+| group, topic    | string  | the topic may be a light queue                                      |
+| queue_id        | int     |                                                                     |
+| queue_offset    | bigint  |                                                                     |
+| event           | string  | delivered, held on, given back, acknowledged, dead, gone            |
+| delivery        | int     | the how manieth; null for the last three                            |
+| time_ms         | bigint  | when its record was stored, ms since 1970                           |
+| until_ms        | bigint  | until when the message is out of reach of others; null as above     |
+| physical_offset | bigint  | of the record that says so                                          |
+| topic_life      | bigint  | below it in the log other records of that name are of an earlier    |
+|                 |         | topic; 0: the first one                                             |
+| group_life      | bigint  | the same of the group                                               |
+
+`read_deliveries`: a row for each message that a group was given.
+
+| column            | type   | meaning                                                             |
+|-------------------|--------|---------------------------------------------------------------------|
+| group … queue_offset, topic_life, group_life | as above                                        | |
+| deliveries        | bigint | how often it was delivered; one more than its retries               |
+| given_back, held_on | bigint | how often                                                         |
+| first_ms, last_ms | bigint | when it was delivered first, and last                               |
+| outcome           | string | acknowledged, dead, gone; null: it is in flight, or is to be        |
+|                   |        | delivered again                                                     |
+| done_ms           | bigint | when that was                                                       |
+| stored_ms         | bigint | when the message was stored; null: the log has it no longer         |
+| waited_ms         | bigint | from then to the first delivery: lag as the message saw it          |
+| latency_ms        | bigint | from then to its end                                                |
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from migration.spark.columns import chosen, struct_of
+from migration.spark.source import register_sources
+from store.state import (
+    STATE_TOPIC,
+    Ended,
+    Finished,
+    GroupEnded,
+    Held,
+    Leased,
+    TopicEnded,
+    unpack_entries,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from store.state import Entry
+
+EVENTS = pa.schema(
+    [
+        ("group", pa.string()),
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("queue_offset", pa.int64()),
+        ("event", pa.string()),
+        ("delivery", pa.int32()),
+        ("time_ms", pa.int64()),
+        ("until_ms", pa.int64()),
+        ("physical_offset", pa.int64()),
+        ("topic_life", pa.int64()),
+        ("group_life", pa.int64()),
+    ]
+)
+_HELD = {
+    Held.HANDED_OVER: "delivered",
+    Held.EXTENDED: "held on",
+    Held.GIVEN_BACK: "given back",
+}
+_ENDED = {Ended.ACKNOWLEDGED: "acknowledged", Ended.DEAD: "dead", Ended.GONE: "gone"}
+_MESSAGE = ["topic", "queue_id", "queue_offset", "topic_life"]
+_DELIVERY = ["group", *_MESSAGE, "group_life"]
+_STATE = ("physical_offset", "store_time_ms", "body")
+_ROWS = 65_536
+
+#: Names of topics, or groups -> physical offsets at which they ended, rising.
+Lives = dict[str, list[int]]
+
+
+def read_events(spark: SparkSession, path: Path | str) -> DataFrame:
+    """See above."""
+    state = _read(spark, path, _STATE, topic=STATE_TOPIC)
+    return state.mapInArrow(_events_of(*_lives(state)), struct_of(EVENTS))
+
+
+def read_deliveries(spark: SparkSession, path: Path | str) -> DataFrame:
+    """See above."""
+    from pyspark.sql import functions as F
+
+    state = _read(spark, path, _STATE, topic=STATE_TOPIC)
+    topics, groups = _lives(state)
+    events = state.mapInArrow(_events_of(topics, groups), struct_of(EVENTS))
+
+    def times(event: str) -> Column:
+        return F.count_if(F.col("event") == event)
+
+    def when(events: Sequence[str]) -> Column:
+        return F.when(F.col("event").isin(*events), F.col("time_ms"))
+
+    ends = list(_ENDED.values())
+    found = events.groupBy(*_DELIVERY).agg(
+        times("delivered").alias("deliveries"),
+        times("given back").alias("given_back"),
+        times("held on").alias("held_on"),
+        F.min(when(["delivered"])).alias("first_ms"),
+        F.max(when(["delivered"])).alias("last_ms"),
+        F.max(F.when(F.col("event").isin(*ends), F.col("event"))).alias("outcome"),
+        F.max(when(ends)).alias("done_ms"),
+    )
+    return (
+        found.join(_stored(spark, path, topics), _MESSAGE, "left")
+        .withColumn("waited_ms", F.col("first_ms") - F.col("stored_ms"))
+        .withColumn("latency_ms", F.col("done_ms") - F.col("stored_ms"))
+        .select(
+            *_DELIVERY,
+            *("deliveries", "given_back", "held_on", "first_ms", "last_ms"),
+            *("outcome", "done_ms", "stored_ms", "waited_ms", "latency_ms"),
+        )
+    )
+
+
+def read_lag(spark: SparkSession, path: Path | str) -> DataFrame:
+    """A row for each group and topic that it has received from: `messages` of the topic in the log,
+    those of them that are `done`, that were delivered and are `open`, and that were `never`
+    delivered, with `oldest_ms`, when the oldest one that is not done was stored.
+
+    What a filter of the group did not let through counts as never delivered.
+    """
+    from pyspark.sql import functions as F
+
+    deliveries = read_deliveries(spark, path)
+    state = _read(spark, path, _STATE, topic=STATE_TOPIC)
+    stored = _stored(spark, path, _lives(state)[0])
+    # Of lives of groups and topics the last ones that there are events of.
+    readers = deliveries.groupBy("group", "topic").agg(
+        F.max("topic_life").alias("topic_life"), F.max("group_life").alias("group_life")
+    )
+    every = readers.join(stored, ["topic", "topic_life"])
+    given = deliveries.select(*_DELIVERY, F.lit(1).alias("given"), "outcome")
+    is_done, is_given = F.col("outcome").isNotNull(), F.col("given").isNotNull()
+    return (
+        every.join(given, _DELIVERY, "left")
+        .groupBy("group", "topic")
+        .agg(
+            F.count("*").alias("messages"),
+            F.count_if(is_done).alias("done"),
+            F.count_if(is_given & ~is_done).alias("open"),
+            F.count_if(~is_given).alias("never"),
+            F.min(F.when(~is_done, F.col("stored_ms"))).alias("oldest_ms"),
+        )
+    )
+
+
+def _read(
+    spark: SparkSession, path: Path | str, columns: Sequence[str], **options: str
+) -> DataFrame:
+    register_sources(spark)
+    reader = spark.read.format("commitlog").schema(struct_of(chosen(*columns)))
+    return reader.options(**options).load(str(path))
+
+
+def _lives(state: DataFrame) -> tuple[Lives, Lives]:
+    """Ends of topics, and of groups: few, beside what else there is."""
+    schema = pa.schema(
+        [("kind", pa.string()), ("name", pa.string()), ("physical_offset", pa.int64())]
+    )
+
+    def ends(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = [
+            ("topic", entry.topic, at)
+            if isinstance(entry, TopicEnded)
+            else ("group", entry.group, at)
+            for entry, at, _ in _entries(batches)
+            if isinstance(entry, (TopicEnded, GroupEnded))
+        ]
+        yield _batch(rows, schema)
+
+    found: dict[str, Lives] = {"topic": defaultdict(list), "group": defaultdict(list)}
+    for row in state.mapInArrow(ends, struct_of(schema)).orderBy("physical_offset").collect():
+        found[row["kind"]][row["name"]].append(row["physical_offset"])
+    return dict(found["topic"]), dict(found["group"])
+
+
+def _entries(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Entry, int, int]]:
+    """With where their record is, and when it was stored."""
+    for batch in batches:
+        columns = (batch.column(name).to_pylist() for name in _STATE)
+        for at, time_ms, body in zip(*columns, strict=True):
+            for entry in unpack_entries(body):
+                yield entry, at, time_ms
+
+
+def _life(ends: Mapping[str, list[int]], name: str, at: int) -> int:
+    """The last end of the name before that place in the log; 0: there is none."""
+    before = ends.get(name)
+    number = bisect_left(before, at) if before else 0
+    return before[number - 1] if before and number else 0
+
+
+def _events_of(
+    topics: Lives, groups: Lives
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def events(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows: list[tuple[object, ...]] = []
+        for entry, at, time_ms in _entries(batches):
+            if not isinstance(entry, (Leased, Finished)):
+                continue
+            lives = _life(topics, entry.topic, at), _life(groups, entry.group, at)
+            told: tuple[object, ...]
+            if isinstance(entry, Leased):
+                offsets = entry.lease.offsets()
+                told = (_HELD[entry.how], entry.lease.deliveries, time_ms, entry.lease.until_ms)
+            else:
+                bits = range(entry.mask.bit_length())
+                offsets = (entry.first + bit for bit in bits if entry.mask >> bit & 1)
+                told = (_ENDED[entry.how], None, time_ms, None)
+            place = entry.group, entry.topic, entry.queue_id
+            rows += [(*place, offset, *told, at, *lives) for offset in offsets]
+            if len(rows) >= _ROWS:
+                yield _batch(rows, EVENTS)
+                rows = []
+        yield _batch(rows, EVENTS)
+
+    return events
+
+
+def _batch(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)],
+        schema=schema,
+    )
+
+
+def _stored(spark: SparkSession, path: Path | str, topics: Lives) -> DataFrame:
+    """Each place that a message of the log has, in its topic and in light queues."""
+    from pyspark.sql import functions as F
+
+    columns = ("topic", "queue_id", "queue_offset", "physical_offset", "store_time_ms", "in_queue")
+    log = _read(spark, path, (*columns, "light_queues", "light_offsets"))
+    log = log.where("in_queue").where(F.col("topic") != STATE_TOPIC)
+    rest = ("physical_offset", F.col("store_time_ms").alias("stored_ms"))
+    of_topics = log.select("topic", "queue_id", "queue_offset", *rest)
+    places = F.explode(F.arrays_zip("light_queues", "light_offsets")).alias("light")
+    light = log.where(F.size("light_queues") > 0).select(places, *rest)
+    of_light = light.select(
+        F.col("light.light_queues").alias("topic"),
+        F.lit(0).alias("queue_id"),
+        F.col("light.light_offsets").alias("queue_offset"),
+        *("physical_offset", "stored_ms"),
+    )
+    every = of_topics.unionByName(of_light)
+    life = F.lit(0).cast("bigint")
+    rows = [(name, at) for name, ends in topics.items() for at in ends]
+    if not rows:
+        return every.withColumn("topic_life", life).drop("physical_offset")
+    ends = spark.createDataFrame(rows, "topic string, ended bigint")
+    ends = ends.groupBy("topic").agg(F.collect_list("ended").alias("ends"))
+    before = F.filter("ends", lambda end: end < F.col("physical_offset"))
+    return (
+        every.join(F.broadcast(ends), "topic", "left")
+        .withColumn("topic_life", F.coalesce(F.array_max(before), life))
+        .drop("physical_offset", "ends")
+    )
