@@ -179,6 +179,30 @@ class NatsClient:
         await subscription.unsubscribe()
         return timed
 
+    async def work(self, subject: str, each: int, count: int) -> Timed:
+        """Fetch, acknowledge each, and wait until the server has these: its answers to them are
+        none."""
+        from nats.js.api import AckPolicy, ConsumerConfig
+
+        subscription = await self._stream.pull_subscribe(
+            subject, stream="bench", config=ConsumerConfig(ack_policy=AckPolicy.EXPLICIT)
+        )
+        calls: list[float] = []
+        began_s = now_s = perf_counter()
+        for _ in batches(range(count // each * each), each):
+            messages = await subscription.fetch(each, timeout=30)
+            if len(messages) != each:
+                raise RuntimeError(f"{len(messages)} messages, not {each}")
+            for message in messages:
+                _ = message.data
+                await message.ack()
+            await self._nats.flush()
+            before_s, now_s = now_s, perf_counter()
+            calls.append(now_s - before_s)
+        timed = Timed.of_calls(calls, now_s - began_s, len(calls) * each)
+        await subscription.unsubscribe()
+        return timed
+
     def close(self) -> None:
         self.run(self._nats.close())
         self._loop.close()
