@@ -22,6 +22,7 @@ from store.state import (
     LetterEnded,
     Passed,
     Reset,
+    Seen,
     TopicEnded,
     TopicsMade,
 )
@@ -39,7 +40,9 @@ K = TypeVar("K", bound=Any)  # names that can be sorted
 V = TypeVar("V")
 
 _HEAD = struct.Struct(">Bq")
-_LEASE = struct.Struct(">qQHqqq")
+_LEASE = struct.Struct(">qQHqqqq")
+_ORDERED_HEAD = struct.Struct(">BqI")
+_KEY = struct.Struct(">qq")
 _TABLES = (b"g", b"q", b"t", b"w", b"x", b"y")
 _PLACES = 8192
 _LIGHT = "%LMQ%"
@@ -53,6 +56,7 @@ class _Held(NamedTuple):
     nonce: int
     until_ms: int
     lease_ms: int
+    attempt: int
 
     def __str__(self) -> str:
         who = "waits" if self.nonce == 0 else f"is with the receiver of nonce {self.nonce}"
@@ -65,6 +69,7 @@ class _Queue:
     def __init__(self) -> None:
         self.next_offset = 0
         self.held: dict[int, _Held] = {}
+        self.keys: dict[int, int] = {}  # of a group in order: message groups of what is not done
 
     def hand_out(self, first: int, mask: int, held: _Held) -> None:
         for offset in _offsets(first, mask):
@@ -74,6 +79,12 @@ class _Queue:
     def finish(self, first: int, mask: int) -> None:
         for offset in _offsets(first, mask):
             self.held.pop(offset, None)
+            self.keys.pop(offset, None)
+
+    def see(self, first: int, mask: int, keys: Iterable[int]) -> None:
+        for offset, key in zip(_offsets(first, mask), keys, strict=True):
+            self.keys[offset] = key
+            self.next_offset = max(self.next_offset, offset + 1)
 
 
 class _BadRowError(Exception):
@@ -163,7 +174,9 @@ class SharedGroups:
                 queue.next_offset = max(queue.next_offset, offset)
             case Reset(group, topic, queue_id, offset):
                 queue = self._queue(group, topic, queue_id)
-                queue.held, queue.next_offset = {}, offset
+                queue.held, queue.keys, queue.next_offset = {}, {}, offset
+            case Seen(group, topic, queue_id, first, mask, keys):
+                self._queue(group, topic, queue_id).see(first, mask, keys)
             case LetterEnded(topic, letter, place, moved_to, first, _):
                 self._letter_ended(topic, letter, place, moved_to, first)
             case TopicEnded(topic):
@@ -280,6 +293,8 @@ def _compare_queues(key: bytes, here: _Queue | None, there: _Queue | None, tell:
         if mine != its:
             said = ["is done" if one is None else str(one) for one in (its, mine)]
             tell(key, *(f"message {offset} {text}" for text in said))
+    for offset, found, wanted in _differing(here.keys, there.keys):
+        tell(key, f"message {offset} of message group {wanted}", f"{found}")
 
 
 def _settings_said(row: bytes | str) -> str:
@@ -292,11 +307,24 @@ def _said(queue: _Queue) -> str:
 
 def _window(value: bytes) -> _Queue:
     form, next_offset = _HEAD.unpack_from(value)
-    if form != 1 or (len(value) - _HEAD.size) % _LEASE.size:
+    begin, end = _HEAD.size, len(value)
+    if form == 2:
+        _, _, count = _ORDERED_HEAD.unpack_from(value)
+        begin = _ORDERED_HEAD.size
+        end = begin + count * _LEASE.size
+        if end >= len(value) or (len(value) - end) % _KEY.size:
+            raise _BadRowError(f"a window with {count} leases and {len(value)} bytes")
+    elif form != 1 or (end - begin) % _LEASE.size:
         raise _BadRowError(f"a window of form {form} and {len(value)} bytes")
     queue = _Queue()
     queue.next_offset = next_offset
-    for first, mask, *held in _LEASE.iter_unpack(value[_HEAD.size :]):
+    last = -1
+    for offset, key in _KEY.iter_unpack(value[end:]):
+        if not last < offset < next_offset:
+            raise _BadRowError(f"message {offset} waits, and the next is {next_offset}")
+        queue.keys[offset] = key
+        last = offset
+    for first, mask, *held in _LEASE.iter_unpack(value[begin:end]):
         if mask == 0 or held[0] < 1 or held[1] < 0 or held[3] < 0:
             raise _BadRowError(f"a lease of mask {mask:x} and {held}")
         for offset in _offsets(first, mask):

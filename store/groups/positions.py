@@ -69,11 +69,11 @@ class SharedQueue(NamedTuple):
 
     topic: str  # or a light queue
     queue_id: int
-    next_offset: int  # what was never delivered begins here
+    next_offset: int  # what was never delivered, nor waits in order, begins here
     max_offset: int  # ... and ends here, exclusive
     done_below: int  # everything below is done
     in_flight: int  # messages that receivers have now
-    waiting_again: int  # messages that are to be delivered again, now or after their delay
+    waiting_again: int  # messages that are to be delivered again, or wait behind others in order
     oldest_time_ms: int | None  # when the oldest message that is not done was stored
 
 
@@ -151,7 +151,7 @@ def described(
                     max(end, window.next_offset),
                     window.done_below,
                     held,
-                    window.in_flight - held,
+                    window.undone - held,
                     reads.backlog_since_ms(topic, queue_id, oldest),
                 )
             )

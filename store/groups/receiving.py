@@ -10,8 +10,20 @@ from store.groups.damage import DAMAGE
 from store.groups.dead_letters import dead_letter
 from store.groups.deliveries import Delivery
 from store.groups.handles import Head, pack_handles
+from store.groups.order import SCAN_AHEAD, message_group, ready, stretches
 from store.groups.positions import latest_start
-from store.state import FRESH, Ended, Finished, Held, Lease, Leased, Passed, runs_of
+from store.state import (
+    FRESH,
+    NOBODY,
+    Ended,
+    Finished,
+    Held,
+    Lease,
+    Leased,
+    Passed,
+    Seen,
+    runs_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -28,6 +40,10 @@ if TYPE_CHECKING:
 _TOGETHER = 64
 #: Messages that cannot be read, of one queue, that one call skips.
 _MOST_SKIPPED = 64
+#: Messages of a queue that are read together to find some that may be handed over in order, and
+#: bytes of those that one call reads of a queue and leaves.
+_SCANNED_TOGETHER = 64
+_SCANNED_BYTES = 4 << 20
 #: A lease counts no further.
 _MOST_DELIVERIES = 0xFFFF
 
@@ -43,6 +59,7 @@ class Wish(NamedTuple):
     tag_filter: Filter | None
     makes_group: bool  # where there is none
     skip_damaged: bool  # messages that cannot be read are done
+    attempt: int  # a hash of the attempt's id; 0: it has none
     first_queue: int  # taken modulo the number of queues
 
 
@@ -98,10 +115,12 @@ class Receiving:
         settings = self._turn.shared(wish.group, make=wish.makes_group)
         if settings.from_latest:
             self._begin = self._turn.begun(wish.group, wish.topic)
-        if settings.is_paused:
-            return []
         count = place.queue_count
         ids = [(wish.first_queue + at) % count for at in range(count)]
+        if wish.attempt:
+            self._same_again(ids)
+        if self._taken or settings.is_paused:
+            return self._deliveries(place)
         try:
             for first in range(0, count, _TOGETHER):
                 self._look(place, ids[first : first + _TOGETHER], settings)
@@ -114,6 +133,33 @@ class Receiving:
         if self._damage is not None and not self._taken:
             raise self._damage  # when the other queues have nothing
         return self._deliveries(place)
+
+    def _same_again(self, ids: Sequence[int]) -> None:
+        """What a receive with the same attempt id was given, and has in flight still."""
+        group, topic, attempt = self._wish.group, self._wish.topic, self._wish.attempt
+        for first in range(0, len(ids), _TOGETHER):
+            some = ids[first : first + _TOGETHER]
+            for queue_id, window in zip(some, self._turn.windows(group, topic, some), strict=True):
+                for lease in window.leases:
+                    is_held = lease.nonce != NOBODY and not lease.is_over(self._now_ms)
+                    if lease.attempt == attempt and is_held:
+                        self._take_again(queue_id, lease)
+
+    def _take_again(self, queue_id: int, lease: Lease) -> None:
+        try:
+            for offsets in stretches(list(lease.offsets())):
+                self._take(queue_id, lease, self._read_some(queue_id, offsets).messages)
+        except DAMAGE as error:  # it was read when it was handed over first
+            self._damages.met(self._wish.group, error, is_skipped=False)
+            self._damage = self._damage or error
+
+    def _take(self, queue_id: int, lease: Lease, messages: Sequence[tuple[int, bytes]]) -> None:
+        """They are handed over, in this lease."""
+        if messages:
+            offsets, records = zip(*messages, strict=True)
+            self._taken.append(_Taken(queue_id, lease, offsets, records))
+            self._count += len(offsets)
+            self._bytes += sum(map(len, records))
 
     def _deliveries(self, place: Place) -> list[Delivery]:
         group, topic = self._wish.group, self._wish.topic
@@ -169,7 +215,11 @@ class Receiving:
             self._again(queue_id, window, settings)
             (window,) = self._turn.windows(self._wish.group, self._wish.topic, [queue_id])
         room = settings.most_in_flight - window.in_flight
-        if window.next_offset < end and room > 0 and not self._is_full:
+        if room <= 0 or self._is_full:
+            return
+        if settings.in_order:
+            self._in_order(queue_id, window, end, room, settings)
+        elif window.next_offset < end:
             self._new(queue_id, window, end, room, settings)
 
     def _goes_on_behind(self, queue_id: int, window: Window, error: Damage) -> bool:
@@ -182,11 +232,14 @@ class Receiving:
         if not is_skipped or behind is None:
             self._damage = self._damage or error
             return False
-        held = [at for lease in window.leases for at in lease.offsets() if first < at < behind]
-        for start, mask in runs_of([first, *sorted(held)]):
+        undone = {at for lease in window.leases for at in lease.offsets()}
+        undone.update(at for at, _ in window.keys)
+        done = {first, *(at for at in undone if first < at < behind)}
+        for start, mask in runs_of(sorted(done)):
             self._turn.add(Finished(group, topic, queue_id, start, mask, Ended.DAMAGED))
         if behind > window.next_offset:
             self._turn.add(Passed(group, topic, queue_id, behind))
+        self._turn.free(group, topic)
         return True
 
     def _look_at(self, time_ms: int) -> None:
@@ -223,6 +276,7 @@ class Receiving:
                 letter = dead_letter(group, record, topic, queue_id, offset, lease)
                 ended = Finished(group, topic, queue_id, offset, 1, Ended.DEAD)
                 self._turn.append(ended, letter)
+                self._turn.free(group, topic)  # what waits behind it, in order
 
     def _read_some(self, queue_id: int, offsets: Sequence[int]) -> _Read:
         """Those of the messages that there are; the group is done with the others."""
@@ -237,6 +291,74 @@ class Receiving:
                 Finished(self._wish.group, self._wish.topic, queue_id, start, mask, Ended.GONE)
             )
         return _Read(messages, read.next_offset)
+
+    # --- in order --------------------------------------------------------------------------
+
+    def _in_order(
+        self, queue_id: int, window: Window, end: int, room: int, settings: SharedGroup
+    ) -> None:
+        """What was seen before and need not wait any more, then what was not seen."""
+        able = ready(window)
+        for offsets in stretches(able[: min(self._left, room)]):
+            if self._is_full:
+                break
+            read = self._read_some(queue_id, offsets)
+            self._hand_over(queue_id, read.messages, 1, settings)
+            room -= len(read.messages)
+        if able:
+            (window,) = self._turn.windows(self._wish.group, self._wish.topic, [queue_id])
+        if self._is_full or len(ready(window)) > 0:
+            self._look_at(self._now_ms)
+        elif room > 0:
+            self._scan(queue_id, window, end, room, settings)
+
+    def _scan(
+        self, queue_id: int, window: Window, end: int, room: int, settings: SharedGroup
+    ) -> None:
+        """From the next offset on, up to SCAN_AHEAD: what has none of its message group before it
+        is handed over; of the others it is kept that they were seen."""
+        group, topic = self._wish.group, self._wish.topic
+        end = min(end, window.done_below + SCAN_AHEAD)
+        before = {key for _, key in window.keys}
+        at, unread = window.next_offset, max(_SCANNED_BYTES, self._wish.max_bytes)
+        is_full = False
+        while at < end and not is_full:
+            if unread <= 0 or self._is_full:
+                self._look_at(self._now_ms)
+                return
+            count = min(end - at, _SCANNED_TOGETHER)
+            read = self._read(queue_id, at, count, self._wish.tag_filter, unread)
+            seen: dict[int, int] = {}
+            taken: list[tuple[int, bytes]] = []
+            size = 0
+            for offset, record in read.messages:
+                key = message_group(record)
+                if key not in before:
+                    has_none = not (taken or self._taken)
+                    is_full = len(taken) >= min(self._left, room) or not (
+                        has_none or size + len(record) <= self._wish.max_bytes - self._bytes
+                    )
+                    if is_full:
+                        break
+                    before.add(key)
+                    taken.append((offset, record))
+                    size += len(record)
+                seen[offset] = key
+                unread -= len(record)
+            behind = max(seen, default=at - 1) + 1
+            for first, mask in runs_of(seen):
+                keys = [seen[each] for each in Lease(first, mask, 0, 0, 0, 0).offsets()]
+                self._turn.add(Seen(group, topic, queue_id, first, mask, keys))
+            room -= len(taken)
+            self._hand_over(queue_id, taken, 1, settings)
+            if not is_full and read.next_offset > behind:
+                behind = read.next_offset
+                self._turn.add(Passed(group, topic, queue_id, behind))
+            if behind == at:
+                break
+            at = behind
+        if is_full and room > 0:
+            self._look_at(self._now_ms)
 
     # --- what was not ----------------------------------------------------------------------
 
@@ -262,21 +384,28 @@ class Receiving:
         settings: SharedGroup,
     ) -> None:
         records = dict(messages)
+        attempt = self._wish.attempt
         lease_ms = self._wish.invisible_ms or settings.invisible_ms
         until_ms = self._now_ms + lease_ms
         for first, mask in runs_of(records):
-            lease = Lease(first, mask, deliveries, self._new_nonce(), until_ms, lease_ms)
+            nonce = self._new_nonce()
+            lease = Lease(first, mask, deliveries, nonce, until_ms, lease_ms, attempt)
             self._turn.add(
                 Leased(self._wish.group, self._wish.topic, queue_id, lease, Held.HANDED_OVER)
             )
-            offsets = list(lease.offsets())
-            self._taken.append(_Taken(queue_id, lease, offsets, [records[at] for at in offsets]))
-            self._count += len(offsets)
-        self._bytes += sum(map(len, records.values()))
+            self._take(queue_id, lease, [(at, records[at]) for at in lease.offsets()])
 
-    def _read(self, queue_id: int, start: int, count: int, tag_filter: Filter | None) -> _Read:
-        """Messages from `start` on, as many as that, and as have room."""
-        room = self._wish.max_bytes - self._bytes
+    def _read(
+        self,
+        queue_id: int,
+        start: int,
+        count: int,
+        tag_filter: Filter | None,
+        max_bytes: int | None = None,
+    ) -> _Read:
+        """Messages from `start` on, as many as that, and as have room: in `max_bytes`, or in the
+        answer."""
+        room = self._wish.max_bytes - self._bytes if max_bytes is None else max_bytes
         behind = start + count
         pulled: Pulled | None = None
         while pulled is None:

@@ -34,6 +34,7 @@ from store.groups.limits import (
     check_within,
     checked,
 )
+from store.groups.order import has_waiting, hash_of
 from store.groups.positions import ResetDone, described, offset_of
 from store.groups.receiving import Receiving, Wish
 from store.groups.turns import Turns
@@ -269,7 +270,10 @@ class SharedGroups:
         Those whose time with others is over come first. Up to both limits, but at least one if
         there is one. Waits for no message: see `on_change`. A message that the filter does not want
         is done for the whole group. When the power fails soon after, they may be delivered again at
-        once. A group that does not exist is made, where `auto_create_groups` says so.
+        once. In a group in order, of messages of a queue with the same ordering key one at a time
+        is handed over, in their order. A call that is made again with the same `attempt_id`, of 64
+        characters at most, is given what the first one was, with the same handles, as far as that
+        is in flight. A group that does not exist is made, where `auto_create_groups` says so.
         Raises InvalidArgumentError, UnknownGroupError, GroupKindError, UnknownTopicError;
         CorruptMessageError, DamagedQueueError when no other queue has messages and one has a
         message that cannot be read, and holds up what is behind it; and what an append raises.
@@ -293,6 +297,7 @@ class SharedGroups:
             tag_filter,
             self._appends.config.auto_create_groups,
             skip_damaged,
+            hash_of(attempt_id),
             next(self._first_queue),
         )
 
@@ -380,7 +385,7 @@ class SharedGroups:
             if wait_ms is None:
                 wait_ms = part.settings.backoff_of(lease.deliveries)
             until_ms = now_ms + wait_ms
-            freed = lease._replace(nonce=NOBODY, until_ms=until_ms, lease_ms=wait_ms)
+            freed = lease._replace(nonce=NOBODY, until_ms=until_ms, lease_ms=wait_ms, attempt=0)
             part.add(freed, Held.GIVEN_BACK)
             part.turn.free(part.group, part.topic)
 
@@ -489,7 +494,9 @@ def _change_leases(
                     outcomes[at] = Outcome.QUEUE_ENDED
             continue
         (window,) = turn.windows(group, topic, [queue_id])
-        was_full = window.in_flight >= settings.most_in_flight
+        was_full = window.in_flight >= settings.most_in_flight or (
+            settings.in_order and has_waiting(window)
+        )
         for lease in window.leases:
             mask = 0
             if (found := by_nonce.get(lease.nonce)) is None:

@@ -19,6 +19,7 @@ from store.state import (
     Changes,
     Finished,
     GroupMade,
+    Seen,
     Tables,
     TopicsMade,
     apply_entry,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 #: All entries of a turn are in one record: see MOST_BYTES of store/state/entries.py.
 _MOST_ENTRIES = 3000
+#: Message groups that take as much as an entry.
+_KEYS_AN_ENTRY = 6
 #: Rows that the next turn goes on with.
 _MOST_KNOWN = 256
 #: What is decided is applied where no record is yet; only topics ask where theirs is.
@@ -147,6 +150,7 @@ class Turn:
         self._changes = Changes(self._known)
         self.tables = Tables(self._changes)
         self._entries: list[Entry] = []
+        self._weight = 0  # of entries with message groups, beyond one each
         self._messages: list[Message] = []
         self._message_bytes = 0
         # Of topics: what the next message in queue 0 had for an offset when that was looked up.
@@ -163,7 +167,7 @@ class Turn:
 
     @property
     def is_full(self) -> bool:
-        return len(self._entries) >= _MOST_ENTRIES
+        return len(self._entries) + self._weight >= _MOST_ENTRIES
 
     @property
     def is_empty(self) -> bool:
@@ -231,6 +235,8 @@ class Turn:
         apply_entry(entry, _NOWHERE, self._changes)
         if isinstance(entry, (GroupMade, Begun)):
             self._has_nowhere = True
+        elif isinstance(entry, Seen):
+            self._weight += len(entry.keys) // _KEYS_AN_ENTRY
         if not isinstance(entry, Finished):
             self._open.clear()
             self._entries.append(entry)

@@ -21,6 +21,7 @@ from store.state.entries import (
     LetterEnded,
     Passed,
     Reset,
+    Seen,
     TopicEnded,
     TopicKeeps,
     TopicsMade,
@@ -182,6 +183,10 @@ def apply_entry(entry: Entry, at: int, changes: Changes) -> None:
             _end_letter(entry, changes)
         case Reset(group, topic, queue_id, offset):
             _change_window(changes, group, topic, queue_id, lambda _: Window(offset, ()))
+        case Seen(group, topic, queue_id, first, mask, keys):
+            _change_window(
+                changes, group, topic, queue_id, lambda window: window.seen(first, mask, keys)
+            )
         case Begun(group, topic):
             changes.put(reader_key(topic, group), pack_offset(at))
 

@@ -22,13 +22,16 @@ The body of such a record, big-endian:
 |    7 | LatestLooked  | u16 topic, i32 queue, i64 looked offset, i64 hidden, i64 first  |
 |      |               | number, u32 rows; for each i64 number, u16 length, bits         |
 |   16 | Leased        | u16 group, u16 topic, i32 queue, i64 first, u64 mask, u16       |
-|      |               | deliveries, i64 nonce, i64 until ms, i64 lease ms, u8 how       |
+|      |               | deliveries, i64 nonce, i64 until ms, i64 lease ms, i64 attempt, |
+|      |               | u8 how                                                          |
 |   17 | Finished      | u16 group, u16 topic, i32 queue, i64 first, u64 mask, u8 how    |
 |   18 | Passed        | u16 group, u16 topic, i32 queue, i64 next offset                |
 |   19 | LetterEnded   | u16 topic, i64 letter, i64 place, i64 moved to or -1, i64 first |
 |      |               | offset of the queue, u8 how                                     |
 |   20 | Reset         | u16 group, u16 topic, i32 queue, i64 next offset                |
 |   21 | Begun         | u16 group, u16 topic                                            |
+|   22 | Seen          | u16 group, u16 topic, i32 queue, i64 first, u64 mask; for each  |
+|      |               | bit i64 message group                                           |
 
 `how` of a lease: 1 handed over, 2 held on to, 3 given back; of an end: 1 acknowledged, 2 moved to
 the dead letters, 3 gone from the log, 4 damaged and skipped; of a dead letter: 1 put again where it
@@ -72,10 +75,11 @@ _GROUP_MADE = struct.Struct(">BHH")
 _COMMITTED = struct.Struct(">BHHiq")
 _LATEST = struct.Struct(">BHiqqqI")
 _LATEST_ROW = struct.Struct(">qH")
-_LEASED = struct.Struct(">BHHiqQHqqqB")
+_LEASED = struct.Struct(">BHHiqQHqqqqB")
 _FINISHED = struct.Struct(">BHHiqQB")
 _LETTER = struct.Struct(">BHqqqqB")
 _BEGUN = struct.Struct(">BHH")
+_SEEN = struct.Struct(">BHHiqQ")
 
 
 class CorruptStateError(StoreError):
@@ -228,6 +232,17 @@ class Begun(NamedTuple):
     topic: str  # or a light queue
 
 
+class Seen(NamedTuple):
+    """The messages first + n of bit n were looked at for a group in order, and are not done."""
+
+    group: str
+    topic: str  # or a light queue
+    queue_id: int
+    first: int
+    mask: int
+    keys: Sequence[int]  # the message group of each, a signed hash
+
+
 Entry = (
     TopicsMade
     | TopicKeeps
@@ -242,6 +257,7 @@ Entry = (
     | LetterEnded
     | Reset
     | Begun
+    | Seen
 )
 
 
@@ -321,6 +337,10 @@ class _Body:
                 data += _COMMITTED.pack(20, *places, queue_id, offset)
             case Begun(group, topic):
                 data += _BEGUN.pack(21, self._place(group), self._place(topic))
+            case Seen(group, topic, queue_id, first_offset, mask, keys):
+                places = self._place(group), self._place(topic)
+                data += _SEEN.pack(22, *places, queue_id, first_offset, mask)
+                data += struct.pack(f">{mask.bit_count()}q", *keys)
 
     def _place(self, name: str) -> int:
         place = self._names.setdefault(name, len(self._names))
@@ -457,6 +477,13 @@ def _begun(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
     return Begun(names[group], names[topic]), at + _BEGUN.size
 
 
+def _seen(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+    _, group, topic, queue_id, first, mask = _SEEN.unpack_from(body, at)
+    at += _SEEN.size
+    keys = struct.unpack_from(f">{mask.bit_count()}q", body, at)
+    return Seen(names[group], names[topic], queue_id, first, mask, keys), at + 8 * len(keys)
+
+
 _READERS: dict[int, Callable[[bytes, int, list[str]], tuple[Entry, int]]] = {
     1: _topics_made,
     2: _topic_keeps,
@@ -471,4 +498,5 @@ _READERS: dict[int, Callable[[bytes, int, list[str]], tuple[Entry, int]]] = {
     19: _letter_ended,
     20: _reset,
     21: _begun,
+    22: _seen,
 }

@@ -4,8 +4,14 @@ Everything below `next_offset` that is in no lease is done. A lease is of messag
 over together, 64 queue offsets at most, so a window has few of them as long as work is received
 and acknowledged in batches. Here is nothing but values: what changes them looks at no clock.
 
+A window of a group in order also has the message group of each message that is not done, below
+the next offset, whether it was handed over or waits behind others: a hash, so that no record is
+read again to know what it waits for.
+
 The value of a row: u8 form 1, i64 next offset, then for each lease i64 first, u64 mask, u16
-deliveries, i64 nonce, i64 until ms, i64 lease ms; big-endian.
+deliveries, i64 nonce, i64 until ms, i64 lease ms, i64 attempt. With message groups: u8 form 2, i64
+next offset, u32 leases, these, then for each message i64 offset, i64 message group, offsets rising.
+All big-endian.
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from store.state.rows import CorruptRowError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 #: Queue offsets that a lease spans at most.
 SPAN = 64
@@ -25,8 +31,11 @@ SPAN = 64
 NOBODY = 0
 
 _FORM = 1
+_ORDERED_FORM = 2
 _HEAD = struct.Struct(">Bq")
-_LEASE = struct.Struct(">qQHqqq")
+_LEASE = struct.Struct(">qQHqqqq")
+_ORDERED_HEAD = struct.Struct(">BqI")
+_KEY = struct.Struct(">qq")
 _MOST_REMEMBERED = 64
 
 
@@ -39,6 +48,7 @@ class Lease(NamedTuple):
     nonce: int  # what the handles of the receiver have; NOBODY: they were given back
     until_ms: int  # ms since 1970, by the store's time
     lease_ms: int  # how long it was when it began: time that fell since makes it no longer
+    attempt: int = 0  # a hash of the id that the receive was made with; 0: it had none
 
     @property
     def message_count(self) -> int:
@@ -72,6 +82,8 @@ class Window(NamedTuple):
 
     next_offset: int  # what was never handed over begins here
     leases: tuple[Lease, ...]  # oldest first; no message is in two
+    #: Of a group in order: offset and message group of each message below that is not done, rising.
+    keys: tuple[tuple[int, int], ...] = ()
 
     @property
     def in_flight(self) -> int:
@@ -79,8 +91,15 @@ class Window(NamedTuple):
         return sum(lease.mask.bit_count() for lease in self.leases)
 
     @property
+    def undone(self) -> int:
+        """Messages below the next offset that are not done."""
+        return len(self.keys) or self.in_flight
+
+    @property
     def done_below(self) -> int:
         """Queue offset below which everything is done."""
+        if self.keys:
+            return self.keys[0][0]
         return min((next(lease.offsets()) for lease in self.leases), default=self.next_offset)
 
     def without(self, first: int, mask: int) -> Window:
@@ -90,12 +109,23 @@ class Window(NamedTuple):
             part = lease.part(first, mask)
             if part != lease.mask:
                 left.append(lease._replace(mask=lease.mask & ~part) if part else lease)
-        return self._replace(leases=tuple(left))
+        keys = self.keys
+        if keys:
+            keys = tuple(
+                key for key in keys if not (0 <= (bit := key[0] - first) < SPAN and mask >> bit & 1)
+            )
+        return Window(self.next_offset, tuple(left), keys)
 
     def leased(self, lease: Lease) -> Window:
         """Its messages are in this lease, and in no other."""
         rest = self.without(lease.first, lease.mask).leases
-        return Window(max(self.next_offset, lease.end), (*rest, lease))
+        return Window(max(self.next_offset, lease.end), (*rest, lease), self.keys)
+
+    def seen(self, first: int, mask: int, keys: Sequence[int]) -> Window:
+        """The messages first + n of bit n are of these message groups."""
+        pairs = zip(Lease(first, mask, 0, 0, 0, 0).offsets(), keys, strict=True)
+        merged = tuple(sorted((dict(self.keys) | dict(pairs)).items()))
+        return Window(max(self.next_offset, first + mask.bit_length()), self.leases, merged)
 
     def passed(self, next_offset: int) -> Window:
         """What was never handed over below is done."""
@@ -122,7 +152,10 @@ def runs_of(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 def pack_window(window: Window) -> bytes:
     leases = [_LEASE.pack(*lease) for lease in window.leases]
-    return b"".join([_HEAD.pack(_FORM, window.next_offset), *leases])
+    if not window.keys:
+        return b"".join([_HEAD.pack(_FORM, window.next_offset), *leases])
+    head = _ORDERED_HEAD.pack(_ORDERED_FORM, window.next_offset, len(leases))
+    return b"".join([head, *leases, *[_KEY.pack(*key) for key in window.keys]])
 
 
 @lru_cache(_MOST_REMEMBERED)
@@ -130,8 +163,15 @@ def unpack_window(value: bytes | None) -> Window:
     """None: there is no row. Raises CorruptRowError."""
     if value is None:
         return FRESH
-    if value[:1] != b"\x01" or (len(value) - _HEAD.size) % _LEASE.size:
-        raise CorruptRowError(f"the row of a window has form {value[:1].hex()}")
-    _, next_offset = _HEAD.unpack_from(value)
-    leases = tuple(map(Lease._make, _LEASE.iter_unpack(memoryview(value)[_HEAD.size :])))
-    return Window(next_offset, leases)
+    view = memoryview(value)
+    if value[:1] == b"\x02" and len(value) > _ORDERED_HEAD.size:
+        _, next_offset, count = _ORDERED_HEAD.unpack_from(value)
+        end = _ORDERED_HEAD.size + count * _LEASE.size
+        if end < len(value) and (len(value) - end) % _KEY.size == 0:
+            leases = _LEASE.iter_unpack(view[_ORDERED_HEAD.size : end])
+            keys = tuple(_KEY.iter_unpack(view[end:]))
+            return Window(next_offset, tuple(map(Lease._make, leases)), keys)
+    elif value[:1] == b"\x01" and (len(value) - _HEAD.size) % _LEASE.size == 0:
+        _, next_offset = _HEAD.unpack_from(value)
+        return Window(next_offset, tuple(map(Lease._make, _LEASE.iter_unpack(view[_HEAD.size :]))))
+    raise CorruptRowError(f"the row of a window has form {value[:1].hex()}, or is cut")

@@ -22,6 +22,7 @@ from store.state import (
     LetterEnded,
     Passed,
     Reset,
+    Seen,
     TopicEnded,
     TopicKeeps,
     TopicsMade,
@@ -69,13 +70,26 @@ _BITS = st.dictionaries(st.integers(0, 4), st.binary(min_size=1, max_size=9), ma
 
 _FIRST = st.integers(0, 200)
 _MASKS = st.one_of(st.integers(1, (1 << 64) - 1), st.integers(1, 7))
-_LEASES = st.builds(Lease, _FIRST, _MASKS, st.integers(0, 0xFFFF), _I64, _I64, _I64)
+_LEASES = st.builds(Lease, _FIRST, _MASKS, st.integers(0, 0xFFFF), _I64, _I64, _I64, _I64)
+_GROUP_KEYS = st.sampled_from([0, 1, -(1 << 63), (1 << 63) - 1])
+_SEEN = _MASKS.flatmap(
+    lambda mask: st.builds(
+        Seen,
+        GROUPS,
+        TOPICS,
+        _QUEUES,
+        _FIRST,
+        st.just(mask),
+        st.lists(_GROUP_KEYS, min_size=mask.bit_count(), max_size=mask.bit_count()).map(tuple),
+    )
+)
 WINDOW_ENTRIES = st.one_of(
     st.builds(Leased, GROUPS, TOPICS, _QUEUES, _LEASES, st.sampled_from(Held)),
     st.builds(Finished, GROUPS, TOPICS, _QUEUES, _FIRST, _MASKS, st.sampled_from(Ended)),
     st.builds(Passed, GROUPS, TOPICS, _QUEUES, _FIRST),
     st.builds(Reset, GROUPS, TOPICS, _QUEUES, _FIRST),
     st.builds(Begun, GROUPS, TOPICS),
+    _SEEN,
 )
 LETTERS_ENDED = st.builds(
     LetterEnded,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 DLQ = "%DLQ%g"
 WINDOW = window_key("g", "T", 0)
-LEASE = struct.Struct(">qQHqqq")
+LEASE = struct.Struct(">qQHqqqq")
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_any_turned_bit_is_found(root: Path, table: str) -> None:
 
 def test_a_lease_too_many_is_told_by_its_message(root: Path) -> None:
     good = row(root, WINDOW)
-    (said,) = plant(root, WINDOW, good + LEASE.pack(2, 1, 3, 77, 500, 100))
+    (said,) = plant(root, WINDOW, good + LEASE.pack(2, 1, 3, 77, 500, 100, 0))
     assert "message 2 is done; message 2 is with the receiver of nonce 77" in said
     missing = plant(root, WINDOW, good[: -LEASE.size])
     assert len(missing) == LEASE.unpack(good[-LEASE.size :])[1].bit_count()
@@ -130,9 +130,9 @@ def test_what_cannot_be_is_told_without_a_log_to_compare_with(root: Path) -> Non
     last = LEASE.unpack(good[-LEASE.size :])
     for fault, why in (
         (good + LEASE.pack(*last), "is in two leases"),
-        (good + LEASE.pack(500, 1, 1, 7, 5, 5), "message 500 is in flight, and the next is"),
-        (good + LEASE.pack(1, 0, 1, 7, 5, 5), "a lease of mask 0"),
-        (b"\2" + good[1:], "a window of form 2"),
+        (good + LEASE.pack(500, 1, 1, 7, 5, 5, 0), "message 500 is in flight, and the next is"),
+        (good + LEASE.pack(1, 0, 1, 7, 5, 5, 0), "a lease of mask 0"),
+        (b"\3" + good[1:], "a window of form 3"),
         (struct.pack(">Bq", 1, 1 << 40) + good[9:], "the end of the queue"),
     ):
         assert why in "\n".join(plant(root, WINDOW, fault))

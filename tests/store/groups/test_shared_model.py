@@ -42,10 +42,13 @@ if TYPE_CHECKING:
     from store.message_store import MessageStore
 
 LIGHT = "%LMQ%l"
+#: Ordering keys; the first one is none.
+KEYS = ("", "a", "b", "a")
 TOPICS = ("T", LIGHT)
 GROUPS = {
     "g": SharedGroup(max_deliveries=2, most_in_flight=6, backoff_ms=(2000,)),
     "h": SharedGroup(max_deliveries=9, from_latest=True, backoff_ms=(500, 7000)),
+    "o": SharedGroup(max_deliveries=3, most_in_flight=4, in_order=True, backoff_ms=(2000,)),
 }
 _END = b"\xff" * 8
 
@@ -76,6 +79,8 @@ class SharedMachine(RuleBasedStateMachine):
         self.directory = Path(tempfile.mkdtemp())
         self.clock = FakeClock()
         self.number = 0
+        #: Of texts.
+        self.key_of: dict[str, str] = {}
         self.light_is_there = False
         self.store: MessageStore = self.opened(self.directory)
         self.store.create_topics([("T", 2)])
@@ -159,7 +164,9 @@ class SharedMachine(RuleBasedStateMachine):
             self.number += 1
             body = f"{self.number}".ljust(9000 if big else 0).encode()
             names = (LIGHT,) if light else ()
-            messages.append(Message("T", body, queue_id, light_queues=names))
+            key = self.key_of[f"{self.number}"] = KEYS[(self.number * self.number) % 7 % 4]
+            properties = {"__SHARDINGKEY": key} if key else {}
+            messages.append(Message("T", body, queue_id, light_queues=names, properties=properties))
         now_ms = self.clock.now_ms()
         done = self.store.put(messages)
         for message, placed in zip(messages, done.placed, strict=True):
@@ -214,6 +221,7 @@ class SharedMachine(RuleBasedStateMachine):
             task = tasks[place]
             assert unpack_record(each.record).body.decode().strip() == task.text
             assert task.until_ms <= now_ms, "somebody else has it"
+            assert not self._waits_for(group, tasks, place), "another one of its key comes first"
             most_often = limits.max_deliveries
             assert most_often is None or task.deliveries < most_often, "it is dead"
             assert each.deliveries == task.deliveries + 1
@@ -257,18 +265,36 @@ class SharedMachine(RuleBasedStateMachine):
         next_look_ms: int | None,
     ) -> None:
         """A receive that is not full left nothing that it could have, or says when to look."""
-        now_ms, limits = self.clock.now_ms(), GROUPS[group]
+        now_ms = self.clock.now_ms()
         if len(found) == most or next_look_ms == now_ms:
             return
+        self._check_nothing_is_left(group, topic)
         tasks = self.tasks[group, topic]
-        for queue_id in (0, 1):
-            mine = [task for (queue, _), task in tasks.items() if queue == queue_id]
-            flying = [task for task in mine if task.deliveries]
-            assert all(task.until_ms > now_ms for task in flying)
-            assert len(flying) == len(mine) or len(flying) >= limits.most_in_flight
-            assert len(flying) <= limits.most_in_flight
         ends = [task.until_ms for task in tasks.values() if task.deliveries]
         assert next_look_ms is None or next_look_ms in ends
+
+    def _waits_for(
+        self, group: str, tasks: dict[tuple[int, int], Task], place: tuple[int, int]
+    ) -> bool:
+        """Whether another message of its key comes first."""
+        key = self.key_of[tasks[place].text]
+        return GROUPS[group].in_order and any(
+            other < place and other[0] == place[0] and self.key_of[task.text] == key
+            for other, task in tasks.items()
+        )
+
+    def _check_nothing_is_left(self, group: str, topic: str) -> None:
+        """Nothing may be handed over now."""
+        now_ms, limits = self.clock.now_ms(), GROUPS[group]
+        tasks = self.tasks[group, topic]
+        for queue_id in (0, 1):
+            mine = {place: task for place, task in tasks.items() if place[0] == queue_id}
+            flying = [task for task in mine.values() if task.deliveries]
+            assert all(task.until_ms > now_ms for task in flying)
+            assert len(flying) <= limits.most_in_flight
+            for place, task in mine.items():
+                is_able = task.deliveries == 0 and not self._waits_for(group, tasks, place)
+                assert not is_able or len(flying) == limits.most_in_flight
 
     def _letters(self, group: str) -> Counter[str]:
         self.store.wait_visible()
@@ -381,11 +407,13 @@ class SharedMachine(RuleBasedStateMachine):
             flying = [task for task in mine.values() if task.deliveries]
             held = [task for task in flying if task.handle and task.until_ms > now_ms]
             assert each.max_offset == len(stored)
-            assert each.next_offset == min(
-                [at for at, task in mine.items() if not task.deliveries], default=len(stored)
-            )
+            fresh = [at for at, task in mine.items() if not task.deliveries]
+            if not GROUPS[group].in_order:
+                assert each.next_offset == min(fresh, default=len(stored))
+            below = sum(at < each.next_offset for at in mine)
+            assert below >= len(flying)
             assert each.done_below == min(mine, default=len(stored))
-            assert (each.in_flight, each.waiting_again) == (len(held), len(flying) - len(held))
+            assert (each.in_flight, each.waiting_again) == (len(held), below - len(held))
             oldest = stored[min(mine)].time_ms if mine else None
             assert each.oldest_time_ms == oldest
 
@@ -487,12 +515,7 @@ class SharedMachine(RuleBasedStateMachine):
         for (group, topic), next_look_ms in self.idle.items():
             if self.paused[group] or (next_look_ms is not None and next_look_ms <= now_ms):
                 continue
-            for queue_id in (0, 1):
-                tasks = self.tasks[group, topic].items()
-                mine = [task for (queue, _), task in tasks if queue == queue_id]
-                flying = [task for task in mine if task.deliveries]
-                assert all(task.until_ms > now_ms for task in flying)
-                assert len(flying) == len(mine) or len(flying) >= GROUPS[group].most_in_flight
+            self._check_nothing_is_left(group, topic)
 
     @invariant()
     def the_view_is_what_a_replay_makes(self) -> None:

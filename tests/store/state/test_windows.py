@@ -32,6 +32,7 @@ _STEPS = st.lists(
         st.tuples(st.just("lease"), _FIRST, _MASKS, st.integers(1, 1 << 40)),
         st.tuples(st.just("finish"), _FIRST, _MASKS, st.just(0)),
         st.tuples(st.just("pass"), _FIRST, st.just(1), st.just(0)),
+        st.tuples(st.just("see"), _FIRST, _MASKS, st.integers(-9, 9)),
     ),
     max_size=12,
 )
@@ -44,6 +45,7 @@ def offsets_of(first: int, mask: int) -> list[int]:
 @given(_STEPS)
 def test_a_window_is_a_dict_of_offsets(steps: list[tuple[str, int, int, int]]) -> None:
     window, held, next_offset = FRESH, dict[int, int](), 0
+    keys = dict[int, int]()
     for what, first, mask, nonce in steps:
         each = offsets_of(first, mask)
         if what == "lease":
@@ -53,6 +55,11 @@ def test_a_window_is_a_dict_of_offsets(steps: list[tuple[str, int, int, int]]) -
         elif what == "finish":
             window = window.without(first, mask)
             held = {offset: nonce for offset, nonce in held.items() if offset not in each}
+            keys = {offset: key for offset, key in keys.items() if offset not in each}
+        elif what == "see":
+            window = window.seen(first, mask, [nonce] * len(each))
+            keys |= dict.fromkeys(each, nonce)
+            next_offset = max(next_offset, each[-1] + 1)
         else:
             window = window.passed(first)
             next_offset = max(next_offset, first)
@@ -61,7 +68,9 @@ def test_a_window_is_a_dict_of_offsets(steps: list[tuple[str, int, int, int]]) -
         found = [(offset, lease.nonce) for lease in window.leases for offset in lease.offsets()]
         assert dict(found) == held
         assert len(found) == len(held) == window.in_flight
-        assert window.done_below == min(held, default=next_offset)
+        assert window.keys == tuple(sorted(keys.items()))
+        assert window.undone == (len(keys) or len(held))
+        assert window.done_below == min(keys or held, default=next_offset)
 
 
 @given(st.sets(st.integers(0, 300)))
@@ -79,7 +88,10 @@ def test_a_lease_ends_when_its_time_comes_and_when_time_fell_below_its_beginning
 
 def test_a_row_of_another_form_is_refused() -> None:
     with pytest.raises(CorruptRowError):
-        unpack_window(b"\x02" + bytes(8))
+        unpack_window(b"\x03" + bytes(8))
+    for size in (0, 8, 12, 27, 29):
+        with pytest.raises(CorruptRowError):
+            unpack_window(b"\x02" + bytes(size))
     with pytest.raises(CorruptRowError):
         unpack_window(b"\x01" + bytes(9))
 

@@ -1,0 +1,64 @@
+"""Groups in order: of the messages of one message group, one at a time is handed over.
+
+A message group is the messages of a queue with the same ordering key; those without one are a
+message group, too. Its name is a hash: two that had the same would be handed over as one, in order.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from store.format import SHARDING_KEY, unpack_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from store.state import Window
+
+#: A queue is looked through so far behind its first message that is not done, queue offsets.
+SCAN_AHEAD = 1024
+
+
+def hash_of(text: str) -> int:
+    """Signed, 64 bits; 0: of no text."""
+    if not text:
+        return 0
+    data = blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(data, "big", signed=True) or 1
+
+
+def message_group(record: bytes) -> int:
+    return hash_of(unpack_record(record, verify=False).properties.get(SHARDING_KEY, ""))
+
+
+def ready(window: Window) -> list[int]:
+    """Messages that were seen, were never handed over, and have no other of their message group
+    before them: queue offsets, rising."""
+    handed_over = {at for lease in window.leases for at in lease.offsets()}
+    before: set[int] = set()
+    found = []
+    for offset, key in window.keys:
+        if key not in before:
+            before.add(key)
+            if offset not in handed_over:
+                found.append(offset)
+    return found
+
+
+def has_waiting(window: Window) -> bool:
+    """Whether more may be handed over when a message is done."""
+    is_at_bound = window.next_offset - window.done_below >= SCAN_AHEAD
+    return is_at_bound or len(window.keys) > window.in_flight
+
+
+def stretches(offsets: Sequence[int]) -> Iterator[Sequence[int]]:
+    """These, which rise, divided where one is missing."""
+    first = 0
+    for at, (one, other) in enumerate(pairwise(offsets), 1):
+        if other != one + 1:
+            yield offsets[first:at]
+            first = at
+    if offsets:
+        yield offsets[first:]
