@@ -5,6 +5,7 @@ A seed says how to make the same again. About 50 us a request, so that the calls
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -49,6 +50,9 @@ USERS = {
 }
 #: What nothing of the fuzz names.
 CONTROL_TOPIC, CONTROL_GROUP = "held-apart", "held-keeper"
+
+#: Of deliveries that calls were answered with: somebody may acknowledge them.
+HANDLES: deque[str] = deque(maxlen=200)
 
 _TOPICS = [f"t{number}" for number in range(8)]
 _LIGHT = ["%LMQ%a", "%LMQ%b/c", "%LMQ%", "%LMQ%$p$l", "%RETRY%g", "%DLQ%g", "CHECKPOINT_TOPIC"]
@@ -174,6 +178,8 @@ def _text(random: Random, field: FieldDescriptor) -> str:
         return random.choice(_GROUPS)
     if field.name == "sql_filter":
         return random.choice(_CONDITIONS) if random.random() < 0.3 else ""
+    if field.name == "handles" and HANDLES and random.random() < 0.8:
+        return random.choice(HANDLES)
     if field.name in _WORDY and random.random() < 0.9:
         return random.choice(_WORDS)
     if random.random() < 0.9:

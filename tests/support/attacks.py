@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from kvcq_client import Credentials
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import shared_groups_pb2
 from kvcq_client.transport.secured import Signer
 from tests.support.raw_http2 import RawHttp2, grpc_message
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from google.protobuf.message import Message
+
     Headers = list[tuple[str, str]]
 
 #: Streams of one connection: see PLACES of server/edge.
 _STREAMS = 500
 TOPIC = "t"
+GROUP = "g"
 
 
 def headers_of(name: str, secret: str) -> Headers:
@@ -29,12 +33,27 @@ def headers_of(name: str, secret: str) -> Headers:
 
 async def unread_answers(target: str, headers: Headers, streams: int) -> list[RawHttp2]:
     """Streams of calls on and on, none of whose answers are read. Topic TOPIC has 1 MiB in it."""
-    pull = pb.PullRequest(topic=TOPIC, max_messages=60, max_bytes=60 << 10).SerializeToString()
+    pull = pb.PullRequest(topic=TOPIC, max_messages=60, max_bytes=60 << 10)
+    return await _unread(target, headers, streams, "Pull", pull)
+
+
+async def unread_receives(target: str, headers: Headers, streams: int) -> list[RawHttp2]:
+    """The same of receives for GROUP, which has every message delivered again at once."""
+    receive = shared_groups_pb2.ReceiveRequest(
+        group=GROUP, topic=TOPIC, max_messages=60, max_bytes=60 << 10, invisible_ms=1
+    )
+    return await _unread(target, headers, streams, "Receive", receive)
+
+
+async def _unread(
+    target: str, headers: Headers, streams: int, method: str, request: Message
+) -> list[RawHttp2]:
+    read = request.SerializeToString()
     put = pb.PutRequest(message=pb.Message(topic="no", body=bytes(300 << 10))).SerializeToString()
     pulls = [
         pb.CallsRequest(
             calls=[
-                pb.Call(id=200 * at + number, method="Pull", request=pull) for number in range(60)
+                pb.Call(id=200 * at + number, method=method, request=read) for number in range(60)
             ]
         )
         for at in range(10)

@@ -46,7 +46,10 @@ ATTACKS: dict[str, Attack] = {
     "four subscriptions of 400,000 queues": lambda target: attacks.many_queues(
         target, _eve(), 4, 400_000
     ),
-    "answers of 394 streams more": lambda target: attacks.unread_answers(target, _eve(), 394),
+    "receives of 100 streams that are not read": lambda target: attacks.unread_receives(
+        target, _eve(), 100
+    ),
+    "answers of 294 streams more": lambda target: attacks.unread_answers(target, _eve(), 294),
     "calls that are begun and taken back": lambda target: attacks.begun_and_reset(
         target, _eve(), 5.0
     ),
@@ -60,7 +63,7 @@ ATTACKS: dict[str, Attack] = {
 async def test_users_who_ask_for_all_they_can_get_less_than_1_gib_and_others_put(
     tmp_path: Path, workers: int
 ) -> None:
-    rights = ["publish topic t", "subscribe topic t"]
+    rights = ["publish topic t", "subscribe topic t", "subscribe group g"]
     add_users(tmp_path, {"eve": rights, "slow": rights}, SEGMENT_BYTES)
     with users_of_stopped_store(tmp_path, None, SEGMENT_BYTES) as users:
         users.set_limits("slow", Limits(bytes_per_s=1000))
@@ -73,6 +76,7 @@ async def test_users_who_ask_for_all_they_can_get_less_than_1_gib_and_others_put
         client = AsyncClient(server.target, credentials=ADMIN, timeout_s=120.0)
         await stack.enter_async_context(client)
         await client.create_topic(attacks.TOPIC, 1)
+        await client.create_group(attacks.GROUP, max_deliveries=1000)
         for _ in range(1000):
             await client.put(Message(attacks.TOPIC, bytes(1000), queue_id=0))
         memory = PrivateMemory(server.pid, *server.fronts)
