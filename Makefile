@@ -20,7 +20,8 @@ CHECK_TESTS  ?= test test-slow test-spark test-packages
 # Tests wait for processes and disks: three keep two cores busy.
 TEST_WORKERS ?= 3
 PYTEST       := $(PY) -m pytest -n $(TEST_WORKERS) --dist loadgroup
-NOT_HERE     := not slow and not spark and not soak and not cluster and not packages and not browser
+NOT_HERE     := not slow and not spark and not soak and not cluster and not packages and not browser \
+	and not clients
 FAST_TESTS   := not crash and $(NOT_HERE)
 REPORTS      ?= reports
 PB           := kvcq_client/pb
@@ -31,7 +32,7 @@ PROTOS       := $(patsubst proto/%,$(PB)/%,$(wildcard proto/v1/*.proto)) \
 
 .DEFAULT_GOAL := help
 .PHONY: help run setup setup-spark fmt lint types test test-fast test-slow test-crash test-spark \
-	test-spark-cluster test-packages test-console dist proto \
+	test-spark-cluster test-packages test-console clients dist proto \
 	proto-drift bench bench-peers bench-scenarios fuzz campaign check soak clean
 
 help:  ## Show the targets
@@ -75,6 +76,9 @@ test-spark-cluster: $(STAMPS)/spark  ## The pipeline on a standalone cluster, ex
 
 test-packages: $(STAMPS)/dev  ## Build both distributions, install them beside others, use them
 	$(PY) -m pytest -m packages
+
+clients: $(STAMPS)/dev  ## RocketMQ's own clients against this server; Node, a JDK, Maven, the network
+	$(PY) -m pytest -m "packages or clients" -n 0 tests/clients
 
 test-console: $(STAMPS)/browser  ## The console in a real chromium; makes the screenshots of docs/
 	@command -v chromium chromium-browser >/dev/null \

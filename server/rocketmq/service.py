@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 _RESERVE_S = 0.2
 #: Of the records of one receive.
 MOST_BYTES = 4 << 20
+#: A route with more queues is made in a thread: each takes some microseconds.
+QUEUES_INLINE = 256
 _NO_ANSWERS: Sequence[pb.PullMessageResponse] = ()
 #: Topics of a group's own begin so: they come with its messages, and nobody creates them by name.
 _OF_GROUPS = "%"
@@ -80,26 +82,33 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
 
     async def QueryRoute(
         self, request: pb.QueryRouteRequest, context: Context
-    ) -> pb.QueryRouteResponse:
+    ) -> pb.QueryRouteResponse | bytes:
         broker = broker_of(request.endpoints, self._advertised)
-        count = await self._queue_count(request.topic.name)
-        queues = queues_out(request.topic, range(count), broker)
-        return pb.QueryRouteResponse(status=OK, message_queues=queues)
+        ids = range(await self._queue_count(request.topic.name))
+
+        def route() -> pb.QueryRouteResponse:
+            queues = queues_out(request.topic, ids, broker)
+            return pb.QueryRouteResponse(status=OK, message_queues=queues)
+
+        return route() if len(ids) <= QUEUES_INLINE else await self._pools.scans.encoded(route)
 
     async def QueryAssignment(
         self, request: pb.QueryAssignmentRequest, context: Context
-    ) -> pb.QueryAssignmentResponse:
+    ) -> pb.QueryAssignmentResponse | bytes:
         """The same for every member: each may take from any queue, the group keeps order."""
         broker = broker_of(request.endpoints, self._advertised)
         count = await self._queue_count(request.topic.name)
         group = await self._settings_of(request.group.name)
         ids = range(count) if group is not None and group.in_order else (ANY_QUEUE,)
-        return pb.QueryAssignmentResponse(
-            status=OK,
-            assignments=[
-                v2.Assignment(message_queue=each) for each in queues_out(request.topic, ids, broker)
-            ],
-        )
+
+        def assigned() -> pb.QueryAssignmentResponse:
+            queues = queues_out(request.topic, ids, broker)
+            assignments = [v2.Assignment(message_queue=each) for each in queues]
+            return pb.QueryAssignmentResponse(status=OK, assignments=assignments)
+
+        if len(ids) <= QUEUES_INLINE:
+            return assigned()
+        return await self._pools.scans.encoded(assigned)
 
     async def Heartbeat(
         self, request: pb.HeartbeatRequest, context: Context

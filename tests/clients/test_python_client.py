@@ -11,7 +11,7 @@ import pytest
 
 from kvcq_client import Client, Message
 from tests.clients.program import Program
-from tests.clients.restart import go_on_through_a_restart, served
+from tests.clients.steps import go_on_through_a_restart, served
 from tests.packaging.environment import Environment
 from tests.support.free_port import free_port
 

@@ -50,6 +50,20 @@ async def test_a_route_makes_the_topic_and_echoes_the_address_of_the_client(
     assert served.store.describe_topic("orders").queue_count == 4
 
 
+async def test_a_route_of_many_queues_has_them_all(served: Served, client: Client) -> None:
+    served.store.create_topics([("wide", 20_000)])
+    route = await client.route("wide")
+    assert [each.id for each in route.message_queues] == list(range(20_000))
+    served.store.groups.create("fifo", SharedGroup(in_order=True))
+    answer = await client.call.QueryAssignment(
+        pb.QueryAssignmentRequest(
+            topic=v2.Resource(name="wide"), group=v2.Resource(name="fifo"), endpoints=ENDPOINTS
+        ),
+        metadata=client.metadata,
+    )
+    assert len(answer.assignments) == 20_000
+
+
 async def test_a_route_names_the_advertised_address(tmp_path: Path) -> None:
     async with serving(tmp_path, advertised_address="mq.example:9000") as served:
         route = await Client(served.channel).route("orders")

@@ -1,0 +1,175 @@
+import com.google.gson.Gson;
+import com.google.gson.JsonArray;
+import com.google.gson.JsonElement;
+import com.google.gson.JsonObject;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
+import org.apache.rocketmq.client.apis.consumer.FilterExpression;
+import org.apache.rocketmq.client.apis.consumer.FilterExpressionType;
+import org.apache.rocketmq.client.apis.consumer.PushConsumer;
+import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
+import org.apache.rocketmq.client.apis.message.MessageBuilder;
+import org.apache.rocketmq.client.apis.message.MessageView;
+import org.apache.rocketmq.client.apis.producer.Producer;
+
+/**
+ * A program that uses RocketMQ's own client for Java, and nothing of ours: java JavaProgram HOST:PORT.
+ * It takes a command a line, as JSON, and answers each with a line, as python_program.py does.
+ */
+public final class JavaProgram {
+    private static final Gson GSON = new Gson();
+
+    private final ClientServiceProvider provider = ClientServiceProvider.loadService();
+    private final Map<String, MessageView> held = new HashMap<>();
+    private final ClientConfiguration config;
+    private Producer producer;
+    private SimpleConsumer simple;
+    private PushConsumer push;
+
+    private JavaProgram(String endpoints) {
+        config = ClientConfiguration.newBuilder().setEndpoints(endpoints).enableSsl(false).build();
+    }
+
+    private static synchronized void say(Map<String, Object> answer) {
+        System.out.println("ANSWER " + GSON.toJson(answer));
+        System.out.flush();
+    }
+
+    private static String text(ByteBuffer body) {
+        return StandardCharsets.UTF_8.decode(body).toString();
+    }
+
+    private static Map<String, Object> shown(MessageView message) {
+        Map<String, Object> shown = new LinkedHashMap<>();
+        shown.put("body", text(message.getBody()));
+        shown.put("id", message.getMessageId().toString());
+        shown.put("tag", message.getTag().orElse(null));
+        shown.put("keys", message.getKeys());
+        shown.put("group", message.getMessageGroup().orElse(null));
+        shown.put("properties", message.getProperties());
+        shown.put("attempt", message.getDeliveryAttempt());
+        return shown;
+    }
+
+    private Map<String, FilterExpression> subscription(JsonObject given) {
+        String tag = given.has("tag") ? given.get("tag").getAsString() : "*";
+        FilterExpression expression = new FilterExpression(tag, FilterExpressionType.TAG);
+        return Collections.singletonMap(given.get("topic").getAsString(), expression);
+    }
+
+    private Map<String, Object> answer(String name, JsonObject given) throws Exception {
+        Map<String, Object> answer = new LinkedHashMap<>();
+        switch (name) {
+            case "producer":
+                producer = provider.newProducerBuilder().setClientConfiguration(config)
+                    .setTopics(given.get("topic").getAsString()).build();
+                break;
+            case "send":
+                List<String> ids = new ArrayList<>();
+                for (JsonElement body : given.getAsJsonArray("bodies")) {
+                    ids.add(producer.send(message(given, body.getAsString())).getMessageId().toString());
+                }
+                answer.put("ids", ids);
+                break;
+            case "simple":
+                simple = provider.newSimpleConsumerBuilder().setClientConfiguration(config)
+                    .setConsumerGroup(given.get("group").getAsString())
+                    .setAwaitDuration(Duration.ofSeconds(5))
+                    .setSubscriptionExpressions(subscription(given)).build();
+                break;
+            case "receive":
+                List<Object> messages = new ArrayList<>();
+                for (MessageView each : simple.receive(32, Duration.ofSeconds(30))) {
+                    held.put(each.getMessageId().toString(), each);
+                    messages.add(shown(each));
+                }
+                answer.put("messages", messages);
+                break;
+            case "ack":
+                for (JsonElement id : given.getAsJsonArray("ids")) {
+                    simple.ack(held.get(id.getAsString()));
+                }
+                break;
+            case "change":
+                simple.changeInvisibleDuration(held.get(given.get("id").getAsString()),
+                    Duration.ofSeconds(given.get("invisible_s").getAsLong()));
+                break;
+            case "push":
+                push = provider.newPushConsumerBuilder().setClientConfiguration(config)
+                    .setConsumerGroup(given.get("group").getAsString())
+                    .setSubscriptionExpressions(subscription(given))
+                    .setMessageListener(JavaProgram::consume).build();
+                break;
+            case "stop":
+                for (AutoCloseable each : new AutoCloseable[] {producer, simple, push}) {
+                    if (each != null) {
+                        each.close();
+                    }
+                }
+                break;
+            default:
+                throw new IllegalArgumentException(name);
+        }
+        return answer;
+    }
+
+    private org.apache.rocketmq.client.apis.message.Message message(JsonObject given, String body) {
+        MessageBuilder builder = provider.newMessageBuilder()
+            .setTopic(given.get("topic").getAsString())
+            .setBody(body.getBytes(StandardCharsets.UTF_8));
+        if (given.has("tag")) {
+            builder.setTag(given.get("tag").getAsString());
+        }
+        if (given.has("keys")) {
+            builder.setKeys(given.get("keys").getAsString());
+        }
+        if (given.has("message_group")) {
+            builder.setMessageGroup(given.get("message_group").getAsString());
+        }
+        if (given.has("properties")) {
+            given.getAsJsonObject("properties").entrySet()
+                .forEach(each -> builder.addProperty(each.getKey(), each.getValue().getAsString()));
+        }
+        return builder.build();
+    }
+
+    private static ConsumeResult consume(MessageView message) {
+        boolean failed = text(message.getBody()).startsWith("fail") && message.getDeliveryAttempt() == 1;
+        Map<String, Object> pushed = new LinkedHashMap<>();
+        pushed.put("pushed", shown(message));
+        pushed.put("failed", failed);
+        say(pushed);
+        return failed ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        JavaProgram program = new JavaProgram(arguments[0]);
+        BufferedReader lines =
+            new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            JsonArray command = GSON.fromJson(line, JsonArray.class);
+            String name = command.get(0).getAsString();
+            Map<String, Object> answer = new LinkedHashMap<>();
+            answer.put("done", name);
+            try {
+                answer.putAll(program.answer(name, command.get(1).getAsJsonObject()));
+            } catch (Exception error) {
+                answer.put("error", error.toString());
+            }
+            say(answer);
+        }
+        System.exit(0);
+    }
+}

@@ -1,0 +1,75 @@
+"""What each client has to do, by itself and through a restart of the server."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+from kvcq_client import Client, Message
+from tests.support.server_process import ServerProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.clients.program import Program
+
+
+def served(directory: Path, port: int) -> ServerProcess:
+    server = ServerProcess(directory, port=port)
+    server.wait_for("ready")
+    return server
+
+
+def send_receive_and_be_pushed(program: Program, directory: Path, port: int) -> None:
+    with served(directory, port):
+        program.do("producer", topic="orders")
+        program.send("orders", "plain", tag="paid", keys="order-1", properties={"colour": "blue"})
+        program.send("orders", "f1", "f2", "f3", message_group="customer-7")
+        program.do("simple", group="workers", topic="orders")
+        got = {one["body"]: one for one in program.receive_all(4)}
+        plain = got["plain"]
+        assert (plain["tag"], plain["keys"], plain["attempt"]) == ("paid", ["order-1"], 1)
+        assert plain["properties"] == {"colour": "blue"}
+        assert [one["body"] for one in got.values() if one["group"]] == ["f1", "f2", "f3"]
+        program.do("change", id=plain["id"], invisible_s=1)
+        program.do("ack", ids=[one["id"] for one in got.values() if one["group"]])
+        (again,) = program.receive_all(1)
+        assert (again["id"], again["attempt"]) == (plain["id"], 2)
+        program.do("ack", ids=[again["id"]])
+        program.do("push", group="pushed", topic="orders")
+        with Client(f"127.0.0.1:{port}") as ours:
+            ours.put(Message("orders", b"fail-once", tag="t", keys=("k",)))
+            seen = program.until_pushed("fail-once", "plain", "f3")
+            attempts = [
+                one["pushed"]["attempt"] for one in seen if one["pushed"]["body"] == "fail-once"
+            ]
+            assert attempts == [1, 2]
+            (found,) = ours.query("orders", plain["id"]).messages
+            assert (found.body, found.tag) == (b"plain", "paid")
+        program.do("stop")
+
+
+def go_on_through_a_restart(
+    program: Program, directory: Path, port: int, how: signal.Signals
+) -> None:
+    """The server ends, by SIGTERM or SIGKILL, while a producer, a simple consumer with a message
+    and a push consumer are connected."""
+    with served(directory, port) as server:
+        program.do("producer", topic="orders")
+        program.send("orders", "acknowledged", "held")
+        program.do("simple", group="workers", topic="orders")
+        got = {one["body"]: one["id"] for one in program.receive_all(2)}
+        program.do("ack", ids=[got["acknowledged"]])
+        program.do("push", group="pushed", topic="orders")
+        program.until_pushed("acknowledged", "held")
+        server.send(how)
+        assert server.wait() == (0 if how is signal.SIGTERM else -how)
+    with served(directory, port):
+        # Its handle is from before.
+        program.do_when_served("ack", ids=[got["held"]])
+        program.do_when_served("send", topic="orders", bodies=["after"])
+        assert [one["body"] for one in program.receive_all(1)] == ["after"]
+        seen = [one["pushed"]["body"] for one in program.until_pushed("after")]
+        # Killed right behind the listener's return, the server may not have heard of it.
+        assert set(seen) - {"acknowledged", "held"} == {"after"}
+        program.do("stop")
