@@ -72,4 +72,4 @@ def go_on_through_a_restart(
         seen = [one["pushed"]["body"] for one in program.until_pushed("after")]
         # Killed right behind the listener's return, the server may not have heard of it.
         assert set(seen) - {"acknowledged", "held"} == {"after"}
-        program.do("stop")
+        # Not stopped: Java's client waits two minutes when it ends while it opens a stream again.

@@ -1,4 +1,5 @@
 import com.google.gson.Gson;
+import com.google.gson.GsonBuilder;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
@@ -29,7 +30,7 @@ import org.apache.rocketmq.client.apis.producer.Producer;
  * It takes a command a line, as JSON, and answers each with a line, as python_program.py does.
  */
 public final class JavaProgram {
-    private static final Gson GSON = new Gson();
+    private static final Gson GSON = new GsonBuilder().serializeNulls().create();
 
     private final ClientServiceProvider provider = ClientServiceProvider.loadService();
     private final Map<String, MessageView> held = new HashMap<>();
