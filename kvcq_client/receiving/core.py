@@ -121,7 +121,7 @@ class ReceiverCore:
             found.renew_until_s = 0.0
             self._count += 1
             is_low = self._sleeping and 2 * len(self._ready) <= self._count
-        if is_low:
+        if is_low and not self._room.is_set():
             self._soon(self._room.set)
         return found
 

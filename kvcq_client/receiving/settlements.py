@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import defaultdict, deque
 from contextlib import suppress
 from time import monotonic
@@ -53,6 +54,7 @@ class Settlements:
         self._group = group
         self._settled = settled
         self._loop = asyncio.get_running_loop()
+        self._thread_id = threading.get_ident()
         self._waiting: deque[tuple[Told, Delivery, Settlement]] = deque()
         self._under_way: list[Settlement] = []
         self._changed = asyncio.Event()
@@ -67,10 +69,12 @@ class Settlements:
         """Send it soon. Thread: any. Raises ClosedError."""
         self._connection.check_open()
         settlement = Settlement()
-        settlement.set_running_or_notify_cancel()
         self._waiting.append((told, delivery, settlement))
-        with suppress(RuntimeError):  # the loop is closed; so is the connection
-            self._loop.call_soon_threadsafe(self._wake)
+        if threading.get_ident() == self._thread_id:
+            self._wake()
+        else:
+            with suppress(RuntimeError):  # the loop is closed; so is the connection
+                self._loop.call_soon_threadsafe(self._wake)
         return settlement
 
     def _wake(self) -> None:
