@@ -103,6 +103,33 @@ async def test_no_more_handlers_run_at_a_time_than_was_said(client: AsyncClient)
     assert most == 4
 
 
+async def test_messages_with_one_ordering_key_are_handled_one_after_another(
+    client: AsyncClient,
+) -> None:
+    await client.create_group("g", in_order=True)
+    async with client.producer() as producer:
+        for number in range(60):
+            await producer.send("jobs", b"%d" % number, ordering_key=f"key-{number % 3}")
+    seen: dict[str, list[int]] = {}
+    running: set[str] = set()
+    receiver = client.receiver("jobs", group="g")
+
+    async def work(delivery: Delivery) -> None:
+        key, number = delivery.message.ordering_key, int(delivery.body)
+        assert key not in running
+        running.add(key)
+        await asyncio.sleep(0)
+        running.discard(key)
+        if number == 30 and delivery.deliveries == 1:
+            raise ValueError("once more")
+        seen.setdefault(key, []).append(number)
+        if sum(map(len, seen.values())) == 60:
+            await receiver.close()
+
+    await receiver.run(work, concurrency=8)
+    assert seen == {f"key-{key}": list(range(key, 60, 3)) for key in range(3)}
+
+
 async def test_a_handler_that_does_not_end_is_cancelled_and_its_message_given_back(
     client: AsyncClient,
 ) -> None:
