@@ -59,6 +59,7 @@ class Client:
         invisible_s: float = 30,
         poll_s: float = 0,
         filter_: str = "*",
+        filter_type: v2.FilterType = v2.TAG,
         timeout: float = 60,
         **given: Any,  # noqa: ANN401
     ) -> tuple[v2.Status, list[v2.Message]]:
@@ -66,7 +67,7 @@ class Client:
         request = pb.ReceiveMessageRequest(
             group=v2.Resource(name=group),
             message_queue=v2.MessageQueue(topic=v2.Resource(name=topic), id=-1),
-            filter_expression=v2.FilterExpression(type=v2.TAG, expression=filter_),
+            filter_expression=v2.FilterExpression(type=filter_type, expression=filter_),
             long_polling_timeout=_duration(poll_s),
             **{"batch_size": 32, **given},
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import zlib
@@ -268,6 +269,45 @@ async def test_a_tag_filter_finishes_what_it_does_not_want(client: Client) -> No
     assert [each.body for each in got] == [b"b"]
     status, _ = await client.receive("g", "orders", filter_="a||*")
     assert status.code == v2.ILLEGAL_FILTER_EXPRESSION
+
+
+async def test_a_condition_chooses_by_properties(client: Client) -> None:
+    for price in ("5", "50"):
+        await client.send(client.message("orders", price.encode(), properties={"price": price}))
+    _, got = await client.receive("g", "orders", filter_="price > 10", filter_type=v2.SQL)
+    assert [each.body for each in got] == [b"50"]
+    status, _ = await client.receive("g", "orders", filter_="price >", filter_type=v2.SQL)
+    assert status.code == v2.ILLEGAL_FILTER_EXPRESSION
+
+
+async def test_a_receive_waits_for_a_message_and_ends_before_its_deadline(client: Client) -> None:
+    await client.route("orders")
+    waiting = asyncio.create_task(client.receive("g", "orders", poll_s=20))
+    await asyncio.sleep(0)
+    await client.send(client.message("orders", b"late"))
+    async with asyncio.timeout(15):
+        status, (got,) = await waiting
+    assert (status.code, got.body) == (v2.OK, b"late")
+    status, _ = await client.receive("g", "orders", poll_s=20, timeout=1)
+    assert status.code == v2.MESSAGE_NOT_FOUND
+
+
+async def test_what_a_client_that_ends_was_pushed_comes_to_another(
+    served: Served, client: Client
+) -> None:
+    await client.send(client.message("orders", b"pushed"))
+    _, (got,) = await client.receive("g", "orders", auto_renew=True)
+    other = Client(served.channel, "other")
+    waiting = asyncio.create_task(other.receive("g", "orders", poll_s=20, auto_renew=True))
+    await client.call.NotifyClientTermination(
+        pb.NotifyClientTerminationRequest(), metadata=client.metadata
+    )
+    async with asyncio.timeout(15):
+        _, (again,) = await waiting
+    assert again.system_properties.message_id == got.system_properties.message_id
+    assert again.system_properties.delivery_attempt == 2
+    late = await client.acknowledge("g", "orders", [handle_of(got)])
+    assert late.status.code == v2.INVALID_RECEIPT_HANDLE
 
 
 async def test_a_group_by_offsets_is_refused(served: Served, client: Client) -> None:
