@@ -205,7 +205,7 @@ class Receives:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
             look.is_given_up = True
-            running.add_done_callback(partial(self._nobody_waits, wanted.group, look))
+            running.add_done_callback(partial(self._nobody_waits, wanted, look))
             raise
 
     def _receive(self, wanted: Receive[T], look: _Look, who: str) -> _Found[T] | None:
@@ -237,14 +237,17 @@ class Receives:
         again = sum(one.deliveries > 1 for one in received.deliveries)
         return _Found(is_more or is_full, min(ends, default=None), again, answer)
 
-    def _nobody_waits(self, group: str, look: _Look, ended: asyncio.Future[object]) -> None:
+    def _nobody_waits(self, wanted: Receive[T], look: _Look, ended: asyncio.Future[object]) -> None:
         """What was handed over to a caller who went away meanwhile may be delivered again."""
         if ended.cancelled() or ended.exception() is not None:
             return
         if look.received is None or not look.received.deliveries:
             return
+        if wanted.attempt_id:
+            # The same attempt, made again, has these handles, now or soon.
+            return
         handles = [one.handle for one in look.received.deliveries]
-        task = asyncio.create_task(self._given_back(group, handles))
+        task = asyncio.create_task(self._given_back(wanted.group, handles))
         self._giving_back.add(task)
         task.add_done_callback(self._giving_back.discard)
 

@@ -270,6 +270,25 @@ async def test_what_was_handed_over_to_nobody_is_given_back(
     assert bodies(await asyncio.wait_for(next_one, 10)) == [b"a"]
 
 
+async def test_what_was_handed_over_to_an_attempt_stays_for_it(
+    served: Served, held_looks: tuple[threading.Event, threading.Event]
+) -> None:
+    is_held, may_go = held_looks
+    await put(served, b"a")
+    gone = parked(served, attempt_id="one")
+    await until(is_held.is_set)
+    gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    gate = served.server._edge.gate
+    await until(lambda: gate.under_way(CallKind.PULL) == 0)
+    may_go.set()
+    again = await receive(served, attempt_id="one")
+    assert (bodies(again), [*again.deliveries]) == ([b"a"], [1])
+    await until(lambda: not served.serving.reads._receives._giving_back)
+    assert await acknowledge(served, [*again.handles]) == [pb.HANDLE_OUTCOME_DONE]
+
+
 async def test_a_wait_ends_before_the_callers_deadline(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
