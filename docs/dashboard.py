@@ -151,6 +151,25 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "Age of the oldest message that the group has not committed.",
             12,
         ),
+        Panel(
+            "In flight",
+            "short",
+            (
+                (
+                    f"topk(15, rocketmq_consumer_inflight_messages{{{_ONE}}})",
+                    "{{consumer_group}} {{topic}}",
+                ),
+            ),
+            "Of shared groups: messages that receivers have.",
+            12,
+        ),
+        Panel(
+            "Dead letters",
+            "short",
+            ((f"topk(15, kvcq_dead_letters{{{_ONE}}})", "{{consumer_group}}"),),
+            "Delivered as often as their group allows; neither redriven nor deleted.",
+            12,
+        ),
     ),
     "Log": (
         Panel("Flush", "s", _quantiles("kvcq_fsync_seconds")),

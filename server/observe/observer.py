@@ -73,15 +73,13 @@ _IN_FLIGHT = Row("rocketmq_consumer_inflight_messages", "Messages that receivers
 _READY = Row("rocketmq_consumer_ready_messages", "Messages that were never delivered to the group.")
 _AGAIN = Row("kvcq_consumer_waiting_again_messages", "Messages to be delivered again.")
 _DEAD = Row("kvcq_dead_letters", "Dead letters that were neither redriven nor deleted.")
-_DELIVERIES = (
-    Row("kvcq_group_deliveries_total", "Messages handed over to receivers."),
-    Row(
-        "kvcq_group_redeliveries_total",
-        "Of these, messages that were given back, or whose time with a receiver was over.",
-    ),
-    Row("kvcq_group_acknowledged_total", "Messages acknowledged."),
-    Row("kvcq_group_given_back_total", "Messages given back."),
+_DELIVERED = Row("kvcq_group_deliveries_total", "Messages handed over to receivers.")
+_REDELIVERED = Row(
+    "kvcq_group_redeliveries_total",
+    "Of these, messages that were given back, or whose time with a receiver was over.",
 )
+_ACKNOWLEDGED = Row("kvcq_group_acknowledged_total", "Messages acknowledged.")
+_GIVEN_BACK = Row("kvcq_group_given_back_total", "Messages given back.")
 _LAG_AGE = Row("kvcq_group_lag_age_seconds", "Maximum age of the lag values.")
 _CACHE_RATE = Row("rocketmq_rocksdb_rate_cache_hit", "Hit rate of the block cache, 0 to 1.")
 _BUILD = Row("kvcq_build_info", "Always 1; the label has the version.")
@@ -232,7 +230,8 @@ class Observer:
             for row, value in zip((_IN, _BYTES_IN, _OUT, _BYTES_OUT), traffic, strict=True):
                 gathered.add(row, value, {"topic": topic})
         for group, deliveries in calls.deliveries.items():
-            for row, value in zip(_DELIVERIES, deliveries, strict=True):
+            rows = (_DELIVERED, _REDELIVERED, _ACKNOWLEDGED, _GIVEN_BACK)
+            for row, value in zip(rows, deliveries, strict=True):
                 gathered.add(row, value, {"consumer_group": group})
         for method, row in _STREAMS.items():
             gathered.add(row, calls.streams.get(method, 0))

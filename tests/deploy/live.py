@@ -15,6 +15,7 @@ import grpc
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import shared_groups_pb2 as shared_pb
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
@@ -39,13 +40,19 @@ async def used_server(directory: Path) -> AsyncIterator[Served]:
 
 
 async def use(served: Served) -> None:
-    """Puts, a pull, a commit, a refusal."""
+    """Puts, a pull, a commit, what a shared group does, a dead letter, a refusal."""
     messages = [pb.Message(topic="orders", queue_id=0, body=b"x" * 100)] * 20
     await served.messages.PutBatch(pb.PutBatchRequest(messages=messages))
     await served.messages.Put(pb.PutRequest(message=messages[0]))
     await served.messages.Pull(pb.PullRequest(topic="orders"))
     position = pb.QueuePosition(topic="orders", queue_id=0, offset=5)
     await served.groups.CommitOffsets(pb.CommitOffsetsRequest(group="billing", offsets=[position]))
+    settings = shared_pb.SharedGroupSettings(max_deliveries=1)
+    await served.shared.CreateGroup(shared_pb.CreateGroupRequest(group="jobs", settings=settings))
+    receive = shared_pb.ReceiveRequest(group="jobs", topic="orders", max_messages=1)
+    found = await served.shared.Receive(receive)
+    await served.shared.GiveBack(shared_pb.GiveBackRequest(group="jobs", handles=found.handles))
+    await served.shared.Receive(receive)
     with pytest.raises(grpc.aio.AioRpcError):
         await served.messages.Pull(pb.PullRequest(topic="none"))
 

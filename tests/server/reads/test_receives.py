@@ -322,3 +322,31 @@ async def test_a_call_that_fails_lets_the_next_one_look(
     assert sorted(isinstance(one, grpc.aio.AioRpcError) for one in outcomes) == [False, True]
     for each in left:
         each.cancel()
+
+
+async def test_the_next_message_of_a_key_wakes_who_waits_when_the_one_before_is_done(
+    served: Served,
+) -> None:
+    settings = pb.SharedGroupSettings(in_order=True)
+    await served.shared.CreateGroup(pb.CreateGroupRequest(group="g", settings=settings))
+    messages = [
+        kvcq_pb2.Message(topic="orders", body=body, ordering_key="k") for body in (b"a", b"b")
+    ]
+    await served.messages.PutBatch(kvcq_pb2.PutBatchRequest(messages=messages))
+    found = await receive(served, max_messages=1)
+    assert bodies(found) == [b"a"]
+    waiting = parked(served)
+    await until_parked(served, 1)
+    await acknowledge(served, [*found.handles])
+    assert bodies(await asyncio.wait_for(waiting, 5)) == [b"b"]
+
+
+async def test_a_call_that_is_sent_again_gets_what_the_first_one_got(served: Served) -> None:
+    settings = pb.SharedGroupSettings(in_order=True)
+    await served.shared.CreateGroup(pb.CreateGroupRequest(group="g", settings=settings))
+    await put(served, b"a", b"b")
+    first = await receive(served, max_messages=1, attempt_id="once")
+    again = await receive(served, max_messages=1, attempt_id="once", wait_ms=1000)
+    assert [*again.handles] == [*first.handles]
+    info = await refusal(receive(served, attempt_id="x" * 65))
+    assert info.metadata["field"] == "attempt_id"
