@@ -159,7 +159,7 @@ class Turn:
         self._open: dict[tuple[str, str, int], int] = {}
         # Whether a row has the offset of the record that is not in the log yet.
         self._has_nowhere = False
-        # The state's records behind this turn; -1: others came in between.
+        # The state's records behind this turn; -1: others came in between, or made topics.
         self._records_after = -1
         self.windows = self.tables.windows
         #: Groups and topics, or light queues, of which there may be more to receive afterwards.
@@ -299,7 +299,7 @@ class Turn:
         if self._entries:
             changes = None if self._has_nowhere else self._changes
             steps.append(Step(self._entries, self._messages, changes))
-        if records == self._known.records:
+        if records == self._known.records and not missing:
             self._records_after = records + len(steps)
         return steps
 

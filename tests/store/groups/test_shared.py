@@ -477,3 +477,18 @@ def test_a_group_that_ends_while_a_turn_reads_receives_nothing(
             receive(store)
         assert store.tables.list_windows("g", None, 9) == []
         assert differences(store) == []
+
+
+def test_a_topic_that_dead_letters_make_is_there_for_the_next_call(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    store.groups.create("g", SharedGroup(max_deliveries=1))
+    store.groups.create("letters")
+    put(store, "poison")
+    receive(store, invisible_ms=1)
+    clock.advance(1)
+    with pytest.raises(UnknownTopicError):
+        store.groups.receive("letters", "%DLQ%g")
+    assert receive(store) == []
+    store.wait_visible()
+    assert texts(store.groups.receive("letters", "%DLQ%g").deliveries) == ["poison"]
