@@ -105,10 +105,14 @@ def see_dead(store: MessageStore, history: History) -> None:
 
 @pytest.fixture
 def history(tmp_path: Path, clock: FakeClock) -> History:
+    return lived(tmp_path, clock, SharedGroup(max_deliveries=3))
+
+
+def lived(tmp_path: Path, clock: FakeClock, settings: SharedGroup) -> History:
     """Four clients at the same time, while time passes; in the end one does all that is left."""
     history = History()
     with open_small(tmp_path / "store", clock) as store:
-        store.groups.create("g", SharedGroup(max_deliveries=3))
+        store.groups.create("g", settings)
         clients = [Client(store, history, random.Random(seed)) for seed in range(4)]
         for number in range(120):
             put(store, history, number)
@@ -134,6 +138,12 @@ def test_what_the_store_did_can_be(history: History) -> None:
     assert len(history.given) > 120
     assert history.dead
     assert judge(history) == []
+
+
+def test_a_group_in_order_keeps_the_order_of_each_key(tmp_path: Path, clock: FakeClock) -> None:
+    history = lived(tmp_path, clock, SharedGroup(in_order=True))
+    assert len(history.given) >= 120
+    assert judge(history, in_order=True) == []
 
 
 # --- what it finds -------------------------------------------------------------------------
