@@ -230,12 +230,12 @@ async def test_no_path_leads_out_of_the_console(console: ConsoleClient) -> None:
 
 async def test_a_page_of_ones_own_joins_by_a_row(served: Served) -> None:
     async def show(visit: Visit) -> web.StreamResponse:
-        return web.Response(text=f"dead letters for {visit.viewer.may_administer}")
+        return web.Response(text=f"mine for {visit.viewer.may_administer}")
 
-    dead = Page("topics", "/dead-letters", {"/dead-letters": show})
+    own = Page("topics", "/own", {"/own": show})
     timers = Page("jobs", "/timers", {"/timers": show}, needs=("ListTimers",))
-    async with console_of(served, pages=(*PAGES, dead, timers)) as client:
+    async with console_of(served, pages=(*PAGES, own, timers)) as client:
         page = await client.get("/")
-        assert "/dead-letters" in page.links
+        assert "/own" in page.links
         assert "/timers" not in page.links  # no such method in this server
-        assert (await client.get("/dead-letters")).body == b"dead letters for False"
+        assert (await client.get("/own")).body == b"mine for False"
