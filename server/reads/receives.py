@@ -77,6 +77,7 @@ class Receive(NamedTuple, Generic[T]):
     tag_filter: Filter | None
     encode: Callable[[Received], T]  # in a thread
     attempt_id: str = ""
+    skip_damaged: bool = False
 
 
 class _Found(NamedTuple, Generic[T]):
@@ -223,6 +224,7 @@ class Receives:
             invisible_ms=wanted.invisible_ms,
             tag_filter=wanted.tag_filter,
             attempt_id=wanted.attempt_id,
+            skip_damaged=wanted.skip_damaged,
         )
         if is_new:
             self._new_groups.made(who)
@@ -275,4 +277,5 @@ def _wanted(request: pb.ReceiveRequest) -> Receive[EncodedDeliveries]:
         parse_filter(request.tag_filter, request.sql_filter),
         partial(encode_deliveries, form=form_of(request.form)),
         request.attempt_id,
+        request.skip_damaged,
     )

@@ -144,7 +144,7 @@ class ResetGroupResponse(_message.Message):
     def __init__(self, queues: _Optional[_Iterable[_Union[SharedQueue, _Mapping]]] = ..., ended_in_flight: _Optional[int] = ...) -> None: ...
 
 class ReceiveRequest(_message.Message):
-    __slots__ = ("group", "topic", "max_messages", "max_bytes", "invisible_ms", "tag_filter", "wait_ms", "form", "attempt_id", "sql_filter")
+    __slots__ = ("group", "topic", "max_messages", "max_bytes", "invisible_ms", "tag_filter", "wait_ms", "form", "attempt_id", "sql_filter", "skip_damaged")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -155,6 +155,7 @@ class ReceiveRequest(_message.Message):
     FORM_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
     SQL_FILTER_FIELD_NUMBER: _ClassVar[int]
+    SKIP_DAMAGED_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     max_messages: int
@@ -165,7 +166,8 @@ class ReceiveRequest(_message.Message):
     form: _kvcq_pb2.RecordForm
     attempt_id: str
     sql_filter: str
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., invisible_ms: _Optional[int] = ..., tag_filter: _Optional[str] = ..., wait_ms: _Optional[int] = ..., form: _Optional[_Union[_kvcq_pb2.RecordForm, str]] = ..., attempt_id: _Optional[str] = ..., sql_filter: _Optional[str] = ...) -> None: ...
+    skip_damaged: bool
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., invisible_ms: _Optional[int] = ..., tag_filter: _Optional[str] = ..., wait_ms: _Optional[int] = ..., form: _Optional[_Union[_kvcq_pb2.RecordForm, str]] = ..., attempt_id: _Optional[str] = ..., sql_filter: _Optional[str] = ..., skip_damaged: _Optional[bool] = ...) -> None: ...
 
 class ReceiveResponse(_message.Message):
     __slots__ = ("messages", "records", "handles", "queue_ids", "queue_offsets", "deliveries", "until_ms")

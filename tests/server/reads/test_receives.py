@@ -350,3 +350,21 @@ async def test_a_call_that_is_sent_again_gets_what_the_first_one_got(served: Ser
     assert [*again.handles] == [*first.handles]
     info = await refusal(receive(served, attempt_id="x" * 65))
     assert info.metadata["field"] == "attempt_id"
+
+
+@pytest.mark.damages
+async def test_a_damaged_message_is_told_and_skipped_by_who_asks_for_it(served: Served) -> None:
+    await put(served, b"bad" * 99, b"good")
+    store = served.store
+    record = store.pull("orders", 0, 0).records[0]
+    at = store.log.start_offset
+    while store.log.read_at(at) != record:
+        at += len(store.log.read_at(at))
+    segment = store.log._segments.find(at)
+    assert segment is not None
+    segment.buffer[at - segment.start_offset + 90] ^= 1
+    assert (await refusal(receive(served))).reason == "CORRUPT_RECORD"
+    found = await receive(served, skip_damaged=True)
+    assert bodies(found) == [b"good"]
+    await acknowledge(served, [*found.handles])
+    assert not (await receive(served)).messages
