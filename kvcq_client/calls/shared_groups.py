@@ -304,20 +304,23 @@ class SharedGroupCalls(CallGroup):
         redriven = left = 0
         parts = list(in_parts(wanted, _DEAD_LETTERS_A_CALL)) or [()]
         for part in parts:
+            after: int | None = None
             while max_messages is None or redriven < max_messages:
                 most = _DEAD_LETTERS_A_CALL
                 if max_messages is not None:
                     most = min(most, max_messages - redriven)
                 answer = await self._call(
                     self._shared.Redrive,
-                    shared_pb.RedriveRequest(group=group, offsets=part, max_messages=most),
+                    shared_pb.RedriveRequest(
+                        group=group, offsets=part, max_messages=most, after=after
+                    ),
                     timeout_s,
                 )
                 redriven += answer.redriven
                 left += answer.left
-                # Those that are left come first in the next response, too.
-                if answer.complete or not answer.redriven or part:
+                if answer.complete or part:
                     break
+                after = answer.last  # those that are left are passed over
         return Redriven(redriven, left)
 
 

@@ -90,6 +90,9 @@ class Model:
     batches: list[Batch] = field(default_factory=list)
     #: Those of which something was deleted.
     touched: list[Batch] = field(default_factory=list)
+    #: Bodies sent under numbers that were used, and where the batches stood that had these: such a
+    #: body may stand only when one of those places has expired.
+    altered: dict[bytes, list[Place | None]] = field(default_factory=dict)
     next_number: int = 0
     next_sequence: int = 0
     producer_count: int = 0

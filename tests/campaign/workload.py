@@ -326,7 +326,12 @@ class Worker:
         elif how == 2 and len(messages) > 1:
             del messages[-1]
         else:
-            messages[0].body = b"another"
+            messages[0].body = b"another for %d" % batch.messages[0].number
+        sent = {message.body for message in batch.messages}
+        places = [message.place for message in batch.messages]
+        self.model.altered.update(
+            (message.body, places) for message in messages if message.body not in sent
+        )
         request = pb.PutBatchRequest(
             messages=messages,
             producer=pb.ProducerSequence(producer_id=batch.producer_id, sequence=batch.sequence),

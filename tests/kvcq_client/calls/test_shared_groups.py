@@ -20,6 +20,7 @@ from kvcq_client import (
     SharedGroup,
     Start,
 )
+from kvcq_client.calls import shared_groups
 
 if TYPE_CHECKING:
     from tests.support.serving import Served
@@ -145,6 +146,19 @@ async def test_poison_is_redriven(client: AsyncClient) -> None:
     [again] = await client.receive("jobs", group="g", wait_s=10)
     assert again.message.body == b"poison"
     assert await client.redrive("g") == (0, 0)
+
+
+async def test_what_has_lost_its_topic_is_left_and_holds_up_nothing(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_groups, "_DEAD_LETTERS_A_CALL", 1)
+    await client.create_group("g", max_deliveries=1)
+    for topic in ("gone", "jobs"):
+        await client.put(topic, b"poison")
+        await client.give_back("g", await client.receive(topic, group="g"), 0)
+        assert await client.receive(topic, group="g") == []
+    await client.delete_topic("gone")
+    assert await client.redrive("g") == (1, 1)
 
 
 @pytest.mark.parametrize(
