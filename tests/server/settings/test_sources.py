@@ -192,7 +192,7 @@ def test_each_setting_can_be_given_in_each_way(tmp_path: Path, name: str) -> Non
     default = Settings.of(ServerConfig()).values()[name]
     given = known.default if default is None else default
     if given is None:
-        kinds: tuple[object, ...] = (9464, True, "Some Text", Path("some.pem"))
+        kinds: tuple[object, ...] = (9464, True, "example.org:8081", Path("some.pem"))
         given = next(one for one in kinds if isinstance(one, known.kind))
     line = f"[{known.table}]\n{known.key} = {toml_value(given)}\n"
     text = str(plain_value(given)).strip("[]")
