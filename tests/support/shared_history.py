@@ -185,7 +185,10 @@ class _Judge:
         found += [
             f"{place} was {answer.what.value} with a handle that was of no use any more"
             for answer in self._answers[one.handle]
-            if answer.is_done and answer.began > other.ended
+            if answer.is_done
+            and answer.began > other.ended
+            # Otherwise the first one may be in force again: the later delivery is lost.
+            and not self._was_lost(other.ended, answer.began)
         ]
         return found
 
