@@ -8,6 +8,7 @@ nothing.
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from store.consume_queue import Bounds, ConsumeQueueStore, CqUnit
     from store.state import StateStore
+
+logger = logging.getLogger(__name__)
 
 #: Units looked at in one run, a second: 60 ms of the interpreter.
 UNITS_A_RUN = 65_536
@@ -76,18 +79,27 @@ class KeptBytes:
         return bounds.min_offset if kept is None else max(kept.first_offset, bounds.min_offset)
 
     def catch_up(self, keys: Iterable[tuple[str, int]], look: Callable[[str, int], object]) -> None:
-        """These queues are counted up to their ends. `look` at one asks for that."""
+        """These queues are counted up to their ends. `look` at one asks for that.
+
+        Where the database takes nothing, as on a full disk, the job goes on with it later.
+        """
         for number, key in enumerate(keys, start=1):
             with suppress(StoreError):  # whoever reads it is told
                 look(*key)
-            if number % _TOGETHER == 0:
-                self._run_all()
+            if number % _TOGETHER == 0 and not self._run_all():
+                return
         self._run_all()
 
-    def _run_all(self) -> None:
-        while self._due:
-            with suppress(StoreError):  # of one queue, which is not due any more
+    def _run_all(self) -> bool:
+        """Whether nothing is due any more."""
+        while count := len(self._due):
+            try:
                 self.run()
+            except StoreError as error:
+                if len(self._due) == count:  # not of one queue, which would not be due any more
+                    logger.warning("queues are counted later, and may begin too early: %s", error)
+                    return False
+        return True
 
     def run(self) -> None:
         """Count some more of the queues that were read and have changed; a job calls it.

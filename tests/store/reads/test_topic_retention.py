@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kvcq.errors import EngineDamagedError
+from kvcq.state_store import KvStateStore
 from store.consume_queue import Boundary
 from store.derive import kept_bytes as kept_module
 from store.errors import (
+    DiskFullError,
     InvalidArgumentError,
     MessageNotFoundError,
     OffsetOutOfRangeError,
@@ -458,6 +460,36 @@ def test_a_queue_never_begins_before_it_did(
             shutil.rmtree(killed / name, ignore_errors=True)
         with checked(open_small(killed, clock, segment_bytes=1 << 20)) as store:
             assert bounds(store) == before
+
+
+def test_an_opening_that_cannot_keep_what_it_counts_goes_on(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue that takes several runs to count, and a database that takes no row."""
+    root = tmp_path / "store"
+    with open_small(root, clock) as store:
+        store.create_topics([("T", 1)])
+        put(store, 30)
+        store.keep("T", size_bytes=10 * record_size(store))
+        shutil.copytree(root, tmp_path / "killed")
+    shutil.rmtree(tmp_path / "killed" / "kvcq")
+    monkeypatch.setattr(kept_module, "UNITS_A_RUN", 5)
+    monkeypatch.setattr(kept_module, "_UNITS_A_READ", 5)
+
+    def full(state: object, rows: object) -> None:
+        raise DiskFullError("no space")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(KvStateStore, "put_counted", full)
+        store = open_small(tmp_path / "killed", clock)
+    with checked(store):
+        while store._services.kept_bytes._due:
+            count(store)
+        put(store, 1)
+        bounds(store)
+        while store._services.kept_bytes._due:
+            count(store)
+        assert bounds(store) == (21, 31)
 
 
 def test_a_topic_that_is_made_anew_begins_at_its_own_beginning(
