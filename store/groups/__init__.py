@@ -7,7 +7,6 @@ record of the log. Here it is decided what such records say. See store/docs/grou
 from store.groups.dead_letters import DeadLetter
 from store.groups.deliveries import Delivery, Outcome, Received
 from store.groups.handles import is_handle
-from store.groups.letter_box import MOST_LETTERS
 from store.groups.letters import Redriven
 from store.groups.limits import (
     MOST_ATTEMPT_ID,
@@ -15,6 +14,7 @@ from store.groups.limits import (
     MOST_DESCRIBED,
     MOST_HANDLES,
     MOST_INVISIBLE_MS,
+    MOST_LETTERS,
     MOST_RECEIVED,
 )
 from store.groups.positions import AtOffset, AtTime, Edge, ResetDone, SharedQueue, Where

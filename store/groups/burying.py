@@ -1,4 +1,5 @@
-"""A message that its receiver gives up is a dead letter at once, however often it was delivered."""
+"""A delivery ends with a dead letter: the group delivered the message as often as it may, or its
+receiver gives it up."""
 
 from __future__ import annotations
 
@@ -14,6 +15,14 @@ if TYPE_CHECKING:
     from store.state import Lease
 
 
+def bury_record(
+    turn: Turn, group: str, topic: str, queue_id: int, offset: int, record: bytes, lease: Lease
+) -> None:
+    """The message there, whose record that is, is done and a dead letter, in one append."""
+    ended = Finished(group, topic, queue_id, offset, 1, Ended.DEAD)
+    turn.append(ended, dead_letter(group, record, topic, queue_id, offset, lease))
+
+
 def bury(turn: Turn, reads: Reads, group: str, topic: str, queue_id: int, lease: Lease) -> None:
     """Of a lease with one message. Raises CorruptRecordError, DamagedQueueError."""
     (offset,) = lease.offsets()
@@ -21,8 +30,7 @@ def bury(turn: Turn, reads: Reads, group: str, topic: str, queue_id: int, lease:
     if record is None:  # the topic does not keep it any longer
         turn.add(Finished(group, topic, queue_id, offset, 1, Ended.GONE))
         return
-    ended = Finished(group, topic, queue_id, offset, 1, Ended.DEAD)
-    turn.append(ended, dead_letter(group, record, topic, queue_id, offset, lease))
+    bury_record(turn, group, topic, queue_id, offset, record, lease)
 
 
 def _record(reads: Reads, topic: str, queue_id: int, offset: int) -> bytes | None:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from store.errors import (
     CorruptRecordError,
     DamagedQueueError,
-    InvalidArgumentError,
     OffsetOutOfRangeError,
     UnknownGroupError,
     UnknownTopicError,
 )
 from store.format import check_group
 from store.groups.dead_letters import DeadLetter, letter_of, topic_of
+from store.groups.limits import MOST_LETTERS, check_within
 from store.metadata import SharedGroup
 from store.state import runs_of
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from store.puts import AppendPath
     from store.state import Tables
 
-#: Dead letters of one call.
-MOST_LETTERS = 1000
 #: Those that are looked at, or read, together.
 _TOGETHER = 64
 _READ_BYTES = 4 << 20
@@ -68,8 +66,7 @@ class LetterBox:
 
     def page(self, group: str, after: int, limit: int) -> list[DeadLetter]:
         """See SharedGroups.list_dead_letters."""
-        if not 1 <= limit <= MOST_LETTERS:
-            raise InvalidArgumentError("limit", f"{limit} is outside 1 to {MOST_LETTERS}")
+        check_within("limit", limit, 1, MOST_LETTERS)
         while True:
             places = self.places(group)
             every = candidates(topic_of(group), self._tables, places, after)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import InvalidArgumentError, UnknownTopicError
 from store.groups.dead_letters import redriven, topic_of
-from store.groups.letter_box import MOST_LETTERS, UnseenError, candidates, named
+from store.groups.letter_box import UnseenError, candidates, named
+from store.groups.limits import MOST_LETTERS, check_within
 from store.state import NOWHERE, LetterEnd, LetterEnded
 
 if TYPE_CHECKING:
@@ -60,10 +61,7 @@ class Letters:
     ) -> Redriven:
         """See SharedGroups.redrive."""
         _check_offsets(offsets)
-        if not 1 <= max_messages <= MOST_LETTERS:
-            raise InvalidArgumentError(
-                "max_messages", f"{max_messages} is outside 1 to {MOST_LETTERS}"
-            )
+        check_within("max_messages", max_messages, 1, MOST_LETTERS)
         self._box.places(group)
         wanted = sorted(set(offsets))
         done = _Round(last=after)

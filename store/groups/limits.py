@@ -19,6 +19,8 @@ MOST_INVISIBLE_MS = 12 * 3_600_000
 MOST_DELAY_MS = 30 * 24 * 3_600_000
 #: Characters of the id of an attempt.
 MOST_ATTEMPT_ID = 64
+#: Dead letters of one call.
+MOST_LETTERS = 1000
 #: Queues that are described at once.
 MOST_DESCRIBED = 10_000
 _MOST_DELIVERIES = 1000

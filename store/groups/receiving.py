@@ -6,8 +6,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import OffsetOutOfRangeError, StoreError
+from store.groups.burying import bury_record
 from store.groups.damage import DAMAGE
-from store.groups.dead_letters import dead_letter
 from store.groups.deliveries import Delivery
 from store.groups.handles import Head, pack_handles
 from store.groups.order import SCAN_AHEAD, message_group, ready, stretches
@@ -273,9 +273,7 @@ class Receiving:
                 self._look_at(self._now_ms)
                 return
             for _, record in self._read_some(queue_id, [offset]).messages:
-                letter = dead_letter(group, record, topic, queue_id, offset, lease)
-                ended = Finished(group, topic, queue_id, offset, 1, Ended.DEAD)
-                self._turn.append(ended, letter)
+                bury_record(self._turn, group, topic, queue_id, offset, record, lease)
                 self._turn.free(group, topic)  # what waits behind it, in order
 
     def _read_some(self, queue_id: int, offsets: Sequence[int]) -> _Read:
