@@ -8,6 +8,7 @@ from kvcq_client.arguments import checked, whole
 from kvcq_client.calls.call_group import CallGroup
 from kvcq_client.dead_letters import DeadLetter
 from kvcq_client.pb.v1 import shared_groups_pb2 as pb
+from kvcq_client.shared_groups import Redriven
 from kvcq_client.transport import in_parts, paged
 from kvcq_client.wire import from_wire
 
@@ -20,7 +21,7 @@ _LETTERS_A_CALL = 1000
 
 @checked()
 class DeadLetterCalls(CallGroup):
-    """Lists and deletes dead letters. `redrive` puts them back where they came from."""
+    """Lists dead letters, puts them back where they came from, and deletes them."""
 
     async def dead_letters(
         self,
@@ -42,6 +43,41 @@ class DeadLetterCalls(CallGroup):
             if max_letters is not None and len(found) >= max_letters:
                 break
         return found[:max_letters]
+
+    async def redrive(
+        self,
+        group: str,
+        offsets: Sequence[int] = (),
+        *,
+        max_messages: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Redriven:
+        """Put dead letters of a shared group back into the topics they came from, oldest first.
+
+        `offsets`: their queue offsets in `%DLQ%` and the group's name; empty for all. Each is put
+        in the same append that ends its dead letter. `timeout_s` is for each 1,000 messages. Raises
+        NotFoundError, and NotPossibleError if the group reads by offsets.
+        """
+        wanted = [whole("offsets", offset) for offset in offsets]
+        redriven = left = 0
+        parts = list(in_parts(wanted, _LETTERS_A_CALL)) or [()]
+        for part in parts:
+            after: int | None = None
+            while max_messages is None or redriven < max_messages:
+                most = _LETTERS_A_CALL
+                if max_messages is not None:
+                    most = min(most, max_messages - redriven)
+                answer = await self._call(
+                    self._shared.Redrive,
+                    pb.RedriveRequest(group=group, offsets=part, max_messages=most, after=after),
+                    timeout_s,
+                )
+                redriven += answer.redriven
+                left += answer.left
+                if answer.complete or part:
+                    break
+                after = answer.last  # those that are left are passed over
+        return Redriven(redriven, left)
 
     async def delete_dead_letters(
         self, group: str, offsets: Sequence[int], *, timeout_s: float | None = None

@@ -16,7 +16,6 @@ from kvcq_client.shared_groups import (
     GroupState,
     Outcome,
     Received,
-    Redriven,
     SharedGroup,
     SharedQueue,
 )
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 #: Handles of one request; the server takes no more.
 HANDLES_A_CALL = 1024
-#: Dead letters of one request.
-_DEAD_LETTERS_A_CALL = 1000
 
 
 class _Outcomes(NamedTuple):
@@ -285,43 +282,6 @@ class SharedGroupCalls(CallGroup):
         answer = await self._call(self._shared.ResetGroup, request, timeout_s, may_repeat=False)
         queues = [from_wire(SharedQueue, one) for one in answer.queues]
         return GroupReset(queues, answer.ended_in_flight)
-
-    async def redrive(
-        self,
-        group: str,
-        offsets: Sequence[int] = (),
-        *,
-        max_messages: int | None = None,
-        timeout_s: float | None = None,
-    ) -> Redriven:
-        """Put dead letters of a shared group back into the topics they came from, oldest first.
-
-        `offsets`: their queue offsets in `%DLQ%` and the group's name; empty for all. Each is put
-        in the same append that ends its dead letter. `timeout_s` is for each 1,000 messages. Raises
-        NotFoundError, and NotPossibleError if the group reads by offsets.
-        """
-        wanted = [whole("offsets", offset) for offset in offsets]
-        redriven = left = 0
-        parts = list(in_parts(wanted, _DEAD_LETTERS_A_CALL)) or [()]
-        for part in parts:
-            after: int | None = None
-            while max_messages is None or redriven < max_messages:
-                most = _DEAD_LETTERS_A_CALL
-                if max_messages is not None:
-                    most = min(most, max_messages - redriven)
-                answer = await self._call(
-                    self._shared.Redrive,
-                    shared_pb.RedriveRequest(
-                        group=group, offsets=part, max_messages=most, after=after
-                    ),
-                    timeout_s,
-                )
-                redriven += answer.redriven
-                left += answer.left
-                if answer.complete or part:
-                    break
-                after = answer.last  # those that are left are passed over
-        return Redriven(redriven, left)
 
 
 def _handle_of(one: Received | str) -> str:

@@ -20,7 +20,7 @@ from kvcq_client import (
     SharedGroup,
     Start,
 )
-from kvcq_client.calls import shared_groups
+from kvcq_client.calls import dead_letters
 
 if TYPE_CHECKING:
     from tests.support.serving import Served
@@ -151,7 +151,7 @@ async def test_poison_is_redriven(client: AsyncClient) -> None:
 async def test_what_has_lost_its_topic_is_left_and_holds_up_nothing(
     client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_groups, "_DEAD_LETTERS_A_CALL", 1)
+    monkeypatch.setattr(dead_letters, "_LETTERS_A_CALL", 1)
     await client.create_group("g", max_deliveries=1)
     for topic in ("gone", "jobs"):
         await client.put(topic, b"poison")
