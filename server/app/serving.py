@@ -9,7 +9,7 @@ from server.edge import CallKind
 from server.jobs import BackupKind, StoreJobs
 from server.metrics import Activity
 from server.process import private_bytes
-from server.puts import Puts
+from server.puts import Puts, Settlements
 from server.reads import Reads
 from server.rocketmq import RocketmqService, endpoints_of
 from server.services import (
@@ -68,6 +68,7 @@ class Serving:
             others=[backup],
             migration=None if opened.migration is None else opened.migration.job_list,
         )
+        settlements = Settlements(store.groups, pools.settling, self.puts.durability, metrics)
         self.services: dict[type, object] = {
             MessageService: MessageService(store, self.puts, self.reads, pools),
             TopicService: TopicService(
@@ -75,7 +76,7 @@ class Serving:
             ),
             GroupService: GroupService(store, pools),
             SharedGroupService: SharedGroupService(
-                store, self.reads, self.puts.durability, pools, metrics
+                store, self.reads, settlements, self.puts.durability, pools, metrics
             ),
             RocketmqService: RocketmqService(
                 store,
@@ -83,7 +84,7 @@ class Serving:
                 self.reads,
                 pools,
                 stage,
-                metrics,
+                settlements,
                 endpoints_of(split_address(config.advertised_address or "")),
             ),
             AccessService: AccessService(users, pools),

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from server.edge import Context, Requests
-    from server.metrics import CallMetrics
-    from server.puts import Puts
+    from server.puts import Puts, Settlements
     from server.reads import Reads
     from server.stage import Stage
     from server.wire import Budget
@@ -63,7 +62,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         reads: Reads,
         pools: Pools,
         stage: Stage,
-        metrics: CallMetrics,
+        settlements: Settlements,
         advertised: v2.Endpoints | None,
     ) -> None:
         """`advertised`: the address that clients are told; None: that by which each came."""
@@ -75,7 +74,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         self._stage = stage
         self._advertised = advertised
         self._clients = Clients()
-        self._settling = Settling(self._groups, pools.settling, puts.durability, metrics)
+        self._settling = Settling(settlements)
         self._renewals = Renewals(self._settling, self._clients, stage)
 
     # --- clients and routes ----------------------------------------------------------------

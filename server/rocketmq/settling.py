@@ -6,6 +6,7 @@ log and go on. At anything else a push consumer tries again for ever.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from server.rocketmq.pb import values_pb2 as v2
@@ -13,12 +14,9 @@ from server.rocketmq.statuses import OK
 from store.groups import Outcome, is_handle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from server.metrics import CallMetrics
-    from server.puts import Durability
-    from server.workers import Workers
-    from store.groups import Answered, SharedGroups
+    from server.puts import Settlements
 
 _STATUSES = {
     Outcome.DONE: OK,
@@ -38,55 +36,32 @@ _NO_HANDLE = v2.Status(
 class Settling:
     """Owned by the event loop's thread."""
 
-    def __init__(
-        self,
-        groups: SharedGroups,
-        threads: Workers,
-        durability: Durability,
-        metrics: CallMetrics,
-    ) -> None:
-        self._groups = groups
-        self._threads = threads
-        self._durability = durability
-        self._metrics = metrics
+    def __init__(self, settlements: Settlements) -> None:
+        self._settlements = settlements
 
     async def acknowledge(self, group: str, handles: Sequence[str]) -> list[v2.Status]:
         """One for each handle, once it is as durable as a put."""
-        return await self._settle(
-            "messages_acknowledged",
-            group,
-            handles,
-            lambda good: self._groups.acknowledge(group, good, wait=False),
-        )
+        return await self._settle(group, handles, self._settlements.acknowledge)
 
     async def hold_on(self, group: str, handles: Sequence[str], hold_ms: int) -> list[v2.Status]:
         """They may be delivered again after so long; until then the handles stay good."""
         return await self._settle(
-            "messages_held_on",
-            group,
-            handles,
-            lambda good: self._groups.change_invisible(group, good, hold_ms, wait=False),
+            group, handles, partial(self._settlements.hold_on, hold_ms=hold_ms)
         )
 
     async def give_back(self, group: str, handles: Sequence[str], delay_ms: int) -> list[v2.Status]:
         """The same; the handles are of no use any more."""
         return await self._settle(
-            "messages_given_back",
-            group,
-            handles,
-            lambda good: self._groups.give_back(group, good, delay_ms, wait=False),
+            group, handles, partial(self._settlements.give_back, delay_ms=delay_ms)
         )
 
     async def bury(self, group: str, handle: str) -> v2.Status:
         """It is a dead letter. A client tries again for ever until it is told that it is done, and
         so is one that comes too late: the message is a dead letter, or somebody else has it."""
-        (status,) = await self._settle(
-            "messages_buried",
-            group,
-            [handle],
-            lambda _: self._groups.bury(group, handle, wait=False),
-        )
-        return status if status is _NO_HANDLE else OK
+        if not is_handle(group, handle):
+            return _NO_HANDLE
+        await self._settlements.bury(group, handle)
+        return OK
 
     @staticmethod
     def is_done(status: v2.Status) -> bool:
@@ -94,17 +69,11 @@ class Settling:
 
     async def _settle(
         self,
-        name: str,
         group: str,
         handles: Sequence[str],
-        settle: Callable[[list[str]], Answered],
+        settle: Callable[[str, list[str]], Awaitable[list[Outcome]]],
     ) -> list[v2.Status]:
         good = [each for each in handles if is_handle(group, each)]
-        outcomes: Iterator[Outcome] = iter(())  # of the good ones
-        if good:
-            answered = await self._threads.run(settle, good)
-            await self._durability.wait(answered.end_offset)
-            self._metrics.count(name, answered.outcomes.count(Outcome.DONE))
-            outcomes = iter(answered.outcomes)
+        outcomes = iter(await settle(group, good) if good else ())
         left = set(good)
         return [_STATUSES[next(outcomes)] if each in left else _NO_HANDLE for each in handles]

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
     from server.edge import Context
     from server.metrics import CallMetrics
-    from server.puts import Durability
+    from server.puts import Durability, Settlements
     from server.reads import Reads
     from server.workers import Pools
-    from store.groups import Answered, SharedQueue
+    from store.groups import SharedQueue
     from store.message_store import MessageStore
     from store.metadata import SharedGroup
 
@@ -54,6 +54,7 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
         self,
         store: MessageStore,
         reads: Reads,
+        settlements: Settlements,
         durability: Durability,
         pools: Pools,
         metrics: CallMetrics,
@@ -61,6 +62,7 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
         self._store = store
         self._groups = store.groups
         self._reads = reads
+        self._settlements = settlements
         self._durability = durability
         self._pools = pools
         self._metrics = metrics
@@ -76,49 +78,22 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
         self, request: pb.AcknowledgeRequest, context: Context
     ) -> pb.AcknowledgeResponse:
         handles = _handles_of(request)
-        answered = await self._settle(
-            lambda: self._groups.acknowledge(request.group, handles, wait=False)
-        )
-        outcomes = outcomes_out(answered.outcomes)
-        done = self._count("messages_acknowledged", outcomes)
-        self._metrics.groups.acknowledged(request.group, done)
-        return pb.AcknowledgeResponse(outcomes=outcomes)
+        outcomes = await self._settlements.acknowledge(request.group, handles)
+        return pb.AcknowledgeResponse(outcomes=outcomes_out(outcomes))
 
     async def ChangeInvisibleTime(
         self, request: pb.ChangeInvisibleTimeRequest, context: Context
     ) -> pb.ChangeInvisibleTimeResponse:
         handles = _handles_of(request)
         until_ms = self._store.lease_time_ms() + request.invisible_ms  # or a little later
-        answered = await self._settle(
-            lambda: self._groups.change_invisible(
-                request.group, handles, request.invisible_ms, wait=False
-            )
-        )
-        outcomes = outcomes_out(answered.outcomes)
-        self._count("messages_held_on", outcomes)
-        return pb.ChangeInvisibleTimeResponse(outcomes=outcomes, until_ms=until_ms)
+        outcomes = await self._settlements.hold_on(request.group, handles, request.invisible_ms)
+        return pb.ChangeInvisibleTimeResponse(outcomes=outcomes_out(outcomes), until_ms=until_ms)
 
     async def GiveBack(self, request: pb.GiveBackRequest, context: Context) -> pb.GiveBackResponse:
         handles = _handles_of(request)
         delay_ms = request.delay_ms if request.HasField("delay_ms") else None
-        answered = await self._settle(
-            lambda: self._groups.give_back(request.group, handles, delay_ms, wait=False)
-        )
-        outcomes = outcomes_out(answered.outcomes)
-        done = self._count("messages_given_back", outcomes)
-        self._metrics.groups.given_back(request.group, done)
-        return pb.GiveBackResponse(outcomes=outcomes)
-
-    async def _settle(self, settle: Callable[[], Answered]) -> Answered:
-        """What became of the handles, once it is as durable as a put."""
-        answered = await self._pools.settling.run(settle)
-        await self._durability.wait(answered.end_offset)
-        return answered
-
-    def _count(self, name: str, outcomes: Sequence[pb.HandleOutcome]) -> int:
-        done = outcomes.count(pb.HANDLE_OUTCOME_DONE)
-        self._metrics.count(name, done)
-        return done
+        outcomes = await self._settlements.give_back(request.group, handles, delay_ms)
+        return pb.GiveBackResponse(outcomes=outcomes_out(outcomes))
 
     # --- groups ----------------------------------------------------------------------------
 

@@ -201,6 +201,18 @@ async def test_a_request_without_messages_or_of_two_topics_is_corrupted(client: 
 # --- receives ------------------------------------------------------------------------------
 
 
+async def test_what_is_acknowledged_and_given_back_counts_for_the_group(
+    served: Served, client: Client
+) -> None:
+    """As with kvcq's own clients."""
+    await client.send(client.message("orders"))
+    _, (got,) = await client.receive("g", "orders")
+    await client.change("g", "orders", handle_of(got), 0)
+    _, (again,) = await client.receive("g", "orders")
+    await client.acknowledge("g", "orders", [handle_of(again)])
+    assert served.server._metrics.groups.read()["g"] == (2, 1, 1, 1)
+
+
 async def test_a_message_is_acknowledged_once(client: Client) -> None:
     await client.send(client.message("orders"))
     _, (got,) = await client.receive("g", "orders")

@@ -1,0 +1,69 @@
+"""What receivers say becomes of their messages, once that is as durable as a put.
+
+Each waits for a turn of the store in a thread, and then, in the loop, for the disk.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from store.groups import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from server.metrics import CallMetrics
+    from server.puts.durability import Durability
+    from server.workers import Workers
+    from store.groups import Answered, SharedGroups
+
+
+class Settlements:
+    """An outcome for each handle. Raises what SharedGroups raises. Owned by the event loop's
+    thread."""
+
+    def __init__(
+        self,
+        groups: SharedGroups,
+        threads: Workers,
+        durability: Durability,
+        metrics: CallMetrics,
+    ) -> None:
+        self._groups = groups
+        self._threads = threads
+        self._durability = durability
+        self._metrics = metrics
+
+    async def acknowledge(self, group: str, handles: Sequence[str]) -> list[Outcome]:
+        """They are done."""
+        settle = partial(self._groups.acknowledge, group, handles, wait=False)
+        outcomes = await self._settle("messages_acknowledged", settle)
+        self._metrics.groups.acknowledged(group, outcomes.count(Outcome.DONE))
+        return outcomes
+
+    async def hold_on(self, group: str, handles: Sequence[str], hold_ms: int) -> list[Outcome]:
+        """They may be delivered again after so long; until then the handles stay good."""
+        settle = partial(self._groups.change_invisible, group, handles, hold_ms, wait=False)
+        return await self._settle("messages_held_on", settle)
+
+    async def give_back(
+        self, group: str, handles: Sequence[str], delay_ms: int | None
+    ) -> list[Outcome]:
+        """They may be delivered again after so long, None: as the group's backoff says; the handles
+        are of no use any more."""
+        settle = partial(self._groups.give_back, group, handles, delay_ms, wait=False)
+        outcomes = await self._settle("messages_given_back", settle)
+        self._metrics.groups.given_back(group, outcomes.count(Outcome.DONE))
+        return outcomes
+
+    async def bury(self, group: str, handle: str) -> list[Outcome]:
+        """It is a dead letter."""
+        settle = partial(self._groups.bury, group, handle, wait=False)
+        return await self._settle("messages_buried", settle)
+
+    async def _settle(self, name: str, settle: Callable[[], Answered]) -> list[Outcome]:
+        answered = await self._threads.run(settle)
+        await self._durability.wait(answered.end_offset)
+        self._metrics.count(name, answered.outcomes.count(Outcome.DONE))
+        return answered.outcomes
