@@ -33,6 +33,8 @@ from server.cli.online.messages import (
     print_bodies,
     print_documents,
     skip_damaged_option,
+    tag_option,
+    where_option,
 )
 from server.cli.terminal import (
     COUNT,
@@ -87,17 +89,8 @@ _WAIT_S = 1.0
     metavar="WHERE",
     help=f"earliest, latest, or a time. {TIMES}  [default: the committed offsets, or earliest]",
 )
-@click.option(
-    "--tag", "tag_filter", type=text, default="", help='Tags to read, such as "created || paid".'
-)
-@click.option(
-    "--where",
-    "sql_filter",
-    type=text,
-    default="",
-    metavar="CONDITION",
-    help="Properties of the messages to read, such as \"price > 10 AND TAGS = 'paid'\".",
-)
+@tag_option
+@where_option
 @click.option("--limit", type=COUNT, help="Stop after N messages.")
 @skip_damaged_option
 @click.option("--raw", is_flag=True, help="Print only the bodies, one per line.")

@@ -40,6 +40,17 @@ if TYPE_CHECKING:
 REBUILD_LOOKS = 60
 REBUILD_LOOK_S = 0.5
 
+tag_option = click.option(
+    "--tag", "tag_filter", type=text, default="", help='Tags to read, such as "created || paid".'
+)
+where_option = click.option(
+    "--where",
+    "sql_filter",
+    type=text,
+    default="",
+    metavar="CONDITION",
+    help="Properties of the messages to read, such as \"price > 10 AND TAGS = 'paid'\".",
+)
 skip_damaged_option = click.option(
     "--skip-damaged", is_flag=True, help="Skip messages that cannot be read, and report each one."
 )
@@ -56,17 +67,8 @@ skip_damaged_option = click.option(
     show_default=True,
     help="Maximum number of messages.",
 )
-@click.option(
-    "--tag", "tag_filter", type=text, default="", help='Tags to read, such as "created || paid".'
-)
-@click.option(
-    "--where",
-    "sql_filter",
-    type=text,
-    default="",
-    metavar="CONDITION",
-    help="Properties of the messages to read, such as \"price > 10 AND TAGS = 'paid'\".",
-)
+@tag_option
+@where_option
 @click.option(
     "--wait",
     "wait_s",
