@@ -33,7 +33,7 @@ class RetryLater(Exception):
 class Settlement(Future[Outcome]):
     """The future of one acknowledgement: `result()` blocks; `await` waits in an event loop.
 
-    Nobody has to wait for it. It cannot be cancelled. Its outcome is NOT_IN_FLIGHT if the work came
+    You need not wait for it. It cannot be cancelled. Its outcome is NOT_IN_FLIGHT if the work came
     too late: the message was delivered again meanwhile.
     """
 
