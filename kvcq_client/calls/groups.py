@@ -8,10 +8,9 @@ from kvcq_client.arguments import (
     INT32_MAX,
     checked,
     positions_of,
-    start_of,
     whole,
 )
-from kvcq_client.calls.call_group import QUEUES_A_CALL, CallGroup, queues_out
+from kvcq_client.calls.call_group import QUEUES_A_CALL, CallGroup, queues_out, set_where
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport import in_parts, paged
 from kvcq_client.values import (
@@ -102,18 +101,7 @@ class GroupCalls(CallGroup):
         """
         queue_ids = [whole("queue_ids", queue_id, INT32_MAX) for queue_id in queue_ids]
         request = pb.ResetOffsetsRequest(group=reader_group, topic=topic, queue_ids=queue_ids)
-        if time_ms is not None:
-            request.time_ms = time_ms
-        elif isinstance(to, int):
-            request.offset = to
-        else:
-            match start_of("to", to):
-                case Start.EARLIEST:
-                    request.earliest = True
-                case Start.LATEST:
-                    request.latest = True
-                case Start.COMMITTED:
-                    raise ValueError("to: EARLIEST, LATEST, or an offset")
+        set_where(request, to, time_ms)
         answer = await self._call(self._groups.ResetOffsets, request, timeout_s)
         return list(map(_group_offset, answer.offsets))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvcq_client.arguments import INT32_MAX, checked, start_of, text, whole, wrong_kind
-from kvcq_client.calls.call_group import CallGroup
+from kvcq_client.arguments import INT32_MAX, checked, text, whole, wrong_kind
+from kvcq_client.calls.call_group import CallGroup, set_where
 from kvcq_client.errors import ServerError
 from kvcq_client.format import split_records
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
@@ -266,18 +266,7 @@ class SharedGroupCalls(CallGroup):
         """
         queue_ids = [whole("queue_ids", queue_id, INT32_MAX) for queue_id in queue_ids]
         request = shared_pb.ResetGroupRequest(group=group, topic=topic, queue_ids=queue_ids)
-        if time_ms is not None:
-            request.time_ms = time_ms
-        elif isinstance(to, int):
-            request.offset = to
-        else:
-            match start_of("to", to):
-                case Start.EARLIEST:
-                    request.earliest = True
-                case Start.LATEST:
-                    request.latest = True
-                case Start.COMMITTED:
-                    raise ValueError("to: EARLIEST, LATEST, or an offset")
+        set_where(request, to, time_ms)
         # Repeated after a response that was lost, it would end what was received since.
         answer = await self._call(self._shared.ResetGroup, request, timeout_s, may_repeat=False)
         queues = [from_wire(SharedQueue, one) for one in answer.queues]

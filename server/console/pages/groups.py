@@ -118,13 +118,7 @@ async def _offsets(visit: Visit, group: str, after: str, rows: int) -> pb.ListGr
 async def _reset(visit: Visit, form: Mapping[str, str]) -> str:
     group, topic = (form.get(name, "").strip() for name in ("group", "topic"))
     request = pb.ResetOffsetsRequest(group=group, topic=topic)
-    match shared_groups.where_of(visit, form):
-        case "earliest":
-            request.earliest = True
-        case "latest":
-            request.latest = True
-        case int(time_ms):
-            request.time_ms = time_ms
+    shared_groups.set_where(visit, form, request)
     await visit.ask("ResetOffsets", request, pb.ResetOffsetsResponse)
     return address("/group", name=group, notice="offsetsReset")
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from kvcq_client.pb.v1.kvcq_pb2 import ResetOffsetsRequest
     from server.console.visit import Visit
 
 
@@ -94,28 +95,27 @@ async def _change(visit: Visit, name: str, settings: pb.SharedGroupSettings) -> 
 async def reset(visit: Visit, form: Mapping[str, str]) -> str:
     name = form.get("group", "").strip()
     request = pb.ResetGroupRequest(group=name, topic=form.get("topic", "").strip())
-    match where_of(visit, form):
-        case "earliest":
-            request.earliest = True
-        case "latest":
-            request.latest = True
-        case int(time_ms):
-            request.time_ms = time_ms
+    set_where(visit, form, request)
     await visit.ask("ResetGroup", request, pb.ResetGroupResponse)
     return address("/group", name=name, notice="offsetsReset")
 
 
-def where_of(visit: Visit, form: Mapping[str, str]) -> str | int:
-    """An end of the queues, or a time in ms since 1970. Raises InvalidArgumentError."""
+def set_where(
+    visit: Visit, form: Mapping[str, str], request: pb.ResetGroupRequest | ResetOffsetsRequest
+) -> None:
+    """An end of the queues, or a time. Raises InvalidArgumentError."""
     to = form.get("to", "").strip()
-    if to in ("earliest", "latest"):
-        return to
-    time_ms = moment_ms(to, visit.backend.now_ms())
-    if time_ms is None or not 0 <= time_ms <= INT64_MAX:
-        raise InvalidArgumentError(
-            "to", "is not earliest, latest, or a time such as 2026-01-31T12:00 or -90m"
-        )
-    return time_ms
+    if to == "earliest":
+        request.earliest = True
+    elif to == "latest":
+        request.latest = True
+    else:
+        time_ms = moment_ms(to, visit.backend.now_ms())
+        if time_ms is None or not 0 <= time_ms <= INT64_MAX:
+            raise InvalidArgumentError(
+                "to", "is not earliest, latest, or a time such as 2026-01-31T12:00 or -90m"
+            )
+        request.time_ms = time_ms
 
 
 def _span(name: str, text: str) -> int:
