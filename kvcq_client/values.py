@@ -122,6 +122,18 @@ class Retention(NamedTuple):
     latest: bool = False  # only the latest message of each key, after a keep_latest job
 
 
+class MessageType(enum.Enum):
+    """What RocketMQ's clients may send to a topic; kvcq's own put what they like."""
+
+    ANY = "any"
+    NORMAL = "normal"
+    FIFO = "fifo"  # with a message group
+    DELAY = "delay"
+    TRANSACTION = "transaction"
+    LITE = "lite"
+    PRIORITY = "priority"
+
+
 class Topic(NamedTuple):
     """A topic."""
 
@@ -129,6 +141,7 @@ class Topic(NamedTuple):
     queue_count: int
     created_time_ms: int
     retention: Retention = Retention()
+    message_type: MessageType | None = None  # None: of a server that does not say
 
 
 class QueueState(NamedTuple):

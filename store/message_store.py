@@ -27,7 +27,7 @@ from store.errors import (
 from store.format import ITEM_END, check_group
 from store.groups import SharedGroups
 from store.light_queue import LMQ_PREFIX, is_light
-from store.metadata import Retention
+from store.metadata import MessageType, Retention
 from store.puts import NumberedBatches
 from store.reads import TagFilter
 from store.setting import live_names
@@ -418,19 +418,21 @@ class MessageStore:
         self,
         topics: Sequence[tuple[str, int]],
         retentions: Mapping[str, Retention] | None = None,
+        types: Mapping[str, MessageType] | None = None,
     ) -> list[TopicConfig]:
         """The topics exist, durably; a count of 0 means the default.
 
         `retentions`: of topics that keep less than the log does, by name; one that exists keeps
-        what it keeps, if it has none here.
-        Raises InvalidArgumentError, TopicExistsError when one has another count, or another
-        retention: none is made then. What waiting for the flush raises: they may be made then.
+        what it keeps, if it has none here. `types`: of topics that are for messages of one type;
+        likewise. Raises InvalidArgumentError, TopicExistsError when one has another count, another
+        retention or another type: none is made then. What waiting for the flush raises: they may be
+        made then.
         """
         for index, (name, _) in enumerate(topics):
             if (retention := (retentions or {}).get(name)) is not None:
                 self._check_retention(f"topics[{index}].retention.", retention)
         self._appends.wait_durable(
-            self._appends.decide(lambda: self._topics.create(topics, retentions or {}))
+            self._appends.decide(lambda: self._topics.create(topics, retentions or {}, types or {}))
         )
         return [self._topics.get(name) for name, _ in topics]
 
@@ -461,6 +463,16 @@ class MessageStore:
             return changed
 
         self._appends.wait_durable(self._appends.decide(lambda: self._topics.keep(name, change)))
+        return self._topics.get(name)
+
+    def take(self, name: str, message_type: MessageType) -> TopicConfig:
+        """The topic is for messages of that type from now on, durably. Those that it has stay.
+
+        Raises UnknownTopicError.
+        """
+        self._appends.wait_durable(
+            self._appends.decide(lambda: self._topics.take(name, message_type))
+        )
         return self._topics.get(name)
 
     def _check_retention(self, prefix: str, retention: Retention) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import NamedTuple
 
 
@@ -22,6 +23,18 @@ KEEP_ALL = Retention()
 _DELIVERIES = 17
 
 
+class MessageType(enum.IntEnum):
+    """What a topic is for, as RocketMQ 5 divides messages; the numbers are of rows."""
+
+    ANY = 0
+    NORMAL = 1
+    FIFO = 2
+    DELAY = 3
+    TRANSACTION = 4
+    LITE = 5
+    PRIORITY = 6
+
+
 class TopicConfig(NamedTuple):
     """Settings of one topic."""
 
@@ -30,6 +43,8 @@ class TopicConfig(NamedTuple):
     created_ms: int
     created_offset: int  # physical, of the record that made it: older records are not its own
     retention: Retention = KEEP_ALL
+    #: What RocketMQ's clients may send to it. The store itself puts whatever it is given.
+    message_type: MessageType = MessageType.ANY
 
 
 #: For `max_deliveries`: 17; of a group in order, none.

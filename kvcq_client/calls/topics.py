@@ -15,6 +15,7 @@ from kvcq_client.calls.call_group import CallGroup
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport import in_parts, paged
 from kvcq_client.values import (
+    MessageType,
     QueueState,
     Retention,
     Topic,
@@ -39,15 +40,20 @@ class TopicCalls(CallGroup):
         queue_count: int | None = None,
         *,
         retention: Retention | None = None,
+        message_type: MessageType | None = None,
         timeout_s: float | None = None,
     ) -> Topic:
         """Create a topic durably, with `queue_count` queues or the server's default.
 
-        Without a `retention` it keeps all that is in the log. Repeatable; raises AlreadyExistsError
-        if the topic exists with another count, or another retention than the given one.
+        Without a `retention` it keeps all that is in the log, without a `message_type` RocketMQ's
+        clients may send messages of any. Repeatable; raises AlreadyExistsError if the topic exists
+        with another count, or another retention or type than the given one.
         """
         made = await self.create_topics(
-            {name: queue_count}, retention=retention, timeout_s=timeout_s
+            {name: queue_count},
+            retention=retention,
+            message_type=message_type,
+            timeout_s=timeout_s,
         )
         return made[0]
 
@@ -56,6 +62,7 @@ class TopicCalls(CallGroup):
         topics: Mapping[str, int | None] | Mapping[str, int] | Iterable[str],
         *,
         retention: Retention | None = None,
+        message_type: MessageType | None = None,
         timeout_s: float | None = None,
     ) -> list[Topic]:
         """Create topics, given as names or as names and queue counts; 10,000 at a time or none."""
@@ -72,7 +79,12 @@ class TopicCalls(CallGroup):
                 self._topics.CreateTopics,
                 pb.CreateTopicsRequest(
                     topics=[
-                        pb.CreateTopicRequest(name=name, queue_count=count, retention=kept)
+                        pb.CreateTopicRequest(
+                            name=name,
+                            queue_count=count,
+                            retention=kept,
+                            message_type=_type_out(message_type),
+                        )
                         for name, count in part
                     ]
                 ),
@@ -89,9 +101,11 @@ class TopicCalls(CallGroup):
         retention_bytes: int | None = None,
         retention_messages: int | None = None,
         retention_latest: bool | None = None,
+        message_type: MessageType | None = None,
         timeout_s: float | None = None,
     ) -> Topic:
-        """Change what the topic keeps, see Retention. None leaves a limit as it is.
+        """Change what the topic keeps, see Retention, or what RocketMQ's clients may send to it.
+        None leaves a setting as it is.
 
         Raises NotFoundError, InvalidArgumentError when nothing is given.
         """
@@ -103,6 +117,7 @@ class TopicCalls(CallGroup):
                 retention_bytes=retention_bytes,
                 retention_messages=retention_messages,
                 retention_latest=retention_latest,
+                message_type=_type_out(message_type),
             ),
             timeout_s,
         )
@@ -145,6 +160,10 @@ class TopicCalls(CallGroup):
         async for page in paged(self._call, self._topics.ListTopics, request, timeout_s):
             for topic in page.topics:
                 yield from_wire(Topic, topic)
+
+
+def _type_out(message_type: MessageType | None) -> str | None:
+    return None if message_type is None else f"MESSAGE_TYPE_{MessageType(message_type).name}"
 
 
 def _retention_out(retention: Retention) -> pb.Retention:

@@ -31,6 +31,7 @@ from store.state import (
     CorruptStateError,
     Tables,
     TopicKeeps,
+    TopicTakes,
     changes_of,
     pack_topic,
     topic_key,
@@ -154,7 +155,7 @@ def _apply(
     known = [
         each
         for each in entries
-        if not isinstance(each, TopicKeeps) or tables.topic(each.topic) is not None
+        if not isinstance(each, (TopicKeeps, TopicTakes)) or tables.topic(each.topic) is not None
     ]
     changes = changes_of(known, at, state)
     state.apply(changes, at + size)

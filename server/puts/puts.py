@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from server.stage import Stage
     from store.message import Host, Message
     from store.message_store import MessageStore
+    from store.metadata import MessageType
 
 #: Large puts that are taken apart and stored at once.
 BULK_THREADS = 2
@@ -168,6 +169,10 @@ class Puts:
     def choose(self, topic: str, ordering_key: str) -> int:
         """The queue for a message that names none."""
         return self._chooser.choose(topic, ordering_key)
+
+    def type_of(self, topic: str) -> MessageType:
+        """What the topic is for; of one that does not exist, all."""
+        return self._chooser.type_of(topic)
 
     async def put_batch(
         self, request: pb.PutBatchRequest, born_host: Host, *, large: bool

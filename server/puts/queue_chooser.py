@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from store.errors import InvalidArgumentError, UnknownTopicError
 from store.format import LONGEST_NAME, java_hash
+from store.metadata import MessageType
 
 if TYPE_CHECKING:
     from store.message_store import MessageStore
@@ -39,6 +40,18 @@ def queue_of_key(ordering_key: str, queue_count: int) -> int:
         candidate = following
 
 
+class _Turn:
+    """What is remembered of a topic."""
+
+    __slots__ = ("message_type", "next_queue", "queue_count")
+
+    def __init__(self, queue_count: int, message_type: MessageType) -> None:
+        self.queue_count = queue_count
+        self.message_type = message_type
+        # Not always 0: with more topics than are remembered, queue 0 would get every message.
+        self.next_queue = random.randrange(queue_count)
+
+
 class QueueChooser:
     """Round robin by topic, bounded. Thread: any."""
 
@@ -48,8 +61,8 @@ class QueueChooser:
         # Held for microseconds, a look at the topic's row included: what was read before a topic
         # was created or deleted is not noted after `forget`.
         self._choosing = threading.Lock()
-        # Guarded by _choosing. Topic to [queue count, next queue]; least recently used first.
-        self._turns: OrderedDict[str, list[int]] = OrderedDict()
+        # Guarded by _choosing. By topic; least recently used first.
+        self._turns: OrderedDict[str, _Turn] = OrderedDict()
 
     def choose(self, topic: str, ordering_key: str) -> int:
         """The queue of the key, or, if that is empty, the topic's next one.
@@ -57,32 +70,37 @@ class QueueChooser:
         A topic that does not exist yet will be created with the default number of queues.
         """
         with self._choosing:
-            turn = self._turns.get(topic)
-            if turn is None:
-                turn = self._first_turn(topic)
-            else:
-                self._turns.move_to_end(topic)
-            count, queue_id = turn
+            turn = self._turn(topic)
             if ordering_key:
-                return queue_of_key(ordering_key, count)
-            turn[1] = queue_id + 1 if queue_id + 1 < count else 0
+                return queue_of_key(ordering_key, turn.queue_count)
+            queue_id = turn.next_queue
+            turn.next_queue = queue_id + 1 if queue_id + 1 < turn.queue_count else 0
             return queue_id
 
+    def type_of(self, topic: str) -> MessageType:
+        """What the topic is for; of one that does not exist, all."""
+        with self._choosing:
+            return self._turn(topic).message_type
+
     def forget(self, topic: str) -> None:
-        """The topic was created or deleted: its queue count is to be read again."""
+        """The topic was created, changed or deleted: it is to be read again."""
         with self._choosing:
             self._turns.pop(topic, None)
 
-    def _first_turn(self, topic: str) -> list[int]:
+    def _turn(self, topic: str) -> _Turn:
+        turn = self._turns.get(topic)
+        if turn is not None:
+            self._turns.move_to_end(topic)
+            return turn
         try:
-            count = self._store.describe_topic(topic).queue_count
+            found = self._store.describe_topic(topic)
+            turn = _Turn(found.queue_count, found.message_type)
         except (UnknownTopicError, InvalidArgumentError):
             # The append creates it with the default count, or refuses the message.
-            count = self._store.config.default_queue_count
+            turn = _Turn(self._store.config.default_queue_count, MessageType.ANY)
             if len(topic) > LONGEST_NAME:  # no name of anything: the caller's text is not kept
-                return [count, 0]
-        # Not always 0: with more topics than are remembered, queue 0 would get every message.
-        turn = self._turns[topic] = [count, random.randrange(count)]
+                return turn
+        self._turns[topic] = turn
         if len(self._turns) > self._limit:
             self._turns.popitem(last=False)
         return turn

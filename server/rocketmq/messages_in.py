@@ -7,9 +7,6 @@
 | tag, keys, properties  | as those of kvcq's own clients                                       |
 | body encoding GZIP     | the flag of a compressed body; the bytes stay as they are            |
 | trace context          | property TRACE_CONTEXT                                               |
-
-What means delivery at a time, a transaction, a lite topic or a priority is refused: stored as an
-ordinary message it would be delivered at once, or when it was to be taken back.
 """
 
 from __future__ import annotations
@@ -19,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.format import COMPRESSED
 from server.errors import ClientStatusError
+from server.rocketmq.kinds import check_kind
 from server.rocketmq.pb import values_pb2 as v2
 from server.rocketmq.times import milliseconds_of
 from store.errors import InvalidArgumentError
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
 
     from server.wire import Budget
     from store.message import Host
+    from store.metadata import MessageType
 
 TRACE_CONTEXT = "TRACE_CONTEXT"
 #: Properties that are the system's, whose values have fields of their own: a user's would be taken
@@ -50,27 +49,17 @@ RESERVED = frozenset(_RESERVED.split())
 _GROUP_BYTES = 64
 _MOST_ID_CHARACTERS = 255
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-#: What a message may not have yet, and what its sender is told.
-_UNSUPPORTED = {
-    "delivery_timestamp": "delivery at a time",
-    "lite_topic": "a lite topic",
-    "priority": "a priority",
-}
-_UNSUPPORTED_TYPES = {
-    v2.DELAY: "delivery at a time",
-    v2.TRANSACTION: "a transaction",
-    v2.LITE: "a lite topic",
-    v2.PRIORITY: "a priority",
-}
 
 
 def messages_in(
     messages: Sequence[v2.Message],
     born_host: Host,
+    topic_type: MessageType,
     choose: Callable[[str, str], int],
     budget: Budget,
 ) -> list[Message]:
-    """All of one request; `choose` gives a queue by topic and message group.
+    """All of one request, to a topic of that type; `choose` gives a queue by topic and message
+    group.
 
     Raises InvalidArgumentError and ClientStatusError; TooMuchError when there is more to look at
     than is left in the budget. What the store checks of a message is not checked here.
@@ -88,13 +77,13 @@ def messages_in(
         system = message.system_properties
         budget.parts(len(system.keys) + len(message.user_properties), "messages")
         budget.tag(len(system.tag), "messages")
+        check_kind(system, topic_type)
         found.append(_message_in(message, born_host, choose))
     return found
 
 
 def _message_in(message: v2.Message, born_host: Host, choose: Callable[[str, str], int]) -> Message:
     system = message.system_properties
-    _check_type(system)
     if not message.body:
         raise ClientStatusError(v2.MESSAGE_BODY_EMPTY, "the body is empty")
     topic, group = message.topic.name, system.message_group
@@ -120,16 +109,6 @@ def _message_in(message: v2.Message, born_host: Host, choose: Callable[[str, str
         born_time_ms=max(0, milliseconds_of(system.born_timestamp)),
         born_host=born_host,
     )
-
-
-def _check_type(system: v2.SystemProperties) -> None:
-    what = _UNSUPPORTED_TYPES.get(system.message_type) or next(
-        (what for field, what in _UNSUPPORTED.items() if system.HasField(field)), None
-    )
-    if what is not None:
-        raise ClientStatusError(
-            v2.UNSUPPORTED, f"this server does not take messages with {what}; nothing was stored"
-        )
 
 
 def _checked_id(message_id: str) -> str:

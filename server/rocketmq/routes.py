@@ -9,14 +9,12 @@ from server.errors import ClientStatusError
 from server.rocketmq.pb import values_pb2 as v2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 #: Of the one broker that there is. Its id says that it is no replica.
 _BROKER, _MASTER = "kvcq", 0
 #: All queues, for who takes from any of them.
 ANY_QUEUE = -1
-#: What a topic takes: clients refuse the other types by themselves.
-_TYPES = (v2.NORMAL, v2.FIFO)
 
 
 def broker_of(asked: v2.Endpoints, advertised: v2.Endpoints | None) -> v2.Broker:
@@ -32,14 +30,16 @@ def broker_of(asked: v2.Endpoints, advertised: v2.Endpoints | None) -> v2.Broker
     return v2.Broker(name=_BROKER, id=_MASTER, endpoints=endpoints)
 
 
-def queues_out(topic: v2.Resource, ids: Iterable[int], broker: v2.Broker) -> list[v2.MessageQueue]:
+def queues_out(
+    topic: v2.Resource, ids: Iterable[int], broker: v2.Broker, types: Sequence[v2.MessageType]
+) -> list[v2.MessageQueue]:
     return [
         v2.MessageQueue(
             topic=topic,
             id=each,
             permission=v2.READ_WRITE,
             broker=broker,
-            accept_message_types=_TYPES,
+            accept_message_types=types,
         )
         for each in ids
     ]

@@ -9,6 +9,7 @@ from server.access import ResourceKind, Role, current_caller
 from server.errors import ClientStatusError, ForbiddenError
 from server.reads import Receive
 from server.rocketmq.clients import Clients, client_of
+from server.rocketmq.kinds import accepted
 from server.rocketmq.messages_in import messages_in
 from server.rocketmq.messages_out import EncodedAnswer, encode_answer
 from server.rocketmq.pb import messaging_pb2 as pb
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from store.groups import Received
     from store.message import Message
     from store.message_store import MessageStore
-    from store.metadata import SharedGroup
+    from store.metadata import SharedGroup, TopicConfig
     from store.reads import Filter
 
 #: A receive is answered so long before its caller gives up.
@@ -83,10 +84,11 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         self, request: pb.QueryRouteRequest, context: Context
     ) -> pb.QueryRouteResponse | bytes:
         broker = broker_of(request.endpoints, self._advertised)
-        ids = range(await self._queue_count(request.topic.name))
+        topic = await self._topic(request.topic.name)
+        ids, types = range(topic.queue_count), accepted(topic.message_type)
 
         def route() -> pb.QueryRouteResponse:
-            queues = queues_out(request.topic, ids, broker)
+            queues = queues_out(request.topic, ids, broker, types)
             return pb.QueryRouteResponse(status=OK, message_queues=queues)
 
         return route() if len(ids) <= QUEUES_INLINE else await self._pools.scans.encoded(route)
@@ -96,12 +98,13 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
     ) -> pb.QueryAssignmentResponse | bytes:
         """The same for every member: each may take from any queue, the group keeps order."""
         broker = broker_of(request.endpoints, self._advertised)
-        count = await self._queue_count(request.topic.name)
+        topic = await self._topic(request.topic.name)
+        types = accepted(topic.message_type)
         group = await self._settings_of(request.group.name)
-        ids = range(count) if group is not None and group.in_order else (ANY_QUEUE,)
+        ids = range(topic.queue_count) if group is not None and group.in_order else (ANY_QUEUE,)
 
         def assigned() -> pb.QueryAssignmentResponse:
-            queues = queues_out(request.topic, ids, broker)
+            queues = queues_out(request.topic, ids, broker, types)
             assignments = [v2.Assignment(message_queue=each) for each in queues]
             return pb.QueryAssignmentResponse(status=OK, assignments=assignments)
 
@@ -145,13 +148,13 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
             async for answer in answers:
                 yield answer
 
-    async def _queue_count(self, topic: str) -> int:
-        """Of the topic, which is made where the caller may and the settings say so.
+    async def _topic(self, topic: str) -> TopicConfig:
+        """The topic, which is made where the caller may and the settings say so.
 
         Raises UnknownTopicError.
         """
         try:
-            return self._store.describe_topic(topic).queue_count
+            return self._store.describe_topic(topic)
         except UnknownTopicError:
             if not self._store.config.auto_create_topics or topic.startswith(_OF_GROUPS):
                 raise
@@ -161,7 +164,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
                 raise UnknownTopicError(topic) from None
         (made,) = await self._pools.changes.run(self._store.create_topics, [(topic, 0)])
         self._puts.forget_topic(topic)
-        return made.queue_count
+        return made
 
     async def _settings_of(self, group: str) -> SharedGroup | None:
         """None: it is not made yet, or is not shared, which a receive tells."""
@@ -178,9 +181,11 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         """All messages of the request are stored, or none."""
         born_host = host_of_peer(context.peer())
         topic = request.messages[0].topic.name if request.messages else ""
+        topic_type = self._puts.type_of(topic)
 
         def make(budget: Budget) -> list[Message]:
-            return messages_in(request.messages, born_host, self._puts.choose, budget)
+            choose = self._puts.choose
+            return messages_in(request.messages, born_host, topic_type, choose, budget)
 
         offsets = await self._puts.put_made(topic, make, large=large)
         return pb.SendMessageResponse(

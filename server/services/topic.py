@@ -8,7 +8,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server.edge import MAX_TOPICS
 from server.texts import whole_number
-from server.wire import bounds_out, not_more, not_negative, page_size_of, topic_out
+from server.wire import bounds_out, message_type_in, not_more, not_negative, page_size_of, topic_out
 from store.errors import InvalidArgumentError, UnknownTopicError
 from store.light_queue import is_light
 from store.metadata import KEEP_ALL, Retention
@@ -61,7 +61,12 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
                 for topic in request.topics
                 if topic.HasField("retention")
             }
-            made = self._store.create_topics(wanted, retentions)
+            types = {
+                topic.name: message_type
+                for topic in request.topics
+                if (message_type := message_type_in(topic.message_type)) is not None
+            }
+            made = self._store.create_topics(wanted, retentions, types)
             for name, _ in wanted:
                 self._forget_topic(name)
             return pb.CreateTopicsResponse(topics=map(topic_out, made))
@@ -76,18 +81,24 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
             for name, field in zip(names, fields, strict=True)
             if request.HasField(field)
         }
-        if not given:
-            raise InvalidArgumentError(fields[0], f"none of {', '.join(fields)} is given")
+        message_type = message_type_in(request.message_type)
+        if not given and message_type is None:
+            every = ", ".join([*fields, "message_type"])
+            raise InvalidArgumentError(fields[0], f"none of {every} is given")
 
         def update() -> pb.UpdateTopicResponse:
-            topic = self._store.keep(
-                request.name,
-                time_ms=given.get("time_ms"),
-                size_bytes=given.get("bytes"),
-                messages=given.get("messages"),
-                latest=given.get("latest"),
-            )
-            return pb.UpdateTopicResponse(topic=topic_out(topic))
+            if given:
+                self._store.keep(
+                    request.name,
+                    time_ms=given.get("time_ms"),
+                    size_bytes=given.get("bytes"),
+                    messages=given.get("messages"),
+                    latest=given.get("latest"),
+                )
+            if message_type is not None:
+                self._store.take(request.name, message_type)
+                self._forget_topic(request.name)
+            return pb.UpdateTopicResponse(topic=topic_out(self._store.describe_topic(request.name)))
 
         return await self._pools.changes.encoded(update)
 

@@ -6,14 +6,18 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from store.errors import InvalidArgumentError
 from store.format import message_id, pack_host, unpack_record
-from store.metadata import KEEP_ALL
+from store.metadata import KEEP_ALL, MessageType
 
 if TYPE_CHECKING:
     from server.wire.columns import Columns
     from store.consume_queue import Bounds, DispatchRequest
     from store.message import Host, StoredMessage
     from store.metadata import TopicConfig
+
+
+_TYPE = "MESSAGE_TYPE_"
 
 
 def put_out(request: DispatchRequest, store_time_ms: int, store_host: bytes) -> pb.PutResponse:
@@ -102,7 +106,18 @@ def topic_out(topic: TopicConfig) -> pb.Topic:
         queue_count=topic.queue_count,
         created_time_ms=topic.created_ms,
         retention=None if kept == KEEP_ALL else pb.Retention(**kept._asdict()),
+        message_type=f"{_TYPE}{topic.message_type.name}",
     )
+
+
+def message_type_in(given: pb.MessageType) -> MessageType | None:
+    """None: unspecified. Raises InvalidArgumentError."""
+    if not given:
+        return None
+    try:
+        return MessageType[pb.MessageType.Name(given).removeprefix(_TYPE)]
+    except ValueError:
+        raise InvalidArgumentError("message_type", f"{given} is not known to this server") from None
 
 
 def bounds_out(

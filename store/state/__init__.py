@@ -28,6 +28,7 @@ from store.state.entries import (
     TopicEnded,
     TopicKeeps,
     TopicsMade,
+    TopicTakes,
     pack_entries,
     unpack_entries,
 )
@@ -89,6 +90,7 @@ __all__ = [
     "Tables",
     "TopicEnded",
     "TopicKeeps",
+    "TopicTakes",
     "TopicsMade",
     "Window",
     "apply_entry",

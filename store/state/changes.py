@@ -25,6 +25,7 @@ from store.state.entries import (
     TopicEnded,
     TopicKeeps,
     TopicsMade,
+    TopicTakes,
 )
 from store.state.rows import (
     DEAD_LETTERS,
@@ -153,9 +154,11 @@ def apply_entry(entry: Entry, at: int, changes: Changes) -> None:
             row = pack_topic(TopicConfig("", queue_count, created_ms, at, retention))
             changes.written.update(dict.fromkeys(map(topic_key, topics), row))
         case TopicKeeps(topic, retention):
-            found = Tables(changes).topic(topic)
-            assert found is not None, f"a retention for {topic!r}, which was not made"
+            found = _found(topic, changes)
             changes.put(topic_key(topic), pack_topic(found._replace(retention=retention)))
+        case TopicTakes(topic, message_type):
+            found = _found(topic, changes)
+            changes.put(topic_key(topic), pack_topic(found._replace(message_type=message_type)))
         case TopicEnded(topic):
             _end_topic(topic, changes)
         case GroupMade(group, settings):
@@ -189,6 +192,12 @@ def apply_entry(entry: Entry, at: int, changes: Changes) -> None:
             )
         case Begun(group, topic):
             changes.put(reader_key(topic, group), pack_offset(at))
+
+
+def _found(topic: str, changes: Changes) -> TopicConfig:
+    found = Tables(changes).topic(topic)
+    assert found is not None, f"a setting of {topic!r}, which was not made"
+    return found
 
 
 def _change_window(

@@ -21,6 +21,7 @@ The body of such a record, big-endian:
 |    6 | Committed     | u16 group, u16 topic, i32 queue, i64 next offset                |
 |    7 | LatestLooked  | u16 topic, i32 queue, i64 looked offset, i64 hidden, i64 first  |
 |      |               | number, u32 rows; for each i64 number, u16 length, bits         |
+|    8 | TopicTakes    | u16 topic, u8 message type                                      |
 |   16 | Leased        | u16 group, u16 topic, i32 queue, i64 first, u64 mask, u16       |
 |      |               | deliveries, i64 nonce, i64 until ms, i64 lease ms, i64 attempt, |
 |      |               | u8 how                                                          |
@@ -48,7 +49,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import InvalidArgumentError, StoreError
-from store.metadata import Retention
+from store.metadata import MessageType, Retention
 from store.state.windows import Lease
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ _HEAD = struct.Struct(">BI")
 _KIND_NAME = struct.Struct(">BH")
 _TOPICS_MADE = struct.Struct(">Biqqqq?H")
 _TOPIC_KEEPS = struct.Struct(">BHqqq?")
+_TOPIC_TAKES = struct.Struct(">BHB")
 _GROUP_MADE = struct.Struct(">BHH")
 _COMMITTED = struct.Struct(">BHHiq")
 _LATEST = struct.Struct(">BHiqqqI")
@@ -100,6 +102,13 @@ class TopicKeeps(NamedTuple):
 
     topic: str
     retention: Retention
+
+
+class TopicTakes(NamedTuple):
+    """A topic is for messages of this type from now on."""
+
+    topic: str
+    message_type: MessageType
 
 
 class TopicEnded(NamedTuple):
@@ -246,6 +255,7 @@ class Seen(NamedTuple):
 Entry = (
     TopicsMade
     | TopicKeeps
+    | TopicTakes
     | TopicEnded
     | GroupMade
     | GroupEnded
@@ -305,6 +315,8 @@ class _Body:
                 data += struct.pack(f">{len(topics)}H", *self._places(topics))
             case TopicKeeps(topic, kept):
                 data += _TOPIC_KEEPS.pack(2, self._place(topic), *kept)
+            case TopicTakes(topic, message_type):
+                data += _TOPIC_TAKES.pack(8, self._place(topic), message_type)
             case TopicEnded(topic):
                 self._ended += 1
                 data += _KIND_NAME.pack(3, self._place(topic))
@@ -411,6 +423,11 @@ def _topic_keeps(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
     return TopicKeeps(names[place], Retention(*kept)), at + _TOPIC_KEEPS.size
 
 
+def _topic_takes(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+    _, place, message_type = _TOPIC_TAKES.unpack_from(body, at)
+    return TopicTakes(names[place], MessageType(message_type)), at + _TOPIC_TAKES.size
+
+
 def _topic_ended(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
     _, place = _KIND_NAME.unpack_from(body, at)
     return TopicEnded(names[place]), at + _KIND_NAME.size
@@ -492,6 +509,7 @@ _READERS: dict[int, Callable[[bytes, int, list[str]], tuple[Entry, int]]] = {
     5: _group_ended,
     6: _committed,
     7: _latest_looked,
+    8: _topic_takes,
     16: _leased,
     17: _finished,
     18: _passed,

@@ -4,7 +4,8 @@
 |-------------------------------------------|---------------------------------------------------|
 | `t` name                                  | u8 form 1, i32 queues, i64 created, i64 offset;   |
 |                                           | form 2: the same, i64 time ms, i64 bytes,         |
-|                                           | i64 messages, u8 latest                           |
+|                                           | i64 messages, u8 latest;                          |
+|                                           | form 3: the same, u8 message type                 |
 | `g` group                                 | empty: by offsets; or of a shared group           |
 |                                           | i64 offset, then its settings: u8 form 1,         |
 |                                           | u32 deliveries or 0, i64 invisible ms,            |
@@ -25,9 +26,10 @@
 Numbers are big-endian, text is UTF-8; an i16 before a name is its length in bytes. Bit n of an `x`
 row is bit n % 8 of byte n / 8, and its last byte is not zero. The offset of a topic, or of a shared
 group, is the physical offset of the record that made it. A topic that keeps less than the log has a
-row of form 2. `d` rows are of deletions that no record tells of: in a log that was adopted, or that
-a program before format 2 wrote. `k` rows, of queues whose topics keep so many bytes, are counted
-and not said by records: they may be lost, and no snapshot has them.
+row of form 2, one that is for messages of one type a row of form 3. `d` rows are of deletions that
+no record tells of: in a log that was adopted, or that a program before format 2 wrote. `k` rows, of
+queues whose topics keep so many bytes, are counted and not said by records: they may be lost, and
+no snapshot has them.
 """
 
 from __future__ import annotations
@@ -37,7 +39,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from store.errors import StoreError
-from store.metadata import KEEP_ALL, KeptQueue, LatestHead, Retention, SharedGroup, TopicConfig
+from store.metadata import (
+    KEEP_ALL,
+    KeptQueue,
+    LatestHead,
+    MessageType,
+    Retention,
+    SharedGroup,
+    TopicConfig,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +58,8 @@ _TOPIC = struct.Struct(">Biqq")
 _TOPIC_FORM = 1
 _LIMITS = struct.Struct(">qqq?")
 _LIMITED_FORM = 2
+_TYPED_FORM = 3
+_MESSAGE_TYPES = frozenset(MessageType)
 _KEPT = struct.Struct(">qqqqq")
 _SHARED = struct.Struct(">BIqIBq")
 _SHARED_FORM = 1
@@ -89,11 +101,13 @@ def topic_key(name: str) -> bytes:
 
 
 def pack_topic(topic: TopicConfig) -> bytes:
-    _, queue_count, created_ms, created_offset, retention = topic
-    if retention == KEEP_ALL:
-        return _TOPIC.pack(_TOPIC_FORM, queue_count, created_ms, created_offset)
-    row = _TOPIC.pack(_LIMITED_FORM, queue_count, created_ms, created_offset)
-    return row + _LIMITS.pack(*retention)
+    _, *counted, retention, message_type = topic
+    if message_type != MessageType.ANY:
+        limits = _LIMITS.pack(*retention)
+        return _TOPIC.pack(_TYPED_FORM, *counted) + limits + bytes([message_type])
+    if retention != KEEP_ALL:
+        return _TOPIC.pack(_LIMITED_FORM, *counted) + _LIMITS.pack(*retention)
+    return _TOPIC.pack(_TOPIC_FORM, *counted)
 
 
 def unpack_topic(name: str, value: bytes) -> TopicConfig:
@@ -105,16 +119,21 @@ def unpack_topic(name: str, value: bytes) -> TopicConfig:
 
 
 @lru_cache(maxsize=64)
-def _topic_fields(value: bytes) -> tuple[int, int, int, Retention] | None:
+def _topic_fields(value: bytes) -> tuple[int, int, int, Retention, MessageType] | None:
     """All but the name; None for an unknown form. Topics that were made together share it."""
     form, size = value[:1], len(value)
-    retention = KEEP_ALL
-    if form == b"\x02" and size == _TOPIC.size + _LIMITS.size:
+    retention, message_type = KEEP_ALL, MessageType.ANY
+    limited = _TOPIC.size + _LIMITS.size
+    if (form == b"\x02" and size == limited) or (form == b"\x03" and size == limited + 1):
         retention = Retention(*_LIMITS.unpack_from(value, _TOPIC.size))
+        if size > limited:
+            if value[limited] not in _MESSAGE_TYPES:
+                return None
+            message_type = MessageType(value[limited])
     elif form != b"\x01" or size != _TOPIC.size:
         return None
     _, queue_count, created_ms, created_offset = _TOPIC.unpack_from(value)
-    return queue_count, created_ms, created_offset, retention
+    return queue_count, created_ms, created_offset, retention, message_type
 
 
 def dead_key(name: str) -> bytes:

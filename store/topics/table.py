@@ -19,8 +19,16 @@ from store.errors import (
 )
 from store.format import check_may_write, check_queue_count, check_topic, check_topics
 from store.light_queue import is_light, limits_of
-from store.metadata import KEEP_ALL, Retention, TopicConfig
-from store.state import MOST_MADE, STATE_TOPIC, Tables, TopicEnded, TopicKeeps, TopicsMade
+from store.metadata import KEEP_ALL, MessageType, Retention, TopicConfig
+from store.state import (
+    MOST_MADE,
+    STATE_TOPIC,
+    Tables,
+    TopicEnded,
+    TopicKeeps,
+    TopicsMade,
+    TopicTakes,
+)
 from store.topics.admission import Admission
 from store.topics.dead_names import DeadNames
 from store.topics.ends import End, Ends
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
     from store.state import Changes, Entry, Rows, StateView
 
 _NONE: Mapping[str, Retention] = MappingProxyType({})
+_NO_TYPES: Mapping[str, MessageType] = MappingProxyType({})
 _NO_NAMES: frozenset[str] = frozenset()
 _STATE_QUEUE = (STATE_TOPIC, 0)
 #: It is not made by a record: the first record of it says what others are.
@@ -264,12 +273,13 @@ class Topics:
         self,
         wanted: Sequence[tuple[str, int]],
         retentions: Mapping[str, Retention] = _NONE,
-    ) -> list[TopicsMade]:
+        types: Mapping[str, MessageType] = _NO_TYPES,
+    ) -> list[Entry]:
         """What makes those of the topics that do not exist.
 
-        `retentions`: of those that keep less than the log has, by name.
-        Raises InvalidArgumentError, TopicExistsError when one exists with another count or another
-        retention.
+        `retentions`: of those that keep less than the log has, by name; `types`: of those that are
+        for messages of one type. Raises InvalidArgumentError, TopicExistsError when one exists with
+        another count, another retention or another type.
         """
         config = self._config
         counts: dict[str, int] = {}
@@ -291,20 +301,33 @@ class Topics:
                 raise TopicExistsError(name, existing.queue_count)
             elif retention not in (None, existing.retention):
                 raise TopicExistsError(name, existing.queue_count, "another retention")
-        return [
-            made
-            for (count, retention), names in missing.items()
-            for made in _made(names, count, now_ms, retention)
-        ]
+            elif types.get(name) not in (None, existing.message_type):
+                raise TopicExistsError(name, existing.queue_count, "another message type")
+        entries: list[Entry] = []
+        for (count, retention), names in missing.items():
+            entries += _made(names, count, now_ms, retention)
+            for name in names:
+                if types.get(name):  # one for all types is made so
+                    entries.append(TopicTakes(name, types[name]))
+        return entries
 
     def keep(self, name: str, change: Callable[[Retention], Retention]) -> list[TopicKeeps]:
         """What makes the topic keep what `change` makes of what it kept; nothing if that is the
         same. Raises UnknownTopicError, and what `change` raises."""
+        kept = self._at_the_end(name).retention
+        changed = change(kept)
+        return [] if changed == kept else [TopicKeeps(name, changed)]
+
+    def take(self, name: str, message_type: MessageType) -> list[TopicTakes]:
+        """What makes the topic one for messages of that type. Raises UnknownTopicError."""
+        is_so = self._at_the_end(name).message_type == message_type
+        return [] if is_so else [TopicTakes(name, message_type)]
+
+    def _at_the_end(self, name: str) -> TopicConfig:
         found = self.view.tables.topic(name)
         if found is None:
             raise UnknownTopicError(name)
-        changed = change(found.retention)
-        return [] if changed == found.retention else [TopicKeeps(name, changed)]
+        return found
 
     def end(self, names: Sequence[str]) -> list[TopicEnded]:
         """What ends these topics and light queues. Raises UnknownTopicError."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcq_client import Client, Message, QueueState, Retention, Start
+from kvcq_client import Client, Message, MessageType, QueueState, Retention, Start
 from tests.support.command_line import answer_of, kvcq
 
 if TYPE_CHECKING:
@@ -22,6 +22,21 @@ def run(target: str, *arguments: str) -> Result:
 
 def answer(target: str, *arguments: str) -> Any:  # noqa: ANN401 - any JSON
     return answer_of("topic", *arguments, server=target)
+
+
+def test_the_type_of_a_topic_is_set_and_shown(target: str) -> None:
+    [made] = answer(target, "create", "payments", "--type", "fifo")
+    assert made["messageType"] == "fifo"
+    assert "for messages of type fifo" in run(target, "describe", "payments").stdout
+    [changed] = answer(target, "update", "payments", "--type", "any")
+    assert changed["messageType"] == "any"
+    assert "type" not in run(target, "describe", "payments").stdout
+    with Client(target) as client:
+        assert client.describe_topic("payments").message_type is MessageType.ANY
+        made_so = client.create_topic("late", message_type=MessageType.DELAY)
+        assert made_so.message_type is MessageType.DELAY
+        changed_so = client.update_topic("late", message_type=MessageType.NORMAL)
+        assert changed_so.message_type is MessageType.NORMAL
 
 
 def test_what_a_topic_keeps_is_set_and_shown(target: str) -> None:

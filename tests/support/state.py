@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from store.metadata import Retention
+from store.metadata import MessageType, Retention
 from store.state import (
     Begun,
     Committed,
@@ -26,6 +26,7 @@ from store.state import (
     TopicEnded,
     TopicKeeps,
     TopicsMade,
+    TopicTakes,
 )
 
 if TYPE_CHECKING:
@@ -109,4 +110,8 @@ ENTRIES = st.one_of(
     WINDOW_ENTRIES,
     LETTERS_ENDED,
 )
-ANY_ENTRIES = st.one_of(ENTRIES, st.builds(TopicKeeps, TOPICS, _RETENTIONS))
+ANY_ENTRIES = st.one_of(
+    ENTRIES,
+    st.builds(TopicKeeps, TOPICS, _RETENTIONS),
+    st.builds(TopicTakes, TOPICS, st.sampled_from(MessageType)),
+)

@@ -25,6 +25,17 @@ class TimeBoundary(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TIME_BOUNDARY_UNSPECIFIED: _ClassVar[TimeBoundary]
     TIME_BOUNDARY_LOWER: _ClassVar[TimeBoundary]
     TIME_BOUNDARY_UPPER: _ClassVar[TimeBoundary]
+
+class MessageType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MESSAGE_TYPE_UNSPECIFIED: _ClassVar[MessageType]
+    MESSAGE_TYPE_ANY: _ClassVar[MessageType]
+    MESSAGE_TYPE_NORMAL: _ClassVar[MessageType]
+    MESSAGE_TYPE_FIFO: _ClassVar[MessageType]
+    MESSAGE_TYPE_DELAY: _ClassVar[MessageType]
+    MESSAGE_TYPE_TRANSACTION: _ClassVar[MessageType]
+    MESSAGE_TYPE_LITE: _ClassVar[MessageType]
+    MESSAGE_TYPE_PRIORITY: _ClassVar[MessageType]
 RECORD_FORM_UNSPECIFIED: RecordForm
 RECORD_FORM_DECODED: RecordForm
 RECORD_FORM_WHOLE: RecordForm
@@ -35,6 +46,14 @@ PULL_STATUS_NO_MATCH: PullStatus
 TIME_BOUNDARY_UNSPECIFIED: TimeBoundary
 TIME_BOUNDARY_LOWER: TimeBoundary
 TIME_BOUNDARY_UPPER: TimeBoundary
+MESSAGE_TYPE_UNSPECIFIED: MessageType
+MESSAGE_TYPE_ANY: MessageType
+MESSAGE_TYPE_NORMAL: MessageType
+MESSAGE_TYPE_FIFO: MessageType
+MESSAGE_TYPE_DELAY: MessageType
+MESSAGE_TYPE_TRANSACTION: MessageType
+MESSAGE_TYPE_LITE: MessageType
+MESSAGE_TYPE_PRIORITY: MessageType
 
 class Message(_message.Message):
     __slots__ = ("topic", "queue_id", "body", "tag", "keys", "light_queues", "properties", "flag", "born_time_ms", "ordering_key")
@@ -522,40 +541,46 @@ class Retention(_message.Message):
     def __init__(self, time_ms: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ..., latest: _Optional[bool] = ...) -> None: ...
 
 class Topic(_message.Message):
-    __slots__ = ("name", "queue_count", "created_time_ms", "retention")
+    __slots__ = ("name", "queue_count", "created_time_ms", "retention", "message_type")
     NAME_FIELD_NUMBER: _ClassVar[int]
     QUEUE_COUNT_FIELD_NUMBER: _ClassVar[int]
     CREATED_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_TYPE_FIELD_NUMBER: _ClassVar[int]
     name: str
     queue_count: int
     created_time_ms: int
     retention: Retention
-    def __init__(self, name: _Optional[str] = ..., queue_count: _Optional[int] = ..., created_time_ms: _Optional[int] = ..., retention: _Optional[_Union[Retention, _Mapping]] = ...) -> None: ...
+    message_type: MessageType
+    def __init__(self, name: _Optional[str] = ..., queue_count: _Optional[int] = ..., created_time_ms: _Optional[int] = ..., retention: _Optional[_Union[Retention, _Mapping]] = ..., message_type: _Optional[_Union[MessageType, str]] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
-    __slots__ = ("name", "queue_count", "retention")
+    __slots__ = ("name", "queue_count", "retention", "message_type")
     NAME_FIELD_NUMBER: _ClassVar[int]
     QUEUE_COUNT_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_TYPE_FIELD_NUMBER: _ClassVar[int]
     name: str
     queue_count: int
     retention: Retention
-    def __init__(self, name: _Optional[str] = ..., queue_count: _Optional[int] = ..., retention: _Optional[_Union[Retention, _Mapping]] = ...) -> None: ...
+    message_type: MessageType
+    def __init__(self, name: _Optional[str] = ..., queue_count: _Optional[int] = ..., retention: _Optional[_Union[Retention, _Mapping]] = ..., message_type: _Optional[_Union[MessageType, str]] = ...) -> None: ...
 
 class UpdateTopicRequest(_message.Message):
-    __slots__ = ("name", "retention_time_ms", "retention_bytes", "retention_messages", "retention_latest")
+    __slots__ = ("name", "retention_time_ms", "retention_bytes", "retention_messages", "retention_latest", "message_type")
     NAME_FIELD_NUMBER: _ClassVar[int]
     RETENTION_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     RETENTION_LATEST_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_TYPE_FIELD_NUMBER: _ClassVar[int]
     name: str
     retention_time_ms: int
     retention_bytes: int
     retention_messages: int
     retention_latest: bool
-    def __init__(self, name: _Optional[str] = ..., retention_time_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_messages: _Optional[int] = ..., retention_latest: _Optional[bool] = ...) -> None: ...
+    message_type: MessageType
+    def __init__(self, name: _Optional[str] = ..., retention_time_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_messages: _Optional[int] = ..., retention_latest: _Optional[bool] = ..., message_type: _Optional[_Union[MessageType, str]] = ...) -> None: ...
 
 class UpdateTopicResponse(_message.Message):
     __slots__ = ("topic",)

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvcq_client import LIGHT_PREFIX, NotFoundError, Queue, QueueState, Retention, Topic
+from kvcq_client import (
+    LIGHT_PREFIX,
+    MessageType,
+    NotFoundError,
+    Queue,
+    QueueState,
+    Retention,
+    Topic,
+)
 from server.cli.online.connection import command_at, connect, server_options
 from server.cli.terminal import (
     COUNT,
@@ -63,6 +71,18 @@ def _keeping(command: Callable[..., Any]) -> Callable[..., Any]:
     return latest(command)
 
 
+_type = click.option(
+    "--type",
+    "type_name",
+    type=click.Choice([each.value for each in MessageType]),
+    help="Messages that RocketMQ's clients may send to it.",
+)
+
+
+def _type_of(name: str | None) -> MessageType | None:
+    return None if name is None else MessageType(name)
+
+
 def _given(keeping: dict[str, Any]) -> dict[str, Any]:
     """Those of the options that are given, as fields of a Retention."""
     fields = {"keep": "time_ms", "keep_bytes": "bytes", "keep_messages": "messages"}
@@ -77,10 +97,12 @@ def _given(keeping: dict[str, Any]) -> dict[str, Any]:
     help="Queues of each topic, up to 65,536; by default the server's setting.",
 )
 @_keeping
+@_type
 @server_options
 def create(
     names: tuple[str, ...],
     queues: int | None,
+    type_name: str | None,
     server: str,
     as_json: bool,
     **keeping: int | None,
@@ -89,27 +111,35 @@ def create(
     given = _given(keeping)
     retention = Retention(**given) if given else None
     with connect(server) as client:
-        made = client.create_topics(dict.fromkeys(names, queues), retention=retention)
+        made = client.create_topics(
+            dict.fromkeys(names, queues), retention=retention, message_type=_type_of(type_name)
+        )
     _show(made, as_json=as_json)
 
 
 @topic.command()
 @click.argument("name", type=text)
 @_keeping
+@_type
 @server_options
-def update(name: str, server: str, as_json: bool, **keeping: int | None) -> None:
-    """Change how long topic NAME keeps messages. Limits without an option are not changed.
+def update(
+    name: str, type_name: str | None, server: str, as_json: bool, **keeping: int | None
+) -> None:
+    """Change how long topic NAME keeps messages, or what RocketMQ's clients may send to it. What
+    has no option here is not changed.
 
     Messages beyond a limit are hidden from all readers at once (beyond a size limit, within
     seconds). Their disk space is freed when the log drops their segments.
     """
     given = _given(keeping)
-    if not given:
-        options = "--keep, --keep-bytes, --keep-messages, --latest or --no-latest"
+    if not given and type_name is None:
+        options = "--keep, --keep-bytes, --keep-messages, --latest, --no-latest or --type"
         raise click.UsageError(f"nothing to change: give {options}")
     with connect(server) as client:
         changed = client.update_topic(
-            name, **{f"retention_{field}": value for field, value in given.items()}
+            name,
+            message_type=_type_of(type_name),
+            **{f"retention_{field}": value for field, value in given.items()},
         )
     _show([changed], as_json=as_json)
 
@@ -153,6 +183,8 @@ def describe(name: str, server: str, as_json: bool) -> None:
         print_json(document)
         return
     title = found.name if is_light else f"{name}: created {time_text(found.created_time_ms)}"
+    if found.message_type not in (None, MessageType.ANY):
+        title = f"{title}, for messages of type {_typed(found.message_type)}"
     columns = ["queue", "min offset", "max offset", "messages"]
     rows = [
         [each.queue_id, each.min_offset, each.max_offset, each.max_offset - each.min_offset]
@@ -195,9 +227,15 @@ def _show(topics: list[Topic], *, as_json: bool) -> None:
     elif topics:
         print_table(
             "",
-            ("topic", "queues", "created", "keeps"),
+            ("topic", "queues", "created", "keeps", "messages of type"),
             [
-                (one.name, one.queue_count, time_text(one.created_time_ms), _kept(one.retention))
+                (
+                    one.name,
+                    one.queue_count,
+                    time_text(one.created_time_ms),
+                    _kept(one.retention),
+                    _typed(one.message_type),
+                )
                 for one in topics
             ],
         )
@@ -209,7 +247,12 @@ def _document(one: Topic) -> dict[str, object]:
     return {
         **document_of(one, "name queue_count created_time_ms"),
         "retention": document_of(one.retention, "time_ms bytes messages latest"),
+        "messageType": _typed(one.message_type),
     }
+
+
+def _typed(message_type: MessageType | None) -> str:
+    return "" if message_type is None else message_type.value
 
 
 def _kept(retention: Retention) -> str:

@@ -19,7 +19,7 @@ from server.edge import request_limit
 from server.rocketmq import SERVICE as ROCKETMQ
 from server.rocketmq.pb import messaging_pb2 as pb
 from server.rocketmq.pb import values_pb2 as v2
-from store.metadata import SharedGroup
+from store.metadata import MessageType, SharedGroup
 from tests.server.rocketmq.client import ENDPOINTS, Client, handle_of
 from tests.support.rocketmq import status_in
 from tests.support.serving import serving
@@ -110,6 +110,46 @@ async def test_a_group_in_order_is_assigned_each_queue_and_others_any(
         )
         assert answer.status.code == v2.OK
         assert [each.message_queue.id for each in answer.assignments] == ids
+
+
+TYPED = {
+    MessageType.NORMAL: {},
+    MessageType.FIFO: {"message_group": "g"},
+    MessageType.DELAY: {"delivery_timestamp": Timestamp(seconds=1), "message_group": "g"},
+    MessageType.TRANSACTION: {"message_type": v2.TRANSACTION},
+    MessageType.LITE: {"lite_topic": "session"},
+    MessageType.PRIORITY: {"priority": 1},
+}
+
+
+@pytest.mark.parametrize("topic_type", TYPED)
+async def test_a_topic_of_a_type_takes_no_other_messages(
+    served: Served, client: Client, topic_type: MessageType
+) -> None:
+    served.store.create_topics([("typed", 2)], types={"typed": topic_type})
+    route = await client.route("typed")
+    number = v2.MessageType.Value(topic_type.name)
+    assert [list(each.accept_message_types) for each in route.message_queues] == [[number]] * 2
+    for message_type, system in TYPED.items():
+        answer = await client.send(client.message("typed", **system))
+        fits = message_type == topic_type
+        assert (answer.status.code != v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE) is fits
+        if not fits:
+            assert f"--type {message_type.name.lower()}" in answer.status.message
+
+
+async def test_a_type_that_is_changed_counts_for_the_next_message(
+    served: Served, client: Client
+) -> None:
+    await client.route("typed")
+    for message_type, code in (
+        (kvcq_pb2.MESSAGE_TYPE_FIFO, v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
+        (kvcq_pb2.MESSAGE_TYPE_NORMAL, v2.OK),
+    ):
+        await served.topics.UpdateTopic(
+            kvcq_pb2.UpdateTopicRequest(name="typed", message_type=message_type)
+        )
+        assert (await client.send(client.message("typed"))).status.code == code
 
 
 # --- sends ---------------------------------------------------------------------------------

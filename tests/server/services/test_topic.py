@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -182,6 +182,28 @@ async def test_deleting_an_unknown_topic_is_not_found(served: Served) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await served.topics.DeleteTopic(pb.DeleteTopicRequest(name="none"))
     assert error_info(refused.value).reason == "UNKNOWN_TOPIC"
+
+
+async def test_the_type_of_a_topic_is_set_told_and_kept(served: Served) -> None:
+    wanted = pb.CreateTopicRequest(name="T", message_type=pb.MESSAGE_TYPE_FIFO)
+    plain = pb.CreateTopicRequest(name="A")
+    made = await served.topics.CreateTopics(pb.CreateTopicsRequest(topics=[wanted, plain]))
+    types = [each.message_type for each in made.topics]
+    assert types == [pb.MESSAGE_TYPE_FIFO, pb.MESSAGE_TYPE_ANY]
+    changed = await served.topics.UpdateTopic(
+        pb.UpdateTopicRequest(name="T", message_type=pb.MESSAGE_TYPE_PRIORITY, retention_messages=7)
+    )
+    assert changed.topic.message_type == pb.MESSAGE_TYPE_PRIORITY
+    assert changed.topic.retention.messages == 7
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await served.topics.CreateTopics(pb.CreateTopicsRequest(topics=[wanted]))
+    assert error_info(refused.value).reason == "TOPIC_EXISTS"
+    unknown: Any = 99
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await served.topics.UpdateTopic(pb.UpdateTopicRequest(name="T", message_type=unknown))
+    assert error_info(refused.value).metadata["field"] == "message_type"
+    described = await served.topics.DescribeTopic(pb.DescribeTopicRequest(name="T"))
+    assert described.topic == changed.topic
 
 
 async def test_what_a_topic_keeps_is_set_told_and_seen_by_readers(served: Served) -> None:

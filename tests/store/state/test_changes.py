@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from store.metadata import KEEP_ALL, Retention
+from store.metadata import KEEP_ALL, MessageType, Retention, TopicConfig
 from store.state import (
     Changes,
     Committed,
@@ -16,6 +17,7 @@ from store.state import (
     TopicEnded,
     TopicKeeps,
     TopicsMade,
+    TopicTakes,
     changes_of,
     pack_entries,
     unpack_entries,
@@ -78,6 +80,25 @@ def test_a_topic_counts_from_the_record_that_made_it() -> None:
     assert found is not None
     assert (found.queue_count, found.created_ms, found.created_offset) == (4, 7, 100)
     assert found.retention == Retention(messages=5)
+
+
+@pytest.mark.parametrize("retention", [KEEP_ALL, Retention(messages=5, latest=True)])
+@pytest.mark.parametrize("message_type", MessageType)
+def test_a_topic_keeps_its_type_beside_what_it_keeps(
+    message_type: MessageType, retention: Retention
+) -> None:
+    rows = DictRows()
+    made = [TopicsMade(["t"], 4, 7, retention), TopicTakes("t", message_type)]
+    rows.take(changes_of(made, 100, rows))
+    found = Tables(rows).topic("t")
+    assert found is not None
+    assert found == TopicConfig("t", 4, 7, 100, retention, message_type)
+    rows.take(changes_of([TopicKeeps("t", KEEP_ALL)], 200, rows))
+    assert Tables(rows).topic("t") == found._replace(retention=KEEP_ALL)
+    rows.take(changes_of([TopicTakes("t", MessageType.ANY)], 300, rows))
+    plain = DictRows()
+    plain.take(changes_of([TopicsMade(["t"], 4, 7, KEEP_ALL)], 100, plain))
+    assert rows.rows == plain.rows  # as programs before types wrote it
 
 
 def test_a_deletion_takes_the_offsets_of_all_groups_on_the_topic() -> None:

@@ -14,8 +14,16 @@ from store.errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
-from store.metadata import KEEP_ALL, Retention
-from store.state import STATE_TOPIC, TopicEnded, TopicKeeps, TopicsMade, dead_key, pack_offset
+from store.metadata import KEEP_ALL, MessageType, Retention
+from store.state import (
+    STATE_TOPIC,
+    TopicEnded,
+    TopicKeeps,
+    TopicsMade,
+    TopicTakes,
+    dead_key,
+    pack_offset,
+)
 from store.topics import TopicsNeededError
 from tests.store.topics.harness import Harness, request
 
@@ -167,6 +175,25 @@ def test_a_retention_that_is_the_same_makes_no_record(harness: Harness) -> None:
     harness.append([TopicEnded("T")])
     with pytest.raises(UnknownTopicError):
         topics.keep("T", lambda kept: kept)
+
+
+def test_a_type_is_given_when_a_topic_is_made_and_can_be_changed(harness: Harness) -> None:
+    topics = harness.topics
+    wanted = [("F", 2), ("T", 2)]
+    types = {"F": MessageType.FIFO, "T": MessageType.ANY}
+    harness.append(topics.create(wanted, types=types))
+    assert topics.create(wanted, types=types) == topics.create(wanted) == []
+    with pytest.raises(TopicExistsError, match="another message type"):
+        topics.create([("F", 2)], types={"F": MessageType.ANY})
+    assert topics.take("F", MessageType.FIFO) == []
+    change = topics.take("F", MessageType.NORMAL)
+    assert change == [TopicTakes("F", MessageType.NORMAL)]
+    harness.append(change)
+    harness.dispatch()
+    assert topics.get("F").message_type == MessageType.NORMAL
+    assert topics.get("T").message_type == MessageType.ANY
+    with pytest.raises(UnknownTopicError):
+        topics.take("none", MessageType.FIFO)
 
 
 def test_records_of_the_state_are_numbered_whoever_opened_last(harness: Harness) -> None:
