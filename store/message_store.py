@@ -26,6 +26,7 @@ from store.errors import (
 )
 from store.format import ITEM_END, check_group
 from store.groups import SharedGroups
+from store.held import Rolling
 from store.light_queue import LMQ_PREFIX, is_light
 from store.metadata import MessageType, Retention
 from store.puts import NumberedBatches
@@ -100,6 +101,8 @@ class MessageStore:
         self.snapshots = services.snapshots
         #: Groups that share their work.
         self.groups = SharedGroups(appends, topics, queues, self.tables, times, self)
+        #: What is held is kept when its segment goes.
+        self.rolling = Rolling(queues, self, [self.groups.keeping])
         self._closing = Lock()
 
     @property

@@ -338,7 +338,7 @@ def start(
     store = MessageStore(
         appends, reader, topics, queues, state, notes, upkeep, services, latest, times
     )
-    retention.add_keeper(store.groups.keeping.keep_below)
+    retention.add_keeper(store.rolling.keep_below)
     services.jobs.add("dead letters", _LETTERS_S, store.groups.keeping.look)
     services.start(upkeep)
     return store

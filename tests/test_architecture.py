@@ -92,7 +92,8 @@ UNITS |= {
     "store.puts": _PUTS,
     "store.reads": {*_PUTS, "store.reads.sql"},
     "store.reads.sql": {"store.errors", "store.format"},
-    "store.groups": {*_PUTS, "store.puts", "store.reads"},
+    "store.groups": {*_PUTS, "store.held", "store.puts", "store.reads"},
+    "store.held": {*_PUTS, "store.puts", "store.reads"},
     "store.upkeep": {*_PUTS, "store.notes", "store.puts", "store.store_dir"},
 }
 UNITS |= {

@@ -1,4 +1,4 @@
-"""Topics whose records mean something to a broker, or to this store: no caller writes them.
+"""Topics whose records mean something to a broker, or to this store: no caller changes them.
 
 What was written under such a name before stays readable. A retry topic (%RETRY%) or one of dead
 letters (%DLQ%) is a topic of its group's, and none of these.
@@ -27,7 +27,7 @@ _PREFIX = "rmq_sys_"
 
 
 def is_system_topic(name: str) -> bool:
-    """Whether callers may neither create the topic nor put to it."""
+    """Whether callers may neither create, limit nor delete the topic, nor put to it."""
     return name.startswith(_PREFIX) or name in _NAMES
 
 
@@ -36,6 +36,6 @@ def check_may_write(topic: str, field: str = "topic") -> None:
     if is_system_topic(topic):
         raise InvalidArgumentError(
             field,
-            f"{topic!r} is a system topic: it can be read, but not created or put to; take another "
-            f"name, which does not begin with {_PREFIX}",
+            f"{topic!r} is a system topic: it can be read, but not created, put to, limited or "
+            f"deleted; take another name, which does not begin with {_PREFIX}",
         )

@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from store.errors import InvalidArgumentError
 from store.format import (
     MAX_LIGHT_QUEUES,
-    OWN_PROPERTIES,
     check_may_write,
     prepare_all,
     unpack_record,
 )
+from store.held import again, number_of
 from store.light_queue import is_light
-from store.message import Message
 from store.state import DEAD_LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from store.log import StoreTimes
-    from store.message import StoredMessage
+    from store.message import Message
     from store.state import Lease
 
 #: Where it came from, by the names that RocketMQ gives.
@@ -45,8 +44,6 @@ _LETTER_PROPERTIES = frozenset(
 #: to no topic again: it stands in one that nobody else reads.
 CARRIER = "%REDRIVEN%"
 _UNIQ_KEY = "UNIQ_KEY"
-#: Of sys_flag, compression and its type, and several tags: the body is as it was.
-_KEPT_FLAGS = 0x0001 | 0x0002 | 0x0700
 _MOST_BODY_BYTES = (1 << 31) - 1
 
 
@@ -74,21 +71,16 @@ def letter_of(place: int, record: bytes, times: StoreTimes) -> DeadLetter:
     properties = was.properties
     stored_ms = times.of(was.physical_offset, was.store_time_ms)
     return DeadLetter(
-        _number(properties, LETTER_OFFSET, place),
+        number_of(properties, LETTER_OFFSET, place),
         place,
         properties.get(ORIGIN_TOPIC, ""),
-        _number(properties, ORIGIN_QUEUE, 0),
-        _number(properties, ORIGIN_OFFSET, -1),
+        number_of(properties, ORIGIN_QUEUE, 0),
+        number_of(properties, ORIGIN_OFFSET, -1),
         properties.get(ORIGIN_MESSAGE_ID, ""),
         was.reconsume_times,
-        min(_number(properties, LETTER_TIME, stored_ms), stored_ms),
+        min(number_of(properties, LETTER_TIME, stored_ms), stored_ms),
         record,
     )
-
-
-def _number(properties: Mapping[str, str], name: str, default: int) -> int:
-    text = properties.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else default
 
 
 def dead_letter(
@@ -102,7 +94,9 @@ def dead_letter(
         ORIGIN_QUEUE: str(queue_id),
         ORIGIN_OFFSET: str(offset),
     }
-    message = _again(was, topic_of(group), origin)._replace(reconsume_times=lease.deliveries)
+    message = again(was, topic_of(group), _LETTER_PROPERTIES, origin)._replace(
+        reconsume_times=lease.deliveries
+    )
     return _acceptable(message, origin)
 
 
@@ -113,15 +107,15 @@ def moved(group: str, letter: DeadLetter) -> Message:
     of_letters = {
         name: value for name, value in was.properties.items() if name in _LETTER_PROPERTIES
     } | named
-    message = _again(was, topic_of(group), of_letters)
-    return _acceptable(message._replace(reconsume_times=was.reconsume_times), of_letters)
+    message = again(was, topic_of(group), _LETTER_PROPERTIES, of_letters)
+    return _acceptable(message, of_letters)
 
 
 def redriven(letter: DeadLetter, queue_count: int) -> Message:
     """The message that it was, for where it came from, which has as many queues now. Raises
     InvalidArgumentError for what cannot be put."""
     was = unpack_record(letter.record, verify=False)
-    message = _again(was, letter.topic, {})
+    message = again(was, letter.topic, _LETTER_PROPERTIES, {})._replace(reconsume_times=0)
     if is_light(letter.topic):
         message = message._replace(topic=CARRIER, light_queues=(letter.topic,))
     else:
@@ -129,26 +123,6 @@ def redriven(letter: DeadLetter, queue_count: int) -> Message:
         message = message._replace(queue_id=letter.queue_id % queue_count)
     prepare_all([message], _MOST_BODY_BYTES, MAX_LIGHT_QUEUES)
     return message
-
-
-def _again(was: StoredMessage, topic: str, more: Mapping[str, str]) -> Message:
-    """Body, tag, keys and properties are its own, but for those of dead letters."""
-    kept = {
-        name: value
-        for name, value in was.properties.items()
-        if name and value and name not in OWN_PROPERTIES and name not in _LETTER_PROPERTIES
-    }
-    return Message(
-        topic,
-        was.body,
-        tag=was.tag,
-        keys=was.keys,
-        properties={**kept, **more},
-        flag=was.flag,
-        sys_flag=was.sys_flag & _KEPT_FLAGS,
-        born_time_ms=max(0, was.born_time_ms),
-        born_host=was.born_host,
-    )
 
 
 def _acceptable(message: Message, least: Mapping[str, str]) -> Message:

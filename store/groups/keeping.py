@@ -10,56 +10,41 @@ from __future__ import annotations
 import logging
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from store.base import Lock
-from store.errors import LACKS, CorruptRecordError, DamagedQueueError, UnknownTopicError
+from store.errors import UnknownTopicError
 from store.groups.dead_letters import moved, topic_of
 from store.groups.letter_box import candidates
-from store.reads import first_where
 from store.state import DEAD_LETTERS, NOWHERE, LetterEnd, LetterEnded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from store.consume_queue import ConsumeQueueStore
     from store.groups.letter_box import LetterBox
     from store.groups.turn import Turn
     from store.groups.turns import Turns
+    from store.held import Done
     from store.puts import AppendPath
     from store.state import Tables
 
 logger = logging.getLogger(__name__)
 
-#: What is appended again before one drop, while the disk has room.
-_MOST_MOVED = 1024
-_MOST_MOVED_BYTES = 16 << 20
 #: Groups that one look for dead letters whose time is over takes, and letters of each.
 _GROUPS_A_LOOK = 256
 _LETTERS_A_LOOK = 1000
 _PAGE = 256
 
 
-class _Done(NamedTuple):
-    """What one turn did, or several."""
-
-    at: int | None  # place at which the next one goes on; None: nothing is left
-    moved: int = 0
-    bytes: int = 0  # of what was moved
-    expired: int = 0
-
-    @property
-    def is_enough(self) -> bool:
-        return self.moved >= _MOST_MOVED or self.bytes >= _MOST_MOVED_BYTES
-
-
 class Keeping:
-    """Thread: any. Locks: `_look`, before the turn's."""
+    """Dead letters as a kind of what is held.
+
+    Thread: any. Locks: `_look`, before the turn's.
+    """
 
     def __init__(
         self,
         appends: AppendPath,
-        queues: ConsumeQueueStore,
         tables: Tables,
         box: LetterBox,
         turns: Turns,
@@ -67,7 +52,6 @@ class Keeping:
         """`tables`: at the dispatch point."""
         # Constant after construction.
         self._appends = appends
-        self._queues = queues
         self._tables = tables
         self._box = box
         self._run = turns.run
@@ -77,25 +61,12 @@ class Keeping:
         #: Dead letters since the store was opened; read freely.
         self.moved = 0
         self.expired = 0
-        self.given_up = 0
+        self.lost = 0
 
-    # --- before segments go ----------------------------------------------------------------
+    # --- before segments go: see store/held/rolling.py ---------------------------------------
 
-    def keep_below(self, end: int, *, is_pressed: bool) -> int:
-        """What the log below `end` has of dead letters that are to be kept is appended again;
-        returns the physical offset below which all of it is, `end` at most: so far the log may go.
-
-        Some at a time: a segment that has more waits for the next call. When the disk `is_pressed`,
-        or takes nothing any more, it does not wait: what is left is given up, counted and logged.
-        Raises what an append raises, but for a lack of space.
-        """
-        kept_below = end
-        done = _Done(None)
-        for group in self._groups(None):
-            done = self._keep(group, end, done)
-            if done.at is not None:
-                kept_below = min(kept_below, self._left(group, end, done.at, is_pressed=is_pressed))
-        return kept_below
+    def topics(self) -> Iterator[str]:
+        return map(topic_of, self._groups(None))
 
     def _groups(self, after: str | None) -> Iterator[str]:
         """Shared groups with a topic of dead letters, in the order of their names."""
@@ -104,79 +75,48 @@ class Keeping:
             names = [each.name.removeprefix(DEAD_LETTERS) for each in page]
             yield from (name for name in names if self._tables.shared_group(name) is not None)
 
-    def _keep(self, group: str, end: int, before: _Done) -> _Done:
-        """Those of one group, and what was done `before` for others."""
-        topic = topic_of(group)
-        low, _ = self._box.places(group)
-        behind = self._behind(group, end)
-        done = before._replace(at=next(self._tables.live_places(topic, low, behind), None))
-        try:
-            while done.at is not None and not done.is_enough:
-                plan = partial(self._move_some, group, behind, done)
-                after, _ = self._run(plan)
-                self.moved += after.moved - done.moved
-                self.expired += after.expired - done.expired
-                done = after
-        except (*LACKS, CorruptRecordError, DamagedQueueError) as error:
-            logger.error(
-                "dead letters of group %r, from place %d on, cannot be appended again to be kept: "
-                "%s",
-                *(group, done.at, error),
-            )
-        return done
+    def said(self, topic: str) -> str:
+        return f"dead letters of group {topic.removeprefix(DEAD_LETTERS)!r}"
 
-    def _behind(self, group: str, end: int) -> int:
-        """The first place whose record is not below that end of the log."""
-        places = self._box.places(group)
-        return first_where(
-            *(self._queues, topic_of(group), 0, *places), lambda unit: unit.physical_offset >= end
-        )[0]
+    def live_places(self, topic: str, first: int, behind: int) -> Iterator[int]:
+        return self._tables.live_places(topic, first, behind)
 
-    def _move_some(self, group: str, behind: int, done: _Done, turn: Turn) -> _Done:
-        topic = topic_of(group)
+    def move_some(self, topic: str, behind: int, done: Done) -> Done:
+        (after, expired), _ = self._run(partial(self._move_some, topic, behind, done))
+        self.moved += after.moved - done.moved
+        self.expired += expired
+        return after
+
+    def given_up(self, topic: str, count: int) -> None:
+        del topic
+        self.lost += count
+
+    def _move_some(self, topic: str, behind: int, done: Done, turn: Turn) -> tuple[Done, int]:
+        """With how many have ended."""
+        group = topic.removeprefix(DEAD_LETTERS)
+        expired = 0
         try:
             turn.place(topic)
         except UnknownTopicError:
-            return done._replace(at=None)
+            return done._replace(at=None), 0
         low, _ = self._box.places(group)
         since_ms = self._box.since_ms(group, turn.tables)
         assert done.at is not None, "something is left"
         for place in turn.tables.live_places(topic, max(done.at, low), behind):
             if not turn.takes_messages or turn.is_full or done.is_enough:
-                return done._replace(at=place)
+                return done._replace(at=place), expired
             letter = self._box.read(topic, turn.tables, [place]).get(place)
             if letter is None:
                 continue  # it went by a limit of its topic
             if letter.time_ms <= since_ms:
                 turn.add(LetterEnded(topic, letter.offset, place, NOWHERE, low, LetterEnd.EXPIRED))
-                done = done._replace(expired=done.expired + 1)
+                expired += 1
                 continue
             to = turn.next_offset(topic)
             entry = LetterEnded(topic, letter.offset, place, to, low, LetterEnd.MOVED)
             turn.append(entry, moved(group, letter))
             done = done._replace(moved=done.moved + 1, bytes=done.bytes + len(letter.record))
-        return done._replace(at=None)
-
-    def _left(self, group: str, end: int, first: int, *, is_pressed: bool) -> int:
-        """How far the log may go, though dead letters from that place on are not kept."""
-        topic = topic_of(group)
-        if not is_pressed:
-            ((_, unit),) = self._queues.read_units(topic, 0, first, 1)
-            logger.warning(
-                "the log from %d on stays until dead letters of group %r are appended again",
-                *(unit.physical_offset, group),
-            )
-            return min(end, unit.physical_offset)
-        behind = self._behind(group, end)
-        count = sum(1 for _ in self._tables.live_places(topic, first, behind))
-        self.given_up += count
-        logger.error(
-            "%d dead letters of group %r go with the log before their time, those at places %d to "
-            "%d: the disk is too full to keep them. Make room on it, or redrive or delete dead "
-            "letters sooner",
-            *(count, group, first, behind - 1),
-        )
-        return end
+        return done._replace(at=None), expired
 
     # --- when their time is over -----------------------------------------------------------
 

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 from store.errors import (
     CorruptRecordError,
     DamagedQueueError,
-    OffsetOutOfRangeError,
     UnknownGroupError,
     UnknownTopicError,
 )
 from store.format import check_group
 from store.groups.dead_letters import DeadLetter, letter_of, topic_of
 from store.groups.limits import MOST_LETTERS, check_within
+from store.held import read_places
 from store.metadata import SharedGroup
-from store.state import runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -123,29 +122,10 @@ class LetterBox:
 
     def read(self, topic: str, tables: Tables, places: Sequence[int]) -> dict[int, DeadLetter]:
         """What stands at these places; those that are not dispatched, or not kept, are missing."""
-        found: dict[int, DeadLetter] = {}
-        for first, mask in runs_of(sorted(places)):
-            at, behind = first, first + mask.bit_length()
-            while at < behind:
-                try:
-                    pulled = self._reads.pull(
-                        *(topic, 0, at),
-                        max_messages=behind - at,
-                        max_bytes=_READ_BYTES,
-                        tag_filter=None,
-                    )
-                except OffsetOutOfRangeError as error:
-                    if at >= error.min_offset:
-                        break
-                    at = error.min_offset
-                    continue
-                for place, record in zip(pulled.queue_offsets, pulled.records, strict=True):
-                    if mask >> place - first & 1:
-                        found[place] = self._letter(topic, tables, place, record)
-                if pulled.next_offset == at:
-                    break
-                at = pulled.next_offset
-        return found
+        return {
+            place: self._letter(topic, tables, place, record)
+            for place, record in read_places(self._reads, topic, places).items()
+        }
 
     def _letter(self, topic: str, tables: Tables, place: int, record: bytes) -> DeadLetter:
         letter = letter_of(place, record, self._times)

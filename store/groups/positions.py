@@ -6,6 +6,7 @@ import enum
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from store import held
 from store.consume_queue import Boundary
 from store.errors import OffsetOutOfRangeError, UnknownQueueError, UnknownTopicError
 from store.light_queue import is_light
@@ -15,27 +16,13 @@ from store.state import NOBODY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from store.consume_queue import Bounds, ConsumeQueueStore
+    from store.consume_queue import ConsumeQueueStore
     from store.groups.turn import Begin, Place
-    from store.reads import Filter, Pulled
     from store.state import Window
 
 
-class Reads(Protocol):
+class Reads(held.Reads, Protocol):
     """What groups read of the store: see MessageStore."""
-
-    def pull(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        *,
-        max_messages: int = ...,
-        max_bytes: int = ...,
-        tag_filter: str | Filter | None = ...,
-    ) -> Pulled: ...
-
-    def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]: ...
 
     def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int: ...
 

@@ -127,7 +127,7 @@ class SharedGroups:
         self._box = LetterBox(appends, tables, times, reads)
         self._letters = Letters(appends, self._box, self._turns)
         #: Of dead letters; a job of the store's.
-        self.keeping = Keeping(appends, queues, tables, self._box, self._turns)
+        self.keeping = Keeping(appends, tables, self._box, self._turns)
 
     # --- groups ----------------------------------------------------------------------------
 
@@ -466,7 +466,7 @@ class SharedGroups:
             **self._damages.statistics(),
             "store.dead_letters_moved": self.keeping.moved,
             "store.dead_letters_expired": self.keeping.expired,
-            "store.dead_letters_given_up": self.keeping.given_up,
+            "store.dead_letters_given_up": self.keeping.lost,
         }
 
 

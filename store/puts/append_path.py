@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -16,13 +17,13 @@ from store.errors import (
     StoreError,
     StoreFailedError,
 )
-from store.format import MAX_LIGHT_QUEUES, MAX_MESSAGES, PLAIN, PlainBatch, prepare_all
+from store.format import MAX_LIGHT_QUEUES, MAX_MESSAGES, PLAIN, is_system_topic, prepare_all
 from store.message import Appended, Message
 from store.state import STATE_TOPIC, TopicEnded, pack_entries
 from store.topics import TopicsNeededError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from store.base import Counted
     from store.config import StoreConfig
@@ -46,7 +47,7 @@ class Step(NamedTuple):
     """What is decided, and messages that are in the log with it, or not at all."""
 
     entries: Sequence[Entry]  # of one record, when there are messages
-    messages: Sequence[Message] = ()  # fewer than make columns
+    messages: Sequence[Message] = ()  # those of a system topic are for its queue 0
     changes: Changes | None = None  # what the entries change, wherever their record is
 
 
@@ -56,7 +57,7 @@ class _Deciding(NamedTuple):
     entries: Sequence[Entry]
     changes: Changes | None  # what they change, where it is known
     log_end: int  # before it
-    number: int  # its offset in its queue
+    following: Mapping[str, int]  # the next offsets of the queues of system topics behind it
     is_alone: bool  # no messages lie behind it in the same append
 
 
@@ -197,13 +198,15 @@ class AppendPath:
             changes = None
         if messages:
             assert len(records) == 1, f"messages beside {len(records)} records of the state"
-            prepared = prepare_all(messages, MOST_BODY_BYTES, MAX_LIGHT_QUEUES, is_batch=True)
-            assert not isinstance(prepared, PlainBatch), "dispatch looks for the state's record"
+            # Not as columns: dispatch looks for the state's record.
+            prepared = [*prepare_all(messages, MOST_BODY_BYTES, MAX_LIGHT_QUEUES, is_batch=True)]
+        own = Counter(each.topic for each in messages if is_system_topic(each.topic))
+        own[STATE_TOPIC] = 1
         for taken, body in records:
             end = self.log.appended_offset
             # Noted first: an interrupt may come anywhere, and the next one here does the rest.
-            number = self._topics.next_state()
-            self._deciding = _Deciding(taken, changes, end, number, not messages)
+            following = {topic: self._topics.next_own(topic) + own[topic] for topic in own}
+            self._deciding = _Deciding(taken, changes, end, following, not messages)
             self._topics.deciding(taken, end)
 
             def publish(done: LogAppend) -> None:
@@ -223,7 +226,7 @@ class AppendPath:
         deciding = self._deciding
         if deciding is None:
             return
-        entries, changes, log_end, number, is_alone = deciding
+        entries, changes, log_end, following, is_alone = deciding
         end = self.log.appended_offset
         if end > log_end:
             if is_alone:
@@ -235,13 +238,13 @@ class AppendPath:
                 assert found is not None, "the record is the first one there"
                 at = found[0]
                 end = at + len(self.log.read_at(at))
-            self._topics.state_appended(number)
+            self._topics.own_appended(following)
             for entry in entries:
                 if isinstance(entry, TopicEnded):
                     self.log.hot_queues.forget(self._topics.hot_keys(entry.topic))
             self.applier.appended(at, self._view.append(entries, at, end, changes))
         self._topics.decided()
-        self.log.hot_queues.forget([(STATE_TOPIC, 0)])
+        self.log.hot_queues.forget([(topic, 0) for topic in following])
         self._deciding = None
 
     def decide(self, decide: Callable[[], Sequence[Entry]]) -> int:

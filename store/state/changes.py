@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from store.metadata import TopicConfig
 from store.state.entries import (
+    NOWHERE,
     Begun,
     Committed,
     Finished,
@@ -22,6 +23,8 @@ from store.state.entries import (
     Passed,
     Reset,
     Seen,
+    TimerEnded,
+    TimerSet,
     TopicEnded,
     TopicKeeps,
     TopicsMade,
@@ -30,6 +33,8 @@ from store.state.entries import (
 from store.state.rows import (
     DEAD_LETTERS,
     PLACES,
+    TIMERS_KEY,
+    TimerRow,
     bits_key,
     dead_key,
     ended_key,
@@ -44,11 +49,15 @@ from store.state.rows import (
     pack_bits,
     pack_latest,
     pack_offset,
+    pack_timer,
     pack_topic,
     reader_key,
     readers_range,
+    timer_key,
     topic_key,
     unpack_bits,
+    unpack_offset,
+    unpack_timer,
     window_key,
     windows_range,
 )
@@ -192,6 +201,26 @@ def apply_entry(entry: Entry, at: int, changes: Changes) -> None:
             )
         case Begun(group, topic):
             changes.put(reader_key(topic, group), pack_offset(at))
+        case TimerSet(topic, due_ms, place, nonce):
+            found = Tables(changes).topic(topic)
+            assert found is not None, f"a timer for {topic!r}, which was not made"
+            row = pack_timer(TimerRow(place, found.created_offset, nonce))
+            changes.put(timer_key(due_ms, place), row)
+            _count_timers(changes, 1)
+        case TimerEnded(due_ms, timer, moved_to, _):
+            key = timer_key(due_ms, timer)
+            if moved_to == NOWHERE:
+                changes.delete(key)
+                _count_timers(changes, -1)
+            else:
+                before = changes.get(key)
+                assert before is not None, f"timer {timer} was moved, and does not wait"
+                changes.put(key, pack_timer(unpack_timer(before)._replace(place=moved_to)))
+
+
+def _count_timers(changes: Changes, more: int) -> None:
+    before = changes.get(TIMERS_KEY)
+    changes.put(TIMERS_KEY, pack_offset((0 if before is None else unpack_offset(before)) + more))
 
 
 def _found(topic: str, changes: Changes) -> TopicConfig:

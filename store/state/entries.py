@@ -1,87 +1,28 @@
 """Entries: what a record of the state topic says happened to topics, groups and offsets.
 
-The body of such a record, big-endian:
-
-| size | type | field      | meaning                                                     |
-|-----:|------|------------|-------------------------------------------------------------|
-|    1 | u8   | form       | 1                                                           |
-|    4 | u32  | names_size | bytes of names                                              |
-|      |      | names      | of topics, light queues and groups, each once, UTF-8, with  |
-|      |      |            | Ctrl1 (0x01) between them                                   |
-|      |      | entries    | up to the end of the body: u8 kind, then its fields         |
-
-| kind | entry         | fields                                                          |
-|-----:|---------------|-----------------------------------------------------------------|
-|    1 | TopicsMade    | i32 queue count, i64 created ms, retention, u16 count; for each |
-|      |               | u16 topic                                                       |
-|    2 | TopicKeeps    | u16 topic, retention                                            |
-|    3 | TopicEnded    | u16 topic or light queue                                        |
-|    4 | GroupMade     | u16 group, u16 length, settings as bytes                        |
-|    5 | GroupEnded    | u16 group                                                       |
-|    6 | Committed     | u16 group, u16 topic, i32 queue, i64 next offset                |
-|    7 | LatestLooked  | u16 topic, i32 queue, i64 looked offset, i64 hidden, i64 first  |
-|      |               | number, u32 rows; for each i64 number, u16 length, bits         |
-|    8 | TopicTakes    | u16 topic, u8 message type                                      |
-|   16 | Leased        | u16 group, u16 topic, i32 queue, i64 first, u64 mask, u16       |
-|      |               | deliveries, i64 nonce, i64 until ms, i64 lease ms, i64 attempt, |
-|      |               | u8 how                                                          |
-|   17 | Finished      | u16 group, u16 topic, i32 queue, i64 first, u64 mask, u8 how    |
-|   18 | Passed        | u16 group, u16 topic, i32 queue, i64 next offset                |
-|   19 | LetterEnded   | u16 topic, i64 letter, i64 place, i64 moved to or -1, i64 first |
-|      |               | offset of the queue, u8 how                                     |
-|   20 | Reset         | u16 group, u16 topic, i32 queue, i64 next offset                |
-|   21 | Begun         | u16 group, u16 topic                                            |
-|   22 | Seen          | u16 group, u16 topic, i32 queue, i64 first, u64 mask; for each  |
-|      |               | bit i64 message group                                           |
-
-`how` of a lease: 1 handed over, 2 held on to, 3 given back; of an end: 1 acknowledged, 2 moved to
-the dead letters, 3 gone from the log, 4 damaged and skipped; of a dead letter: 1 put again where it
-came from, 2 deleted, 3 kept as long as its group says, 4 not kept for want of space, 5 moved. A
-retention is i64 time ms, i64 bytes, i64 messages, u8 latest. A number before a name is the place of
-the name in `names`. An entry speaks of what lies before it in the log; what it makes counts from
-its record's own physical offset on.
+Their bytes: packing.py. An entry speaks of what lies before it in the log; what it makes counts
+from its record's own physical offset on.
 """
 
 from __future__ import annotations
 
 import enum
-import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.errors import InvalidArgumentError, StoreError
-from store.metadata import MessageType, Retention
-from store.state.windows import Lease
+from store.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from store.metadata import MessageType, Retention
+    from store.state.windows import Lease
 
 #: Where these records stand: queue 0 of this topic.
 STATE_TOPIC = "rmq_sys_kvcq_state"
-#: A record takes entries until its body has about this size.
-MOST_BYTES = 256 << 10
-#: ... or has as many deletions as this: each looks its rows up, in a turn of dispatch.
-MOST_ENDED = 64
+#: Where messages wait for their time: queue 0 of this topic. RocketMQ's name.
+TIMER_TOPIC = "rmq_sys_wheel_timer"
 #: An entry makes no more topics than this.
 MOST_MADE = 1000
-_FORM = 1
-_MOST_NAMES = 0xFFFF
-
-_SEPARATOR = "\x01"
-
-_HEAD = struct.Struct(">BI")
-_KIND_NAME = struct.Struct(">BH")
-_TOPICS_MADE = struct.Struct(">Biqqqq?H")
-_TOPIC_KEEPS = struct.Struct(">BHqqq?")
-_TOPIC_TAKES = struct.Struct(">BHB")
-_GROUP_MADE = struct.Struct(">BHH")
-_COMMITTED = struct.Struct(">BHHiq")
-_LATEST = struct.Struct(">BHiqqqI")
-_LATEST_ROW = struct.Struct(">qH")
-_LEASED = struct.Struct(">BHHiqQHqqqqB")
-_FINISHED = struct.Struct(">BHHiqQB")
-_LETTER = struct.Struct(">BHqqqqB")
-_BEGUN = struct.Struct(">BHH")
-_SEEN = struct.Struct(">BHHiqQ")
 
 
 class CorruptStateError(StoreError):
@@ -221,7 +162,7 @@ class LetterEnded(NamedTuple):
     how: LetterEnd
 
 
-#: Where a letter is that is done.
+#: Where a letter, or whatever waited, is that is done.
 NOWHERE = -1
 
 
@@ -252,6 +193,34 @@ class Seen(NamedTuple):
     keys: Sequence[int]  # the message group of each, a signed hash
 
 
+class TimerSet(NamedTuple):
+    """The append that has this record has a message that is delivered at a time, for the topic."""
+
+    topic: str  # exists; of another topic of this name it never is a message
+    due_ms: int  # ms since 1970
+    place: int  # queue offset of the message in queue 0 of TIMER_TOPIC; from now on its name
+    nonce: int  # that of its handle
+
+
+class TimerEnd(enum.IntEnum):
+    """What became of a message that waited for its time, or of its place."""
+
+    FIRED = 1  # the append that has this record has it for its topic
+    RECALLED = 2
+    GONE = 3  # its topic was deleted meanwhile
+    LOST = 4  # its record cannot be read, or not be put
+    MOVED = 5  # the append that has this record has it at another place
+
+
+class TimerEnded(NamedTuple):
+    """A message that waited for its time does so no longer, or is at another place."""
+
+    due_ms: int
+    timer: int  # its name: the place at which it was first
+    moved_to: int  # the place at which it is from now on; NOWHERE: it waits no longer
+    how: TimerEnd
+
+
 Entry = (
     TopicsMade
     | TopicKeeps
@@ -268,253 +237,6 @@ Entry = (
     | Reset
     | Begun
     | Seen
+    | TimerSet
+    | TimerEnded
 )
-
-
-def pack_entries(entries: Iterable[Entry]) -> Iterator[tuple[list[Entry], bytes]]:
-    """As many records as it takes, in order: the entries of each, and its body.
-
-    An entry is never divided. Raises InvalidArgumentError for one that fits no record.
-    """
-    body = _Body()
-    for entry in entries:
-        if body.is_full:
-            yield body.entries, body.finish()
-            body = _Body()
-        body.add(entry)
-    if body.entries:
-        yield body.entries, body.finish()
-
-
-class _Body:
-    """The body of one record, as it grows."""
-
-    def __init__(self) -> None:
-        self.entries: list[Entry] = []
-        self._names: dict[str, int] = {}
-        self._names_bytes = 0
-        self._data = bytearray()
-        self._ended = 0
-
-    @property
-    def is_full(self) -> bool:
-        size = len(self._data) + self._names_bytes
-        return (
-            size >= MOST_BYTES
-            or len(self._names) > _MOST_NAMES - MOST_MADE
-            or self._ended >= MOST_ENDED
-        )
-
-    def add(self, entry: Entry) -> None:
-        self.entries.append(entry)
-        data = self._data
-        match entry:
-            case TopicsMade(topics, queue_count, created_ms, kept):
-                assert len(topics) <= MOST_MADE, f"{len(topics)} topics in an entry"
-                data += _TOPICS_MADE.pack(1, queue_count, created_ms, *kept, len(topics))
-                data += struct.pack(f">{len(topics)}H", *self._places(topics))
-            case TopicKeeps(topic, kept):
-                data += _TOPIC_KEEPS.pack(2, self._place(topic), *kept)
-            case TopicTakes(topic, message_type):
-                data += _TOPIC_TAKES.pack(8, self._place(topic), message_type)
-            case TopicEnded(topic):
-                self._ended += 1
-                data += _KIND_NAME.pack(3, self._place(topic))
-            case GroupMade(group, settings):
-                data += _GROUP_MADE.pack(4, self._place(group), len(settings)) + settings
-            case GroupEnded(group):
-                data += _KIND_NAME.pack(5, self._place(group))
-            case Committed(group, topic, queue_id, offset):
-                places = self._place(group), self._place(topic)
-                data += _COMMITTED.pack(6, *places, queue_id, offset)
-            case LatestLooked(topic, queue_id, looked, hidden, first, bits):
-                place = self._place(topic)
-                data += _LATEST.pack(7, place, queue_id, looked, hidden, first, len(bits))
-                for number, row in sorted(bits.items()):
-                    data += _LATEST_ROW.pack(number, len(row)) + row
-            case Leased(group, topic, queue_id, lease, held):
-                places = self._place(group), self._place(topic)
-                data += _LEASED.pack(16, *places, queue_id, *lease, held)
-            case Finished(group, topic, queue_id, first_offset, mask, ended):
-                places = self._place(group), self._place(topic)
-                data += _FINISHED.pack(17, *places, queue_id, first_offset, mask, ended)
-            case Passed(group, topic, queue_id, offset):
-                places = self._place(group), self._place(topic)
-                data += _COMMITTED.pack(18, *places, queue_id, offset)
-            case LetterEnded():
-                topic, *fields = entry
-                data += _LETTER.pack(19, self._place(topic), *fields)
-            case Reset(group, topic, queue_id, offset):
-                places = self._place(group), self._place(topic)
-                data += _COMMITTED.pack(20, *places, queue_id, offset)
-            case Begun(group, topic):
-                data += _BEGUN.pack(21, self._place(group), self._place(topic))
-            case Seen(group, topic, queue_id, first_offset, mask, keys):
-                places = self._place(group), self._place(topic)
-                data += _SEEN.pack(22, *places, queue_id, first_offset, mask)
-                data += struct.pack(f">{mask.bit_count()}q", *keys)
-
-    def _place(self, name: str) -> int:
-        place = self._names.setdefault(name, len(self._names))
-        self._names_bytes += 1 + len(name)  # more, if it was there before
-        return place
-
-    def _places(self, names: Sequence[str]) -> Sequence[int]:
-        begin = len(self._names)
-        if self._names.keys().isdisjoint(names):  # the usual case, in fewer steps
-            self._names_bytes += len(names) + sum(map(len, names))
-            self._names.update(zip(names, range(begin, begin + len(names)), strict=True))
-            return range(begin, begin + len(names))
-        return [self._place(name) for name in names]
-
-    def finish(self) -> bytes:
-        text = _SEPARATOR.join(self._names)
-        if text.count(_SEPARATOR) >= max(1, len(self._names)):
-            wrong = next(name for name in self._names if _SEPARATOR in name)
-            raise InvalidArgumentError("name", f"{wrong!r} has the character Ctrl1")
-        names = text.encode()
-        return b"".join([_HEAD.pack(_FORM, len(names)), names, self._data])
-
-
-def unpack_entries(body: bytes) -> list[Entry]:
-    """The entries of one record, in order.
-
-    Raises CorruptStateError; it says so when a newer program wrote the record.
-    """
-    try:
-        form, size = _HEAD.unpack_from(body)
-        if form != _FORM:
-            raise CorruptStateError(
-                f"a state record of form {form}, this program knows form {_FORM}: use a newer one"
-            )
-        at = _HEAD.size + size
-        names = _piece(body, _HEAD.size, size).decode().split(_SEPARATOR)
-        entries: list[Entry] = []
-        while at < len(body):
-            read = _READERS.get(body[at])
-            if read is None:
-                raise CorruptStateError(
-                    f"a state record with an entry of kind {body[at]}, which this program does "
-                    "not know: use a newer one"
-                )
-            entry, at = read(body, at, names)
-            entries.append(entry)
-    except (struct.error, IndexError, ValueError) as error:
-        raise CorruptStateError(f"a state record that cannot be read: {error}") from error
-    return entries
-
-
-def _piece(body: bytes, at: int, size: int) -> bytes:
-    piece = body[at : at + size]
-    if len(piece) < size:
-        raise IndexError(f"{size} bytes at {at} of {len(body)}")
-    return piece
-
-
-def _topics_made(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, queue_count, created_ms, *kept, count = _TOPICS_MADE.unpack_from(body, at)
-    at += _TOPICS_MADE.size
-    topics = [names[place] for place in struct.unpack_from(f">{count}H", body, at)]
-    return TopicsMade(topics, queue_count, created_ms, Retention(*kept)), at + 2 * count
-
-
-def _topic_keeps(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, place, *kept = _TOPIC_KEEPS.unpack_from(body, at)
-    return TopicKeeps(names[place], Retention(*kept)), at + _TOPIC_KEEPS.size
-
-
-def _topic_takes(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, place, message_type = _TOPIC_TAKES.unpack_from(body, at)
-    return TopicTakes(names[place], MessageType(message_type)), at + _TOPIC_TAKES.size
-
-
-def _topic_ended(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, place = _KIND_NAME.unpack_from(body, at)
-    return TopicEnded(names[place]), at + _KIND_NAME.size
-
-
-def _group_made(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, place, size = _GROUP_MADE.unpack_from(body, at)
-    at += _GROUP_MADE.size
-    return GroupMade(names[place], _piece(body, at, size)), at + size
-
-
-def _group_ended(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, place = _KIND_NAME.unpack_from(body, at)
-    return GroupEnded(names[place]), at + _KIND_NAME.size
-
-
-def _committed(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, group, topic, queue_id, offset = _COMMITTED.unpack_from(body, at)
-    return Committed(names[group], names[topic], queue_id, offset), at + _COMMITTED.size
-
-
-def _latest_looked(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, place, queue_id, looked, hidden, first, row_count = _LATEST.unpack_from(body, at)
-    at += _LATEST.size
-    bits: dict[int, bytes] = {}
-    for _ in range(row_count):
-        number, size = _LATEST_ROW.unpack_from(body, at)
-        at += _LATEST_ROW.size
-        bits[number] = _piece(body, at, size)
-        at += size
-    return LatestLooked(names[place], queue_id, looked, hidden, first, bits), at
-
-
-def _leased(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, group, topic, queue_id, *lease, how = _LEASED.unpack_from(body, at)
-    entry = Leased(names[group], names[topic], queue_id, Lease(*lease), Held(how))
-    return entry, at + _LEASED.size
-
-
-def _finished(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, group, topic, queue_id, first, mask, how = _FINISHED.unpack_from(body, at)
-    entry = Finished(names[group], names[topic], queue_id, first, mask, Ended(how))
-    return entry, at + _FINISHED.size
-
-
-def _passed(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, group, topic, queue_id, offset = _COMMITTED.unpack_from(body, at)
-    return Passed(names[group], names[topic], queue_id, offset), at + _COMMITTED.size
-
-
-def _letter_ended(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, topic, letter, place, moved_to, first, how = _LETTER.unpack_from(body, at)
-    entry = LetterEnded(names[topic], letter, place, moved_to, first, LetterEnd(how))
-    return entry, at + _LETTER.size
-
-
-def _reset(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, group, topic, queue_id, offset = _COMMITTED.unpack_from(body, at)
-    return Reset(names[group], names[topic], queue_id, offset), at + _COMMITTED.size
-
-
-def _begun(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, group, topic = _BEGUN.unpack_from(body, at)
-    return Begun(names[group], names[topic]), at + _BEGUN.size
-
-
-def _seen(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, group, topic, queue_id, first, mask = _SEEN.unpack_from(body, at)
-    at += _SEEN.size
-    keys = struct.unpack_from(f">{mask.bit_count()}q", body, at)
-    return Seen(names[group], names[topic], queue_id, first, mask, keys), at + 8 * len(keys)
-
-
-_READERS: dict[int, Callable[[bytes, int, list[str]], tuple[Entry, int]]] = {
-    1: _topics_made,
-    2: _topic_keeps,
-    3: _topic_ended,
-    4: _group_made,
-    5: _group_ended,
-    6: _committed,
-    7: _latest_looked,
-    8: _topic_takes,
-    16: _leased,
-    17: _finished,
-    18: _passed,
-    19: _letter_ended,
-    20: _reset,
-    21: _begun,
-    22: _seen,
-}

@@ -20,23 +20,25 @@
 | `h` i16, topic, i32 queue id, i64 number  | a bit for each of 8192 queue offsets              |
 | `x` i16, topic, i64 number                | a bit for each of 8192 places of dead letters     |
 | `y` i16, topic, i64 letter                | i64 place: where a dead letter is that was moved  |
+| `i` i64 due ms, i64 timer                 | i64 place, i64 offset of its topic, i64 nonce     |
+| `j`                                       | i64 how many `i` rows there are                   |
 | `d` i16, topic                            | i64 offset: its records below are dead            |
 | `k` i16, topic, i32 queue id              | i64 topic's offset, limit, first, end, bytes      |
 
 Numbers are big-endian, text is UTF-8; an i16 before a name is its length in bytes. Bit n of an `x`
 row is bit n % 8 of byte n / 8, and its last byte is not zero. The offset of a topic, or of a shared
 group, is the physical offset of the record that made it. A topic that keeps less than the log has a
-row of form 2, one that is for messages of one type a row of form 3. `d` rows are of deletions that
-no record tells of: in a log that was adopted, or that a program before format 2 wrote. `k` rows, of
-queues whose topics keep so many bytes, are counted and not said by records: they may be lost, and
-no snapshot has them.
+row of form 2, one that is for messages of one type a row of form 3. An `i` row is of a message that
+waits for its time. `d` rows are of deletions that no record tells of: in a log that was adopted, or
+that a program before format 2 wrote. `k` rows, of queues whose topics keep so many bytes, are
+counted and not said by records: they may be lost, and no snapshot has them.
 """
 
 from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from store.errors import StoreError
 from store.metadata import (
@@ -278,6 +280,39 @@ def unpack_bits(value: bytes | None) -> int:
 
 def pack_bits(bits: int) -> bytes:
     return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+
+
+# --- what waits for its time ---------------------------------------------------------------
+
+#: How many wait.
+TIMERS_KEY = b"j"
+_TIMER = struct.Struct(">qqq")
+
+
+class TimerRow(NamedTuple):
+    """A message that waits for its time."""
+
+    place: int  # queue offset in queue 0 of TIMER_TOPIC at which it is now
+    begins: int  # physical offset of the record that made its topic
+    nonce: int  # of its handle
+
+
+def timer_key(due_ms: int, timer: int) -> bytes:
+    return b"i" + _PLACE.pack(due_ms, timer)
+
+
+def split_timer_key(key: bytes) -> tuple[int, int]:
+    """Due, ms since 1970, and the timer."""
+    due_ms, timer = _PLACE.unpack_from(key, 1)
+    return due_ms, timer
+
+
+def pack_timer(row: TimerRow) -> bytes:
+    return _TIMER.pack(*row)
+
+
+def unpack_timer(value: bytes) -> TimerRow:
+    return TimerRow(*_TIMER.unpack(value))
 
 
 # --- what is hidden ------------------------------------------------------------------------

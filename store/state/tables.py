@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from store.state.rows import (
     END,
     PLACES,
+    TIMERS_KEY,
     bits_key,
     dead_key,
     ended_key,
@@ -19,11 +20,13 @@ from store.state.rows import (
     readers_range,
     split_kept_key,
     split_offset_key,
+    timer_key,
     topic_key,
     unpack_bits,
     unpack_group,
     unpack_latest,
     unpack_offset,
+    unpack_timer,
     unpack_topic,
     window_key,
     windows_range,
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from store.metadata import LatestHead, SharedGroup, TopicConfig
-    from store.state.rows import Rows
+    from store.state.rows import Rows, TimerRow
 
 _PAGE = 1000
 
@@ -200,6 +203,22 @@ class Tables:
         start, end = moved_key(topic, after + 1), moved_key(topic, (1 << 63) - 1)
         rows = self._rows.scan(start, end, limit)
         return [(int.from_bytes(key[-8:], "big"), unpack_offset(value)) for key, value in rows]
+
+    # --- what waits for its time -----------------------------------------------------------
+
+    def count_timers(self) -> int:
+        row = self._rows.get(TIMERS_KEY)
+        return 0 if row is None else unpack_offset(row)
+
+    def timers(self, keys: Sequence[bytes]) -> list[TimerRow | None]:
+        """Of keys that `timer_key` made; None: it waits no longer."""
+        rows = self._rows.multi_get(keys)
+        return [None if row is None else unpack_timer(row) for row in rows]
+
+    def list_timers(self, start: bytes, until_ms: int, limit: int) -> list[tuple[bytes, TimerRow]]:
+        """With their keys: those at or above the key `start` that are due before `until_ms`."""
+        rows = self._rows.scan(start, timer_key(until_ms, 0), limit)
+        return [(key, unpack_timer(value)) for key, value in rows]
 
     # --- what is hidden --------------------------------------------------------------------
 

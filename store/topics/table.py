@@ -17,7 +17,13 @@ from store.errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
-from store.format import check_may_write, check_queue_count, check_topic, check_topics
+from store.format import (
+    check_may_write,
+    check_queue_count,
+    check_topic,
+    check_topics,
+    is_system_topic,
+)
 from store.light_queue import is_light, limits_of
 from store.metadata import KEEP_ALL, MessageType, Retention, TopicConfig
 from store.state import (
@@ -45,7 +51,6 @@ if TYPE_CHECKING:
 _NONE: Mapping[str, Retention] = MappingProxyType({})
 _NO_TYPES: Mapping[str, MessageType] = MappingProxyType({})
 _NO_NAMES: frozenset[str] = frozenset()
-_STATE_QUEUE = (STATE_TOPIC, 0)
 #: It is not made by a record: the first record of it says what others are.
 _STATE = TopicConfig(STATE_TOPIC, 1, 0, 0)
 
@@ -97,10 +102,11 @@ class Topics:
         # log's end then.
         self._fresh: frozenset[str] = frozenset()
         self._fresh_end = -1
-        # Guarded by the append lock: whether a record of the state is appended, and the next one's
-        # offset in its queue, which is never hot: so an append by anybody else is refused here.
+        # Guarded by the append lock: whether a record of the state is appended, and the offsets in
+        # their queues of the next records of system topics. These queues are never hot: so an
+        # append by anybody else is refused here.
         self._takes_state = False
-        self._next_state = -1  # not looked up yet
+        self._next_own: dict[str, int] = {}  # of those that were looked up
         self.reconfigure(config)
 
     def reconfigure(self, config: StoreConfig) -> None:
@@ -176,11 +182,16 @@ class Topics:
 
     # --- for the appender, under the append lock -------------------------------------------
 
+    def next_own(self, topic: str) -> int:
+        """The offset in queue 0, the only one, of the next record of a system topic."""
+        found = self._next_own.get(topic)
+        if found is None:
+            found = self._next_own[topic] = self._queues.next_offsets([(topic, 0)])[0]
+        return found
+
     def next_state(self) -> int:
-        """The offset in its queue of the next record of the state."""
-        if self._next_state < 0:
-            self._next_state = self._queues.next_offsets([(STATE_TOPIC, 0)])[0]
-        return self._next_state
+        """The same of the state's topic."""
+        return self.next_own(STATE_TOPIC)
 
     def deciding(self, entries: Sequence[Entry], log_end: int) -> None:
         """A record of the state with these entries is appended next."""
@@ -188,9 +199,9 @@ class Topics:
         if ended := [entry.topic for entry in entries if isinstance(entry, TopicEnded)]:
             self.ends.decided(ended, log_end)
 
-    def state_appended(self, number: int) -> None:
-        """The one with that offset in its queue is in the log. Repeatable."""
-        self._next_state = number + 1
+    def own_appended(self, following: Mapping[str, int]) -> None:
+        """It is in the log; these are the next offsets of system topics. Repeatable."""
+        self._next_own.update(following)
 
     def decided(self) -> None:
         """It is in the log, or nothing of it is."""
@@ -205,12 +216,14 @@ class Topics:
         UnknownTopicError, UnknownQueueError.
         """
         if self._takes_state:
-            assert _STATE_QUEUE in queues, "a record of the state"
-            others = [queue for queue in queues if queue != _STATE_QUEUE]
+            are_own = [is_system_topic(topic) for topic, _ in queues]
+            others = [queue for queue, own in zip(queues, are_own, strict=True) if not own]
             behind = iter(self._load(others, light, log_end) if others or light else ())
-            number = self.next_state()
-            own = [number if queue == _STATE_QUEUE else next(behind) for queue in queues]
-            return [*own, *behind]
+            first = [
+                self.next_own(queue[0]) if own else next(behind)
+                for queue, own in zip(queues, are_own, strict=True)
+            ]
+            return [*first, *behind]
         return self._load(queues, light, log_end)
 
     def _load(
@@ -259,6 +272,17 @@ class Topics:
             count = counts.get(topic, default)
             if not 0 <= queue_id < count:
                 raise UnknownQueueError(topic, queue_id, count)
+
+    def needed(self, queues: Sequence[tuple[str, int]]) -> list[TopicsMade]:
+        """What makes those topics of the queues that do not exist; messages may be put there then.
+
+        Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError.
+        """
+        try:
+            self._require(sorted({topic for topic, _ in queues}), queues)
+        except TopicsNeededError as needed:
+            return self.automatic(needed.names)
+        return []
 
     def automatic(self, names: Sequence[str]) -> list[TopicsMade]:
         """What makes these topics, which messages name that come next."""
@@ -324,14 +348,17 @@ class Topics:
         return [] if is_so else [TopicTakes(name, message_type)]
 
     def _at_the_end(self, name: str) -> TopicConfig:
+        """One that may be changed. Raises UnknownTopicError, InvalidArgumentError."""
+        check_may_write(name)
         found = self.view.tables.topic(name)
         if found is None:
             raise UnknownTopicError(name)
         return found
 
     def end(self, names: Sequence[str]) -> list[TopicEnded]:
-        """What ends these topics and light queues. Raises UnknownTopicError."""
+        """What ends these topics, light queues. Raises UnknownTopicError, InvalidArgumentError."""
         for name in names:
+            check_may_write(name)
             if is_light(name):
                 if self.view.has_ended(name):
                     raise UnknownTopicError(name, "light queue")

@@ -92,7 +92,7 @@ class Life:
         """The appends before a drop, which does not come: nothing waits for them to be flushed."""
         bury_all(self.store, self.clock)
         self.store.wait_visible()
-        self.store.groups.keeping.keep_below(self.store.flushed_offset, is_pressed=False)
+        self.store.rolling.keep_below(self.store.flushed_offset, is_pressed=False)
 
 
 def bury_all(store: MessageStore, clock: FakeClock) -> None:

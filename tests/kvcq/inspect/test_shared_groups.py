@@ -48,7 +48,7 @@ def root(tmp_path: Path) -> Path:
         store.groups.receive("g", "T")
         store.wait_visible()
         end = store.log.appended_offset
-        store.groups.keeping.keep_below(end, is_pressed=False)
+        store.rolling.keep_below(end, is_pressed=False)
         store.wait_visible()
         store.groups.redrive("g", [4, 5])
         store.wait_visible()

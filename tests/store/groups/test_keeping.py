@@ -9,7 +9,7 @@ import pytest
 
 from kvcq.inspect import look_over
 from store.errors import DiskFullError
-from store.groups import keeping
+from store.held import rolling
 from store.log.disk import DiskLevel
 from store.message import Message
 from store.metadata import SharedGroup
@@ -153,7 +153,7 @@ def test_work_is_bounded_and_the_segment_waits_for_the_rest(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(keeping, "_MOST_MOVED", 40)
+    monkeypatch.setattr(rolling, "_MOST_MOVED", 40)
     put(store, *[f"{n}" for n in range(100)])
     bury(store, clock)
     fill(store, 2)
@@ -177,7 +177,7 @@ def test_a_full_disk_waits_for_none(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """What fits into one run is kept all the same; the rest is given up, and counted."""
-    monkeypatch.setattr(keeping, "_MOST_MOVED", 64)
+    monkeypatch.setattr(rolling, "_MOST_MOVED", 64)
     put(store, *[f"{n}" for n in range(100)])
     bury(store, clock)
     fill(store, 2)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from store.errors import InvalidArgumentError
 from store.metadata import KEEP_ALL
 from store.state import CorruptStateError, TopicsMade, pack_entries, unpack_entries
-from store.state.entries import MOST_BYTES
+from store.state.packing import MOST_BYTES
 from tests.support.state import ANY_ENTRIES
 
 

@@ -207,7 +207,7 @@ def test_records_of_the_state_are_numbered_whoever_opened_last(harness: Harness)
     harness.put(state)
     assert next_number(harness.topics) == 5
     assert next_number(harness.topics) == 5
-    harness.topics.state_appended(5)
+    harness.topics.own_appended({STATE_TOPIC: 6})
     assert next_number(harness.topics) == 6  # known before it is dispatched
     harness.put(state._replace(physical_offset=100, queue_offset=5))
     assert next_number(harness.reopen()) == 6

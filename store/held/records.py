@@ -1,0 +1,172 @@
+"""What waits, as messages of a topic of the store's own: the message that it is, and what for.
+
+The names of the properties are RocketMQ's, so that its tools can tell what they see, and three of
+ours. A message that waits stands in no light queue and in no other topic: what it is to stand in is
+in its properties.
+
+| property           | value                                                               |
+|--------------------|---------------------------------------------------------------------|
+| REAL_TOPIC         | the topic that it is for                                            |
+| REAL_QID           | and the queue there                                                 |
+| TIMER_OUT_MS       | when it is due, ms since 1970                                       |
+| TIMER_DELIVER_MS   | the same, as it was asked for; the delivered message has it as well |
+| KVCQ_LIGHT_QUEUES  | light queues that it is for, with commas between them               |
+| KVCQ_HELD          | place at which it waited first, where it was moved                  |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.errors import InvalidArgumentError, OffsetOutOfRangeError
+from store.format import OWN_PROPERTIES, TRANSACTION_MASK
+from store.message import Message
+from store.state import runs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Container, Mapping, Sequence
+
+    from store.held.reads import Reads
+    from store.message import StoredMessage
+
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QUEUE = "REAL_QID"
+TIMER_OUT = "TIMER_OUT_MS"
+TIMER_DELIVER = "TIMER_DELIVER_MS"
+LIGHT_QUEUES = "KVCQ_LIGHT_QUEUES"
+FIRST_PLACE = "KVCQ_HELD"
+#: What no caller gives a message that waits.
+HELD_PROPERTIES = frozenset(
+    (REAL_TOPIC, REAL_QUEUE, TIMER_OUT, TIMER_DELIVER, LIGHT_QUEUES, FIRST_PLACE)
+)
+#: Of sys_flag, compression and its type, and several tags: the body is as it was.
+_KEPT_FLAGS = 0x0001 | 0x0002 | 0x0700
+#: Of records that are read together.
+_READ_BYTES = 4 << 20
+
+
+class Target(NamedTuple):
+    """Where a message is to stand once it waits no longer."""
+
+    topic: str
+    queue_id: int
+    light_queues: tuple[str, ...]
+
+
+def check_may_wait(message: Message, at: int, field: str) -> None:
+    """That a message, the one at that place of the call, can wait. `field`: what makes it do so.
+
+    Raises InvalidArgumentError. What is wrong with any message is checked by `prepare_all`.
+    """
+    where = f"messages[{at}]"
+    for name in message.properties or ():
+        if name in HELD_PROPERTIES:
+            raise InvalidArgumentError(
+                f"{where}.properties", f"{name} is filled in by the store where {field} is given"
+            )
+    if message.sys_flag & TRANSACTION_MASK or message.prepared_transaction_offset:
+        raise InvalidArgumentError(
+            f"{where}.{field}", "is given for a message of a transaction: only one of both can be"
+        )
+
+
+def waiting(topic: str, message: Message, more: Mapping[str, str]) -> Message:
+    """The message that stands for it while it waits, in queue 0 of the system topic."""
+    properties = {
+        **(message.properties or {}),
+        REAL_TOPIC: message.topic,
+        REAL_QUEUE: str(message.queue_id),
+        **more,
+    }
+    if message.light_queues:
+        properties[LIGHT_QUEUES] = ",".join(message.light_queues)
+    return message._replace(topic=topic, queue_id=0, light_queues=(), properties=properties)
+
+
+def target_of(properties: Mapping[str, str]) -> Target:
+    """Raises InvalidArgumentError for a record that no program of ours wrote."""
+    topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE, "")
+    if not topic or not _is_number(queue_id):
+        raise InvalidArgumentError("properties", f"no {REAL_TOPIC}, or no {REAL_QUEUE}")
+    light = properties.get(LIGHT_QUEUES, "")
+    return Target(topic, int(queue_id), tuple(light.split(",")) if light else ())
+
+
+def first_place(was: StoredMessage) -> int:
+    """The place at which it waited first: its name."""
+    return number_of(was.properties, FIRST_PLACE, was.queue_offset)
+
+
+def number_of(properties: Mapping[str, str], name: str, default: int) -> int:
+    text = properties.get(name, "")
+    return int(text) if _is_number(text) else default
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
+
+
+def delivered(was: StoredMessage, kept: Collection[str] = ()) -> Message:
+    """The message that waited. `kept`: those of HELD_PROPERTIES that tell how. Raises
+    InvalidArgumentError as `target_of`."""
+    target = target_of(was.properties)
+    message = again(was, target.topic, HELD_PROPERTIES.difference(kept), {})
+    return message._replace(queue_id=target.queue_id, light_queues=target.light_queues)
+
+
+def moved(was: StoredMessage) -> Message:
+    """The same once more, to wait on."""
+    return again(was, was.topic, (), {FIRST_PLACE: str(first_place(was))})
+
+
+def again(
+    was: StoredMessage, topic: str, without: Container[str], more: Mapping[str, str]
+) -> Message:
+    """Body, tag, keys and properties are its own, but for those that are named."""
+    kept = {
+        name: value
+        for name, value in was.properties.items()
+        if name and value and name not in OWN_PROPERTIES and name not in without
+    }
+    return Message(
+        topic,
+        was.body,
+        tag=was.tag,
+        keys=was.keys,
+        properties={**kept, **more},
+        flag=was.flag,
+        sys_flag=was.sys_flag & _KEPT_FLAGS,
+        born_time_ms=max(0, was.born_time_ms),
+        born_host=was.born_host,
+        reconsume_times=was.reconsume_times,
+    )
+
+
+def read_places(reads: Reads, topic: str, places: Sequence[int]) -> dict[int, bytes]:
+    """Records at these places in queue 0 of the topic; those that are not dispatched, or not kept,
+    are missing. Raises UnknownTopicError, CorruptRecordError, DamagedQueueError."""
+    found: dict[int, bytes] = {}
+    for first, mask in runs_of(sorted(places)):
+        at, behind = first, first + mask.bit_length()
+        while at < behind:
+            try:
+                pulled = reads.pull(
+                    *(topic, 0, at),
+                    max_messages=behind - at,
+                    max_bytes=_READ_BYTES,
+                    tag_filter=None,
+                )
+            except OffsetOutOfRangeError as error:
+                if at >= error.min_offset:
+                    break
+                at = error.min_offset
+                continue
+            found.update(
+                (place, record)
+                for place, record in zip(pulled.queue_offsets, pulled.records, strict=True)
+                if mask >> place - first & 1
+            )
+            if pulled.next_offset == at:
+                break
+            at = pulled.next_offset
+    return found

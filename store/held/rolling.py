@@ -1,0 +1,153 @@
+"""What is held is kept for as long as it is to be, whatever the log keeps.
+
+Before segments go, what they have of it is appended again, each by the append that ends it where it
+was: there is one of it, whatever crashes. One mechanism for all that is held: dead letters,
+messages that wait for their time or for a decision. What is of a kind alone, the kind does.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from store.errors import LACKS, CorruptRecordError, DamagedQueueError, UnknownTopicError
+from store.reads import first_where
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from store.consume_queue import ConsumeQueueStore
+    from store.held.reads import Reads
+
+logger = logging.getLogger(__name__)
+
+#: What is appended again before one drop, while the disk has room.
+_MOST_MOVED = 16_384
+_MOST_MOVED_BYTES = 16 << 20
+
+
+class Done(NamedTuple):
+    """What one append moved, or several."""
+
+    at: int | None  # place at which the next one goes on; None: nothing is left
+    moved: int = 0
+    bytes: int = 0  # of what was moved
+
+    @property
+    def is_enough(self) -> bool:
+        return self.moved >= _MOST_MOVED or self.bytes >= _MOST_MOVED_BYTES
+
+
+class Kind(Protocol):
+    """Something that is held: records in queue 0 of topics of its own, by their places there.
+
+    Which of them are held is rows of the state, changed by entries of this kind.
+    """
+
+    def topics(self) -> Iterator[str]:
+        """Those that may have some of it."""
+        ...
+
+    def said(self, topic: str) -> str:
+        """What is in the topic, for people: "dead letters of group 'g'"."""
+        ...
+
+    def live_places(self, topic: str, first: int, behind: int) -> Iterator[int]:
+        """Places first <= place < behind at which something is held, rising. May read records:
+        raises CorruptRecordError, DamagedQueueError."""
+        ...
+
+    def move_some(self, topic: str, behind: int, done: Done) -> Done:
+        """Some of what is held from place `done.at` on, below `behind`, is appended again, decided
+        under the append lock and in one append with what ends it where it was; or it has ended.
+        What was done is added to `done`, also `done.at`, which is higher, or None.
+
+        Raises what an append raises; CorruptRecordError, DamagedQueueError.
+        """
+        ...
+
+    def given_up(self, topic: str, count: int) -> None:
+        """So many go with the log before their time: counted."""
+        ...
+
+
+class Rolling:
+    """Thread: that of retention. Locks: those of appends."""
+
+    def __init__(self, queues: ConsumeQueueStore, reads: Reads, kinds: Sequence[Kind]) -> None:
+        # Constant after construction.
+        self._queues = queues
+        self._reads = reads
+        self._kinds = kinds
+
+    def keep_below(self, end: int, *, is_pressed: bool) -> int:
+        """What the log below `end` has of what is held is appended again; returns the physical
+        offset below which all of it is, `end` at most: so far the log may go.
+
+        Some at a time: a segment that has more waits for the next call. When the disk `is_pressed`,
+        or takes nothing any more, it does not wait: what is left is given up, counted and logged.
+        Raises what an append raises, but for a lack of space.
+        """
+        kept_below = end
+        done = Done(None)
+        for kind in self._kinds:
+            for topic in kind.topics():
+                with suppress(UnknownTopicError):  # it was deleted meanwhile
+                    behind = self._behind(topic, end)
+                    done = self._keep(kind, topic, behind, done)
+                    if done.at is not None:
+                        left = self._left(kind, topic, behind, done.at, is_pressed=is_pressed)
+                        kept_below = min(kept_below, end if left is None else left)
+        return kept_below
+
+    def _keep(self, kind: Kind, topic: str, behind: int, before: Done) -> Done:
+        """What one topic has, and what was done `before` for others."""
+        ((low, _),) = self._reads.bounds([(topic, 0)])
+        done = before._replace(at=low)
+        try:
+            done = before._replace(at=next(kind.live_places(topic, low, behind), None))
+            while done.at is not None and not done.is_enough:
+                done = kind.move_some(topic, behind, done)
+        except (*LACKS, CorruptRecordError, DamagedQueueError) as error:
+            logger.error(
+                "%s, from place %d on, cannot be appended again to be kept: %s",
+                *(kind.said(topic), done.at, error),
+            )
+        return done
+
+    def _behind(self, topic: str, end: int) -> int:
+        """The first place whose record is not below that end of the log."""
+        ((low, high),) = self._reads.bounds([(topic, 0)])
+        return first_where(
+            *(self._queues, topic, 0, low, high), lambda unit: unit.physical_offset >= end
+        )[0]
+
+    def _left(
+        self, kind: Kind, topic: str, behind: int, first: int, *, is_pressed: bool
+    ) -> int | None:
+        """How far the log may go, though what is held from that place on is not kept; None: as far
+        as it was to."""
+        if not is_pressed:
+            units = self._queues.read_units(topic, 0, first, 1)
+            if not units:
+                return None
+            ((_, unit),) = units
+            logger.warning(
+                "the log from %d on stays until %s are appended again",
+                *(unit.physical_offset, kind.said(topic)),
+            )
+            return unit.physical_offset
+        count = 0
+        try:
+            for _ in kind.live_places(topic, first, behind):
+                count += 1
+        except (CorruptRecordError, DamagedQueueError) as error:
+            logger.error("%s from place %d on are not counted: %s", kind.said(topic), first, error)
+        kind.given_up(topic, count)
+        logger.error(
+            "%d %s go with the log before their time, those at places %d to %d: the disk is too "
+            "full to keep them. Make room on it",
+            *(count, kind.said(topic), first, behind - 1),
+        )
+        return None
