@@ -1,5 +1,5 @@
 // A program that uses RocketMQ's own client for Node, and nothing of ours:
-//   NODE_PATH=…/node_modules node node_program.cjs HOST:PORT
+//   NODE_PATH=…/node_modules node node_program.cjs HOST:PORT [KEY SECRET [tls]]
 // It takes a command a line, as JSON, and answers each with a line, as python_program.py does.
 'use strict';
 
@@ -8,7 +8,9 @@ const {
   ConsumeResult, Producer, PushConsumer, SimpleConsumer,
 } = require('rocketmq-client-nodejs');
 
-const endpoints = process.argv[2];
+const [ endpoints, accessKey, accessSecret, kind ] = process.argv.slice(2);
+const sessionCredentials = accessKey ? { accessKey, accessSecret } : undefined;
+const sslEnabled = kind === 'tls';
 const logger = { debug() {}, info() {}, warn() {}, error() {} };
 const say = answer => process.stdout.write(`ANSWER ${JSON.stringify(answer)}\n`);
 
@@ -23,11 +25,12 @@ const shown = message => ({
 });
 
 const held = new Map();
+const seen = new Set();
 let producer, simple, push;
 
 const commands = {
   async producer({ topic }) {
-    producer = new Producer({ endpoints, topics: [ topic ], logger });
+    producer = new Producer({ endpoints, sslEnabled, sessionCredentials, topics: [ topic ], logger });
     await producer.startup();
     return {};
   },
@@ -45,7 +48,7 @@ const commands = {
   },
   async simple({ group, topic, tag = '*', wait_s = 5 }) {
     simple = new SimpleConsumer({
-      endpoints, logger, consumerGroup: group, awaitDuration: wait_s * 1000,
+      endpoints, sslEnabled, sessionCredentials, logger, consumerGroup: group, awaitDuration: wait_s * 1000,
       subscriptions: new Map([[ topic, tag ]]),
     });
     await simple.startup();
@@ -66,11 +69,14 @@ const commands = {
   },
   async push({ group, topic }) {
     push = new PushConsumer({
-      endpoints, logger, consumerGroup: group, namespace: '',
+      endpoints, sslEnabled, sessionCredentials, logger, consumerGroup: group, namespace: '',
       subscriptions: new Map([[ topic, '*' ]]),
       messageListener: {
         async consume(message) {
-          const failed = message.body.toString().startsWith('fail') && message.deliveryAttempt === 1;
+          const body = message.body.toString();
+          const isNew = !seen.has(message.messageId);
+          seen.add(message.messageId);
+          const failed = body.startsWith('poison') || (body.startsWith('fail') && isNew);
           say({ pushed: shown(message), failed });
           return failed ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
         },

@@ -1,5 +1,5 @@
 """A program that uses RocketMQ's own Python client, and nothing of ours: `python python_program.py
-HOST:PORT`. It takes a command a line, as JSON, and answers each with a line.
+HOST:PORT [KEY SECRET [tls]]`. It takes a command a line, as JSON, and answers each with a line.
 
 What the client is given is what its examples give it.
 """
@@ -45,10 +45,16 @@ def shown(message: Any) -> dict[str, Any]:  # noqa: ANN401 - the client is not t
 
 
 class Listener(MessageListener):  # type: ignore[misc] # the client is not typed
-    """Tells each message; those whose body begins with `fail` fail the first time."""
+    """Tells each message; those whose body begins with `fail` fail the first time, those with
+    `poison` each time."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
 
     def consume(self, message: Any) -> ConsumeResult:  # noqa: ANN401 - as above
-        fails = message.body.startswith(b"fail") and message.delivery_attempt == 1
+        is_new = message.message_id not in self._seen
+        self._seen.add(message.message_id)
+        fails = message.body.startswith(b"poison") or (message.body.startswith(b"fail") and is_new)
         say(pushed=shown(message), failed=fails)
         if message.body.startswith(b"slow"):
             time.sleep(1)
@@ -58,15 +64,16 @@ class Listener(MessageListener):  # type: ignore[misc] # the client is not typed
 class Program:
     """One producer, one simple consumer and one push consumer at most."""
 
-    def __init__(self, endpoints: str, key: str, secret: str) -> None:
+    def __init__(self, endpoints: str, key: str, secret: str, kind: str) -> None:
         self._config = ClientConfiguration(endpoints, Credentials(key, secret))
+        self._tls = {"tls_enable": kind == "tls"}
         self._producer: Any = None
         self._simple: Any = None
         self._push: Any = None
         self._held: dict[str, Any] = {}
 
     def producer(self, topic: str) -> dict[str, Any]:
-        self._producer = Producer(self._config, (topic,))
+        self._producer = Producer(self._config, (topic,), **self._tls)
         self._producer.startup()
         return {}
 
@@ -86,7 +93,7 @@ class Program:
 
     def simple(self, group: str, topic: str, tag: str = "*", wait_s: int = 5) -> dict[str, Any]:
         subscription = {topic: FilterExpression(tag)}
-        self._simple = SimpleConsumer(self._config, group, subscription, wait_s)
+        self._simple = SimpleConsumer(self._config, group, subscription, wait_s, **self._tls)
         self._simple.startup()
         return {}
 
@@ -111,6 +118,7 @@ class Program:
             Listener(),
             {topic: FilterExpression()},
             consumption_thread_count=threads,
+            **self._tls,
         )
         self._push.startup()
         return {}
@@ -124,8 +132,7 @@ class Program:
 
 
 def main() -> None:
-    endpoints, key, secret = (*sys.argv[1:], "", "")[:3]
-    program = Program(endpoints, key, secret)
+    program = Program(*(*sys.argv[1:], "", "", "")[:4])
     for line in sys.stdin:
         name, given = json.loads(line)
         try:

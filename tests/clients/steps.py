@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from kvcq_client import Client, Message
+from kvcq_client import Client, Message, MessageType
 from tests.support.server_process import ServerProcess
 
 if TYPE_CHECKING:
@@ -46,6 +46,55 @@ def send_receive_and_be_pushed(program: Program, directory: Path, port: int) -> 
             assert attempts == [1, 2]
             (found,) = ours.query("orders", plain["id"]).messages
             assert (found.body, found.tag) == (b"plain", "paid")
+        program.do("stop")
+
+
+def keep_the_order_of_each_group(program: Program, directory: Path, port: int) -> None:
+    """A push consumer and a simple consumer of groups in order: what fails is tried again before
+    what is behind it, what fails each time is a dead letter, and then the next one comes."""
+    with served(directory, port), Client(f"127.0.0.1:{port}") as ours:
+        ours.create_topic("orders", message_type=MessageType.FIFO)
+        program.do("producer", topic="orders")
+        for group in ("pushed", "workers"):
+            ours.create_group(group, in_order=True, max_deliveries=2, backoff_ms=(1000,))
+        for group in ("a", "b"):
+            program.send("orders", *(f"{group}{n}" for n in range(4)), message_group=group)
+        program.send("orders", "c0", "fail-c1", "c2", "poison-c3", "c4", message_group="c")
+        program.do("push", group="pushed", topic="orders")
+        seen = program.until_pushed("a3", "b3", "c4")
+        tried = [one["pushed"]["body"] for one in seen]
+        for group in ("a", "b"):
+            assert [body for body in tried if body[0] == group] == [f"{group}{n}" for n in range(4)]
+        assert [body for body in tried if body[0] not in "ab"] == [
+            "c0",
+            *["fail-c1"] * 2,
+            "c2",
+            *["poison-c3"] * 2,
+            "c4",
+        ]
+        assert [one["pushed"]["body"] for one in seen if one["failed"]] == [
+            "fail-c1",
+            "poison-c3",
+            "poison-c3",
+        ]
+        (letter,) = ours.dead_letters("pushed")
+        assert letter.topic == "orders"
+        (dead,) = ours.receive("%DLQ%pushed", group="readers")
+        assert dead.message.body == b"poison-c3"
+        program.do("simple", group="workers", topic="orders")
+        got: dict[str, list[str]] = {}
+        while sum(map(len, got.values())) < 13:
+            held = program.receive_all(1)
+            # Of a message group, nobody has the next one before this one is done.
+            assert len({one["group"] for one in held}) == len(held)
+            for one in held:
+                got.setdefault(one["group"], []).append(one["body"])
+            program.do("ack", ids=[one["id"] for one in held])
+        assert got == {
+            "a": ["a0", "a1", "a2", "a3"],
+            "b": ["b0", "b1", "b2", "b3"],
+            "c": ["c0", "fail-c1", "c2", "poison-c3", "c4"],
+        }
         program.do("stop")
 
 

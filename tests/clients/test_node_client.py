@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.clients.program import Program
-from tests.clients.steps import go_on_through_a_restart, send_receive_and_be_pushed
+from tests.clients.steps import (
+    go_on_through_a_restart,
+    keep_the_order_of_each_group,
+    send_receive_and_be_pushed,
+)
 from tests.support.free_port import free_port
 
 if TYPE_CHECKING:
@@ -54,6 +58,12 @@ def test_a_program_for_rocketmq_sends_receives_and_is_pushed(
     program: Program, tmp_path: Path, port: int
 ) -> None:
     send_receive_and_be_pushed(program, tmp_path / "store", port)
+
+
+def test_groups_in_order_are_received_and_pushed_in_their_order(
+    program: Program, tmp_path: Path, port: int
+) -> None:
+    keep_the_order_of_each_group(program, tmp_path / "store", port)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])

@@ -11,7 +11,7 @@ import pytest
 
 from kvcq_client import Client, Message
 from tests.clients.program import Program
-from tests.clients.steps import go_on_through_a_restart, served
+from tests.clients.steps import go_on_through_a_restart, keep_the_order_of_each_group, served
 from tests.packaging.environment import Environment
 from tests.support.free_port import free_port
 
@@ -86,6 +86,12 @@ def test_a_push_consumer_takes_each_message_and_again_what_failed(
         ]
         assert attempts == [1, 2]
         program.do("stop")
+
+
+def test_groups_in_order_are_received_and_pushed_in_their_order(
+    program: Program, tmp_path: Path, port: int
+) -> None:
+    keep_the_order_of_each_group(program, tmp_path / "store", port)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])

@@ -112,7 +112,7 @@ async def test_a_group_in_order_is_assigned_each_queue_and_others_any(
         assert [each.message_queue.id for each in answer.assignments] == ids
 
 
-TYPED = {
+TYPED: dict[MessageType, dict[str, Any]] = {
     MessageType.NORMAL: {},
     MessageType.FIFO: {"message_group": "g"},
     MessageType.DELAY: {"delivery_timestamp": Timestamp(seconds=1), "message_group": "g"},

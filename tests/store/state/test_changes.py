@@ -11,6 +11,7 @@ from store.metadata import KEEP_ALL, MessageType, Retention, TopicConfig
 from store.state import (
     Changes,
     Committed,
+    Entry,
     GroupEnded,
     StateView,
     Tables,
@@ -88,7 +89,7 @@ def test_a_topic_keeps_its_type_beside_what_it_keeps(
     message_type: MessageType, retention: Retention
 ) -> None:
     rows = DictRows()
-    made = [TopicsMade(["t"], 4, 7, retention), TopicTakes("t", message_type)]
+    made: list[Entry] = [TopicsMade(["t"], 4, 7, retention), TopicTakes("t", message_type)]
     rows.take(changes_of(made, 100, rows))
     found = Tables(rows).topic("t")
     assert found is not None

@@ -14,8 +14,12 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientConfigurationBuilder;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.FilterExpressionType;
@@ -26,11 +30,13 @@ import org.apache.rocketmq.client.apis.message.MessageView;
 import org.apache.rocketmq.client.apis.producer.Producer;
 
 /**
- * A program that uses RocketMQ's own client for Java, and nothing of ours: java JavaProgram HOST:PORT.
+ * A program that uses RocketMQ's own client for Java, and nothing of ours: java JavaProgram HOST:PORT [KEY SECRET [tls]].
  * It takes a command a line, as JSON, and answers each with a line, as python_program.py does.
  */
 public final class JavaProgram {
     private static final Gson GSON = new GsonBuilder().serializeNulls().create();
+
+    private static final Set<String> SEEN = ConcurrentHashMap.newKeySet();
 
     private final ClientServiceProvider provider = ClientServiceProvider.loadService();
     private final Map<String, MessageView> held = new HashMap<>();
@@ -39,8 +45,14 @@ public final class JavaProgram {
     private SimpleConsumer simple;
     private PushConsumer push;
 
-    private JavaProgram(String endpoints) {
-        config = ClientConfiguration.newBuilder().setEndpoints(endpoints).enableSsl(false).build();
+    private JavaProgram(String... arguments) {
+        ClientConfigurationBuilder builder = ClientConfiguration.newBuilder()
+            .setEndpoints(arguments[0]).enableSsl(arguments.length > 3);
+        if (arguments.length > 1 && !arguments[1].isEmpty()) {
+            builder.setCredentialProvider(
+                new StaticSessionCredentialsProvider(arguments[1], arguments[2]));
+        }
+        config = builder.build();
     }
 
     private static synchronized void say(Map<String, Object> answer) {
@@ -147,7 +159,9 @@ public final class JavaProgram {
     }
 
     private static ConsumeResult consume(MessageView message) {
-        boolean failed = text(message.getBody()).startsWith("fail") && message.getDeliveryAttempt() == 1;
+        String body = text(message.getBody());
+        boolean isNew = SEEN.add(message.getMessageId().toString());
+        boolean failed = body.startsWith("poison") || body.startsWith("fail") && isNew;
         Map<String, Object> pushed = new LinkedHashMap<>();
         pushed.put("pushed", shown(message));
         pushed.put("failed", failed);
@@ -156,7 +170,7 @@ public final class JavaProgram {
     }
 
     public static void main(String[] arguments) throws Exception {
-        JavaProgram program = new JavaProgram(arguments[0]);
+        JavaProgram program = new JavaProgram(arguments);
         BufferedReader lines =
             new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
