@@ -68,6 +68,11 @@ class ServerConfig:
     tls_ca: Path | None = setting(
         None, "PEM: clients must show a certificate of this CA; read again when it changes"
     )
+    tls_port: int | None = setting(
+        None,
+        "second port, for TLS; `port` takes none then; 0: any free port; not set: `port` takes "
+        "TLS where there is a certificate",
+    )
     # AdminService, MigrationService, JobService and AccessService on an address of their own.
     admin_host: str | None = setting(None, "address for administration; not set: that of `host`")
     admin_port: int | None = setting(
@@ -171,6 +176,7 @@ class ServerConfig:
         check("console_port", _is_port(self.console_port), "a port from 0 to 65535")
         check("admin_port", _is_port(self.admin_port), "a port from 0 to 65535")
         check("metrics_port", _is_port(self.metrics_port), "a port from 0 to 65535")
+        check("tls_port", _is_port(self.tls_port), "a port from 0 to 65535")
         check(
             "advertised_address",
             self.advertised_address is None or split_address(self.advertised_address) is not None,
@@ -198,15 +204,34 @@ class ServerConfig:
         return self.host if self.admin_host is None else self.admin_host
 
     def _check_tls(self) -> None:
-        needs = {"tls_cert": "tls_key", "tls_key": "tls_cert", "tls_ca": "tls_cert"}
+        needs = {
+            "tls_cert": "tls_key",
+            "tls_key": "tls_cert",
+            "tls_ca": "tls_cert",
+            "tls_port": "tls_cert",
+        }
         for given, other in needs.items():
             if getattr(self, given) is not None and getattr(self, other) is None:
                 raise InvalidArgumentError(other, f"is missing, but {given} is set")
+        if self.tls_port is not None and self.advertised_address is not None:
+            raise InvalidArgumentError(
+                "tls_port",
+                "cannot be set beside advertised_address: all clients of RocketMQ would be told "
+                "one port. Without it each of them is told the address that it came by",
+            )
 
     def _check_listening(self, field: str, host: str) -> None:
         """Raises InvalidArgumentError for an address that others reach without being asked."""
-        if _is_loopback(host) or (self.tls_cert is not None and self.access):
+        is_plain = self.tls_cert is None or (field == "host" and self.tls_port is not None)
+        if _is_loopback(host) or (self.access and not is_plain):
             return
+        if self.tls_port is not None and self.access:
+            raise InvalidArgumentError(
+                field,
+                f"{host} can be reached from other machines, and port {self.port} takes no TLS as "
+                "long as tls_port is set. If something else protects the port, --insecure-listen "
+                "allows it",
+            )
         raise InvalidArgumentError(
             field,
             f"{host} can be reached from other machines, which requires tls_cert, tls_key "

@@ -83,7 +83,8 @@ def tls_files(config: ServerConfig) -> TlsFiles | None:
 def bind(server: grpc.aio.Server | Fronts, host: str, port: int, tls: ReloadedTls | None) -> int:
     """The port that is listened on. Raises ServerBindError."""
     if isinstance(server, Fronts):
-        return server.hold(host, port)  # they have the certificate from where they were made
+        # They have the certificate from where they were made.
+        return server.hold(host, port, secured=tls is not None)
     where = address(host, port)
     try:
         if tls is None:

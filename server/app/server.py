@@ -215,6 +215,8 @@ class Server:
         )
         #: Where administration is served, if apart; known when it listens.
         self.admin_port: int | None = None
+        #: Where TLS is taken, if beside a port that takes none; known when it listens.
+        self.tls_port: int | None = None
         self.sites = HttpSites()
         self._scrapes = Attempts()
         self._observer: Observer | None = None
@@ -237,7 +239,12 @@ class Server:
                 raise HttpBindError("admin", error.host, error.port, error.reason) from error
             logger.info("administration is served on %s:%d", config.admin_address, self.admin_port)
         # Last: what fronts hold is let go below alone.
-        port = bind(self._rpc, config.host, config.port, self._tls)
+        if config.tls_port is None:
+            port = bind(self._rpc, config.host, config.port, self._tls)
+        else:
+            self.tls_port = bind(self._rpc, config.host, config.tls_port, self._tls)
+            logger.info("TLS is taken on %s:%d", config.host, self.tls_port)
+            port = bind(self._rpc, config.host, config.port, None)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)

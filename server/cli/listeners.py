@@ -53,7 +53,7 @@ class TextListener:
         )
         kvcq = _command()
         self._note("[bold green]ready.[/] In a second terminal:")
-        if self._config.tls_cert is not None:
+        if self._config.tls_cert is not None and self._config.tls_port is None:
             self._note("  export KVCQ_TLS_CA=FILE  # the CA of the server's certificate")
         if self._config.access:
             self._note("  export KVCQ_ACCESS_KEY=NAME KVCQ_SECRET_FILE=FILE")

@@ -105,8 +105,8 @@ class Fronts:
         self._handlers = Handlers(methods, interceptor)
         self._tls = tls
         self._start: Callable[[socket.socket], Awaitable[FrontProcess]] = start_process
-        self._host = ""
-        self._address: HeldAddress | None = None
+        self._held: list[HeldAddress] = []
+        self._addresses: list[tuple[str, bool]] = []  # and whether it takes TLS
         self._fronts: list[_Front | None] = [None] * count
         self._counts = [0] * count  # calls of those that ended
         self._restarts = 0
@@ -116,10 +116,13 @@ class Fronts:
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[Any]) -> None:
         self._handlers.add_generic_rpc_handlers(generic_rpc_handlers)
 
-    def hold(self, host: str, port: int) -> int:
-        """The port that fronts will listen on: it is nobody else's. Raises ServerBindError."""
-        self._address, self._host = HeldAddress(host, port), host
-        return self._address.port
+    def hold(self, host: str, port: int, *, secured: bool) -> int:
+        """A port that fronts will listen on: it is nobody else's. Raises ServerBindError."""
+        held = HeldAddress(host, port)
+        self._held.append(held)
+        name = f"[{host}]" if ":" in host else host
+        self._addresses.append((f"{name}:{held.port}", secured))
+        return held.port
 
     async def start(self) -> None:
         """Returns when all of them listen. Raises FrontError when one does not come to it."""
@@ -146,8 +149,8 @@ class Fronts:
                 for front in fronts:
                     front.kill()
                 await asyncio.wait(late)
-        if self._address is not None:
-            self._address.close()
+        for held in self._held:
+            held.close()
 
     def private_bytes(self) -> int:
         """Private memory of all fronts."""
@@ -200,10 +203,8 @@ class Fronts:
             first.set_result(None)  # the server was told to end before
 
     def _hello(self) -> bytes:
-        assert self._address is not None
-        host = f"[{self._host}]" if ":" in self._host else self._host
         hello = {
-            "address": f"{host}:{self._address.port}",
+            "addresses": self._addresses,
             "options": self._options,
             "certificate": None if self._tls is None else _packed(self._tls),
             "methods": self._handlers.methods,

@@ -156,9 +156,12 @@ class Front:
             self._add_methods(hello["methods"])
             handler = cast("grpc.GenericRpcHandler[Any, Any]", self)
             server.add_generic_rpc_handlers((handler,))
-            port = self._listen(server, hello["address"], hello["certificate"])
+            ports = [
+                self._listen(server, address, hello["certificate"] if is_secured else None)
+                for address, is_secured in hello["addresses"]
+            ]
             await server.start()
-            self._link.send(frames.LISTENING, body=frames.PORT.pack(port))
+            self._link.send(frames.LISTENING, body=frames.PORT.pack(ports[-1]))
             try:
                 await self._serve_until_stopped(server)
             finally:

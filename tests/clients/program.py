@@ -8,13 +8,17 @@ import queue
 import subprocess
 import threading
 import time
+from collections.abc import Callable
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 ANSWER_S = 120.0
+#: Begins a program with these arguments.
+Start = Callable[..., "Program"]
 
 
 class Program:
@@ -98,3 +102,19 @@ class Program:
         self._reader.join()
         assert self._process.stdout is not None
         self._process.stdout.close()
+
+
+@contextmanager
+def starting(command: Sequence[str | Path], home: Path) -> Iterator[Start]:
+    """Programs of this command until the end of the block."""
+    programs: list[Program] = []
+
+    def start(*arguments: str) -> Program:
+        programs.append(Program((*command, *arguments), home))
+        return programs[-1]
+
+    try:
+        yield start
+    finally:
+        for each in programs:
+            each.close()

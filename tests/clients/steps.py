@@ -6,16 +6,19 @@ import signal
 from typing import TYPE_CHECKING
 
 from kvcq_client import Client, Message, MessageType
+from tests.support.free_port import free_port
 from tests.support.server_process import ServerProcess
+from tests.support.users import add_users, secret_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.clients.program import Program
+    from tests.clients.program import Program, Start
+    from tests.support.certificates import Authority
 
 
-def served(directory: Path, port: int) -> ServerProcess:
-    server = ServerProcess(directory, port=port)
+def served(directory: Path, port: int, *flags: str) -> ServerProcess:
+    server = ServerProcess(directory, *flags, port=port)
     server.wait_for("ready")
     return server
 
@@ -96,6 +99,39 @@ def keep_the_order_of_each_group(program: Program, directory: Path, port: int) -
             "c": ["c0", "fail-c1", "c2", "poison-c3", "c4"],
         }
         program.do("stop")
+
+
+def be_a_user(start: Start, directory: Path, port: int, authority: Authority) -> None:
+    """Signed calls of a user over TLS and without, on two ports, and what others are told."""
+    rights = ["publish topic orders", "subscribe topic orders", "subscribe group workers"]
+    add_users(directory, {"app": rights, "other": []}, 4 << 20)
+    secured = free_port()
+    cert, key = map(str, authority.issue())
+    files = ("--tls-cert", cert, "--tls-key", key)
+    flags = ("--access", *files, "--set", f"server.tls_port={secured}")
+    with served(directory, port, *flags):
+        app = ("app", secret_of("app"))
+        for where, kind in ((port, ()), (secured, ("tls",))):
+            program = start(f"127.0.0.1:{where}", *app, *kind)
+            program.do("producer", topic="orders")
+            program.send("orders", f"by {where}")
+            program.do("simple", group="workers", topic="orders")
+            (got,) = program.receive_all(1)
+            assert got["body"] == f"by {where}"
+            program.do("ack", ids=[got["id"]])
+            program.do("stop")
+        for stranger in (("app", "wrong"), ("other", secret_of("other")), ()):
+            program = start(f"127.0.0.1:{port}", *stranger)
+            # Python's client starts, and says it at the first send.
+            answers = [
+                program.try_("producer", topic="orders"),
+                program.try_("send", topic="orders", bodies=["x"]),
+            ]
+            assert any("error" in each for each in answers), stranger
+            program.try_("stop")
+        program = start(f"127.0.0.1:{port}", *app)
+        program.do("simple", group="workers", topic="orders")
+        assert program.do("receive")["messages"] == []
 
 
 def go_on_through_a_restart(

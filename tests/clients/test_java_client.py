@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.clients.program import Program
+from tests.clients.program import Program, Start, starting
 from tests.clients.steps import (
+    be_a_user,
     go_on_through_a_restart,
     keep_the_order_of_each_group,
     send_receive_and_be_pushed,
 )
 from tests.interop.maven import build
+from tests.support.certificates import Authority
 from tests.support.free_port import free_port
 
 if TYPE_CHECKING:
@@ -33,16 +35,26 @@ def class_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "pki")
+
+
+@pytest.fixture
 def port() -> int:
     return free_port()
 
 
 @pytest.fixture
-def program(class_path: str, tmp_path: Path, port: int) -> Iterator[Program]:
-    command = ("java", "-cp", class_path, "JavaProgram", f"127.0.0.1:{port}")
-    started = Program(command, tmp_path)
-    yield started
-    started.close()
+def start(class_path: str, authority: Authority, tmp_path: Path) -> Iterator[Start]:
+    """Begins a program with these arguments."""
+    command = ("java", "-cp", class_path, "JavaProgram")
+    with starting(command, tmp_path) as start:
+        yield start
+
+
+@pytest.fixture
+def program(start: Start, port: int) -> Program:
+    return start(f"127.0.0.1:{port}")
 
 
 def test_a_program_for_rocketmq_sends_receives_and_is_pushed(
@@ -62,3 +74,9 @@ def test_it_goes_on_through_a_restart_and_nothing_acknowledged_comes_again(
     program: Program, tmp_path: Path, port: int, how: signal.Signals
 ) -> None:
     go_on_through_a_restart(program, tmp_path / "store", port, how)
+
+
+def test_users_sign_their_calls_over_tls_and_without(
+    start: Start, authority: Authority, tmp_path: Path, port: int
+) -> None:
+    be_a_user(start, tmp_path / "store", port, authority)

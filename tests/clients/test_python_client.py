@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq_client import Client, Message
-from tests.clients.program import Program
-from tests.clients.steps import go_on_through_a_restart, keep_the_order_of_each_group, served
+from tests.clients.program import Program, Start, starting
+from tests.clients.steps import (
+    be_a_user,
+    go_on_through_a_restart,
+    keep_the_order_of_each_group,
+    served,
+)
 from tests.packaging.environment import Environment
+from tests.support.certificates import Authority
 from tests.support.free_port import free_port
 
 if TYPE_CHECKING:
@@ -31,16 +37,33 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "pki")
+
+
+@pytest.fixture
 def port() -> int:
     return free_port()
 
 
 @pytest.fixture
-def program(python: Path, tmp_path: Path, port: int) -> Iterator[Program]:
-    command = (python, "-W", "ignore", PROGRAM, f"127.0.0.1:{port}")
-    started = Program(command, tmp_path)
-    yield started
-    started.close()
+def start(python: Path, authority: Authority, tmp_path: Path) -> Iterator[Start]:
+    """Begins a program with these arguments."""
+    command = (
+        "env",
+        f"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH={authority.ca}",
+        python,
+        "-W",
+        "ignore",
+        PROGRAM,
+    )
+    with starting(command, tmp_path) as start:
+        yield start
+
+
+@pytest.fixture
+def program(start: Start, port: int) -> Program:
+    return start(f"127.0.0.1:{port}")
 
 
 def test_a_program_for_rocketmq_sends_and_receives(
@@ -99,3 +122,9 @@ def test_it_goes_on_through_a_restart_and_nothing_acknowledged_comes_again(
     program: Program, tmp_path: Path, port: int, how: signal.Signals
 ) -> None:
     go_on_through_a_restart(program, tmp_path / "store", port, how)
+
+
+def test_users_sign_their_calls_over_tls_and_without(
+    start: Start, authority: Authority, tmp_path: Path, port: int
+) -> None:
+    be_a_user(start, tmp_path / "store", port, authority)

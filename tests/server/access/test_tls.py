@@ -300,6 +300,16 @@ async def test_a_server_does_not_start_with_the_key_of_another_certificate(
         ({"tls_cert": "c"}, "tls_key"),
         ({"tls_key": "k"}, "tls_cert"),
         ({"tls_ca": "a"}, "tls_cert"),
+        ({"tls_port": 0}, "tls_cert"),
+        ({"tls_port": -1, "tls_cert": "c", "tls_key": "k"}, "tls_port"),
+        (
+            {"tls_port": 0, "tls_cert": "c", "tls_key": "k", "advertised_address": "x:1"},
+            "tls_port",
+        ),
+        (
+            {"host": "0.0.0.0", "tls_cert": "c", "tls_key": "k", "access": True, "tls_port": 0},
+            "host",
+        ),
         ({"host": "0.0.0.0"}, "host"),
         ({"host": "::"}, "host"),
         ({"host": "broker.example"}, "host"),
@@ -313,6 +323,23 @@ def test_listening_for_everybody_takes_both(settings: dict[str, Any], field: str
     with pytest.raises(InvalidArgumentError) as refused:
         ServerConfig(**settings)
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_second_port_takes_tls_and_the_first_none(
+    tmp_path: Path, authority: Authority, workers: int
+) -> None:
+    settings = {**settings_of(authority.issue()), "tls_port": 0, "workers": workers}
+    async with serving(tmp_path / "store", **settings) as served:
+        secured = f"127.0.0.1:{served.server.tls_port}"
+        tls = TLS(ca=authority.ca)
+        async with AsyncClient(served.target) as plain, AsyncClient(secured, tls=tls) as client:
+            await plain.put(Message("t", b"plain", queue_id=0))
+            await client.put(Message("t", b"tls", queue_id=0))
+            pulled = await plain.pull("t", 0, 0)
+            assert [each.body for each in pulled.messages] == [b"plain", b"tls"]
+        assert not await reaches(served.target, tls)
+        assert not await reaches(secured, None)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])

@@ -67,7 +67,7 @@ def fronted() -> Fronted:
 
 @asynccontextmanager
 async def channel_to(fronted: Fronted) -> AsyncIterator[Any]:
-    port = fronted.fronts.hold("127.0.0.1", 0)
+    port = fronted.fronts.hold("127.0.0.1", 0, secured=False)
     await fronted.fronts.start()
     options = (("grpc.max_receive_message_length", -1), ("grpc.initial_reconnect_backoff_ms", 100))
     try:
