@@ -43,12 +43,13 @@ def judge(
     chance: random.Random,
     *,
     may_lose: bool,
-    clock_moved: bool,
+    wrong_since_s: float | None,
 ) -> Verdict:
     """Raises Failure at the first thing that must hold and does not.
 
     `may_lose`: the power was lost and puts were not fsynced: what lies behind the log's end
-    may be missing, and nothing else. `clock_moved`: the server's clock was not right all the time.
+    may be missing, and nothing else. `wrong_since_s`: `time.monotonic` since when the server's
+    clock was not right all the time; None: it always was.
     """
     statistics = stubs.admin.GetStatistics(pb.GetStatisticsRequest(), timeout=TIMEOUT_S).values
     end = int(statistics["store.log_appended_offset"])
@@ -58,7 +59,7 @@ def judge(
         if may_lose:
             lost += model.lost_behind(end)
         reads: dict[str, Read] = {}
-        retention = RetentionJudge(stubs, model, reads, clock_moved=clock_moved)
+        retention = RetentionJudge(stubs, model, reads, wrong_since_s=wrong_since_s)
         retention.check_limits(may_lose=may_lose)
         reads |= {name: _read(stubs, model, name, (0, 1)) for name in model.topics}
         reads |= {name: _read(stubs, model, name, (0,)) for name in model.light_queues}
@@ -283,7 +284,9 @@ def _check_lights(
                 continue
             if wanted is not None and retention.hides(name, 0, wanted, sent):
                 continue
-            raise Failure(f"{model.name}/{sent.number}: lost from {name}, offset {wanted}")
+            raise Failure(
+                f"{model.name}/{sent.number}: lost from {name}, offset {wanted}; {model.kept[name]}"
+            )
         if wanted is not None and each.queue_offset != wanted:
             raise Failure(f"{model.name}/{sent.number}: {name} {each.queue_offset}, not {wanted}")
 

@@ -91,8 +91,15 @@ class Kept:
         self.lows[queue_id] = low
         return low < before and not (clock_moved and self.limits.time_ms)
 
-    def why_hidden(self, queue: Queue, offset: int, sent: Sent, *, clock_moved: bool) -> str:
-        """The limit that the message there is past; "": none, so readers must see it."""
+    def why_hidden(
+        self, queue: Queue, offset: int, sent: Sent, *, wrong_since_s: float | None
+    ) -> str:
+        """The limit that the message there is past; "": none, so readers must see it.
+
+        `wrong_since_s`: `time.monotonic` since when the server's clock was not right all the time.
+        A killed server's time is noted now and then, so the next one may catch up with a jump for
+        as long as that. And stamps stand still meanwhile if the clock is behind.
+        """
         assert sent.place is not None
         if self.was_latest and queue.has_later(sent.key, offset):
             return "latest"
@@ -103,8 +110,9 @@ class Kept:
             return "messages"
         if self.least_bytes and queue.most_bytes_from(offset) > self.least_bytes:
             return "bytes"
-        if clock_moved:
-            age_ms = (queue.bounds.answered_s - sent.sent_s) * 1000 * _CATCH_UP
+        if wrong_since_s is not None:
+            since_s = min(sent.sent_s, wrong_since_s)
+            age_ms = (queue.bounds.answered_s - since_s) * 1000 * _CATCH_UP
         else:
             age_ms = queue.bounds.answered_ms - sent.place.store_time_ms
         if limits.time_ms and age_ms + SLACK_MS >= limits.time_ms:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from kvcq.backup import list_backups, open_place, restore
@@ -211,7 +212,8 @@ class Lives:
         self._may_lose = False
         self._power_lost = threading.Event()
         self._clock_may_move = True
-        self._clock_moved = False
+        self._began_s = monotonic()
+        self._wrong_since_s: float | None = None
         models = [
             Model(
                 f"w{number}",
@@ -293,7 +295,7 @@ class Lives:
                 self._models,
                 self._chance,
                 may_lose=self._may_lose,
-                clock_moved=self._clock_moved,
+                wrong_since_s=self._wrong_since_s,
             )
             self._may_lose = False
             self._judge_shared(stubs)
@@ -329,7 +331,8 @@ class Lives:
         if not self._clock_may_move:
             return
         skew_s = self._chance.choice(_SKEWS_S)
-        self._clock_moved |= skew_s != 0
+        if skew_s:
+            self._wrong_since_s = self._began_s
         self._skew.set(skew_s)
         self._tally.clock_jumps += 1
 
@@ -365,7 +368,7 @@ class Lives:
         stubs = Stubs(server.wait_ready())
         try:
             verdict = judge(
-                stubs, models, self._chance, may_lose=False, clock_moved=self._clock_moved
+                stubs, models, self._chance, may_lose=False, wrong_since_s=self._wrong_since_s
             )
             self._tally.hidden_by_limits_in_backups += verdict.hidden.total()
         finally:

@@ -44,13 +44,20 @@ class RetentionJudge:
     """Of one model, at one look at the store."""
 
     def __init__(
-        self, stubs: Stubs, model: Model, reads: Mapping[str, Read], *, clock_moved: bool
+        self,
+        stubs: Stubs,
+        model: Model,
+        reads: Mapping[str, Read],
+        *,
+        wrong_since_s: float | None,
     ) -> None:
-        """`clock_moved`: the server's clock was not right all the time."""
+        """`wrong_since_s`: `time.monotonic` since when the server's clock was not right all the
+        time; None: it always was."""
         self._stubs = stubs
         self._model = model
         self._reads = reads
-        self._clock_moved = clock_moved
+        self._wrong_since_s = wrong_since_s
+        self._clock_moved = wrong_since_s is not None
         self._queues: dict[tuple[str, int], Queue] = {}
         #: By topic or light queue, those that readers rightly do not see.
         self.hidden: defaultdict[str, list[Sent]] = defaultdict(list)
@@ -97,7 +104,7 @@ class RetentionJudge:
         if not kept.hides or queue_id not in self._reads[name].bounds:
             return ""
         queue = self._queue(name, queue_id)
-        return kept.why_hidden(queue, offset, sent, clock_moved=self._clock_moved)
+        return kept.why_hidden(queue, offset, sent, wrong_since_s=self._wrong_since_s)
 
     def _queue(self, name: str, queue_id: int) -> Queue:
         queue = self._queues.get((name, queue_id))
