@@ -229,8 +229,26 @@ class Worker:
             self.model.acknowledge(message, place)
 
     def _check_expired(self, session: Session, message: Sent) -> None:
-        """Raises Failure unless the message lies below the log's start."""
-        if message.place is None or message.place.physical_offset >= _log_start(session):
+        """Raises Failure unless the message lies below the log's start.
+
+        One that its topic has hidden from the judge since has no place that is known: it lies
+        behind all that were sent before it.
+        """
+        model = self.model
+        if message.place is not None:
+            least = message.place.physical_offset
+        elif model.may_hide(message):
+            least = max(
+                (
+                    sent.place.physical_offset
+                    for sent in (*model.required.values(), *model.orphaned.values())
+                    if sent.place is not None and sent.number < message.number
+                ),
+                default=0,
+            )
+        else:
+            raise Failure(f"{message} is said to have expired, and was never seen")
+        if least >= _log_start(session):
             raise Failure(f"{message} is said to have expired")
 
     def _single_put(self, session: Session) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Streams of one connection: see PLACES of server/edge.
 _STREAMS = 500
+#: Calls that one connection sends before the other has its turn.
+_BURST = 200
 TOPIC = "t"
 GROUP = "g"
 
@@ -91,16 +93,17 @@ async def many_queues(target: str, headers: Headers, streams: int, queues: int) 
     return [connection]
 
 
-async def begun_and_reset(target: str, headers: Headers, seconds: float) -> list[RawHttp2]:
-    """Puts that are begun, sent and given up, as fast as they leave, over two connections."""
+async def begun_and_reset(target: str, headers: Headers, calls: int) -> list[RawHttp2]:
+    """Puts that are begun, sent and given up, as fast as they leave, over two connections.
+
+    So many, not for so long: what a server holds of them is what it has not come to yet.
+    """
     put = pb.PutRequest(message=pb.Message(topic=TOPIC, queue_id=0, body=b"x" * 100))
     data = grpc_message(put.SerializeToString())
     connections = [await RawHttp2.open(target) for _ in range(2)]
-    loop = asyncio.get_running_loop()
-    end_s = loop.time() + seconds
-    while loop.time() < end_s:
+    for _ in range(calls // (len(connections) * _BURST)):
         for connection in connections:
-            for _ in range(200):
+            for _ in range(_BURST):
                 number = connection.begin("/kvcq.v1.MessageService/Put", headers)
                 connection.send_at_once(number, data)
                 connection.reset(number)

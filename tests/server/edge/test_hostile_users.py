@@ -51,7 +51,7 @@ ATTACKS: dict[str, Attack] = {
     ),
     "answers of 294 streams more": lambda target: attacks.unread_answers(target, _eve(), 294),
     "calls that are begun and taken back": lambda target: attacks.begun_and_reset(
-        target, _eve(), 5.0
+        target, _eve(), 20_000
     ),
 }
 
