@@ -26,7 +26,7 @@ from store.errors import (
 )
 from store.format import ITEM_END, check_group
 from store.groups import SharedGroups
-from store.held import Rolling
+from store.held import Rolling, Timers
 from store.light_queue import LMQ_PREFIX, is_light
 from store.metadata import MessageType, Retention
 from store.puts import NumberedBatches
@@ -101,8 +101,9 @@ class MessageStore:
         self.snapshots = services.snapshots
         #: Groups that share their work.
         self.groups = SharedGroups(appends, topics, queues, self.tables, times, self)
-        #: What is held is kept when its segment goes.
-        self.rolling = Rolling(queues, self, [self.groups.keeping])
+        #: Messages that wait, and what keeps them when their segment goes.
+        self.timers = Timers(appends, topics, queues, self.tables, times, self)
+        self.rolling = Rolling(queues, self, [self.groups.keeping, self.timers.keeping])
         self._closing = Lock()
 
     @property
@@ -786,6 +787,7 @@ class MessageStore:
             "store.queue_repairs": self._repair.done,
             "store.filter_errors": self._reader.filter_errors,
             **self.groups.statistics(),
+            **self.timers.statistics(),
             **{f"store.{name}": value for name, value in self.snapshots.statistics().items()},
             **{f"kvcq.{name}": value for name, value in self.queues.statistics().items()},
         }
@@ -832,6 +834,7 @@ class MessageStore:
         Raises StoreFailedError when the directory is gone, and what closing its parts raises: all
         of it is let go of nevertheless.
         """
+        self.timers.firing.stop()
         with self._closing:
             if not self._appends.closed:
                 self._appends.close()

@@ -341,6 +341,7 @@ def start(
     retention.add_keeper(store.rolling.keep_below)
     services.jobs.add("dead letters", _LETTERS_S, store.groups.keeping.look)
     services.start(upkeep)
+    store.timers.firing.start()
     return store
 
 

@@ -1,8 +1,9 @@
 """Rows of state against the log: the records behind a snapshot, applied once more, give the same.
 
 A side of its own, see Side: the records of the one walk are applied to a scratch database that
-begins with the newest sealed snapshot, or empty. What shared groups have is judged besides with
-other code than dispatch has, see shared_groups.py. Memory: one page of rows, and that.
+begins with the newest sealed snapshot, or empty. What shared groups have, and what waits, is judged
+besides with other code than dispatch has, see shared_groups.py and timers.py. Memory: one page of
+rows, and that.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import KvcqError
 from kvcq.inspect.findings import Kind
 from kvcq.inspect.shared_groups import SharedGroups
+from kvcq.inspect.timers import Timers
 from kvcq.snapshots import DIRECTORY, place_sealed, snapshots_in
 from kvcq.state_store import KvStateStore
 from kvcq.tables import (
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
     from kvcq.engine import KvEngine, Pair
     from kvcq.inspect.log import LogCheck
+    from kvcq.inspect.shared_groups import Tell
     from kvcq.inspect.side import OpenedStore, WalkAgain
     from kvcq.snapshots import Snapshot
     from store.consume_queue import DispatchRequest
@@ -73,7 +76,9 @@ class StateSide:
             self._scratch_engine = RocksEngine.open(scratch / "kvcq", DERIVED)
             stack.callback(self._scratch_engine.close)
             self._replayed = KvStateStore(self._scratch_engine)
-            self._judge = SharedGroups.of_rows(_rows(self._scratch_engine), self._not_told)
+            self._timers = Timers()
+            rows = _taken(_rows(self._scratch_engine), self._timers, self._not_told)
+            self._judge = SharedGroups.of_rows(rows, self._not_told)
         # Keys of rows that were told of.
         self._told: set[bytes] = set()
 
@@ -125,17 +130,22 @@ class StateSide:
                 self._tell(Kind.STATE, STATE, "entries", error, physical_offset=at)
                 continue
             self._judge.follow(entries, at)
+            self._timers.follow(entries)
             changes = changes_of(entries, at, self._replayed)
             self._replayed.apply(changes, at + size)
 
     def compare(self, log: LogCheck, walk_again: WalkAgain) -> None:
         """Tell the rows that differ from those of the replay."""
         del log, walk_again
-        here_too = SharedGroups.of_rows(_rows(self._engine), self._tell_row)
+        timers = Timers()
+        rows = _taken(_rows(self._engine), timers, self._tell_row)
+        here_too = SharedGroups.of_rows(rows, self._tell_row)
         here_too.check(self._tell_row, self._end_of)
+        timers.check(self._tell_row, self._end_of)
         if self._scratch_engine is None:
             return
         here_too.compare(self._judge, self._tell_row)
+        timers.compare(self._timers, self._tell_row)
         there, replayed = _rows(self._engine), _rows(self._scratch_engine)
         here, other = next(there, None), next(replayed, None)
         while here is not None or other is not None:
@@ -245,6 +255,13 @@ def endings_in(engine: KvEngine, segments: SegmentSet, base_offset: int) -> dict
         for entry in entries
         if isinstance(entry, TopicEnded)
     }
+
+
+def _taken(rows: Iterator[Pair], timers: Timers, tell: Tell) -> Iterator[Pair]:
+    """The same rows; those of timers are taken on the way."""
+    for row in rows:
+        timers.take_row(*row, tell)
+        yield row
 
 
 def _rows(engine: KvEngine) -> Iterator[Pair]:

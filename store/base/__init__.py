@@ -23,6 +23,7 @@ from store.base.files import (
 from store.base.histogram import Counted, Histogram
 from store.base.lock import Lock
 from store.base.progress import Progress, no_progress
+from store.base.wake import Wake
 
 __all__ = [
     "DIRECTORY_MODE",
@@ -35,6 +36,7 @@ __all__ = [
     "Lock",
     "Progress",
     "SystemClock",
+    "Wake",
     "free_name",
     "fsync_directory",
     "import_root",

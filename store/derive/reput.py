@@ -15,9 +15,8 @@ from collections import deque
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from store.base import Lock
+from store.base import Lock, Wake
 from store.consume_queue import row_counts
-from store.derive.wake import Wake
 from store.errors import (
     LACKS,
     DamagedLogError,

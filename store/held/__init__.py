@@ -5,6 +5,7 @@ is a row of the state. What it becomes is appended together with the entry that 
 there is one outcome, whatever crashes. See store/docs/held.md.
 """
 
+from store.held.readable import Readable, read_each
 from store.held.reads import Reads
 from store.held.records import (
     TIMER_DELIVER,
@@ -21,21 +22,43 @@ from store.held.records import (
     waiting,
 )
 from store.held.rolling import Done, Kind, Rolling
+from store.held.timers import (
+    MOST_AHEAD_MS,
+    MOST_LISTED,
+    MOST_TIMERS,
+    Recall,
+    Recalled,
+    Timers,
+    TimersSet,
+    Waiting,
+    WaitingPage,
+)
 
 __all__ = [
+    "MOST_AHEAD_MS",
+    "MOST_LISTED",
+    "MOST_TIMERS",
     "TIMER_DELIVER",
     "TIMER_OUT",
     "Done",
     "Kind",
+    "Readable",
     "Reads",
+    "Recall",
+    "Recalled",
     "Rolling",
     "Target",
+    "Timers",
+    "TimersSet",
+    "Waiting",
+    "WaitingPage",
     "again",
     "check_may_wait",
     "delivered",
     "first_place",
     "moved",
     "number_of",
+    "read_each",
     "read_places",
     "target_of",
     "waiting",

@@ -3,7 +3,14 @@
 It holds the log, its flushing and the dispatch together, and says when a put is acknowledged.
 """
 
-from store.puts.append_path import AppendPath, Step
+from store.puts.append_path import MOST_BODY_BYTES, AppendPath, Step, placed_in_batch
 from store.puts.numbered_batches import FoundBatch, NumberedBatches
 
-__all__ = ["AppendPath", "FoundBatch", "NumberedBatches", "Step"]
+__all__ = [
+    "MOST_BODY_BYTES",
+    "AppendPath",
+    "FoundBatch",
+    "NumberedBatches",
+    "Step",
+    "placed_in_batch",
+]

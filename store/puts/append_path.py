@@ -171,7 +171,7 @@ class AppendPath:
             if not self.acknowledged.at_append:
                 self._flush_service.request(done.end_offset, len(messages))
         except InvalidArgumentError as error:
-            raise _placed_in_batch(error, messages) from None
+            raise placed_in_batch(error, messages) from None
         except BaseException:
             self._see_to_appended()
             raise
@@ -429,7 +429,7 @@ class AppendPath:
         }
 
 
-def _placed_in_batch(
+def placed_in_batch(
     error: InvalidArgumentError, messages: Sequence[Message]
 ) -> InvalidArgumentError:
     """Name the message whose topic or host was refused; other fields name theirs already."""

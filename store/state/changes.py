@@ -202,10 +202,8 @@ def apply_entry(entry: Entry, at: int, changes: Changes) -> None:
         case Begun(group, topic):
             changes.put(reader_key(topic, group), pack_offset(at))
         case TimerSet(topic, due_ms, place, nonce):
-            found = Tables(changes).topic(topic)
-            assert found is not None, f"a timer for {topic!r}, which was not made"
-            row = pack_timer(TimerRow(place, found.created_offset, nonce))
-            changes.put(timer_key(due_ms, place), row)
+            begins = _found(topic, changes).created_offset
+            changes.put(timer_key(due_ms, place), pack_timer(TimerRow(place, begins, nonce)))
             _count_timers(changes, 1)
         case TimerEnded(due_ms, timer, moved_to, _):
             key = timer_key(due_ms, timer)
@@ -225,7 +223,7 @@ def _count_timers(changes: Changes, more: int) -> None:
 
 def _found(topic: str, changes: Changes) -> TopicConfig:
     found = Tables(changes).topic(topic)
-    assert found is not None, f"a setting of {topic!r}, which was not made"
+    assert found is not None, f"an entry of {topic!r}, which was not made"
     return found
 
 

@@ -23,6 +23,9 @@ from store.state import (
     Passed,
     Reset,
     Seen,
+    TimerEnd,
+    TimerEnded,
+    TimerSet,
     TopicEnded,
     TopicKeeps,
     TopicsMade,
@@ -114,4 +117,6 @@ ANY_ENTRIES = st.one_of(
     ENTRIES,
     st.builds(TopicKeeps, TOPICS, _RETENTIONS),
     st.builds(TopicTakes, TOPICS, st.sampled_from(MessageType)),
+    st.builds(TimerSet, TOPICS, _I64, _I64, _I64),
+    st.builds(TimerEnded, _I64, _I64, _I64, st.sampled_from(TimerEnd)),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,6 +26,9 @@ from store.state import (
     unpack_entries,
 )
 from tests.support.state import ENTRIES, DictRows
+
+if TYPE_CHECKING:
+    from store.state import Entry
 
 
 class ViewMachine(RuleBasedStateMachine):

@@ -24,6 +24,6 @@ class Wake:
             with contextlib.suppress(RuntimeError):  # raised by another thread in between
                 self._down.release()
 
-    def wait(self) -> None:
-        """Until the flag is up; it is down on return."""
-        self._down.acquire()
+    def wait(self, timeout_s: float = -1) -> None:
+        """Until the flag is up, or for so long; it is down on return. -1: for ever."""
+        self._down.acquire(timeout=timeout_s)

@@ -1,0 +1,288 @@
+"""What is due is put: the thread that does it, and one step of it.
+
+The lowest key is always taken first. There is no place in time below which nothing is looked for:
+what is late, for whatever reason, is put at the next look.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.base import Lock, Wake
+from store.errors import InvalidArgumentError, StoreClosedError, StoreError, StoreFailedError
+from store.format import MAX_LIGHT_QUEUES, prepare_all, unpack_record
+from store.held.readable import read_each
+from store.held.records import TIMER_DELIVER, delivered
+from store.puts import MOST_BODY_BYTES, Step
+from store.state import (
+    NOWHERE,
+    TIMER_TOPIC,
+    TimerEnd,
+    TimerEnded,
+    split_timer_key,
+    timer_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from store.held.reads import Reads
+    from store.log import StoreTimes
+    from store.message import Message
+    from store.puts import AppendPath
+    from store.state import Changes, Tables, TimerRow
+    from store.topics import Topics
+
+logger = logging.getLogger(__name__)
+
+#: At most so many are put a second: puts go on beside them.
+MOST_A_SECOND = 20_000
+#: Of one append, and their bytes: the append lock is held for 2 ms or so.
+_TOGETHER = 256
+_MOST_BYTES = 4 << 20
+#: The clock is looked at so often while anything waits: a jump of it is followed step by step.
+_LOOK_S = 1.0
+#: What is due and is not dispatched yet is looked for again after this.
+_LEAST_S = 0.002
+#: After an error.
+_AGAIN_S = 1.0
+#: Later than this is told to people.
+_LATE_MS = 10_000
+#: Above every key of a timer, and above every time.
+_LAST = b"j"
+_NEVER_MS = (1 << 63) - 1
+
+
+class _Due(NamedTuple):
+    """A timer whose time has come."""
+
+    key: bytes
+    row: TimerRow
+    message: Message | None  # None: it cannot be put
+
+
+class Firing:
+    """Thread: "timers", and any for `fire`; one step at a time. Locks: `_step`, before the append
+    lock; `_lock`, innermost."""
+
+    def __init__(
+        self,
+        appends: AppendPath,
+        topics: Topics,
+        tables: Tables,
+        times: StoreTimes,
+        reads: Reads,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`tables`: at the dispatch point."""
+        # Constant after construction.
+        self._appends = appends
+        self._topics = topics
+        self._tables = tables
+        self._times = times
+        self._reads = reads
+        self._monotonic_s = monotonic_s
+        self._thread = threading.Thread(target=self._run, name="timers", daemon=True)
+        self._stopped = threading.Event()
+        self._wake = Wake()
+        self._step = Lock()
+        self._lock = Lock()
+        # Guarded by _lock. No row that is dispatched has a key below `_lowest`, but for those from
+        # `_lowered` on, which came since the last look. Deleted rows are not looked through again.
+        self._lowest = timer_key(0, 0)
+        self._lowered = _LAST
+        # When the next one is due, as far as the last look saw; read freely.
+        self._next_ms = 0
+        #: Since the store was opened; read freely.
+        self.fired = 0
+        self.gone = 0
+        self.lost = 0
+        self._late_ms = 0
+        self._told_late = False
+        appends.applier.add_listener(self._applied)
+
+    # --- one step --------------------------------------------------------------------------
+
+    def fire(self) -> int:
+        """Some of what is due, the earliest first, is put; returns how many timers ended.
+        0: nothing is due, or what is cannot be read yet.
+
+        Certain, as a put is, on return. Raises what an append raises.
+        """
+        with self._step:
+            now_ms = self._times.now_ms()
+            rows = self._look(now_ms)
+            self._tell_how_late(now_ms, rows)
+            if not rows:
+                return 0
+            due = self._read(rows)
+            try:
+                count, end = self._put(due)
+            except InvalidArgumentError:
+                count, end = self._put([self._checked(each) for each in due])
+            self._appends.wait_acknowledged(end)
+            return count
+
+    def _look(self, now_ms: int) -> Sequence[tuple[bytes, TimerRow]]:
+        """The earliest of those that are due. Rows that are changed meanwhile, or were before and
+        are not dispatched, are looked at again under the append lock."""
+        with self._lock:
+            start = self._lowest = min(self._lowest, self._lowered)
+            self._lowered = _LAST
+        rows = self._tables.list_timers(start, now_ms + 1, _TOGETHER)
+        first = rows[0][0] if rows else None
+        if not rows:
+            following = self._tables.list_timers(start, _NEVER_MS, 1)
+            first = following[0][0] if following else None
+        with self._lock:
+            self._lowest = max(self._lowest, _LAST if first is None else first)
+            lowest = min(self._lowest, self._lowered)
+            self._next_ms = _NEVER_MS if lowest == _LAST else split_timer_key(lowest)[0]
+        return rows
+
+    def _applied(self, changes: Changes, physical_offset: int) -> None:
+        """The applier's listener: rows that came."""
+        del physical_offset
+        came = [key for key, row in changes.written.items() if key[:1] == b"i" and row is not None]
+        if not came:
+            return
+        lowest = min(came)
+        with self._lock:
+            self._lowered = min(self._lowered, lowest)
+            is_next = split_timer_key(lowest)[0] < self._next_ms
+        if is_next:
+            self._wake.set()
+
+    def _read(self, rows: Sequence[tuple[bytes, TimerRow]]) -> list[_Due]:
+        records, lost = read_each(self._reads, TIMER_TOPIC, [row.place for _, row in rows])
+        due: list[_Due] = []
+        size = 0
+        for key, row in rows:
+            record = records.get(row.place)
+            reason = lost.get(row.place)
+            message: Message | None = None
+            if record is not None:
+                size += len(record)
+                if size > _MOST_BYTES and due:
+                    break
+                try:
+                    message = delivered(unpack_record(record, verify=False), (TIMER_DELIVER,))
+                except InvalidArgumentError as error:
+                    reason = str(error)
+            if message is None and reason is None:
+                continue  # it is not dispatched yet, or its queue is being rebuilt
+            if reason is not None:
+                logger.error("the delayed message at place %d is lost: %s", row.place, reason)
+            due.append(_Due(key, row, message))
+        return due
+
+    def _checked(self, due: _Due) -> _Due:
+        """One that no append takes is lost, and not in the way of the others."""
+        if due.message is not None:
+            try:
+                prepare_all([due.message], MOST_BODY_BYTES, MAX_LIGHT_QUEUES)
+            except InvalidArgumentError as error:
+                logger.error("the delayed message at place %d is lost: %s", due.row.place, error)
+                return due._replace(message=None)
+        return due
+
+    def _put(self, due: Sequence[_Due]) -> tuple[int, int]:
+        """How many ended, and the log's end then."""
+        ended: list[TimerEnded] = []
+
+        def steps() -> list[Step]:
+            ended.clear()
+            tables = self._topics.view.tables
+            rows = tables.timers([each.key for each in due])
+            names = {each.message.topic for each in due if each.message is not None}
+            found = dict(zip(names, tables.topics(list(names)), strict=True))
+            messages: list[Message] = []
+            for (key, row, message), now in zip(due, rows, strict=True):
+                if now != row:
+                    continue  # it was recalled, or moved
+                how = TimerEnd.LOST
+                if message is not None:
+                    topic = found[message.topic]
+                    how = TimerEnd.GONE
+                    if topic is not None and topic.created_offset == row.begins:
+                        how = TimerEnd.FIRED
+                        queue_id = message.queue_id % topic.queue_count
+                        messages.append(message._replace(queue_id=queue_id))
+                ended.append(TimerEnded(*split_timer_key(key), NOWHERE, how))
+            return [Step(list(ended), messages)] if ended else []
+
+        end = self._appends.decide_steps(steps) if due else self._appends.log.appended_offset
+        for each in ended:
+            self.fired += each.how is TimerEnd.FIRED
+            self.gone += each.how is TimerEnd.GONE
+            self.lost += each.how is TimerEnd.LOST
+        return len(ended), end
+
+    def _tell_how_late(self, now_ms: int, rows: Sequence[tuple[bytes, TimerRow]]) -> None:
+        late_ms = now_ms - split_timer_key(rows[0][0])[0] if rows else 0
+        self._late_ms = late_ms
+        if late_ms > _LATE_MS and not self._told_late:
+            self._told_late = True
+            logger.warning(
+                "delayed messages are %d s late; %d wait. They are put now, the earliest first, "
+                "%d a second at most",
+                *(late_ms // 1000, self._tables.count_timers(), MOST_A_SECOND),
+            )
+        elif self._told_late and late_ms < _LATE_MS // 2:
+            self._told_late = False
+            logger.info("delayed messages are on time again")
+
+    # --- the thread ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """After the step that goes on. Repeatable."""
+        self._stopped.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        told = ""
+        while not self._stopped.is_set():
+            begin_s = self._monotonic_s()
+            try:
+                count = self.fire()
+            except (StoreClosedError, StoreFailedError):
+                return
+            except Exception as error:
+                if told != (told := f"{type(error).__name__}: {error}"):
+                    if isinstance(error, StoreError):
+                        logger.warning("delayed messages wait: %s", error)
+                    else:
+                        logger.exception("delayed messages wait, they are tried again")
+                self._stopped.wait(_AGAIN_S)
+                continue
+            told = ""
+            if count:
+                spare_s = begin_s + count / MOST_A_SECOND - self._monotonic_s()
+                if spare_s > 0:
+                    self._stopped.wait(spare_s)
+            else:
+                self._wait()
+
+    def _wait(self) -> None:
+        """Until the next one may be due."""
+        if self._next_ms == _NEVER_MS:
+            self._wake.wait()
+            return
+        ahead_s = (self._next_ms - self._times.now_ms()) / 1000
+        self._wake.wait(min(max(ahead_s, _LEAST_S), _LOOK_S))
+
+    def statistics(self) -> dict[str, float]:
+        return {
+            "store.timers_fired": self.fired,
+            "store.timers_gone": self.gone,
+            "store.timers_lost": self.lost,
+            "store.timers_late_s": self._late_ms / 1000,
+        }

@@ -1,0 +1,297 @@
+"""Delayed messages: put with a time, listed, recalled. What is due: firing.py."""
+
+from __future__ import annotations
+
+import enum
+import secrets
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.errors import InvalidArgumentError
+from store.format import MAX_LIGHT_QUEUES, UNIQ_KEY, prepare_all, unpack_record
+from store.held.firing import Firing
+from store.held.handles import TimerHandle, pack_handle, unpack_handle
+from store.held.readable import read_each
+from store.held.records import TIMER_DELIVER, TIMER_OUT, check_may_wait, delivered, waiting
+from store.held.timer_keeping import TimerKeeping
+from store.metadata import KEEP_ALL
+from store.puts import Step, placed_in_batch
+from store.state import (
+    NOWHERE,
+    TIMER_TOPIC,
+    TimerEnd,
+    TimerEnded,
+    TimerSet,
+    TopicsMade,
+    split_timer_key,
+    timer_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from store.consume_queue import ConsumeQueueStore
+    from store.held.reads import Reads
+    from store.log import StoreTimes
+    from store.message import Message
+    from store.puts import AppendPath
+    from store.state import Entry, Tables, TimerRow
+    from store.topics import Topics
+
+#: Longest time ahead, ms: 40 days.
+MOST_AHEAD_MS = 40 * 24 * 3_600_000
+#: Messages of one put, and handles of one recall.
+MOST_TIMERS = 1024
+#: Timers of one page, and those that are looked at for it.
+MOST_LISTED = 1000
+_MOST_LOOKED = 4096
+_LOOKED_TOGETHER = 256
+_FIELD = "deliver_at"
+#: Above every time.
+_NEVER_MS = (1 << 63) - 1
+
+
+class TimersSet(NamedTuple):
+    """Delayed messages that were put."""
+
+    handles: list[str]  # one for each, in order
+    end_offset: int  # certain once the log is durable up to it: see MessageStore.is_durable
+    places: list[int]  # queue offsets in queue 0 of TIMER_TOPIC
+
+
+class Recall(enum.Enum):
+    """What became of a handle."""
+
+    RECALLED = "recalled"  # the message will not be delivered
+    NOT_WAITING = "not waiting"  # it was delivered or recalled before, or its topic is gone
+
+
+class Recalled(NamedTuple):
+    """What became of each handle, and when that is certain."""
+
+    outcomes: list[Recall]
+    end_offset: int  # see TimersSet
+
+
+class Waiting(NamedTuple):
+    """A message that waits for its time."""
+
+    handle: str
+    due_ms: int  # ms since 1970
+    message: Message  # as it will be put, but for what the store adds
+    set_ms: int  # when it was put, or was appended again to be kept
+
+
+class WaitingPage(NamedTuple):
+    """Those that are due first."""
+
+    found: list[Waiting]
+    cursor: bytes | None  # where the next page begins; None: there is nothing behind
+
+
+class Timers:
+    """Messages that are delivered at a time: see store/docs/held.md.
+
+    Each is delivered once, unless it is recalled before, or its topic deleted: not before its time
+    by the store's clock, see store/log/store_times.py. Thread: any. Locks: the append lock.
+    """
+
+    def __init__(
+        self,
+        appends: AppendPath,
+        topics: Topics,
+        queues: ConsumeQueueStore,
+        tables: Tables,
+        times: StoreTimes,
+        reads: Reads,
+        new_nonce: Callable[[], int] = lambda: secrets.randbits(63) or 1,
+    ) -> None:
+        """`tables`: at the dispatch point."""
+        # Constant after construction.
+        self._appends = appends
+        self._topics = topics
+        self._tables = tables
+        self._times = times
+        self._reads = reads
+        self._new_nonce = new_nonce
+        self.firing = Firing(appends, topics, tables, times, reads)
+        self.keeping = TimerKeeping(appends, topics, tables, reads)
+        #: Since the store was opened; read freely.
+        self.recalled = 0
+
+    # --- put -------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """The time that timers go by, ms since 1970."""
+        return self._times.now_ms()
+
+    def put(
+        self, messages: Sequence[Message], due_ms: Sequence[int], *, wait: bool = True
+    ) -> TimersSet:
+        """Each message is put at its time, ms since 1970: all of them wait on return, or none. One
+        whose time is over is put as soon as the next look.
+
+        `wait`: until that is as durable as a put. Raises what an append raises, before anything is
+        written; InvalidArgumentError for what is due in more than 40 days, and for a message of a
+        transaction. A topic is made as by a put.
+        """
+        assert len(messages) == len(due_ms), f"{len(due_ms)} times of {len(messages)} messages"
+        self._check(messages, due_ms)
+        nonces = [self._new_nonce() for _ in messages]
+        held = [
+            waiting(TIMER_TOPIC, message, {TIMER_OUT: str(due), TIMER_DELIVER: str(due)})
+            for message, due in zip(messages, due_ms, strict=True)
+        ]
+        self._prepare(held)
+        queues = list(dict.fromkeys((each.topic, each.queue_id) for each in messages))
+        first = -1
+
+        def steps() -> list[Step]:
+            nonlocal first
+            first = self._topics.next_own(TIMER_TOPIC)
+            made: list[TopicsMade] = self._topics.needed(queues)
+            if self._topics.view.tables.topic(TIMER_TOPIC) is None:
+                made.append(TopicsMade([TIMER_TOPIC], 1, self._times.now_ms(), KEEP_ALL))
+            entries: list[Entry] = [
+                TimerSet(message.topic, due, place, nonce)
+                for place, (message, due, nonce) in enumerate(
+                    zip(messages, due_ms, nonces, strict=True), first
+                )
+            ]
+            return [Step(made)] * bool(made) + [Step(entries, held)]
+
+        try:
+            end = self._appends.decide_steps(steps)
+        except InvalidArgumentError as error:
+            raise placed_in_batch(error, messages) from None
+        places = list(range(first, first + len(messages)))
+        if wait:
+            self._appends.wait_acknowledged(end)
+        handles = [
+            pack_handle(
+                message.topic,
+                TimerHandle(due, place, nonce, (message.properties or {}).get(UNIQ_KEY, "")),
+            )
+            for message, due, place, nonce in zip(messages, due_ms, places, nonces, strict=True)
+        ]
+        return TimersSet(handles, end, places)
+
+    def _check(self, messages: Sequence[Message], due_ms: Sequence[int]) -> None:
+        if not 0 < len(messages) <= MOST_TIMERS:
+            raise InvalidArgumentError(
+                "messages", f"{len(messages)} delayed messages, not 1 to {MOST_TIMERS}"
+            )
+        latest_ms = self._times.now_ms() + MOST_AHEAD_MS
+        for at, (message, due) in enumerate(zip(messages, due_ms, strict=True)):
+            if not 0 <= due <= latest_ms:
+                raise InvalidArgumentError(
+                    f"messages[{at}].{_FIELD}",
+                    f"{due} ms is below 0"
+                    if due < 0
+                    else f"{due} ms is more than 40 days ahead: {latest_ms} is the latest now",
+                )
+            check_may_wait(message, at, _FIELD)
+        self._prepare(messages)
+
+    def _prepare(self, messages: Sequence[Message]) -> None:
+        """Raises what it would raise when they are put."""
+        prepare_all(messages, self._appends.config.max_body_bytes, MAX_LIGHT_QUEUES, is_batch=True)
+
+    # --- recall ----------------------------------------------------------------------------
+
+    def recall(self, topic: str, handles: Sequence[str], *, wait: bool = True) -> Recalled:
+        """The messages of these handles, all of the topic, will not be delivered, if they wait.
+
+        Whoever comes first, this or their time, decides. `wait` as in `put`. Raises
+        InvalidArgumentError for a handle that is of another topic, or none; what an append raises.
+        """
+        if not 0 < len(handles) <= MOST_TIMERS:
+            raise InvalidArgumentError("handles", f"{len(handles)} handles, not 1 to {MOST_TIMERS}")
+        named = [unpack_handle(topic, text, f"handles[{at}]") for at, text in enumerate(handles)]
+        keys = [timer_key(each.due_ms, each.timer) for each in named]
+        outcomes: list[Recall] = []
+
+        def decide() -> list[Entry]:
+            rows = self._topics.view.tables.timers(keys)
+            seen: set[bytes] = set()
+            entries: list[Entry] = []
+            outcomes.clear()
+            for key, row, each in zip(keys, rows, named, strict=True):
+                is_waiting = row is not None and row.nonce == each.nonce and key not in seen
+                outcomes.append(Recall.RECALLED if is_waiting else Recall.NOT_WAITING)
+                if is_waiting:
+                    seen.add(key)
+                    how = TimerEnd.RECALLED
+                    entries.append(TimerEnded(each.due_ms, each.timer, NOWHERE, how))
+            return entries
+
+        end = self._appends.decide(decide)
+        self.recalled += outcomes.count(Recall.RECALLED)
+        if wait:
+            self._appends.wait_acknowledged(end)
+        return Recalled(outcomes, end)
+
+    def message_id(self, topic: str, handle: str) -> str:
+        """UNIQ_KEY of the message that the handle is of; "" where it has none. Raises
+        InvalidArgumentError."""
+        return unpack_handle(topic, handle, "handle").message_id
+
+    # --- looking ---------------------------------------------------------------------------
+
+    def count(self) -> int:
+        """How many wait, of all topics."""
+        return self._tables.count_timers()
+
+    def page(self, topic: str = "", cursor: bytes | None = None, limit: int = 100) -> WaitingPage:
+        """Those that are due first, of one topic or of all. A page may have fewer than `limit`, or
+        none, though there are more: `cursor` says so. One that cannot be read is left out.
+
+        Raises InvalidArgumentError, DamagedQueueError.
+        """
+        if not 0 < limit <= MOST_LISTED:
+            raise InvalidArgumentError("limit", f"{limit} is outside 1 to {MOST_LISTED}")
+        self._appends.check_open()
+        if cursor is not None and (len(cursor) != len(timer_key(0, 0)) or cursor[:1] != b"i"):
+            raise InvalidArgumentError("cursor", "is none of a page of delayed messages")
+        start = timer_key(0, 0) if cursor is None else cursor
+        found: list[Waiting] = []
+        for _ in range(_MOST_LOOKED // _LOOKED_TOGETHER):
+            rows = self._tables.list_timers(start, _NEVER_MS, _LOOKED_TOGETHER)
+            for key, each in self._read(rows):
+                if each is not None and (not topic or each.message.topic == topic):
+                    if len(found) == limit:
+                        return WaitingPage(found, key)
+                    found.append(each)
+            if len(rows) < _LOOKED_TOGETHER:
+                return WaitingPage(found, None)
+            start = rows[-1][0] + b"\x00"
+        return WaitingPage(found, start[:-1])
+
+    def _read(self, rows: Sequence[tuple[bytes, TimerRow]]) -> list[tuple[bytes, Waiting | None]]:
+        records = read_each(self._reads, TIMER_TOPIC, [row.place for _, row in rows]).records
+        found: list[tuple[bytes, Waiting | None]] = []
+        for key, row in rows:
+            record = records.get(row.place)
+            if record is None:
+                found.append((key, None))
+                continue
+            due_ms, timer = split_timer_key(key)
+            was = unpack_record(record, verify=False)
+            try:
+                message = delivered(was, (TIMER_DELIVER,))
+            except InvalidArgumentError:
+                found.append((key, None))
+                continue
+            own = TimerHandle(due_ms, timer, row.nonce, was.properties.get(UNIQ_KEY, ""))
+            handle = pack_handle(message.topic, own)
+            found.append((key, Waiting(handle, due_ms, message, was.store_time_ms)))
+        return found
+
+    def statistics(self) -> dict[str, float]:
+        """Numbers for operators, by name."""
+        return {
+            "store.timers_pending": self.count(),
+            "store.timers_recalled": self.recalled,
+            "store.timers_moved": self.keeping.moved,
+            "store.timers_given_up": self.keeping.lost,
+            **self.firing.statistics(),
+        }
