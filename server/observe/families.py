@@ -124,6 +124,28 @@ _PLAIN = {
     "store.dead_letters_given_up": Row(
         "kvcq_dead_letters_given_up_total", "Dead letters lost before their time to a full disk."
     ),
+    "store.timers_pending": Row(
+        "kvcq_timers_pending", "Delayed messages that wait for their time."
+    ),
+    "store.timers_late_s": Row(
+        "kvcq_timers_late_seconds", "How late the delayed message is that is put next."
+    ),
+    "store.timers_fired": Row(
+        "kvcq_timers_fired_total", "Delayed messages that were put at their time."
+    ),
+    "store.timers_recalled": Row("kvcq_timers_recalled_total", "Delayed messages recalled."),
+    "store.timers_gone": Row(
+        "kvcq_timers_gone_total", "Delayed messages whose topic was deleted before their time."
+    ),
+    "store.timers_lost": Row(
+        "kvcq_timers_lost_total", "Delayed messages that could not be read at their time."
+    ),
+    "store.timers_moved": Row(
+        "kvcq_timers_moved_total", "Delayed messages appended again before their segment went."
+    ),
+    "store.timers_given_up": Row(
+        "kvcq_timers_given_up_total", "Delayed messages lost before their time to a full disk."
+    ),
     "store.shared_damaged_met": Row(
         "kvcq_shared_damaged_met_total", "Damaged messages that held a shared group's queue up."
     ),
