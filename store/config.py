@@ -155,6 +155,29 @@ class StoreConfig:
         rocketmq="defaultTopicQueueNums",
     )
 
+    # Transactions.
+    max_open_transactions: int = setting(
+        1_000_000,
+        "transactions that are open at once, those that were given up among them; beyond, a new "
+        "one is refused",
+        bounds=(1, 100_000_000),
+        live=True,
+    )
+    max_open_transactions_of_group: int = setting(
+        100_000,
+        "the same of one group of producers",
+        bounds=(1, 100_000_000),
+        live=True,
+    )
+    transaction_checks: int = setting(
+        15,
+        "how often producers are asked what became of a transaction, before it is kept for "
+        "somebody to decide by hand; it counts only when a producer was there to be asked",
+        bounds=(1, 1000),
+        live=True,
+        rocketmq="transactionCheckMax",
+    )
+
     skip_damaged_records: bool = setting(
         False,
         "on: a replay leaves a damaged record out of the queues, and readers are told about the "

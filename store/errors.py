@@ -134,6 +134,40 @@ class GroupExistsError(StoreError):
         self.group = group
 
 
+class UnknownTransactionError(StoreError):
+    """No such transaction is open, and none that was decided in the last ten minutes."""
+
+    def __init__(self, transaction_id: str) -> None:
+        super().__init__(
+            f"no transaction {transaction_id!r}: it never was, or it was decided more than ten "
+            "minutes ago. `kvcq tran list` has those that are open"
+        )
+        self.transaction_id = transaction_id
+
+
+class TransactionEndedError(StoreError):
+    """The transaction was decided otherwise before. Nothing was changed."""
+
+    def __init__(self, transaction_id: str, outcome: str, what: str) -> None:
+        """`outcome`: one word for programs. `what`: what became of it, for people."""
+        super().__init__(f"transaction {transaction_id!r} {what}: it cannot be decided otherwise")
+        self.transaction_id = transaction_id
+        self.outcome = outcome
+
+
+class TooManyTransactionsError(StoreError):
+    """So many transactions are open as the settings allow. Nothing was stored."""
+
+    def __init__(self, count: int, group: str, setting: str) -> None:
+        """`group`: "" for all of the store."""
+        who = f"group {group!r}" if group else "this store"
+        super().__init__(
+            f"{who} has {count} open transactions, as many as `{setting}` allows: commit or roll "
+            "back some, `kvcq tran list` has them, or raise it"
+        )
+        self.setting = setting
+
+
 class MessageNotFoundError(StoreError):
     """No message with that id: never stored, expired, or of a deleted topic."""
 

@@ -26,7 +26,7 @@ from store.errors import (
 )
 from store.format import ITEM_END, check_group
 from store.groups import SharedGroups
-from store.held import Rolling, Timers
+from store.held import Halves, RolledHalves, Rolling, Timers
 from store.light_queue import LMQ_PREFIX, is_light
 from store.metadata import MessageType, Retention
 from store.puts import NumberedBatches
@@ -101,9 +101,14 @@ class MessageStore:
         self.snapshots = services.snapshots
         #: Groups that share their work.
         self.groups = SharedGroups(appends, topics, queues, self.tables, times, self)
-        #: Messages that wait, and what keeps them when their segment goes.
+        #: Messages that wait for their time, and those of transactions.
         self.timers = Timers(appends, topics, queues, self.tables, times, self)
-        self.rolling = Rolling(queues, self, [self.groups.keeping, self.timers.keeping])
+        self.halves = Halves(appends, topics, state, times, self)
+        rolled_halves = RolledHalves(appends, topics, state, self.tables, self)
+        #: What keeps them when their segment goes.
+        self.rolling = Rolling(
+            queues, self, [self.groups.keeping, self.timers.keeping, rolled_halves]
+        )
         self._closing = Lock()
 
     @property
@@ -788,6 +793,7 @@ class MessageStore:
             "store.filter_errors": self._reader.filter_errors,
             **self.groups.statistics(),
             **self.timers.statistics(),
+            **self.halves.statistics(),
             **{f"store.{name}": value for name, value in self.snapshots.statistics().items()},
             **{f"kvcq.{name}": value for name, value in self.queues.statistics().items()},
         }

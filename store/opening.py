@@ -69,6 +69,8 @@ logger = logging.getLogger(__name__)
 
 #: How often it is looked for dead letters whose time is over.
 _LETTERS_S = 10.0
+#: And for transactions of which it need not be known any more how they ended.
+_FORGET_S = 60.0
 
 
 def assemble(
@@ -340,6 +342,7 @@ def start(
     )
     retention.add_keeper(store.rolling.keep_below)
     services.jobs.add("dead letters", _LETTERS_S, store.groups.keeping.look)
+    services.jobs.add("transactions", _FORGET_S, store.halves.forget)
     services.start(upkeep)
     store.timers.firing.start()
     return store

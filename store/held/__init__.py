@@ -5,6 +5,16 @@ is a row of the state. What it becomes is appended together with the entry that 
 there is one outcome, whatever crashes. See store/docs/held.md.
 """
 
+from store.held.deciding import Begin, Decide
+from store.held.half_rolling import RolledHalves
+from store.held.halves import (
+    MOST_IMMUNITY_MS,
+    MOST_TOGETHER,
+    Check,
+    Decided,
+    Halves,
+    Transaction,
+)
 from store.held.readable import Readable, read_each
 from store.held.reads import Reads
 from store.held.records import (
@@ -33,23 +43,33 @@ from store.held.timers import (
     Waiting,
     WaitingPage,
 )
+from store.held.transaction_ids import unpack_transaction_id
 
 __all__ = [
     "MOST_AHEAD_MS",
+    "MOST_IMMUNITY_MS",
     "MOST_LISTED",
     "MOST_TIMERS",
+    "MOST_TOGETHER",
     "TIMER_DELIVER",
     "TIMER_OUT",
+    "Begin",
+    "Check",
+    "Decide",
+    "Decided",
     "Done",
+    "Halves",
     "Kind",
     "Readable",
     "Reads",
     "Recall",
     "Recalled",
+    "RolledHalves",
     "Rolling",
     "Target",
     "Timers",
     "TimersSet",
+    "Transaction",
     "Waiting",
     "WaitingPage",
     "again",
@@ -61,5 +81,6 @@ __all__ = [
     "read_each",
     "read_places",
     "target_of",
+    "unpack_transaction_id",
     "waiting",
 ]

@@ -30,6 +30,14 @@ from store.state.entries import (
     TopicsMade,
     TopicTakes,
 )
+from store.state.half_entries import (
+    HalfBegun,
+    HalfChecked,
+    HalfEnded,
+    HalfMoved,
+    HalvesForgotten,
+)
+from store.state.halves import apply_half_entry
 from store.state.rows import (
     DEAD_LETTERS,
     PLACES,
@@ -214,6 +222,8 @@ def apply_entry(entry: Entry, at: int, changes: Changes) -> None:
                 before = changes.get(key)
                 assert before is not None, f"timer {timer} was moved, and does not wait"
                 changes.put(key, pack_timer(unpack_timer(before)._replace(place=moved_to)))
+        case HalfBegun() | HalfEnded() | HalfChecked() | HalfMoved() | HalvesForgotten():
+            apply_half_entry(entry, at, changes)
 
 
 def _count_timers(changes: Changes, more: int) -> None:

@@ -10,6 +10,7 @@ import enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import StoreError
+from store.state.half_entries import HalfBegun, HalfChecked, HalfEnded, HalfMoved, HalvesForgotten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -239,4 +240,9 @@ Entry = (
     | Seen
     | TimerSet
     | TimerEnded
+    | HalfBegun
+    | HalfEnded
+    | HalfChecked
+    | HalfMoved
+    | HalvesForgotten
 )

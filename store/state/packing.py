@@ -33,6 +33,7 @@
 |      |               | bit i64 message group                                           |
 |   23 | TimerSet      | u16 topic, i64 due ms, i64 place, i64 nonce                     |
 |   24 | TimerEnded    | i64 due ms, i64 timer, i64 moved to or -1, u8 how               |
+|  48- | of halves     | halves.py                                                       |
 
 `how` of a lease: 1 handed over, 2 held on to, 3 given back; of an end: 1 acknowledged, 2 moved to
 the dead letters, 3 gone from the log, 4 damaged and skipped; of a dead letter: 1 put again where it
@@ -72,6 +73,15 @@ from store.state.entries import (
     TopicKeeps,
     TopicsMade,
     TopicTakes,
+)
+from store.state.half_entries import (
+    HALF_READERS,
+    HalfBegun,
+    HalfChecked,
+    HalfEnded,
+    HalfMoved,
+    HalvesForgotten,
+    pack_half_entry,
 )
 from store.state.windows import Lease
 
@@ -193,6 +203,8 @@ class _Body:
                 data += _TIMER_SET.pack(23, self._place(topic), due_ms, place, nonce)
             case TimerEnded():
                 data += _TIMER_ENDED.pack(24, *entry)
+            case HalfBegun() | HalfEnded() | HalfChecked() | HalfMoved() | HalvesForgotten():
+                data += pack_half_entry(entry, self._place)
 
     def _place(self, name: str) -> int:
         place = self._names.setdefault(name, len(self._names))
@@ -369,4 +381,5 @@ _READERS: dict[int, Callable[[bytes, int, list[str]], tuple[Entry, int]]] = {
     22: _seen,
     23: _timer_set,
     24: _timer_ended,
+    **HALF_READERS,
 }

@@ -22,6 +22,7 @@
 | `y` i16, topic, i64 letter                | i64 place: where a dead letter is that was moved  |
 | `i` i64 due ms, i64 timer                 | i64 place, i64 offset of its topic, i64 nonce     |
 | `j`                                       | i64 how many `i` rows there are                   |
+| `m` `v` `e` `u`                           | messages of open transactions: halves.py          |
 | `d` i16, topic                            | i64 offset: its records below are dead            |
 | `k` i16, topic, i32 queue id              | i64 topic's offset, limit, first, end, bytes      |
 

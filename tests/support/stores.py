@@ -32,6 +32,9 @@ class Settings(TypedDict, total=False):
     sync_flush_timeout_s: float
     reserved_hours: float
     auto_create_topics: bool
+    max_open_transactions: int
+    max_open_transactions_of_group: int
+    transaction_checks: int
     auto_create_groups: bool
     default_queue_count: int
     hot_queue_limit: int

@@ -1,0 +1,230 @@
+"""What becomes of halves: decided under the append lock, on the state at the log's end.
+
+So there is one outcome for each half, whoever decides at the same time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.errors import (
+    StoreError,
+    TooManyTransactionsError,
+    TransactionEndedError,
+    UnknownTransactionError,
+)
+from store.held.transaction_ids import pack_transaction_id
+from store.metadata import KEEP_ALL
+from store.puts import Step
+from store.state import (
+    HALVES_TOPIC,
+    Changes,
+    HalfBegun,
+    HalfEnd,
+    HalfEnded,
+    HalfTables,
+    TopicsMade,
+    apply_entry,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from store.config import StoreConfig
+    from store.held.transaction_ids import Named
+    from store.message import Message
+    from store.state import Entry, OpenHalf, StateView
+    from store.topics import Topics
+
+#: Bytes of bodies that are appended together.
+_MOST_BYTES = 4 << 20
+#: What is decided is applied where no record is yet: no answer asks where that is.
+_NOWHERE = 0
+
+_SAID = {
+    HalfEnd.COMMITTED: ("committed", "was committed"),
+    HalfEnd.ROLLED_BACK: ("rolled back", "was rolled back"),
+    HalfEnd.TOPIC_GONE: (
+        "topic gone",
+        "ended when its topic was deleted: its message was not delivered",
+    ),
+    HalfEnd.RECORD_GONE: (
+        "record gone",
+        "ended when the disk had no room to keep its message: it was not delivered",
+    ),
+}
+
+
+class Begin(NamedTuple):
+    """A message that is to wait for its transaction."""
+
+    message: Message
+    group: str  # of producers, which are asked when nobody decides
+    immunity_ms: int = 0  # nobody is asked before that; less than FIRST_CHECK_MS counts as that
+
+
+class Decide(NamedTuple):
+    """What is to become of a transaction."""
+
+    transaction_id: str
+    commit: bool  # otherwise it is rolled back
+
+
+class ReadAgainError(Exception):
+    """A half is not where it was read."""
+
+
+class Beginning(NamedTuple):
+    """A call that begins a transaction, and can be taken."""
+
+    message: Message
+    half: Message  # what stands for it meanwhile
+    group: str
+    nonce: int
+    first_check_ms: int  # from now on
+
+
+class Ending(NamedTuple):
+    """A call that decides one."""
+
+    call: Decide
+    named: Named
+
+
+class Turn:
+    """One try to decide some calls, under the append lock."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        config: StoreConfig,
+        calls: Sequence[Beginning | Ending | StoreError],
+        messages: Mapping[int, tuple[int, Message | None]],
+        now_ms: int,
+    ) -> None:
+        """`messages`: halves to their places, and what is put to commit them; None: the record is
+        gone."""
+        self._topics = topics
+        self._config = config
+        self._calls = calls
+        self._messages = messages
+        self.answers: list[str | StoreError] = []
+        self._now_ms = now_ms
+        #: How halves end by it.
+        self.ended: list[HalfEnd] = []
+        self._made: dict[str, TopicsMade] = {}
+        self._steps: list[Step] = []
+        self._entries: list[Entry] = []
+        self._appended: list[Message] = []
+        self._bytes = 0
+
+    def steps(self) -> Sequence[Step]:
+        """Raises ReadAgainError."""
+        view = self._topics.view
+        self._changes = Changes(view)
+        self._tables = HalfTables(self._changes)
+        self._next_half = self._topics.next_own(HALVES_TOPIC)
+        for call in self._calls:
+            try:
+                if isinstance(call, Beginning):
+                    self.answers.append(self._begin(call))
+                elif isinstance(call, Ending):
+                    self.answers.append(self._end(call))
+                else:
+                    self.answers.append(call)
+            except StoreError as error:
+                self.answers.append(error)
+        self._close()
+        made = list(self._made.values())
+        if self._next_half > 0 and view.tables.topic(HALVES_TOPIC) is None:
+            made.append(TopicsMade([HALVES_TOPIC], 1, self._now_ms, KEEP_ALL))
+        return [Step(made), *self._steps] if made else self._steps
+
+    @property
+    def begun(self) -> int:
+        """How many transactions it begins."""
+        pairs = zip(self._calls, self.answers, strict=True)
+        return sum(isinstance(one, Beginning) and isinstance(two, str) for one, two in pairs)
+
+    def _begin(self, call: Beginning) -> str:
+        topic = call.message.topic
+        for group, setting in (
+            (call.group, "max_open_transactions_of_group"),
+            ("", "max_open_transactions"),
+        ):
+            count, most = self._tables.count(group).open, getattr(self._config, setting)
+            if count >= most:
+                raise TooManyTransactionsError(count, group, f"store.{setting}")
+        for made in self._topics.needed([(topic, call.message.queue_id)]):
+            self._made[topic] = made
+        half = self._next_half
+        self._next_half += 1
+        check_ms = self._now_ms + call.first_check_ms
+        self._add(HalfBegun(call.group, topic, half, call.nonce, self._now_ms, check_ms), call.half)
+        return pack_transaction_id(half, call.nonce, topic)
+
+    def _end(self, ending: Ending) -> str:
+        (text, commit), (half, nonce, topic) = ending
+        row = self._tables.open(half)
+        if row is None:
+            return self._again(ending)
+        if (row.nonce, row.topic) != (nonce, topic):
+            raise UnknownTransactionError(text)
+        if not commit:
+            self._finish(half, HalfEnd.ROLLED_BACK)
+            return text
+        if not is_live(row, self._topics.view):
+            self._finish(half, HalfEnd.TOPIC_GONE)
+            raise _ended(text, HalfEnd.TOPIC_GONE)
+        place, message = self._messages.get(half, (-1, None))
+        if place != row.place:
+            raise ReadAgainError
+        if message is None:
+            self._finish(half, HalfEnd.RECORD_GONE)
+            raise _ended(text, HalfEnd.RECORD_GONE)
+        self._finish(half, HalfEnd.COMMITTED, message)
+        return text
+
+    def _again(self, ending: Ending) -> str:
+        """It is not open: the same decision may be made again."""
+        (text, commit), (half, nonce, _) = ending
+        before = self._tables.ended(half)
+        if before is None or before.nonce != nonce:
+            raise UnknownTransactionError(text)
+        # What was not delivered and never will be is as good as rolled back.
+        if commit is not (before.how is HalfEnd.COMMITTED):
+            raise _ended(text, before.how)
+        return text
+
+    def _finish(self, half: int, how: HalfEnd, message: Message | None = None) -> None:
+        self.ended.append(how)
+        self._add(HalfEnded(half, self._now_ms, how), message)
+
+    def _add(self, entry: Entry, message: Message | None) -> None:
+        if message is not None and self._bytes + len(message.body) > _MOST_BYTES:
+            self._close()
+        apply_entry(entry, _NOWHERE, self._changes)
+        self._entries.append(entry)
+        if message is not None:
+            self._appended.append(message)
+            self._bytes += len(message.body)
+
+    def _close(self) -> None:
+        """What comes next is in a record of its own."""
+        if self._entries:
+            self._steps.append(Step(self._entries, self._appended))
+        self._entries, self._appended, self._bytes = [], [], 0
+
+
+def _ended(text: str, how: HalfEnd) -> TransactionEndedError:
+    return TransactionEndedError(text, *_SAID[how])
+
+
+def id_of(row: OpenHalf) -> str:
+    return pack_transaction_id(row.half, row.nonce, row.topic)
+
+
+def is_live(row: OpenHalf, view: StateView) -> bool:
+    """Under the append lock: the topic is the one that the half was put for."""
+    topic = view.tables.topic(row.topic)
+    return topic is not None and topic.created_offset <= row.began_at

@@ -1,0 +1,353 @@
+"""Transactions: a message waits as a half until its producer commits it or rolls it back.
+
+What a half's record looks like is in records.py, what the state knows of it in
+store/state/halves.py. Here it is decided what entries say, under the append lock, so there is one
+outcome for each half, whoever races. See store/docs/transactions.md.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.errors import InvalidArgumentError, StoreError
+from store.format import (
+    MAX_LIGHT_QUEUES,
+    check_group,
+    check_may_write,
+    check_topic,
+    prepare_all,
+    unpack_record,
+)
+from store.held.deciding import (
+    Begin,
+    Beginning,
+    Decide,
+    Ending,
+    ReadAgainError,
+    Turn,
+    id_of,
+    is_live,
+)
+from store.held.records import check_may_wait, delivered, read_places, waiting
+from store.held.transaction_ids import unpack_transaction_id
+from store.state import (
+    HALVES_TOPIC,
+    NEVER,
+    HalfChecked,
+    HalfEnd,
+    HalfEnded,
+    HalfTables,
+    HalvesForgotten,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from store.held.reads import Reads
+    from store.log import StoreTimes
+    from store.message import Message
+    from store.puts import AppendPath
+    from store.state import Entry, HalvesCount, OpenHalf, Rows
+    from store.topics import Topics
+
+#: A half is old enough to be asked about: most are decided before.
+FIRST_CHECK_MS = 6_000
+#: A producer has as long to answer before the next one is asked.
+CHECK_EVERY_MS = 30_000
+#: As long, at least, it is remembered how a transaction ended.
+REMEMBERED_MS = 600_000
+#: Longest time for which a producer may ask not to be asked, ms.
+MOST_IMMUNITY_MS = 24 * 3_600_000
+#: Calls that are decided together.
+MOST_TOGETHER = 256
+#: Halves that are listed, or looked up, together.
+MOST_LISTED = 1000
+_PAGES_FORGOTTEN = 200
+
+GROUP = "PGROUP"
+IS_TRANSACTION = "TRAN_MSG"
+IMMUNITY = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+
+
+class Decided(NamedTuple):
+    """What became of each call: the id of the transaction, or why not."""
+
+    answers: list[str | StoreError]
+    end_offset: int  # certain once the log is durable up to it: see MessageStore.is_durable
+
+
+class Check(NamedTuple):
+    """A transaction that nobody decided in time: a producer of its group is to be asked."""
+
+    half: int
+    transaction_id: str
+    topic: str
+    checks: int  # that were sent before
+    message: Message  # as it is put when it is committed
+
+
+class Transaction(NamedTuple):
+    """An open transaction, for people."""
+
+    transaction_id: str
+    half: int
+    group: str
+    topic: str
+    begun_ms: int
+    checks: int
+    next_check_ms: int | None  # None: it was given up, and waits for somebody to decide by hand
+
+
+class Halves:
+    """Thread: any. Locks: that of appends. Memory: that of the calls under way."""
+
+    def __init__(
+        self,
+        appends: AppendPath,
+        topics: Topics,
+        state: Rows,
+        times: StoreTimes,
+        reads: Reads,
+        new_nonce: Callable[[], int] = lambda: secrets.randbits(63),
+    ) -> None:
+        """`state`: at the dispatch point. `reads`: of the same store."""
+        # Constant after construction.
+        self._appends = appends
+        self._topics = topics
+        self._tables = HalfTables(state)
+        self._now_ms = times.steady_ms
+        self._reads = reads
+        self._new_nonce = new_nonce
+        #: Since the store was opened, by how they ended; read freely.
+        self.ended = dict.fromkeys(HalfEnd, 0)
+        self.checks = 0
+        self.begun = 0
+
+    # --- deciding --------------------------------------------------------------------------
+
+    def begin(self, message: Message, group: str, immunity_ms: int = 0) -> str:
+        """The message waits; returns the id of its transaction, once that is as durable as a put.
+
+        Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError, TooManyTransactionsError,
+        and what a put raises.
+        """
+        return self._one(Begin(message, group, immunity_ms))
+
+    def end(self, transaction_id: str, *, commit: bool) -> None:
+        """The message is put to its topic, or never is; as durable as a put on return.
+
+        The same decision may be made again, for REMEMBERED_MS at least. Raises
+        InvalidArgumentError, UnknownTransactionError, TransactionEndedError where it ended
+        otherwise before, and what a put raises.
+        """
+        self._one(Decide(transaction_id, commit))
+
+    def _one(self, call: Begin | Decide) -> str:
+        answers, end = self.decide([call])
+        self._appends.wait_acknowledged(end)
+        (answer,) = answers
+        if isinstance(answer, StoreError):
+            raise answer
+        return answer
+
+    def decide(self, calls: Sequence[Begin | Decide]) -> Decided:
+        """What becomes of all these calls, MOST_TOGETHER at most, in one append; each has an answer
+        of its own. Raises what an append raises: nothing is certain then."""
+        self._appends.check_open()
+        assert len(calls) <= MOST_TOGETHER, f"{len(calls)} calls together"
+        ready = [self._prepared(call) for call in calls]
+        while True:
+            messages = self._messages([each for each in ready if isinstance(each, Ending)])
+            turn = Turn(self._topics, self._appends.config, ready, messages, self._now_ms())
+            try:
+                end = self._appends.decide_steps(turn.steps)
+            except ReadAgainError:
+                self._appends.wait_acknowledged(self._appends.log.appended_offset)
+                continue
+            for how in turn.ended:
+                self.ended[how] += 1
+            self.begun += turn.begun
+            return Decided(turn.answers, end)
+
+    def _prepared(self, call: Begin | Decide) -> Beginning | Ending | StoreError:
+        try:
+            if isinstance(call, Decide):
+                named = unpack_transaction_id(call.transaction_id)
+                return Ending(call, named)
+            message, group, immunity_ms = call
+            check_group(group)
+            if not 0 <= immunity_ms <= MOST_IMMUNITY_MS:
+                raise InvalidArgumentError(
+                    "immunity_ms", f"{immunity_ms} is outside 0 to {MOST_IMMUNITY_MS}"
+                )
+            check_topic(message.topic)
+            check_may_write(message.topic)
+            check_may_wait(message, 0, "transaction")
+            config = self._appends.config
+            prepare_all([message], config.max_body_bytes, MAX_LIGHT_QUEUES)
+            more = {GROUP: group, IS_TRANSACTION: "true"}
+            half = waiting(HALVES_TOPIC, message, more)
+            prepare_all([half], config.max_body_bytes, MAX_LIGHT_QUEUES, is_batch=True)
+            check_ms = max(FIRST_CHECK_MS, immunity_ms)
+            return Beginning(message, half, group, self._new_nonce(), check_ms)
+        except StoreError as error:
+            return error
+
+    def _messages(self, endings: Sequence[Ending]) -> dict[int, tuple[int, Message | None]]:
+        """Halves to their places, and the messages to be put; None: the record is gone."""
+        places: dict[int, int] = {}
+        for ending in endings:
+            row = self._tables.open(ending.named.half) if ending.call.commit else None
+            if row is not None:
+                places[row.place] = row.half
+        if not places:
+            return {}
+        found = read_places(self._reads, HALVES_TOPIC, list(places))
+        return {
+            half: (place, delivered(unpack_record(found[place], verify=False)))
+            if place in found
+            else (place, None)
+            for place, half in places.items()
+        }
+
+    # --- what nobody decided ---------------------------------------------------------------
+
+    def due(self, group: str, limit: int = MOST_TOGETHER) -> list[Check]:
+        """What a producer of the group is to be asked now; who waits longest comes first.
+
+        What was asked as often as the settings say is given up; what cannot be committed any more,
+        since its topic or its record is gone, ends. `checked` says that they were asked.
+        Raises what an append raises, CorruptRecordError, DamagedQueueError.
+        """
+        halves = self._tables.due(group, self._now_ms(), min(limit, MOST_TOGETHER))
+        rows = [row for row in map(self._tables.open, halves) if row is not None]
+        if not rows:
+            return []
+        records = read_places(self._reads, HALVES_TOPIC, [row.place for row in rows])
+        asked = self._appends.config.transaction_checks
+        checks, others = [], []
+        for row in rows:
+            record = records.get(row.place)
+            if record is None or row.checks >= asked or not self._lives(row):
+                others.append((row, record is None))
+            else:
+                message = delivered(unpack_record(record, verify=False))
+                checks.append(Check(row.half, id_of(row), row.topic, row.checks, message))
+        if others:
+            self._end_or_give_up(others)
+        return checks
+
+    def _lives(self, row: OpenHalf) -> bool:
+        begins = self._topics.begins_at(row.topic)
+        return begins is not None and begins <= row.began_at
+
+    def _end_or_give_up(self, rows: Sequence[tuple[OpenHalf, bool]]) -> None:
+        ended: list[HalfEnd] = []
+
+        def entries() -> Sequence[Entry]:
+            tables, now_ms = HalfTables(self._topics.view), self._now_ms()
+            made: list[Entry] = []
+            ended.clear()
+            for before, is_gone in rows:
+                row = tables.open(before.half)
+                if row is None or row.place != before.place:
+                    continue
+                if not is_live(row, self._topics.view):
+                    ended.append(HalfEnd.TOPIC_GONE)
+                elif is_gone:
+                    ended.append(HalfEnd.RECORD_GONE)
+                else:
+                    made.append(HalfChecked(row.half, row.checks, NEVER))
+                    continue
+                made.append(HalfEnded(row.half, now_ms, ended[-1]))
+            return made
+
+        self._appends.wait_acknowledged(self._appends.decide(entries))
+        for how in ended:
+            self.ended[how] += 1
+
+    def checked(self, halves: Sequence[int]) -> None:
+        """These were really sent to a producer that is there: it counts, and the next one is asked
+        after CHECK_EVERY_MS. Raises what an append raises."""
+
+        def entries() -> Sequence[Entry]:
+            tables, now_ms = HalfTables(self._topics.view), self._now_ms()
+            rows = [row for row in map(tables.open, halves) if row is not None]
+            return [
+                HalfChecked(row.half, row.checks + 1, now_ms + CHECK_EVERY_MS)
+                for row in rows
+                if row.check_ms <= now_ms
+            ]
+
+        self._appends.wait_acknowledged(self._appends.decide(entries))
+        self.checks += len(halves)
+
+    def forget(self) -> None:
+        """How transactions ended is not remembered any more, of those that ended more than
+        REMEMBERED_MS ago and have none that ended later before them. A job of the store's.
+
+        Raises what an append raises.
+        """
+        until_ms, below, first = self._now_ms() - REMEMBERED_MS, 0, 0
+        for _ in range(_PAGES_FORGOTTEN):
+            page = self._tables.ended_from(first, MOST_LISTED)
+            old = [half for half, ended in page if ended.ended_ms <= until_ms]
+            late = next((half for half, ended in page if ended.ended_ms > until_ms), None)
+            if late is not None:
+                old = [half for half in old if half < late]
+            if old:
+                below = first = old[-1] + 1
+            if late is not None or len(page) < MOST_LISTED:
+                break
+        if below:
+            self._appends.append_entries([HalvesForgotten(below)])
+
+    # --- looking ---------------------------------------------------------------------------
+
+    def list(
+        self, after: int = -1, limit: int = MOST_LISTED, *, group: str = "", given_up: bool = False
+    ) -> tuple[list[Transaction], int | None]:
+        """Open transactions above `after`, and above which to go on; None: these are all. Of a
+        group, or of all; with `given_up` only those.
+
+        A page may be shorter than `limit`, and even be empty. Raises InvalidArgumentError.
+        """
+        if not 1 <= limit <= MOST_LISTED:
+            raise InvalidArgumentError("limit", f"{limit} is outside 1 to {MOST_LISTED}")
+        self._appends.check_open()
+        rows = self._tables.open_from(max(0, after + 1), limit)
+        found = [
+            Transaction(
+                id_of(row),
+                row.half,
+                row.group,
+                row.topic,
+                row.begun_ms,
+                row.checks,
+                None if row.is_given_up else row.check_ms,
+            )
+            for row in rows
+            if group in ("", row.group) and (row.is_given_up or not given_up)
+        ]
+        return found, rows[-1].half if len(rows) == limit else None
+
+    def counts(self) -> Iterator[tuple[str, HalvesCount]]:
+        """Groups with open transactions, and how many they have."""
+        return self._tables.counts()
+
+    def statistics(self) -> dict[str, float]:
+        count = self._tables.count()
+        first = self._tables.open_from(0, 1) if count.open else []
+        age_ms = self._now_ms() - first[0].begun_ms if first else 0
+        return {
+            "store.transactions_open": count.open,
+            "store.transactions_given_up": count.given_up,
+            "store.transactions_oldest_s": max(0, age_ms) / 1000,
+            "store.transactions_begun": self.begun,
+            "store.transactions_committed": self.ended[HalfEnd.COMMITTED],
+            "store.transactions_rolled_back": self.ended[HalfEnd.ROLLED_BACK],
+            "store.transactions_lost": self.ended[HalfEnd.TOPIC_GONE]
+            + self.ended[HalfEnd.RECORD_GONE],
+            "store.transaction_checks_sent": self.checks,
+        }

@@ -1,0 +1,137 @@
+"""Halves, messages whose transaction is open: entries that speak of them.
+
+A half is named by the queue offset that its record had in HALVES_TOPIC when it was put; so it keeps
+its name when its record is appended again. Fields of the entries, big-endian, behind their kind:
+
+| kind | entry           | fields                                                             |
+|-----:|-----------------|--------------------------------------------------------------------|
+|   48 | HalfBegun       | u16 group, u16 topic, i64 half, i64 nonce, i64 begun ms, i64 check |
+|   49 | HalfEnded       | i64 half, i64 ended ms, u8 how                                     |
+|   50 | HalfChecked     | i64 half, i32 checks, i64 next check ms                            |
+|   51 | HalfMoved       | i64 half, i64 place                                                |
+|   52 | HalvesForgotten | i64 below                                                          |
+
+`how`: 1 committed, 2 rolled back, 3 its topic is gone, 4 its record is gone.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Where the records of halves stand: queue 0 of this topic.
+HALVES_TOPIC = "rmq_sys_kvcq_halves"
+#: The next check of a half that is not asked about any more, ms.
+NEVER = (1 << 63) - 1
+
+_BEGUN = struct.Struct(">BHHqqqq")
+_ENDED = struct.Struct(">BqqB")
+_CHECKED = struct.Struct(">Bqiq")
+_MOVED = struct.Struct(">Bqq")
+_FORGOTTEN = struct.Struct(">Bq")
+
+
+class HalfEnd(enum.IntEnum):
+    """What became of a half."""
+
+    COMMITTED = 1  # the append that has this record has the message for its topic
+    ROLLED_BACK = 2
+    TOPIC_GONE = 3  # the topic was deleted before it was committed
+    RECORD_GONE = 4  # no space was left to keep it when its segment went
+
+
+class HalfBegun(NamedTuple):
+    """A message waits for its transaction: the append that has this record has it as well."""
+
+    group: str  # of producers; any of it may decide
+    topic: str  # that the message is for
+    half: int  # queue offset of its record
+    nonce: int
+    begun_ms: int
+    check_ms: int  # when the group is asked for the first time
+
+
+class HalfEnded(NamedTuple):
+    """The transaction is decided."""
+
+    half: int
+    ended_ms: int
+    how: HalfEnd
+
+
+class HalfChecked(NamedTuple):
+    """A producer was asked about the half; or it is given up, when the next check is NEVER."""
+
+    half: int
+    checks: int  # with this one
+    check_ms: int  # when the next one is
+
+
+class HalfMoved(NamedTuple):
+    """The append that has this record has the half at another place."""
+
+    half: int
+    place: int  # queue offset
+
+
+class HalvesForgotten(NamedTuple):
+    """What became of halves below is not known any more."""
+
+    below: int
+
+
+HalfEntry = HalfBegun | HalfEnded | HalfChecked | HalfMoved | HalvesForgotten
+
+
+# --- as bytes ------------------------------------------------------------------------------
+
+
+def pack_half_entry(entry: HalfEntry, place: Callable[[str], int]) -> bytes:
+    """`place`: of a name among those of the record."""
+    match entry:
+        case HalfBegun(group, topic):
+            return _BEGUN.pack(48, place(group), place(topic), *entry[2:])
+        case HalfEnded():
+            return _ENDED.pack(49, *entry)
+        case HalfChecked():
+            return _CHECKED.pack(50, *entry)
+        case HalfMoved():
+            return _MOVED.pack(51, *entry)
+        case HalvesForgotten():
+            return _FORGOTTEN.pack(52, *entry)
+
+
+def _begun(body: bytes, at: int, names: list[str]) -> tuple[HalfEntry, int]:
+    _, group, topic, *rest = _BEGUN.unpack_from(body, at)
+    return HalfBegun(names[group], names[topic], *rest), at + _BEGUN.size
+
+
+def _ended(body: bytes, at: int, _: list[str]) -> tuple[HalfEntry, int]:
+    _, half, ended_ms, how = _ENDED.unpack_from(body, at)
+    return HalfEnded(half, ended_ms, HalfEnd(how)), at + _ENDED.size
+
+
+def _checked(body: bytes, at: int, _: list[str]) -> tuple[HalfEntry, int]:
+    return HalfChecked(*_CHECKED.unpack_from(body, at)[1:]), at + _CHECKED.size
+
+
+def _moved(body: bytes, at: int, _: list[str]) -> tuple[HalfEntry, int]:
+    return HalfMoved(*_MOVED.unpack_from(body, at)[1:]), at + _MOVED.size
+
+
+def _forgotten(body: bytes, at: int, _: list[str]) -> tuple[HalfEntry, int]:
+    return HalvesForgotten(*_FORGOTTEN.unpack_from(body, at)[1:]), at + _FORGOTTEN.size
+
+
+#: Kind to what reads such an entry there, and says where the next one begins.
+HALF_READERS: dict[int, Callable[[bytes, int, list[str]], tuple[HalfEntry, int]]] = {
+    48: _begun,
+    49: _ended,
+    50: _checked,
+    51: _moved,
+    52: _forgotten,
+}
