@@ -126,6 +126,42 @@ class GroupKindError(StoreError):
         self.kind = "shared" if is_shared else "by offsets"
 
 
+class LiteGroupError(StoreError):
+    """A call for lite topics on a group that has none, or another call on one that has."""
+
+    def __init__(self, group: str, parent: str | None) -> None:
+        """`parent`: of the group's lite topics; None: it has none."""
+        super().__init__(
+            f"group {group!r} is not bound to lite topics: make another one, with a parent topic"
+            if parent is None
+            else f"group {group!r} receives from lite topics of {parent!r} only: give a client id"
+        )
+        self.group = group
+        self.parent = parent
+
+
+class UnknownLiteClientError(StoreError):
+    """The server knows no subscriptions of this client. Synchronise them, then receive again."""
+
+    def __init__(self, group: str, client_id: str) -> None:
+        super().__init__(f"no subscriptions of client {client_id!r} of group {group!r}")
+        self.group = group
+        self.client_id = client_id
+
+
+class LiteQuotaError(StoreError):
+    """A client, or all of them, would be subscribed to more lite topics than they may. Nothing was
+    changed."""
+
+    def __init__(self, scope: str, count: int, limit: int) -> None:
+        """`scope`: whose limit: that of the client or of the server."""
+        super().__init__(
+            f"{count} lite topics are more than the {limit} that a {scope} may be subscribed to"
+        )
+        self.scope = scope
+        self.limit = limit
+
+
 class GroupExistsError(StoreError):
     """A group of that name is there already, of another kind or with other settings."""
 

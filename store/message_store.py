@@ -28,6 +28,7 @@ from store.format import ITEM_END, check_group
 from store.groups import SharedGroups
 from store.held import Halves, RolledHalves, Rolling, Timers
 from store.light_queue import LMQ_PREFIX, is_light
+from store.lite import LiteTopics
 from store.metadata import MessageType, Retention
 from store.puts import NumberedBatches
 from store.reads import TagFilter
@@ -109,6 +110,9 @@ class MessageStore:
         self.rolling = Rolling(
             queues, self, [self.groups.keeping, self.timers.keeping, rolled_halves]
         )
+        #: Lite topics: light queues of a parent topic, to which clients subscribe.
+        self.lite = LiteTopics(appends, topics, queues, self.tables, times, self, self.groups)
+        services.reput.add_listener(self.lite.dispatched)
         self._closing = Lock()
 
     @property
@@ -516,6 +520,32 @@ class MessageStore:
             for name in some:
                 self._latest.superseded.forget(name)
 
+    def delete_idle(self, ends: Mapping[str, int]) -> int:
+        """Those of these light queues are gone whose next offset is still the one given; returns
+        how many. Raises what an append raises."""
+        deleted = 0
+
+        def decide(some: Sequence[str]) -> Sequence[Entry]:
+            nonlocal deleted
+            next_offsets = self.log.next_light_offsets(some)
+            still = [
+                name
+                for name, offset in zip(some, next_offsets, strict=True)
+                if offset == ends[name] and not self._topics.view.has_ended(name)
+            ]
+            entries = self._topics.end(still)
+            deleted += len(entries)
+            return entries
+
+        names = list(ends)
+        for first in range(0, len(names), _DELETED_TOGETHER // 4):
+            some = names[first : first + _DELETED_TOGETHER // 4]
+            self.wait_visible()
+            self._appends.wait_durable(self._appends.decide(partial(decide, some)))
+            for name in some:
+                self._latest.superseded.forget(name)
+        return deleted
+
     def check_queue(self, topic: str, queue_id: int) -> None:
         """Raises UnknownTopicError, UnknownQueueError where there is no such queue."""
         self._appends.check_open()
@@ -794,6 +824,7 @@ class MessageStore:
             **self.groups.statistics(),
             **self.timers.statistics(),
             **self.halves.statistics(),
+            **self.lite.statistics(),
             **{f"store.{name}": value for name, value in self.snapshots.statistics().items()},
             **{f"kvcq.{name}": value for name, value in self.queues.statistics().items()},
         }

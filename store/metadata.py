@@ -51,6 +51,15 @@ class TopicConfig(NamedTuple):
 BY_ORDER = -1
 
 
+class LiteGroup(NamedTuple):
+    """That a shared group receives from lite topics of a parent topic; all but the quota fixed."""
+
+    parent: str
+    client_quota: int = 2000  # lite topics that a client may be subscribed to
+    is_exclusive: bool = False  # a lite topic has one client: who subscribed last
+    is_wildcard: bool = False  # its clients share all lite topics of the parent
+
+
 class SharedGroup(NamedTuple):
     """Settings of a group whose members share its messages; other groups read by offsets."""
 
@@ -64,6 +73,7 @@ class SharedGroup(NamedTuple):
     #: Before the second, third, ... delivery of what was given back without a delay; the last value
     #: holds for all later ones. None: at once.
     backoff_ms: tuple[int, ...] = ()
+    lite: LiteGroup | None = None  # None: it receives from topics and light queues by name
 
     @property
     def settled(self) -> SharedGroup:

@@ -67,7 +67,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How often it is looked for dead letters whose time is over.
+#: How often it is looked for idle lite topics, and for dead letters whose time is over, s.
+_LITE_S = 1.0
 _LETTERS_S = 10.0
 #: And for transactions of which it need not be known any more how they ended.
 _FORGET_S = 60.0
@@ -343,6 +344,7 @@ def start(
     retention.add_keeper(store.rolling.keep_below)
     services.jobs.add("dead letters", _LETTERS_S, store.groups.keeping.look)
     services.jobs.add("transactions", _FORGET_S, store.halves.forget)
+    services.jobs.add("lite topics", _LITE_S, store.lite.look)
     services.start(upkeep)
     store.timers.firing.start()
     return store

@@ -94,6 +94,7 @@ UNITS |= {
     "store.reads.sql": {"store.errors", "store.format"},
     "store.groups": {*_PUTS, "store.held", "store.puts", "store.reads"},
     "store.held": {*_PUTS, "store.puts", "store.reads"},
+    "store.lite": {*_PUTS, "store.groups", "store.puts"},
     "store.upkeep": {*_PUTS, "store.notes", "store.puts", "store.store_dir"},
 }
 UNITS |= {

@@ -47,6 +47,7 @@ _TABLES = (b"g", b"q", b"t", b"w", b"x", b"y")
 _PLACES = 8192
 _LIGHT = "%LMQ%"
 _SETTINGS = struct.Struct(">qBIqIBq")
+_LITE = struct.Struct(">BIh")
 
 
 class _Held(NamedTuple):
@@ -341,8 +342,14 @@ def _check_settings(value: bytes) -> None:
     if not value:
         return
     made_at, form, most, invisible_ms, in_flight, flags, keep_ms = _SETTINGS.unpack_from(value)
-    delays = [each for (each,) in struct.iter_unpack(">q", value[_SETTINGS.size :])]
-    if form != 1 or made_at < 0 or flags > 7:
+    rest = value[_SETTINGS.size :]
+    if form == 2:  # of lite topics
+        how, quota, size = _LITE.unpack_from(rest)
+        parent, rest = rest[_LITE.size :][:size], rest[_LITE.size + size :]
+        if how > 2 or not 1 <= quota <= 100_000 or not 0 < size == len(parent):
+            raise _BadRowError(f"lite topics of {parent!r}, quota {quota}, flags {how}")
+    delays = [each for (each,) in struct.iter_unpack(">q", rest)]
+    if form not in (1, 2) or made_at < 0 or flags > 7:
         raise _BadRowError(f"settings of form {form}, flags {flags}, made at {made_at}")
     if most > 1000 or not 1 <= invisible_ms <= 43_200_000 or not 1 <= in_flight <= 10_000:
         raise _BadRowError(f"{most} deliveries, {invisible_ms} ms, {in_flight} in flight")

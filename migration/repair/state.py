@@ -29,6 +29,7 @@ from store.metadata import TopicConfig
 from store.state import (
     STATE_TOPIC,
     CorruptStateError,
+    LiteTopicsOf,
     Tables,
     TopicKeeps,
     TopicTakes,
@@ -155,7 +156,8 @@ def _apply(
     known = [
         each
         for each in entries
-        if not isinstance(each, (TopicKeeps, TopicTakes)) or tables.topic(each.topic) is not None
+        if not isinstance(each, (LiteTopicsOf, TopicKeeps, TopicTakes))
+        or tables.topic(each.topic) is not None
     ]
     changes = changes_of(known, at, state)
     state.apply(changes, at + size)

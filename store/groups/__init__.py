@@ -4,6 +4,7 @@ What a group has in flight is rows of the state (`store/state/windows.py`), and 
 record of the log. Here it is decided what such records say. See store/docs/groups.md.
 """
 
+from store.groups.damage import DAMAGE
 from store.groups.dead_letters import DeadLetter
 from store.groups.deliveries import Delivery, Outcome, Received
 from store.groups.handles import is_handle
@@ -16,11 +17,25 @@ from store.groups.limits import (
     MOST_INVISIBLE_MS,
     MOST_LETTERS,
     MOST_RECEIVED,
+    check_within,
 )
-from store.groups.positions import AtOffset, AtTime, Edge, ResetDone, SharedQueue, Where
+from store.groups.order import hash_of
+from store.groups.positions import (
+    AtOffset,
+    AtTime,
+    Edge,
+    Reads,
+    ResetDone,
+    SharedQueue,
+    Where,
+    offset_of,
+)
+from store.groups.receiving import Wish
 from store.groups.shared import Answered, SharedGroups
+from store.groups.turn import Turn
 
 __all__ = [
+    "DAMAGE",
     "MOST_ATTEMPT_ID",
     "MOST_DELAY_MS",
     "MOST_DESCRIBED",
@@ -35,11 +50,17 @@ __all__ = [
     "Delivery",
     "Edge",
     "Outcome",
+    "Reads",
     "Received",
     "Redriven",
     "ResetDone",
     "SharedGroups",
     "SharedQueue",
+    "Turn",
     "Where",
+    "Wish",
+    "check_within",
+    "hash_of",
     "is_handle",
+    "offset_of",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from store.errors import InvalidArgumentError
+from store.format import check_topic
 
 if TYPE_CHECKING:
     from store.metadata import SharedGroup
@@ -23,6 +24,8 @@ MOST_ATTEMPT_ID = 64
 MOST_LETTERS = 1000
 #: Queues that are described at once.
 MOST_DESCRIBED = 10_000
+#: Lite topics that a group may let each client be subscribed to.
+MOST_LITE_QUOTA = 100_000
 _MOST_DELIVERIES = 1000
 _MOST_IN_FLIGHT = 10_000
 _LEAST_KEEP_MS = 60_000
@@ -48,6 +51,13 @@ def checked(settings: SharedGroup) -> SharedGroup:
     check_within("backoff_ms", len(settings.backoff_ms), 0, _MOST_BACKOFF)
     for at, delay_ms in enumerate(settings.backoff_ms):
         check_within(f"backoff_ms[{at}]", delay_ms, 0, MOST_DELAY_MS)
+    if settings.lite is not None:
+        check_topic(settings.lite.parent, "lite.parent")
+        check_within("lite.client_quota", settings.lite.client_quota, 1, MOST_LITE_QUOTA)
+        if settings.lite.is_exclusive and settings.lite.is_wildcard:
+            raise InvalidArgumentError(
+                "lite.exclusive", "is of no use in a wildcard group, whose clients share all"
+            )
     return settings
 
 
@@ -60,3 +70,10 @@ def check_fixed(before: SharedGroup, after: SharedGroup) -> None:
                 f"is {getattr(before, field)} since the group was made, and cannot be changed: "
                 "make another group, or delete this one first",
             )
+    old, new = before.lite, after.lite
+    if (old and old._replace(client_quota=0)) != (new and new._replace(client_quota=0)):
+        raise InvalidArgumentError(
+            "lite",
+            f"is {old} since the group was made; only its client_quota can be changed: "
+            "make another group, or delete this one first",
+        )

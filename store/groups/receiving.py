@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.errors import OffsetOutOfRangeError, StoreError
+from store.errors import LiteGroupError, OffsetOutOfRangeError, StoreError
 from store.groups.burying import bury_record
 from store.groups.damage import DAMAGE
 from store.groups.deliveries import Delivery
@@ -61,6 +61,7 @@ class Wish(NamedTuple):
     skip_damaged: bool  # messages that cannot be read are done
     attempt: int  # a hash of the attempt's id; 0: it has none
     first_queue: int  # taken modulo the number of queues
+    of_lite: bool = False  # the topic is a lite topic, and so the group is bound to its parent
 
 
 class _Read(NamedTuple):
@@ -113,6 +114,8 @@ class Receiving:
         wish = self._wish
         place = self._turn.place(wish.topic)
         settings = self._turn.shared(wish.group, make=wish.makes_group)
+        if (settings.lite is not None) != wish.of_lite:
+            raise LiteGroupError(wish.group, settings.lite and settings.lite.parent)
         if settings.from_latest:
             self._begin = self._turn.begun(wish.group, wish.topic)
         count = place.queue_count

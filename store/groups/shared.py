@@ -302,19 +302,22 @@ class SharedGroups:
         )
 
         def plan(turn: Turn) -> Received:
-            receiving = Receiving(
-                turn,
-                wish,
-                self._now_ms(),
-                self._queues,
-                self._reads,
-                self._damages,
-                self._new_nonce,
-            )
+            receiving = self.receiving(turn, wish, self._now_ms())
             deliveries = receiving.run()
             return Received(deliveries, receiving.next_look_ms)
 
         return self._turns.run(plan)[0]
+
+    def receiving(self, turn: Turn, wish: Wish, now_ms: int) -> Receiving:
+        """For others that decide in `turns`: one receive, which is checked."""
+        return Receiving(
+            turn, wish, now_ms, self._queues, self._reads, self._damages, self._new_nonce
+        )
+
+    @property
+    def turns(self) -> Turns:
+        """The one writer of what groups have in flight."""
+        return self._turns
 
     def acknowledge(self, group: str, handles: Sequence[str], *, wait: bool = True) -> Answered:
         """The messages are done: they are not delivered again.

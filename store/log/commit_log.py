@@ -351,6 +351,14 @@ class CommitLog:
             self.hot_queues.warm([queue], (), self.appended_offset)
         return hot.queues[queue]
 
+    def next_light_offsets(self, names: Sequence[str]) -> list[int]:
+        """The same of light queues, all different; 0: it has had no message."""
+        hot = self.hot_queues.turn(self.appended_offset)
+        self.hot_queues.warm((), names, self.appended_offset)
+        found = [int(offset) for offset in hot.light.offsets]
+        hot.light = TakenLight()  # nothing of them is appended
+        return found
+
     def wait_for_segment(self, start_offset: int, timeout_s: float) -> bool:
         """Whether an append that met SegmentNotReadyError is worth another try, within `timeout_s`.
 

@@ -20,6 +20,7 @@ from store.state.entries import (
     LatestLooked,
     Leased,
     LetterEnded,
+    LiteTopicsOf,
     Passed,
     Reset,
     Seen,
@@ -50,6 +51,7 @@ from store.state.rows import (
     hidden_ranges,
     latest_key,
     letters_ranges,
+    lite_key,
     made_group,
     moved_key,
     offset_key,
@@ -224,6 +226,8 @@ def apply_entry(entry: Entry, at: int, changes: Changes) -> None:
                 changes.put(key, pack_timer(unpack_timer(before)._replace(place=moved_to)))
         case HalfBegun() | HalfEnded() | HalfChecked() | HalfMoved() | HalvesForgotten():
             apply_half_entry(entry, at, changes)
+        case LiteTopicsOf(topic, expiry_ms):
+            changes.put(lite_key(topic), pack_offset(expiry_ms))
 
 
 def _count_timers(changes: Changes, more: int) -> None:
@@ -275,6 +279,8 @@ def _end_topic(topic: str, changes: Changes) -> None:
         for start, end in letters_ranges(topic):
             changes.delete_range(start, end)
     changes.delete(topic_key(topic))
+    if changes.get(lite_key(topic)) is not None:
+        changes.delete(lite_key(topic))
     # Its records that are in the log lie before this one, and go with what is derived of them.
     changes.delete(dead_key(topic))
     changes.ended.append(topic)

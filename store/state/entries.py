@@ -222,6 +222,13 @@ class TimerEnded(NamedTuple):
     how: TimerEnd
 
 
+class LiteTopicsOf(NamedTuple):
+    """The topic is a parent of lite topics, each of which ends after it was idle for that long."""
+
+    topic: str
+    expiry_ms: int  # 0: they never do
+
+
 Entry = (
     TopicsMade
     | TopicKeeps
@@ -245,4 +252,5 @@ Entry = (
     | HalfChecked
     | HalfMoved
     | HalvesForgotten
+    | LiteTopicsOf
 )

@@ -34,6 +34,7 @@
 |   23 | TimerSet      | u16 topic, i64 due ms, i64 place, i64 nonce                     |
 |   24 | TimerEnded    | i64 due ms, i64 timer, i64 moved to or -1, u8 how               |
 |  48- | of halves     | halves.py                                                       |
+|   80 | LiteTopicsOf  | u16 topic, i64 expiry ms                                        |
 
 `how` of a lease: 1 handed over, 2 held on to, 3 given back; of an end: 1 acknowledged, 2 moved to
 the dead letters, 3 gone from the log, 4 damaged and skipped; of a dead letter: 1 put again where it
@@ -63,6 +64,7 @@ from store.state.entries import (
     Leased,
     LetterEnd,
     LetterEnded,
+    LiteTopicsOf,
     Passed,
     Reset,
     Seen,
@@ -112,6 +114,7 @@ _LEASED = struct.Struct(">BHHiqQHqqqqB")
 _FINISHED = struct.Struct(">BHHiqQB")
 _LETTER = struct.Struct(">BHqqqqB")
 _BEGUN = struct.Struct(">BHH")
+_LITE = struct.Struct(">BHq")
 _SEEN = struct.Struct(">BHHiqQ")
 _TIMER_SET = struct.Struct(">BHqqq")
 _TIMER_ENDED = struct.Struct(">BqqqB")
@@ -205,6 +208,8 @@ class _Body:
                 data += _TIMER_ENDED.pack(24, *entry)
             case HalfBegun() | HalfEnded() | HalfChecked() | HalfMoved() | HalvesForgotten():
                 data += pack_half_entry(entry, self._place)
+            case LiteTopicsOf(topic, expiry_ms):
+                data += _LITE.pack(80, self._place(topic), expiry_ms)
 
     def _place(self, name: str) -> int:
         place = self._names.setdefault(name, len(self._names))
@@ -363,6 +368,11 @@ def _timer_ended(body: bytes, at: int, _names: list[str]) -> tuple[Entry, int]:
     return TimerEnded(due_ms, timer, moved_to, TimerEnd(how)), at + _TIMER_ENDED.size
 
 
+def _lite_topics_of(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+    _, place, expiry_ms = _LITE.unpack_from(body, at)
+    return LiteTopicsOf(names[place], expiry_ms), at + _LITE.size
+
+
 _READERS: dict[int, Callable[[bytes, int, list[str]], tuple[Entry, int]]] = {
     1: _topics_made,
     2: _topic_keeps,
@@ -382,4 +392,5 @@ _READERS: dict[int, Callable[[bytes, int, list[str]], tuple[Entry, int]]] = {
     23: _timer_set,
     24: _timer_ended,
     **HALF_READERS,
+    80: _lite_topics_of,
 }

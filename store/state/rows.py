@@ -11,6 +11,10 @@
 |                                           | u32 deliveries or 0, i64 invisible ms,            |
 |                                           | u32 in flight, u8 flags, i64 ms for which dead    |
 |                                           | letters are kept, i64 for each time of the backoff|
+|                                           | form 2, of lite topics: behind the milliseconds   |
+|                                           | u8 flags, u32 quota, i16, parent, then the backoff|
+| `s` topic                                 | it has lite topics: i64 ms after which one that   |
+|                                           | is idle expires, 0: never                         |
 | `o` i16, group, i16, topic, i32 queue id  | i64 next offset                                   |
 | `w` i16, group, i16, topic, i32 queue id  | what a shared group has in flight: windows.py     |
 | `q` i16, topic, group                     | the group has an offset, or a window; empty, or,  |
@@ -46,6 +50,7 @@ from store.metadata import (
     KEEP_ALL,
     KeptQueue,
     LatestHead,
+    LiteGroup,
     MessageType,
     Retention,
     SharedGroup,
@@ -66,6 +71,9 @@ _MESSAGE_TYPES = frozenset(MessageType)
 _KEPT = struct.Struct(">qqqqq")
 _SHARED = struct.Struct(">BIqIBq")
 _SHARED_FORM = 1
+_LITE = struct.Struct(">BIh")
+_LITE_FORM = 2
+_EXCLUSIVE, _WILDCARD = 1, 2
 _IN_ORDER, _FROM_LATEST, _PAUSED = 1, 2, 4
 _I64 = struct.Struct(">q")
 _PLACE = struct.Struct(">qq")
@@ -139,6 +147,10 @@ def _topic_fields(value: bytes) -> tuple[int, int, int, Retention, MessageType] 
     return queue_count, created_ms, created_offset, retention, message_type
 
 
+def lite_key(topic: str) -> bytes:
+    return b"s" + topic.encode()
+
+
 def dead_key(name: str) -> bytes:
     return b"d" + sized(name)
 
@@ -189,14 +201,19 @@ def pack_group(settings: SharedGroup | None) -> bytes:
         | _FROM_LATEST * settings.from_latest
         | _PAUSED * settings.is_paused
     )
+    lite = settings.lite
     head = _SHARED.pack(
-        _SHARED_FORM,
+        _SHARED_FORM if lite is None else _LITE_FORM,
         settings.max_deliveries or 0,
         settings.invisible_ms,
         settings.most_in_flight,
         flags,
         settings.dead_letters_keep_ms,
     )
+    if lite is not None:
+        flags = _EXCLUSIVE * lite.is_exclusive | _WILDCARD * lite.is_wildcard
+        parent = lite.parent.encode()
+        head += _LITE.pack(flags, lite.client_quota, len(parent)) + parent
     return head + b"".join(map(pack_offset, settings.backoff_ms))
 
 
@@ -218,8 +235,9 @@ def unpack_group(row: bytes) -> SharedGroup | None:
     if not row:
         return None
     value = row[_I64.size :]
-    size = len(value) - _SHARED.size
-    if value[:1] != b"\x01" or size < 0 or size % _I64.size:
+    lite, backoff_at = _unpack_lite(value)
+    size = len(value) - backoff_at
+    if value[:1] not in (b"\x01", b"\x02") or size < 0 or size % _I64.size:
         raise CorruptRowError(
             f"settings of a group of form {value[:1].hex()}: a newer program wrote them, or they "
             "are damaged"
@@ -233,8 +251,20 @@ def unpack_group(row: bytes) -> SharedGroup | None:
         bool(flags & _FROM_LATEST),
         bool(flags & _PAUSED),
         keep_ms,
-        tuple(each for (each,) in _I64.iter_unpack(value[_SHARED.size :])),
+        tuple(each for (each,) in _I64.iter_unpack(value[backoff_at:])),
+        lite,
     )
+
+
+def _unpack_lite(value: bytes) -> tuple[LiteGroup | None, int]:
+    """What a group has of lite topics, and where its backoff begins in its settings."""
+    at = _SHARED.size + _LITE.size
+    if value[:1] != b"\x02" or len(value) < at:
+        return None, _SHARED.size
+    flags, quota, size = _LITE.unpack_from(value, _SHARED.size)
+    parent = value[at : at + size].decode(errors="replace")
+    lite = LiteGroup(parent, quota, bool(flags & _EXCLUSIVE), bool(flags & _WILDCARD))
+    return lite, at + size
 
 
 def reader_key(topic: str, group: str) -> bytes:

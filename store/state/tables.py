@@ -13,6 +13,7 @@ from store.state.rows import (
     ended_key,
     group_key,
     latest_key,
+    lite_key,
     moved_key,
     offset_key,
     offsets_range,
@@ -103,6 +104,16 @@ class Tables:
         """Whether there are any."""
         return bool(self._rows.scan(b"d", b"e", 1))
 
+    def lite_expiry_ms(self, topic: str) -> int | None:
+        """After how long an idle lite topic of this parent ends, 0: never; None: it has none."""
+        row = self._rows.get(lite_key(topic))
+        return None if row is None else unpack_offset(row)
+
+    def list_lite_parents(self, after: str, limit: int) -> list[tuple[str, int]]:
+        """Topics above `after`, in name order, and the same of each."""
+        rows = self._rows.scan(lite_key(after) + b"\x00", b"t", limit)
+        return [(key[1:].decode(), unpack_offset(value)) for key, value in rows]
+
     # --- groups ----------------------------------------------------------------------------
 
     def group(self, name: str) -> bytes | None:
@@ -137,6 +148,11 @@ class Tables:
     def windows(self, group: str, topic: str, queue_ids: Sequence[int]) -> list[Window]:
         """What a shared group has in flight of these queues."""
         rows = self._rows.multi_get([window_key(group, topic, each) for each in queue_ids])
+        return [unpack_window(row) for row in rows]
+
+    def windows_of(self, group: str, queues: Sequence[tuple[str, int]]) -> list[Window]:
+        """The same of queues of several topics, or light queues."""
+        rows = self._rows.multi_get([window_key(group, *queue) for queue in queues])
         return [unpack_window(row) for row in rows]
 
     def list_windows(

@@ -20,6 +20,7 @@ from store.state import (
     Leased,
     LetterEnd,
     LetterEnded,
+    LiteTopicsOf,
     Passed,
     Reset,
     Seen,
@@ -112,6 +113,7 @@ ENTRIES = st.one_of(
     st.builds(LatestLooked, TOPICS, _QUEUES, _I64, _I64, st.integers(0, 4), _BITS),
     WINDOW_ENTRIES,
     LETTERS_ENDED,
+    st.builds(LiteTopicsOf, TOPICS, _I64),
 )
 ANY_ENTRIES = st.one_of(
     ENTRIES,

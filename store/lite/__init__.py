@@ -1,0 +1,32 @@
+"""Lite topics: sessions by the million, each a light queue of its parent topic.
+
+Nothing is stored of one beyond its queue. Who is subscribed to which, and which of them have
+something to receive, is in memory. See store/docs/lite.md.
+"""
+
+from store.lite.lite_topics import (
+    LEAST_EXPIRY_MS,
+    MOST_CLIENT_ID,
+    MOST_EXPIRY_MS,
+    MOST_SYNCED,
+    FromEnd,
+    LiteReceived,
+    LiteTopics,
+)
+from store.lite.names import check_lite_topic, parts_of, queue_of
+from store.lite.subscriptions import Action, Synced
+
+__all__ = [
+    "LEAST_EXPIRY_MS",
+    "MOST_CLIENT_ID",
+    "MOST_EXPIRY_MS",
+    "MOST_SYNCED",
+    "Action",
+    "FromEnd",
+    "LiteReceived",
+    "LiteTopics",
+    "Synced",
+    "check_lite_topic",
+    "parts_of",
+    "queue_of",
+]

@@ -1,0 +1,102 @@
+"""The end of idle lite topics: a scan that goes round, a bounded number of rows at a time.
+
+A lite topic ends when its last message is older than its parent says, or is in the log no longer,
+and no client is subscribed to it. It ends as one that is deleted does: by a record of the log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from store.lite.names import parts_of, prefix_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from store.consume_queue import ConsumeQueueStore
+    from store.lite.subscriptions import Subscriptions
+    from store.log import CommitLog, StoreTimes
+    from store.state import Tables
+
+#: Lite topics that are looked at in one run of the job.
+SCANNED = 10_000
+#: ... that are looked up together, and that end together: rows of so many are in memory.
+_TOGETHER = 1000
+
+
+class Deletes(Protocol):
+    """What a store offers."""
+
+    def delete_idle(self, ends: Mapping[str, int]) -> int:
+        """Those light queues end whose next offset is still that; returns how many."""
+        ...
+
+
+class LiteExpiry:
+    """Thread: one at a time. Memory: a position, whatever the number of lite topics."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        queues: ConsumeQueueStore,
+        log: CommitLog,
+        times: StoreTimes,
+        subscriptions: Subscriptions,
+        store: Deletes,
+    ) -> None:
+        """`tables`: at the dispatch point."""
+        # Constant after construction.
+        self._tables = tables
+        self._queues = queues
+        self._log = log
+        self._now_ms = times.steady_ms
+        self._subscriptions = subscriptions
+        self._store = store
+        #: Lite topics that were ended since the store was opened.
+        self.expired = 0
+        # Where the scan goes on: the parent, and behind which of its light queues.
+        self._parent = ""
+        self._after: str | None = None
+
+    def look(self, most: int = SCANNED) -> int:
+        """Go on with the scan; returns how many lite topics ended. At the end of all parents the
+        next call begins anew."""
+        ended = 0
+        while most > 0:
+            if self._after is None:
+                parents = self._tables.list_lite_parents(self._parent, 1)
+                if not parents:
+                    self._parent = ""
+                    break
+                self._parent, self._after = parents[0][0], ""
+            expiry_ms = self._tables.lite_expiry_ms(self._parent)
+            if not expiry_ms:  # never, or the parent is gone
+                self._after = None
+                most -= 1
+                continue
+            count = min(most, _TOGETHER)
+            queues = self._queues.list_names(prefix_of(self._parent), self._after or None, count)
+            ended += self._end(queues, self._now_ms() - expiry_ms)
+            self._after = queues[-1] if len(queues) == count else None
+            most -= len(queues) + 1
+        self.expired += ended
+        return ended
+
+    def _end(self, queues: Sequence[str], before_ms: int) -> int:
+        """Those that are idle since before that time."""
+        idle: dict[str, int] = {}
+        ends = self._queues.next_offsets([(queue, 0) for queue in queues])
+        for queue, end in zip(queues, ends, strict=True):
+            parts = parts_of(queue)
+            if parts is None or not end or self._subscriptions.is_subscribed(*parts):
+                continue
+            if self._is_idle(queue, end, before_ms):
+                idle[queue] = end
+        return self._store.delete_idle(idle) if idle else 0
+
+    def _is_idle(self, queue: str, end: int, before_ms: int) -> bool:
+        units = self._queues.read_units(queue, 0, end - 1, 1)
+        if units:
+            return units[0][1].store_time_ms < before_ms
+        low, high = self._queues.bounds(queue, 0, self._log.start_offset)
+        return low == high  # its messages are gone from the log

@@ -1,0 +1,355 @@
+"""The calls of lite topics."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from store.consume_queue import queues_of
+from store.errors import InvalidArgumentError, LiteGroupError, UnknownTopicError
+from store.format import check_topic
+from store.groups import (
+    MOST_ATTEMPT_ID,
+    MOST_INVISIBLE_MS,
+    MOST_RECEIVED,
+    AtOffset,
+    Delivery,
+    Reads,
+    check_within,
+    hash_of,
+    offset_of,
+)
+from store.lite.expiry import Deletes, LiteExpiry
+from store.lite.names import check_lite_topics, parts_of, prefix_of, queue_of
+from store.lite.receiving import LiteReceiving, LiteWish
+from store.lite.subscriptions import Action, Subscriptions, Synced
+from store.metadata import MessageType
+from store.state import LiteTopicsOf, Reset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store.consume_queue import ConsumeQueueStore, DispatchRequest
+    from store.groups import SharedGroups, Turn, Where
+    from store.log import StoreTimes
+    from store.metadata import LiteGroup, SharedGroup
+    from store.puts import AppendPath
+    from store.state import Entry, Tables
+    from store.topics import Topics
+
+#: Longest time after which an idle lite topic ends, ms: 10 years.
+MOST_EXPIRY_MS = 10 * 365 * 24 * 3_600_000
+#: Shortest: a minute.
+LEAST_EXPIRY_MS = 60_000
+#: Lite topics of one call.
+MOST_SYNCED = 10_000
+#: Characters of a client's id.
+MOST_CLIENT_ID = 255
+#: Queues that one turn resets.
+_RESET_TOGETHER = 500
+#: Names that a pass goes through at a time, and in one call.
+_PASS_TOGETHER = 1000
+_PASSES_A_CALL = 8
+
+
+class FromEnd(NamedTuple):
+    """The last so many messages."""
+
+    messages: int
+
+
+class LiteStore(Reads, Deletes, Protocol):
+    """What lite topics need of their store: see MessageStore."""
+
+    def delete_topics(self, names: Sequence[str]) -> None: ...
+
+
+class LiteReceived(NamedTuple):
+    """The answer of one receive."""
+
+    deliveries: list[Delivery]
+    next_look_ms: int | None  # when, by the store's time, there may be more; None: it is told
+    lost: list[str]  # lite topics that another client of an exclusive group has taken
+
+
+class LiteTopics:
+    """Lite topics: light queues of a parent topic, by the million. See store/docs/lite.md.
+
+    Thread: any. Memory: of subscriptions, see there; nothing for a lite topic as such.
+    """
+
+    def __init__(
+        self,
+        appends: AppendPath,
+        topics: Topics,
+        queues: ConsumeQueueStore,
+        tables: Tables,
+        times: StoreTimes,
+        store: LiteStore,
+        groups: SharedGroups,
+    ) -> None:
+        """`tables`: at the dispatch point. `store` and `groups`: the same one's."""
+        # Constant after construction.
+        self._appends = appends
+        self._topics = topics
+        self._queues = queues
+        self._tables = tables
+        self._now_ms = times.steady_ms
+        self._store = store
+        self._groups = groups
+        self.subscriptions = Subscriptions()
+        self.expiry = LiteExpiry(tables, queues, appends.log, times, self.subscriptions, store)
+        groups.on_change(self._changed)
+
+    # --- parents ---------------------------------------------------------------------------
+
+    def make(self, topic: str, expiry_ms: int = 0, queue_count: int = 0) -> None:
+        """The topic exists and is a parent of lite topics, durably; each of these ends once it had
+        no message for `expiry_ms`, and no client is subscribed to it. 0: never.
+
+        A topic that is one already gets the new time. Raises InvalidArgumentError,
+        TopicExistsError when there is one with another number of queues.
+        """
+        check_topic(topic)
+        if expiry_ms:
+            check_within("expiry_ms", expiry_ms, LEAST_EXPIRY_MS, MOST_EXPIRY_MS)
+
+        def decide() -> list[Entry]:
+            tables = self._topics.view.tables
+            found = tables.topic(topic)
+            made: list[Entry] = []
+            if found is None or queue_count:
+                made += self._topics.create([(topic, queue_count)])
+            if tables.lite_expiry_ms(topic) != expiry_ms:
+                made.append(LiteTopicsOf(topic, expiry_ms))
+            return made
+
+        self._appends.wait_durable(self._appends.decide(decide))
+
+    def expiry_ms(self, topic: str) -> int:
+        """After which time an idle lite topic of this parent ends; 0: never.
+
+        Raises UnknownTopicError; InvalidArgumentError when it is no parent of lite topics.
+        """
+        is_for_lite = self._topics.get(topic).message_type is MessageType.LITE
+        found = self._tables.lite_expiry_ms(topic)
+        if found is None and is_for_lite:
+            return 0
+        if found is None:
+            raise InvalidArgumentError(
+                "topic", f"{topic!r} is not made for lite topics: kvcq lite create {topic}"
+            )
+        return found
+
+    def list(self, topic: str, prefix: str, after: str, limit: int) -> list[str]:
+        """Lite topics of the parent that have messages and whose names begin so, by length, then by
+        bytes; those above `after`."""
+        whole = prefix_of(topic)
+        names = self._queues.list_names(
+            whole + prefix, queue_of(topic, after) if after else None, limit
+        )
+        found = [parts_of(name) for name in names]
+        return [parts[1] for parts in found if parts is not None]
+
+    def delete(self, topic: str, names: Sequence[str]) -> int:
+        """These lite topics and all that groups have of them are gone, durably; returns how many
+        there were. Subscriptions stay. Raises InvalidArgumentError."""
+        check_topic(topic)
+        check_lite_topics(names, "lite_topics")
+        check_within("lite_topics", len(names), 1, MOST_SYNCED)
+        queues = [queue_of(topic, name) for name in dict.fromkeys(names)]
+        ends = self._queues.next_offsets([(queue, 0) for queue in queues])
+        deleted = 0
+        for queue, end in zip(queues, ends, strict=True):
+            if end:
+                with suppress(UnknownTopicError):  # somebody else was faster
+                    self._store.delete_topics([queue])
+                    deleted += 1
+        return deleted
+
+    # --- subscriptions ---------------------------------------------------------------------
+
+    def sync(
+        self,
+        group: str,
+        client_id: str,
+        action: Action,
+        names: Sequence[str] = (),
+        version: int = 0,
+        start: Where | FromEnd | None = None,
+    ) -> Synced:
+        """The client's subscriptions are changed; see Action. They are kept in memory only, for
+        three minutes after the client was last heard of.
+
+        With a `start` the group goes on there, in lite topics that the client was not subscribed
+        to, and what it has in flight of them ends. A call whose `version` is below that of an
+        earlier one is late, and changes nothing.
+        Raises InvalidArgumentError, UnknownGroupError, GroupKindError, LiteGroupError,
+        UnknownTopicError of the parent, LiteQuotaError: nothing is changed then.
+        """
+        lite = self._group(group).lite
+        check_within("client_id", len(client_id), 1, MOST_CLIENT_ID)
+        if lite is None:
+            raise LiteGroupError(group, None)
+        check_within("lite_topics", len(names), 0, max(MOST_SYNCED, lite.client_quota))
+        check_lite_topics(names, "lite_topics")
+        if action is not Action.LEAVE:
+            self.expiry_ms(lite.parent)
+        if lite.is_wildcard and names:
+            raise InvalidArgumentError(
+                "lite_topics", f"group {group!r} receives from all lite topics of {lite.parent!r}"
+            )
+        if isinstance(start, FromEnd):
+            check_within("start.from_end", start.messages, 0, 1 << 40)
+        new: list[str] = []
+        if start is not None and action in (Action.ADD, Action.COMPLETE):
+            new = self.subscriptions.is_new(group, client_id, names)
+        done = self.subscriptions.sync(
+            group, lite, client_id, action, names, version, self._now_ms()
+        )
+        added = set(done.added)
+        self._begin(group, lite, [name for name in new if name in added], start)
+        return done
+
+    def _group(self, group: str) -> SharedGroup:
+        settings = self._groups.describe(group)
+        if settings is None or settings.lite is None:
+            raise LiteGroupError(group, None)
+        return settings
+
+    def _begin(
+        self, group: str, lite: LiteGroup, names: Sequence[str], start: Where | FromEnd | None
+    ) -> None:
+        """The group goes on there in these lite topics. One without a message begins at 0."""
+        if start is None or not names:
+            return
+
+        def move(some: Sequence[str], turn: Turn) -> None:
+            for name in some:
+                queue = queue_of(lite.parent, name)
+                with suppress(UnknownTopicError):
+                    turn.place(queue)
+                    turn.add(Reset(group, queue, 0, self._start_of(queue, start)))
+                    turn.free(group, queue)
+
+        end = 0
+        for first in range(0, len(names), _RESET_TOGETHER):
+            some = names[first : first + _RESET_TOGETHER]
+            _, end = self._groups.turns.run(partial(move, some))
+        self._appends.wait_acknowledged(end)
+
+    def _start_of(self, queue: str, start: Where | FromEnd) -> int:
+        ((low, high),) = self._store.bounds([(queue, 0)])
+        match start:
+            case FromEnd(messages):
+                return max(low, high - messages)
+            case AtOffset(offset):
+                return min(max(low, offset), high)
+            case _:
+                return offset_of(self._store, queue, 0, start)
+
+    # --- messages --------------------------------------------------------------------------
+
+    def receive(
+        self,
+        group: str,
+        client_id: str,
+        *,
+        max_messages: int = 32,
+        max_bytes: int = 4 << 20,
+        invisible_ms: int | None = None,
+        attempt_id: str = "",
+        skip_damaged: bool = False,
+    ) -> LiteReceived:
+        """Messages of lite topics that the client is subscribed to, or of all in a wildcard group:
+        eight of one at most. They are acknowledged, held and given back as others of the group.
+
+        Waits for no message: see `Subscriptions.add_listener`. Raises InvalidArgumentError,
+        UnknownGroupError, GroupKindError, LiteGroupError; UnknownLiteClientError where the client
+        has to synchronise first, after a restart of the server say; what an append raises; and
+        CorruptMessageError, DamagedQueueError when nothing else is there.
+        """
+        check_within("max_messages", max_messages, 1, MOST_RECEIVED)
+        check_within("max_bytes", max_bytes, 1, 1 << 40)
+        check_within("attempt_id", len(attempt_id), 0, MOST_ATTEMPT_ID)
+        check_within("client_id", len(client_id), 1, MOST_CLIENT_ID)
+        if invisible_ms is not None:
+            check_within("invisible_ms", invisible_ms, 1, MOST_INVISIBLE_MS)
+        settings = self._group(group)
+        lite = settings.lite
+        assert lite is not None, "it was looked up so"
+        now_ms = self._now_ms()
+        lost = self.subscriptions.receives(group, lite, client_id, now_ms)
+        if lite.is_wildcard and not settings.is_paused:
+            self._pass(group, lite)
+        attempt = hash_of(attempt_id)
+        wish = LiteWish(
+            group, client_id, max_messages, max_bytes, invisible_ms, skip_damaged, attempt
+        )
+        receiving = LiteReceiving(
+            wish, lite, self.subscriptions, self._groups, self._queues, self._now_ms
+        )
+        try:
+            deliveries, _ = self._groups.turns.run(receiving.plan)
+            receiving.settle()
+        finally:
+            receiving.put_back()
+        if receiving.damage is not None and not deliveries:
+            raise receiving.damage
+        if settings.is_paused:
+            return LiteReceived([], None, lost)
+        look_ms = self.subscriptions.next_look_ms(group, client_id, self._now_ms())
+        return LiteReceived(deliveries, look_ms, lost)
+
+    def _pass(self, group: str, lite: LiteGroup) -> None:
+        """What a wildcard group is not told of by messages: what there was before it came."""
+        prefix = prefix_of(lite.parent)
+        for _ in range(_PASSES_A_CALL):
+            after = self.subscriptions.begin_pass(group)
+            if after is None:
+                return
+            names: list[str] = []
+            reached: str | None = after
+            try:
+                queues = self._queues.list_names(prefix, after or None, _PASS_TOGETHER)
+                places = [(queue, 0) for queue in queues]
+                windows = self._tables.windows_of(group, places)
+                ends = self._queues.next_offsets(places)
+                for queue, window, end in zip(queues, windows, ends, strict=True):
+                    parts = parts_of(queue)
+                    is_done = not window.leases and not window.keys and window.next_offset >= end
+                    if parts is not None and not is_done:
+                        names.append(parts[1])
+                reached = queues[-1] if len(queues) == _PASS_TOGETHER else None
+            finally:
+                self.subscriptions.end_pass(group, reached, names)
+
+    # --- what happens ----------------------------------------------------------------------
+
+    def dispatched(self, requests: Sequence[DispatchRequest]) -> None:
+        """The store's listener: there are these new messages."""
+        if self.subscriptions.is_used:
+            self.subscriptions.grew(name for name, _ in queues_of(requests))
+
+    def _changed(self, group: str, topic: str) -> None:
+        """The listener of groups: a turn or a deletion made something deliverable, or ended it."""
+        if not group:
+            return  # a topic that ended: what comes next of its name is a message
+        if not topic and self._tables.group(group) is None:
+            self.subscriptions.forget(group)
+        else:
+            self.subscriptions.freed(group, topic)
+
+    def look(self) -> None:
+        """The job: clients that are gone leave, and idle lite topics end."""
+        self.subscriptions.expire(self._now_ms())
+        self.expiry.look()
+
+    def statistics(self) -> dict[str, float]:
+        """Numbers for operators, by name."""
+        return {
+            "store.lite_subscriptions": self.subscriptions.subscribed,
+            "store.lite_clients": self.subscriptions.clients,
+            "store.lite_topics_expired": self.expiry.expired,
+        }

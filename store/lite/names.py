@@ -1,0 +1,52 @@
+"""Names of lite topics: what a light queue of a parent topic is called, and back."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from store.errors import InvalidArgumentError
+from store.format import check_topic
+from store.light_queue import LMQ_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Characters of a lite topic's name.
+MOST_NAME = 64
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,64}").fullmatch
+_PREFIX = LMQ_PREFIX + "$"
+
+
+def check_lite_topic(name: str, field: str) -> None:
+    """Raises InvalidArgumentError unless `name` may name a lite topic."""
+    if _NAME(name):
+        return
+    if not 0 < len(name) <= MOST_NAME:
+        raise InvalidArgumentError(field, f"has {len(name)} characters, not 1 to {MOST_NAME}")
+    raise InvalidArgumentError(field, f"{name!r} has characters other than %|a-zA-Z0-9_-")
+
+
+def check_lite_topics(names: Sequence[str], field: str) -> None:
+    for at, name in enumerate(names):
+        if not _NAME(name):
+            check_lite_topic(name, f"{field}[{at}]")
+
+
+def queue_of(parent: str, lite_topic: str) -> str:
+    """The light queue (RocketMQ LiteUtil): %LMQ%$parent$lite."""
+    return f"{_PREFIX}{parent}${lite_topic}"
+
+
+def prefix_of(parent: str) -> str:
+    """With what the light queues of all its lite topics begin. Raises InvalidArgumentError."""
+    check_topic(parent, "topic")
+    return f"{_PREFIX}{parent}$"
+
+
+def parts_of(queue: str) -> tuple[str, str] | None:
+    """Parent and lite topic of a light queue; None: it is no lite topic."""
+    if not queue.startswith(_PREFIX):
+        return None
+    parent, _, lite_topic = queue[len(_PREFIX) :].partition("$")
+    return (parent, lite_topic) if parent and _NAME(lite_topic) else None

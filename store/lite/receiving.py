@@ -1,0 +1,216 @@
+"""One receive from lite topics: the names that are ready, in their order, in one turn of the store.
+
+A look at a name is a receive from its light queue. What it found decides whether the name is ready
+again, and when. A turn may be planned again, or fail: names that were taken for it go back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.errors import LiteGroupError, StoreError, UnknownTopicError
+from store.groups import DAMAGE, Delivery, Wish
+from store.lite.names import queue_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store.consume_queue import ConsumeQueueStore
+    from store.groups import SharedGroups, Turn
+    from store.lite.subscriptions import Subscriptions
+    from store.metadata import LiteGroup
+    from store.state import Window
+
+#: Messages of one lite topic in one answer: so none keeps the others waiting.
+MOST_OF_ONE = 8
+#: Names whose rows are looked up together.
+_TOGETHER = 64
+#: Names that one receive looks at: an answer with none comes after so many that had nothing.
+_MOST_LOOKS = 1024
+
+
+class LiteWish(NamedTuple):
+    """What one call asks for; all of it is checked."""
+
+    group: str
+    client_id: str
+    max_messages: int
+    max_bytes: int
+    invisible_ms: int | None
+    skip_damaged: bool
+    attempt: int  # a hash of the attempt's id; 0: it has none
+
+
+class LiteReceiving:
+    """One call, which may be planned several times."""
+
+    def __init__(
+        self,
+        wish: LiteWish,
+        lite: LiteGroup,
+        subscriptions: Subscriptions,
+        groups: SharedGroups,
+        queues: ConsumeQueueStore,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._wish = wish
+        self._lite = lite
+        self._subscriptions = subscriptions
+        self._groups = groups
+        self._queues = queues
+        self._now_ms = now_ms
+        self._taken: list[str] = []  # and neither settled nor put back
+        # What the looks found: whether there is more now, and when something ends.
+        self._looks: dict[str, tuple[bool, int | None]] = {}
+        self._deliveries: list[Delivery] = []
+        self._stuck: set[str] = set()  # light queues that cannot be read now
+        #: The first message that cannot be read, of those that hold up a lite topic.
+        self.damage: StoreError | None = None
+
+    def plan(self, turn: Turn) -> list[Delivery]:
+        """What is handed over. Raises UnknownGroupError, GroupKindError, LiteGroupError."""
+        self.put_back()
+        self._deliveries, self._looks, self.damage = [], {}, None
+        self._stuck.clear()
+        settings = turn.shared(self._wish.group)
+        if settings.lite is None:
+            raise LiteGroupError(self._wish.group, None)
+        if settings.is_paused:
+            return []  # all names stay ready
+        if self._wish.attempt and self._same_again(turn):
+            return self._deliveries
+        looked = 0
+        while looked < _MOST_LOOKS and not self._is_full(turn):
+            names = self._subscriptions.take(
+                self._wish.group, self._wish.client_id, _TOGETHER, self._now_ms()
+            )
+            self._taken += names
+            if not names:  # those that have more, once more
+                names = self._with_more
+                if not names:
+                    break
+            looked += len(names)
+            self._look_at(turn, names)
+        return self._deliveries
+
+    def settle(self) -> None:
+        """It is in the log: what the looks found counts."""
+        wish = self._wish
+        left = [name for name in self._taken if name not in self._looks]
+        self._subscriptions.put_back(wish.group, wish.client_id, left)
+        self._subscriptions.looked(
+            wish.group, wish.client_id, [(name, *found) for name, found in self._looks.items()]
+        )
+        self._taken = []
+        if wish.attempt and self._deliveries:
+            parts = dict.fromkeys(each.topic for each in self._deliveries)
+            self._subscriptions.attempted(wish.group, wish.client_id, wish.attempt, list(parts))
+
+    def put_back(self) -> None:
+        """Nothing of it is in the log. Repeatable."""
+        if self._taken:
+            self._subscriptions.put_back(self._wish.group, self._wish.client_id, self._taken)
+            self._taken = []
+
+    @property
+    def _with_more(self) -> list[str]:
+        return [
+            name
+            for name, (is_more, _) in self._looks.items()
+            if is_more and queue_of(self._lite.parent, name) not in self._stuck
+        ][:_TOGETHER]
+
+    # --- looks -----------------------------------------------------------------------------
+
+    @property
+    def _left(self) -> int:
+        return self._wish.max_messages - len(self._deliveries)
+
+    @property
+    def _bytes_left(self) -> int:
+        return self._wish.max_bytes - sum(len(each.record) for each in self._deliveries)
+
+    def _is_full(self, turn: Turn) -> bool:
+        return self._left <= 0 or self._bytes_left <= 0 or turn.is_full or not turn.takes_messages
+
+    def _look_at(self, turn: Turn, names: list[str]) -> None:
+        group = self._wish.group
+        queues = [queue_of(self._lite.parent, name) for name in names]
+        # Both before the first look: rows that are looked up one by one take ten times as long.
+        windows = turn.tables.windows_of(group, [(queue, 0) for queue in queues])
+        ends = self._queues.next_offsets([(queue, 0) for queue in queues])
+        for name, queue, window, end in zip(names, queues, windows, ends, strict=True):
+            if self._is_full(turn):
+                return
+            _, before_ms = self._looks.pop(name, (False, None))
+            is_more, look_ms = self._look(turn, queue, window, end)
+            times = [each for each in (before_ms, look_ms) if each is not None]
+            self._looks[name] = is_more, min(times, default=None)  # the last one of all
+
+    def _look(self, turn: Turn, queue: str, window: Window, end: int) -> tuple[bool, int | None]:
+        """Whether there is more now, and when there may be more."""
+        now_ms = self._now_ms()
+        until_ms = min((lease.until_ms for lease in window.leases), default=None)
+        is_due = any(lease.is_over(now_ms) for lease in window.leases)
+        if not (is_due or window.keys or window.next_offset < end):
+            return False, until_ms
+        wish = self._wish_of(queue)
+        receiving = self._groups.receiving(turn, wish, now_ms)
+        try:
+            found = receiving.run()
+        except UnknownTopicError:
+            return False, None  # it ended; its next message makes it ready
+        except DAMAGE as error:
+            self.damage = self.damage or error
+            self._stuck.add(queue)
+            return True, None
+        except StoreError:
+            if not self._deliveries:
+                raise
+            self._stuck.add(queue)
+            return True, None  # the next call may have more luck; or it is told
+        self._deliveries += found
+        if not found:
+            self._stuck.add(queue)  # it wants another turn
+        look_ms = receiving.next_look_ms
+        size = sum(len(each.record) for each in found)
+        is_full = len(found) >= wish.max_messages or size >= wish.max_bytes or turn.is_full
+        times = [each.until_ms for each in found]
+        if look_ms is not None and look_ms > now_ms:
+            times.append(look_ms)
+        is_more = is_full or (look_ms is not None and look_ms <= now_ms)
+        return is_more, min(times, default=None)
+
+    def _wish_of(self, queue: str) -> Wish:
+        wish = self._wish
+        return Wish(
+            wish.group,
+            queue,
+            min(self._left, MOST_OF_ONE),
+            self._bytes_left,
+            wish.invisible_ms,
+            tag_filter=None,
+            makes_group=False,
+            skip_damaged=wish.skip_damaged,
+            attempt=wish.attempt,
+            first_queue=0,
+            of_lite=True,
+        )
+
+    def _same_again(self, turn: Turn) -> bool:
+        """Whether an earlier receive with this attempt id has messages in flight: these again."""
+        wish, now_ms = self._wish, self._now_ms()
+        queues = self._subscriptions.attempt(wish.group, wish.client_id, wish.attempt)
+        for queue, window in zip(
+            queues, turn.tables.windows_of(wish.group, [(each, 0) for each in queues]), strict=True
+        ):
+            if any(
+                lease.attempt == wish.attempt and not lease.is_over(now_ms)
+                for lease in window.leases
+            ):
+                try:
+                    wish_again = self._wish_of(queue)
+                    self._deliveries += self._groups.receiving(turn, wish_again, now_ms).run()
+                except (UnknownTopicError, *DAMAGE):
+                    continue
+        return bool(self._deliveries)

@@ -1,0 +1,526 @@
+"""Who is subscribed to which lite topics, and which of these are ready: in memory only.
+
+Clients say it again when they reconnect, so nothing of it outlives the process. A group is one of
+two kinds. In a *wildcard* group all clients share one set of ready names, which every message of
+the parent feeds. In others each client has its own set. A name that several clients are subscribed
+to is in the set of each: whoever looks first gets what there is, the others look in vain.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.base import Lock
+from store.errors import LiteQuotaError, UnknownLiteClientError
+from store.lite.names import parts_of
+from store.lite.ready import ReadyNames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from store.metadata import LiteGroup
+
+    #: Takes a group and a client of it; "" for the client: all of them.
+    Listener = Callable[[str, str], None]
+
+#: Names of all clients together.
+MOST_SUBSCRIBED = 1_000_000
+#: Names that are ready in a wildcard group. When there are more, all names are gone through again.
+MOST_READY = 100_000
+#: A client that has neither synchronised nor received for so long has left.
+CLIENT_TIMEOUT_MS = 180_000
+#: What a client lost to another one in an exclusive group is not taken back for so long by a
+#: complete set that still has it.
+LOST_MS = 180_000
+#: While one receiver goes through all names, the others look again after so long.
+_PASS_MS = 20
+#: Attempts of a client whose names are remembered.
+_MOST_ATTEMPTS = 16
+
+
+class Action(enum.Enum):
+    """What a client says about its names."""
+
+    ADD = "add"
+    REMOVE = "remove"
+    COMPLETE = "complete"  # these and no others
+    LEAVE = "leave"  # none any more: the client is gone
+
+
+class Synced(NamedTuple):
+    """What became of it."""
+
+    subscribed: int  # names of the client now
+    added: list[str]  # that it was not subscribed to before
+    lost: list[str]  # that others have taken from it since, in an exclusive group
+
+
+class Client:
+    """One of a group's."""
+
+    __slots__ = ("attempts", "id", "lost", "names", "ready", "seen_ms", "untold", "version")
+
+    def __init__(self, client_id: str, ready: ReadyNames, now_ms: int) -> None:
+        self.id = client_id
+        self.names: set[str] = set()
+        self.ready = ready
+        self.seen_ms = now_ms
+        self.version = 0
+        self.lost: dict[str, int] = {}  # name -> when another client took it
+        self.untold: list[str] = []  # lost, and no receive has said so
+        self.attempts: OrderedDict[int, list[str]] = OrderedDict()
+
+
+class Group:
+    """Subscriptions of one group."""
+
+    __slots__ = (
+        "by_name",
+        "clients",
+        "is_passing",
+        "name",
+        "pass_after",
+        "pass_again",
+        "ready",
+        "settings",
+    )
+
+    def __init__(self, name: str, settings: LiteGroup) -> None:
+        self.name = name
+        self.settings = settings
+        self.clients: dict[str, Client] = {}
+        # Nearly all names have one client: a tuple for each would take 48 bytes.
+        self.by_name: dict[str, Client | tuple[Client, ...]] = {}
+        #: Of a wildcard group.
+        self.ready = ReadyNames()
+        # The pass through all names of the parent: up to where it came; "": it begins. A wildcard
+        # group needs one when it begins, and after MOST_READY.
+        self.pass_after: str | None = "" if settings.is_wildcard else None
+        self.is_passing = False
+        self.pass_again = False  # from the beginning, when the one under way pauses
+
+    def begin_pass_again(self) -> None:
+        if self.is_passing:
+            self.pass_again = True
+        else:
+            self.pass_after = ""
+
+    def holders(self, name: str) -> tuple[Client, ...]:
+        found = self.by_name.get(name, ())
+        return found if isinstance(found, tuple) else (found,)
+
+    def sets_of(self, name: str) -> Iterator[tuple[str, ReadyNames]]:
+        """The ready sets that the name belongs in, and the clients they are of."""
+        if self.settings.is_wildcard:
+            yield "", self.ready
+            return
+        for client in self.holders(name):
+            yield client.id, client.ready
+
+    def hold(self, name: str, client: Client) -> None:
+        found = self.by_name.get(name)
+        if found is None:
+            self.by_name[name] = client
+        elif isinstance(found, tuple):
+            self.by_name[name] = (*found, client)
+        else:
+            self.by_name[name] = (found, client)
+
+    def release(self, name: str, client: Client) -> None:
+        left = tuple(one for one in self.holders(name) if one is not client)
+        if not left:
+            self.by_name.pop(name, None)
+        else:
+            self.by_name[name] = left[0] if len(left) == 1 else left
+
+
+class Subscriptions:
+    """Thread: any. Locks: `_lock`, inside all others; held for as long as one call has names.
+
+    Memory: about 250 bytes a name and client.
+    """
+
+    def __init__(
+        self, most_subscribed: int = MOST_SUBSCRIBED, most_ready: int = MOST_READY
+    ) -> None:
+        # Constant after construction.
+        self._most_subscribed = most_subscribed
+        self._most_ready = most_ready
+        self._lock = Lock()
+        # Guarded by _lock.
+        self._groups: dict[str, Group] = {}
+        self._by_parent: dict[str, tuple[Group, ...]] = {}
+        self._subscribed = 0
+        # Replaced whole.
+        self._listeners: tuple[Listener, ...] = ()
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is any client."""
+        return bool(self._by_parent)
+
+    @property
+    def subscribed(self) -> int:
+        """Names of all clients together."""
+        return self._subscribed
+
+    @property
+    def clients(self) -> int:
+        return sum(len(group.clients) for group in list(self._groups.values()))
+
+    def add_listener(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` when a client may have something to receive that had nothing before.
+        Any thread: be short. Returns how to end that."""
+        self._listeners = (*self._listeners, listener)
+
+        def remove() -> None:
+            self._listeners = tuple(each for each in self._listeners if each is not listener)
+
+        return remove
+
+    # --- who is subscribed -----------------------------------------------------------------
+
+    def sync(
+        self,
+        group_name: str,
+        settings: LiteGroup,
+        client_id: str,
+        action: Action,
+        names: Sequence[str],
+        version: int,
+        now_ms: int,
+    ) -> Synced:
+        """The client's names are changed so. Names are checked, and each once.
+
+        A call with a version below that of an earlier one is late, and changes nothing; 0: it has
+        none. Raises LiteQuotaError, and nothing is changed.
+        """
+        woken: set[tuple[str, str]] = set()
+        with self._lock:
+            if action is Action.LEAVE:
+                self._leave(group_name, client_id)
+                return Synced(0, [], [])
+            group, client = self._enter(group_name, settings, client_id, now_ms)
+            _forget_lost(client, now_ms)
+            if version and version < client.version:
+                return Synced(len(client.names), [], list(client.lost))
+            client.version = version or client.version
+            added, removed = _difference(client, action, names)
+            if action is Action.COMPLETE:
+                client.lost = {name: client.lost[name] for name in names if name in client.lost}
+            self._check_quotas(group, client, len(added) - len(removed))
+            for name in removed:
+                self._release(group, client, name)
+            if group.settings.is_exclusive:
+                for name in added:
+                    client.lost.pop(name, None)
+                    for former in group.holders(name):
+                        self._release(group, former, name)
+                        former.lost[name] = now_ms
+                        former.untold.append(name)
+                        woken.add((group.name, former.id))
+            for name in added:
+                group.hold(name, client)
+            client.names.update(added)
+            self._subscribed += len(added)
+            client.ready.add_all(added)
+            if added:
+                woken.add((group.name, client.id))
+            lost = list(client.lost)
+            client.untold.clear()
+        self._tell(woken)
+        return Synced(len(client.names), added, lost)
+
+    def is_new(self, group_name: str, client_id: str, names: Iterable[str]) -> list[str]:
+        """Those that the client is not subscribed to."""
+        with self._lock:
+            group = self._groups.get(group_name)
+            client = group.clients.get(client_id) if group else None
+            return [name for name in names if client is None or name not in client.names]
+
+    def is_subscribed(self, parent: str, name: str) -> bool:
+        """By a client of any group that is not a wildcard group."""
+        return any(name in group.by_name for group in self._by_parent.get(parent, ()))
+
+    def forget(self, group_name: str) -> None:
+        """The group is gone."""
+        with self._lock:
+            group = self._groups.get(group_name)
+            for client_id in list(group.clients) if group else ():
+                self._leave(group_name, client_id)
+
+    def expire(self, now_ms: int) -> int:
+        """Clients that have not been heard of leave; how many."""
+        gone = 0
+        for name in list(self._groups):
+            with self._lock:
+                group = self._groups.get(name)
+                late = [
+                    client.id
+                    for client in (group.clients.values() if group else ())
+                    if now_ms - client.seen_ms >= CLIENT_TIMEOUT_MS
+                ]
+                for client_id in late:
+                    self._leave(name, client_id)
+                gone += len(late)
+        return gone
+
+    def _enter(
+        self, name: str, settings: LiteGroup, client_id: str, now_ms: int
+    ) -> tuple[Group, Client]:
+        group = self._groups.get(name)
+        if (
+            group is not None
+            and settings._replace(client_quota=group.settings.client_quota) != group.settings
+        ):  # another group of that name
+            for client_id in list(group.clients):
+                self._leave(name, client_id)
+            group = None
+        if group is None:
+            group = self._groups[name] = Group(name, settings)
+            others = self._by_parent.get(settings.parent, ())
+            self._by_parent[settings.parent] = (*others, group)
+        group.settings = settings
+        client = group.clients.get(client_id)
+        if client is None:
+            ready = group.ready if settings.is_wildcard else ReadyNames()
+            client = group.clients[client_id] = Client(client_id, ready, now_ms)
+        client.seen_ms = now_ms
+        return group, client
+
+    def _leave(self, group_name: str, client_id: str) -> None:
+        group = self._groups.get(group_name)
+        client = group.clients.pop(client_id, None) if group else None
+        if group is None or client is None:
+            return
+        for name in list(client.names):
+            self._release(group, client, name)
+        if not group.clients:
+            del self._groups[group_name]
+            parent = group.settings.parent
+            left = tuple(one for one in self._by_parent[parent] if one is not group)
+            if left:
+                self._by_parent[parent] = left
+            else:
+                del self._by_parent[parent]
+
+    def _release(self, group: Group, client: Client, name: str) -> None:
+        client.names.discard(name)
+        client.ready.discard(name)
+        group.release(name, client)
+        self._subscribed -= 1
+
+    def _check_quotas(self, group: Group, client: Client, more: int) -> None:
+        most = group.settings.client_quota
+        if more > 0 and len(client.names) + more > most:
+            raise LiteQuotaError("client", len(client.names) + more, most)
+        if more > 0 and self._subscribed + more > self._most_subscribed:
+            raise LiteQuotaError("server", self._subscribed + more, self._most_subscribed)
+
+    # --- what makes names ready ------------------------------------------------------------
+
+    def grew(self, queues: Iterable[str]) -> None:
+        """These light queues have messages that they did not have, or others that are done with."""
+        if not self._by_parent:
+            return
+        woken: set[tuple[str, str]] = set()
+        with self._lock:
+            for queue in queues:
+                parts = parts_of(queue)
+                if parts is not None:
+                    for group in self._by_parent.get(parts[0], ()):
+                        self._make_ready(group, parts[1], woken)
+        self._tell(woken)
+
+    def freed(self, group_name: str, queue: str) -> None:
+        """The group may have more to receive of that light queue; "": of all of them."""
+        if group_name not in self._groups:
+            return
+        woken: set[tuple[str, str]] = set()
+        with self._lock:
+            group = self._groups.get(group_name)
+            if group is None:
+                return
+            if not queue:
+                self._make_all_ready(group, woken)
+            elif (parts := parts_of(queue)) is not None and parts[0] == group.settings.parent:
+                self._make_ready(group, parts[1], woken)
+        self._tell(woken)
+
+    def _make_ready(self, group: Group, name: str, woken: set[tuple[str, str]]) -> None:
+        if group.settings.is_wildcard and len(group.ready) >= self._most_ready:
+            group.begin_pass_again()
+            return
+        for client_id, ready in group.sets_of(name):
+            if ready.add(name):
+                woken.add((group.name, client_id))
+
+    def _make_all_ready(self, group: Group, woken: set[tuple[str, str]]) -> None:
+        if group.settings.is_wildcard:
+            group.begin_pass_again()
+            woken.add((group.name, ""))
+            return
+        for client in group.clients.values():
+            client.ready.add_all(client.names)
+            woken.add((group.name, client.id))
+
+    def _tell(self, woken: set[tuple[str, str]]) -> None:
+        for listener in self._listeners:
+            for group, client in woken:
+                listener(group, client)
+
+    # --- what a receive looks at -----------------------------------------------------------
+
+    def receives(
+        self, group_name: str, settings: LiteGroup, client_id: str, now_ms: int
+    ) -> list[str]:
+        """The client receives; returns what it has lost and was not told of. In a wildcard group
+        that makes it one. Raises UnknownLiteClientError where it has not synchronised."""
+        with self._lock:
+            group = self._groups.get(group_name)
+            if settings.is_wildcard:
+                self._enter(group_name, settings, client_id, now_ms)
+                return []
+            client = group.clients.get(client_id) if group else None
+            if client is None:
+                raise UnknownLiteClientError(group_name, client_id)
+            client.seen_ms = now_ms
+            untold, client.untold = client.untold, []
+            return untold
+
+    def take(self, group_name: str, client_id: str, count: int, now_ms: int) -> list[str]:
+        """Names to be looked at, up to `count`: `looked` or `put_back` must follow for each."""
+        with self._lock:
+            ready = self._ready(group_name, client_id)
+            if ready is None:
+                return []
+            ready.ring(now_ms)
+            return ready.take(count)
+
+    def put_back(self, group_name: str, client_id: str, names: list[str]) -> None:
+        """They were not looked at."""
+        with self._lock:
+            group = self._groups.get(group_name)
+            if group is None:
+                return
+            if group.settings.is_wildcard:  # also when the client has left meanwhile
+                group.ready.put_back(names)
+            elif (client := group.clients.get(client_id)) is not None:
+                client.ready.put_back([name for name in names if name in client.names])
+
+    def looked(
+        self,
+        group_name: str,
+        client_id: str,
+        looks: Sequence[tuple[str, bool, int | None]],
+    ) -> None:
+        """What each look found: a name, whether there is more now, and when something ends that
+        makes more, by the store's time."""
+        woken: set[tuple[str, str]] = set()
+        with self._lock:
+            group = self._groups.get(group_name)
+            if group is None:
+                return
+            for name, is_more, look_ms in looks:
+                for of_client, ready in group.sets_of(name):
+                    is_own = group.settings.is_wildcard or of_client == client_id
+                    if is_more and is_own:
+                        ready.add(name)
+                    if look_ms is not None and ready.wake_at(name, look_ms) and not is_own:
+                        woken.add((group.name, of_client))
+        self._tell(woken)
+
+    def next_look_ms(self, group_name: str, client_id: str, now_ms: int) -> int | None:
+        """When the client should look again; None: when it is woken."""
+        with self._lock:
+            ready = self._ready(group_name, client_id)
+            if ready is None:
+                return None
+            group = self._groups[group_name]
+            if ready or (group.pass_after is not None and not group.is_passing):
+                return now_ms
+            alarm = ready.next_alarm_ms
+            if not group.is_passing:
+                return alarm
+            pause = now_ms + _PASS_MS
+            return pause if alarm is None else min(alarm, pause)
+
+    def _ready(self, group_name: str, client_id: str) -> ReadyNames | None:
+        group = self._groups.get(group_name)
+        client = group.clients.get(client_id) if group else None
+        return client.ready if client else None
+
+    # --- attempts --------------------------------------------------------------------------
+
+    def attempt(self, group_name: str, client_id: str, attempt: int) -> list[str]:
+        """Names of which an earlier receive with that attempt id handed messages over."""
+        with self._lock:
+            group = self._groups.get(group_name)
+            client = group.clients.get(client_id) if group else None
+            return list(client.attempts.get(attempt, ())) if client else []
+
+    def attempted(self, group_name: str, client_id: str, attempt: int, names: list[str]) -> None:
+        with self._lock:
+            group = self._groups.get(group_name)
+            client = group.clients.get(client_id) if group else None
+            if client is not None:
+                client.attempts[attempt] = names
+                if len(client.attempts) > _MOST_ATTEMPTS:
+                    client.attempts.popitem(last=False)
+
+    # --- the pass of a wildcard group ------------------------------------------------------
+
+    def begin_pass(self, group_name: str) -> str | None:
+        """From where the pass goes on, if it is due, nobody else goes on with it, and few names are
+        ready; `end_pass` must follow."""
+        with self._lock:
+            group = self._groups.get(group_name)
+            if group is None or group.pass_after is None or group.is_passing:
+                return None
+            if len(group.ready) >= self._most_ready // 2:
+                return None
+            group.is_passing = True
+            return group.pass_after
+
+    def end_pass(self, group_name: str, after: str | None, names: Sequence[str] = ()) -> None:
+        """These of the names that were passed may be ready; it goes on behind `after`, None: it
+        came to the end."""
+        with self._lock:
+            group = self._groups.get(group_name)
+            if group is None:
+                return
+            group.ready.add_all(names)
+            group.pass_after = "" if group.pass_again else after
+            group.is_passing = group.pass_again = False
+
+    # --- for tests and tools ---------------------------------------------------------------
+
+    def is_ready(self, group_name: str, client_id: str, name: str, now_ms: int) -> bool:
+        """Whether a look would come to the name, now or, by an alarm, by now."""
+        with self._lock:
+            group = self._groups[group_name]
+            ready = group.clients[client_id].ready
+            ready.ring(now_ms)
+            return name in ready or group.pass_after is not None
+
+
+def _difference(
+    client: Client, action: Action, names: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Names that come, and names that go."""
+    if action is Action.REMOVE:
+        return [], [name for name in dict.fromkeys(names) if name in client.names]
+    added = [name for name in dict.fromkeys(names) if name not in client.names]
+    if action is Action.ADD:
+        return added, []
+    wanted = set(names)
+    return [name for name in added if name not in client.lost], [
+        name for name in client.names if name not in wanted
+    ]
+
+
+def _forget_lost(client: Client, now_ms: int) -> None:
+    if client.lost:
+        client.lost = {name: at for name, at in client.lost.items() if now_ms - at < LOST_MS}
