@@ -191,6 +191,16 @@ class TransactionEndedError(StoreError):
         self.outcome = outcome
 
 
+class UnreadableTransactionError(StoreError):
+    """The message of an open transaction cannot be read. It stays open: nothing was changed."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the message of this transaction cannot be read, so it was not delivered: {reason}. "
+            "It stays open; roll it back, or see `kvcq check`"
+        )
+
+
 class TooManyTransactionsError(StoreError):
     """So many transactions are open as the settings allow. Nothing was stored."""
 

@@ -70,6 +70,14 @@ class Decide(NamedTuple):
     commit: bool  # otherwise it is rolled back
 
 
+class Found(NamedTuple):
+    """The half that is to be committed."""
+
+    place: int
+    #: What is put; why it cannot be read; None: its record left the log.
+    message: Message | StoreError | None
+
+
 class ReadAgainError(Exception):
     """A half is not where it was read."""
 
@@ -99,11 +107,10 @@ class Turn:
         topics: Topics,
         config: StoreConfig,
         calls: Sequence[Beginning | Ending | StoreError],
-        messages: Mapping[int, tuple[int, Message | None]],
+        messages: Mapping[int, Found],
         now_ms: int,
     ) -> None:
-        """`messages`: halves to their places, and what is put to commit them; None: the record is
-        gone."""
+        """`messages`: by halves, as far as they were read."""
         self._topics = topics
         self._config = config
         self._calls = calls
@@ -176,9 +183,12 @@ class Turn:
         if not is_live(row, self._topics.view):
             self._finish(half, HalfEnd.TOPIC_GONE)
             raise _ended(text, HalfEnd.TOPIC_GONE)
-        place, message = self._messages.get(half, (-1, None))
-        if place != row.place:
+        found = self._messages.get(half)
+        if found is None or found.place != row.place:
             raise ReadAgainError
+        message = found.message
+        if isinstance(message, StoreError):
+            raise message
         if message is None:
             self._finish(half, HalfEnd.RECORD_GONE)
             raise _ended(text, HalfEnd.RECORD_GONE)

@@ -7,10 +7,16 @@ outcome for each half, whoever races. See store/docs/transactions.md.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.errors import InvalidArgumentError, StoreError
+from store.errors import (
+    InvalidArgumentError,
+    StoreBusyError,
+    StoreError,
+    UnreadableTransactionError,
+)
 from store.format import (
     MAX_LIGHT_QUEUES,
     check_group,
@@ -24,12 +30,14 @@ from store.held.deciding import (
     Beginning,
     Decide,
     Ending,
+    Found,
     ReadAgainError,
     Turn,
     id_of,
     is_live,
 )
-from store.held.records import check_may_wait, delivered, read_places, waiting
+from store.held.readable import read_each
+from store.held.records import check_may_wait, delivered, waiting
 from store.held.transaction_ids import unpack_transaction_id
 from store.state import (
     HALVES_TOPIC,
@@ -51,6 +59,8 @@ if TYPE_CHECKING:
     from store.state import Entry, HalvesCount, OpenHalf, Rows
     from store.topics import Topics
 
+logger = logging.getLogger(__name__)
+
 #: A half is old enough to be asked about: most are decided before.
 FIRST_CHECK_MS = 6_000
 #: A producer has as long to answer before the next one is asked.
@@ -63,6 +73,8 @@ MOST_IMMUNITY_MS = 24 * 3_600_000
 MOST_TOGETHER = 256
 #: Halves that are listed, or looked up, together.
 MOST_LISTED = 1000
+#: A half may be moved while it is read, or its queue be rebuilt.
+_TRIES = 8
 _PAGES_FORGOTTEN = 200
 
 GROUP = "PGROUP"
@@ -157,7 +169,7 @@ class Halves:
         self._appends.check_open()
         assert len(calls) <= MOST_TOGETHER, f"{len(calls)} calls together"
         ready = [self._prepared(call) for call in calls]
-        while True:
+        for _ in range(_TRIES):
             messages = self._messages([each for each in ready if isinstance(each, Ending)])
             turn = Turn(self._topics, self._appends.config, ready, messages, self._now_ms())
             try:
@@ -169,6 +181,7 @@ class Halves:
                 self.ended[how] += 1
             self.begun += turn.begun
             return Decided(turn.answers, end)
+        raise StoreBusyError("the queue of open transactions is being rebuilt")
 
     def _prepared(self, call: Begin | Decide) -> Beginning | Ending | StoreError:
         try:
@@ -194,22 +207,26 @@ class Halves:
         except StoreError as error:
             return error
 
-    def _messages(self, endings: Sequence[Ending]) -> dict[int, tuple[int, Message | None]]:
-        """Halves to their places, and the messages to be put; None: the record is gone."""
-        places: dict[int, int] = {}
-        for ending in endings:
-            row = self._tables.open(ending.named.half) if ending.call.commit else None
-            if row is not None:
-                places[row.place] = row.half
+    def _messages(self, endings: Sequence[Ending]) -> dict[int, Found]:
+        """What there is to commit these, as far as it can be said by now."""
+        rows = (self._tables.open(each.named.half) for each in endings if each.call.commit)
+        places = {row.place: row.half for row in rows if row is not None}
         if not places:
             return {}
-        found = read_places(self._reads, HALVES_TOPIC, list(places))
-        return {
-            half: (place, delivered(unpack_record(found[place], verify=False)))
-            if place in found
-            else (place, None)
-            for place, half in places.items()
-        }
+        records, lost = read_each(self._reads, HALVES_TOPIC, list(places))
+        found: dict[int, Found] = {}
+        for place, half in places.items():
+            if place in records:
+                message = delivered(unpack_record(records[place], verify=False))
+                found[half] = Found(place, message)
+            elif place in lost:
+                found[half] = Found(place, self._lost(place, lost[place]))
+        return found
+
+    def _lost(self, place: int, reason: str) -> StoreError | None:
+        """Why the record there cannot be read; None: it left the log."""
+        ((low, _),) = self._reads.bounds([(HALVES_TOPIC, 0)])
+        return None if place < low else UnreadableTransactionError(reason)
 
     # --- what nobody decided ---------------------------------------------------------------
 
@@ -224,15 +241,20 @@ class Halves:
         rows = [row for row in map(self._tables.open, halves) if row is not None]
         if not rows:
             return []
-        records = read_places(self._reads, HALVES_TOPIC, [row.place for row in rows])
+        records, lost = read_each(self._reads, HALVES_TOPIC, [row.place for row in rows])
         asked = self._appends.config.transaction_checks
-        checks, others = [], []
+        checks: list[Check] = []
+        others: list[tuple[OpenHalf, bool]] = []
         for row in rows:
-            record = records.get(row.place)
-            if record is None or row.checks >= asked or not self._lives(row):
-                others.append((row, record is None))
-            else:
-                message = delivered(unpack_record(record, verify=False))
+            if row.place in lost:
+                why = self._lost(row.place, lost[row.place])
+                if why is not None:
+                    logger.error("transaction %s is kept, but not asked about: %s", id_of(row), why)
+                others.append((row, why is None))
+            elif row.checks >= asked or not self._lives(row):
+                others.append((row, False))
+            elif row.place in records:  # otherwise it is not dispatched yet
+                message = delivered(unpack_record(records[row.place], verify=False))
                 checks.append(Check(row.half, id_of(row), row.topic, row.checks, message))
         if others:
             self._end_or_give_up(others)
