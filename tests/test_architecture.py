@@ -174,6 +174,7 @@ UNITS |= {
         "kvcq_client.pb.v1.kvcq_pb2",
         "kvcq_client.pb.v1.kvcq_pb2_grpc",
         "kvcq_client.pb.v1.migration_pb2_grpc",
+        "kvcq_client.pb.v1.shared_groups_pb2",
         "kvcq_client.pb.v1.shared_groups_pb2_grpc",
         "kvcq_client.values",
     },

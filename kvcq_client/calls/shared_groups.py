@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcq_client.arguments import INT32_MAX, checked, text, whole, wrong_kind
 from kvcq_client.calls.call_group import CallGroup, set_where
-from kvcq_client.errors import ServerError
+from kvcq_client.errors import KvcqError, ServerError
 from kvcq_client.format import split_records
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import shared_groups_pb2 as shared_pb
@@ -19,7 +21,7 @@ from kvcq_client.shared_groups import (
     SharedGroup,
     SharedQueue,
 )
-from kvcq_client.transport import in_parts, paged
+from kvcq_client.transport import in_background, in_parts, paged
 from kvcq_client.values import Queue, Start
 from kvcq_client.wire import from_wire
 
@@ -81,6 +83,7 @@ class SharedGroupCalls(CallGroup):
                 attempt_id=secrets.token_hex(8),
             ),
             limit_s + wait_s,
+            late=partial(self._give_back_late, group),
         )
         queues = {queue_id: Queue(topic, queue_id) for queue_id in set(answer.queue_ids)}
         messages = split_records(
@@ -92,6 +95,16 @@ class SharedGroupCalls(CallGroup):
         if len({*map(len, columns)}) > 1:
             raise ServerError("the columns of the received messages have different lengths")
         return list(map(Received, *columns))
+
+    def _give_back_late(self, group: str, response: bytes) -> None:
+        """What was received for a caller that has gone is delivered again at once."""
+
+        async def give_back() -> None:
+            with suppress(KvcqError):  # it is delivered again when its time is over
+                await self.give_back(group, handles, 0.0)
+
+        if handles := list(shared_pb.ReceiveResponse.FromString(response).handles):
+            in_background(give_back(), "kvcq-giving-back")
 
     async def acknowledge(
         self,

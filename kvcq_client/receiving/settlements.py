@@ -58,6 +58,7 @@ class Settlements:
         self._waiting: deque[tuple[Told, Delivery, Settlement]] = deque()
         self._under_way: list[Settlement] = []
         self._changed = asyncio.Event()
+        self._wake_is_due = False  # set by any thread, behind its append to `_waiting`
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -72,7 +73,8 @@ class Settlements:
         self._waiting.append((told, delivery, settlement))
         if threading.get_ident() == self._thread_id:
             self._wake()
-        else:
+        elif not self._wake_is_due:  # to wake a loop costs more than all else of this
+            self._wake_is_due = True
             with suppress(RuntimeError):  # the loop is closed; so is the connection
                 self._loop.call_soon_threadsafe(self._wake)
         return settlement
@@ -87,6 +89,7 @@ class Settlements:
             while True:
                 await self._changed.wait()
                 self._changed.clear()
+                self._wake_is_due = False  # before the look: what is added from here on wakes again
                 while self._waiting:
                     await self._send_some()
                 self._idle.set()

@@ -32,6 +32,7 @@ from kvcq_client.pb.v1 import (
     shared_groups_pb2_grpc,
 )
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import shared_groups_pb2 as shared_pb
 from kvcq_client.transport.call_stream import LARGEST_BYTES, CallStream
 from kvcq_client.transport.channel import Channel
 from kvcq_client.transport.first_contact import FirstContact
@@ -113,7 +114,7 @@ def raise_unless_retryable(error: KvcqError, *, may_repeat: bool) -> None:
 
 def may_be_parked(request: Message | bytes) -> bool:
     """Whether the server may hold the call for long, so that it must not occupy the own stream."""
-    return isinstance(request, pb.PullRequest) and bool(request.wait_ms)
+    return isinstance(request, pb.PullRequest | shared_pb.ReceiveRequest) and bool(request.wait_ms)
 
 
 def is_target(target: object) -> bool:
@@ -134,6 +135,7 @@ class Caller(Protocol):
         timeout_s: float | None = None,
         *,
         may_repeat: bool = True,
+        late: Callable[[bytes], None] | None = None,
     ) -> R: ...
 
 
@@ -191,6 +193,13 @@ class Connection:
             self.messages.Put: ("Put", pb.PutResponse),
             self.messages.Pull: ("Pull", pb.PullResponse),
             self.groups.CommitOffsets: ("CommitOffsets", pb.CommitOffsetsResponse),
+            self.shared_groups.Receive: ("Receive", shared_pb.ReceiveResponse),
+            self.shared_groups.Acknowledge: ("Acknowledge", shared_pb.AcknowledgeResponse),
+            self.shared_groups.ChangeInvisibleTime: (
+                "ChangeInvisibleTime",
+                shared_pb.ChangeInvisibleTimeResponse,
+            ),
+            self.shared_groups.GiveBack: ("GiveBack", shared_pb.GiveBackResponse),
         }
         # Thousands of them may be parked, so they take no turn.
         self._parking = (self.messages.Pull, self.shared_groups.Receive)
@@ -207,9 +216,11 @@ class Connection:
         timeout_s: float | None = None,
         *,
         may_repeat: bool = True,
+        late: Callable[[bytes], None] | None = None,
     ) -> R:
         """Return the response, retrying until `timeout_s`. Raises KvcqError; UnavailableError only
-        when the time is up, HandshakeError at once."""
+        when the time is up, HandshakeError at once. `late` is called with an encoded response that
+        comes when its caller has gone."""
         end_s = monotonic() + self.limit_s(timeout_s)
         shared = self._shared(method, request)
         parked = may_be_parked(request)
@@ -223,7 +234,7 @@ class Connection:
                 if shared is not None and (own := self.call_stream.own) is not None and not parked:
                     name, data, kind = shared
                     left_s = max(0.001, end_s - monotonic())
-                    return cast("R", kind.FromString(await own.call(name, data, left_s)))
+                    return cast("R", kind.FromString(await own.call(name, data, left_s, late)))
                 if takes_turn and not self._turns.take():
                     await self._turn(end_s)
                 try:

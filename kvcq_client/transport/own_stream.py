@@ -68,8 +68,15 @@ class OwnStream:
         """Whether a call may use the stream now."""
         return not (self._is_taken or self._stream.done())
 
-    async def call(self, method: str, request: bytes, timeout_s: float) -> bytes:
-        """Return the encoded response. Only while `is_free`.
+    async def call(
+        self,
+        method: str,
+        request: bytes,
+        timeout_s: float,
+        late: Callable[[bytes], None] | None = None,
+    ) -> bytes:
+        """Return the encoded response. Only while `is_free`. `late` is called with a response whose
+        caller was cancelled, or waited for too long.
 
         Raises the server's error, DeadlineError after `timeout_s`, and UnavailableError when the
         stream broke: the server may have seen the call.
@@ -80,7 +87,7 @@ class OwnStream:
         self._end_s = self._loop.time() + timeout_s
         if self._timer is None or self._timer.when() > self._end_s:
             self._watch()
-        run_at_once(self._ask(message, pending), _ended)
+        run_at_once(self._ask(message, pending, late), _ended)
         try:
             answer = await pending
         except TimeoutError:
@@ -92,7 +99,10 @@ class OwnStream:
         return response
 
     async def _ask(
-        self, message: pb.CallsRequest, pending: asyncio.Future[pb.CallsResponse]
+        self,
+        message: pb.CallsRequest,
+        pending: asyncio.Future[pb.CallsResponse],
+        late: Callable[[bytes], None] | None,
     ) -> None:
         """Run to the end, even if the caller has been cancelled: gRPC leaks an operation that is
         cancelled."""
@@ -101,6 +111,8 @@ class OwnStream:
             self._is_taken = False
             if not pending.done():
                 pending.set_result(answer)
+            elif late is not None and not answer.results[0].HasField("error"):
+                late(answer.results[0].response)
             return
         error = await self._why()
         if not pending.done():

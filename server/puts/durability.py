@@ -23,6 +23,11 @@ class Durability:
         self._loop = loop
         self._timeout_s = timeout_s
 
+    @property
+    def is_at_append(self) -> bool:
+        """Whether everything may be acknowledged when it is appended."""
+        return self._store.acknowledges_at_append
+
     def is_durable(self, end_offset: int) -> bool:
         """Whether it may be acknowledged now. Always, in ASYNC mode."""
         return self._store.is_durable(end_offset)

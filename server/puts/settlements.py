@@ -1,6 +1,7 @@
 """What receivers say becomes of their messages, once that is as durable as a put.
 
-Each waits for a turn of the store in a thread, and then, in the loop, for the disk.
+Each is a turn of the store, in the loop where nothing has to be waited for and in a thread
+otherwise; then it waits in the loop for the disk.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from store.errors import AppendWouldWaitError
 from store.groups import Outcome
 
 if TYPE_CHECKING:
@@ -42,6 +44,19 @@ class Settlements:
         self._metrics.groups.acknowledged(group, outcomes.count(Outcome.DONE))
         return outcomes
 
+    def acknowledge_now(self, group: str, handles: Sequence[str]) -> list[Outcome] | None:
+        """The same without a turn of the loop; None, and nothing done, when it takes one."""
+        if not self._durability.is_at_append:
+            return None
+        try:
+            answered = self._groups.acknowledge(group, handles, wait=False, at_once=True)
+        except AppendWouldWaitError:
+            return None
+        done = answered.outcomes.count(Outcome.DONE)
+        self._metrics.count("messages_acknowledged", done)
+        self._metrics.groups.acknowledged(group, done)
+        return answered.outcomes
+
     async def hold_on(self, group: str, handles: Sequence[str], hold_ms: int) -> list[Outcome]:
         """They may be delivered again after so long; until then the handles stay good."""
         settle = partial(self._groups.change_invisible, group, handles, hold_ms, wait=False)
@@ -59,11 +74,17 @@ class Settlements:
 
     async def bury(self, group: str, handle: str) -> list[Outcome]:
         """It is a dead letter."""
-        settle = partial(self._groups.bury, group, handle, wait=False)
-        return await self._settle("messages_buried", settle)
+        answered = await self._threads.run(self._groups.bury, group, handle, wait=False)
+        return await self._answered("messages_buried", answered)
 
-    async def _settle(self, name: str, settle: Callable[[], Answered]) -> list[Outcome]:
-        answered = await self._threads.run(settle)
+    async def _settle(self, name: str, settle: Callable[..., Answered]) -> list[Outcome]:
+        try:
+            answered = settle(at_once=True)
+        except AppendWouldWaitError:
+            answered = await self._threads.run(settle)
+        return await self._answered(name, answered)
+
+    async def _answered(self, name: str, answered: Answered) -> list[Outcome]:
         await self._durability.wait(answered.end_offset)
         self._metrics.count(name, answered.outcomes.count(Outcome.DONE))
         return answered.outcomes

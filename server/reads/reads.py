@@ -156,6 +156,12 @@ class Reads:
         wait_ms = in_range("wait_ms", request.wait_ms, 0, MAX_WAIT_MS)
         return await self._receives.receive(request, wait_seconds(wait_ms, remaining_s))
 
+    def receive_now(self, request: shared_groups_pb2.ReceiveRequest) -> bytes | None:
+        """The same without a turn of the loop, None when it takes one. Raises as `receive`, but for
+        MemoryFullError."""
+        in_range("wait_ms", request.wait_ms, 0, MAX_WAIT_MS)
+        return self._receives.receive_now(request)
+
     async def take(self, wanted: Receive[T], wait_s: float = 0.0) -> T:
         """The answer to a receive that is none of our own client's. Raises as `receive`."""
         return await self._receives.take(wanted, wait_s)

@@ -1,7 +1,8 @@
 """Receives: messages of shared groups, handed over to one of those who wait for them.
 
-The store decides in turns which messages are whose, and reads them: it waits for the disk, and for
-the turn before. So it is asked in threads; calls of one moment share a turn there.
+The store decides in turns which messages are whose, and reads them. Where that needs no wait, for
+the disk or for the turn before, the loop asks for it; otherwise threads do, and calls of one moment
+share a turn there.
 
 A message that is handed over and not answered with is nobody's until its time is over. So it is
 looked whether the caller still waits when its thread has come, and what it can be told no more is
@@ -15,6 +16,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
+from kvcq_client.pb.v1 import kvcq_pb2
 from server.access import ResourceKind, Role, asker, current_caller
 from server.reads.lines import Lines
 from server.reads.new_groups import NewGroups
@@ -28,10 +30,10 @@ from server.wire import (
     form_of,
 )
 from server.workers import Workers
-from store.errors import StoreError, UnknownTopicError
+from store.errors import AppendWouldWaitError, StoreError, UnknownTopicError
 from store.groups import MOST_RECEIVED, Received
 from store.light_queue import is_light
-from store.reads import Filter, parse_filter
+from store.reads import Filter, SqlFilter, parse_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +50,9 @@ logger = logging.getLogger(__name__)
 #: Calls of the store that are under way: so many share a turn at most. Each has an answer in
 #: memory that is not counted yet.
 RECEIVE_THREADS = 8
+#: A receive for more messages is looked up in a thread: the loop must not stand still for so long.
+HERE_WHOLE = 256
+HERE_DECODED = 64
 #: What a receive may ask for; it gets PAGE_BYTES at most.
 MAX_RECEIVE_BYTES = 64 << 20
 
@@ -78,6 +83,8 @@ class Receive(NamedTuple, Generic[T]):
     encode: Callable[[Received], T]  # in a thread
     attempt_id: str = ""
     skip_damaged: bool = False
+    #: Of messages that are looked up and encoded in the loop.
+    most_here: int = HERE_DECODED
 
 
 class _Found(NamedTuple, Generic[T]):
@@ -92,10 +99,11 @@ class _Found(NamedTuple, Generic[T]):
 class _Look:
     """A look for messages in a thread, and whether anybody still waits for what it finds."""
 
-    __slots__ = ("is_given_up", "received")
+    __slots__ = ("is_given_up", "is_made_again", "received")
 
     def __init__(self) -> None:
         self.is_given_up = False
+        self.is_made_again = False  # its attempt; who made it again has the same handles
         self.received: Received | None = None
 
 
@@ -118,6 +126,8 @@ class Receives:
         self._metrics = metrics
         self._threads = Workers(RECEIVE_THREADS, "receive")
         self._giving_back: set[asyncio.Task[None]] = set()
+        # In threads, by group and attempt id.
+        self._attempts: dict[tuple[str, str], _Look] = {}
         #: Those who wait.
         self.lines = Lines(growth, stage, store.lease_time_ms, store.has_group)
         self._stop_listening = self._groups.on_change(self.lines.changed)
@@ -136,6 +146,23 @@ class Receives:
         """The encoded response. Raises as `take`."""
         return (await self.take(_wanted(request), wait_s)).data
 
+    def receive_now(self, request: pb.ReceiveRequest) -> bytes | None:
+        """The same without a turn of the loop; None, and nothing handed over, when it takes one.
+
+        Raises as `take`, but for MemoryFullError.
+        """
+        wanted = _wanted(request)
+        line = self.lines.find(wanted.group, wanted.topic)
+        if request.wait_ms and line is not None:
+            return None  # others wait, and were first
+        self._check(wanted)
+        found = self._look_here(wanted)
+        if found is None or (request.wait_ms and not found.answer.message_count):
+            return None
+        if line is not None:
+            line.look_by(found.next_look_ms)
+        return self._taken(wanted, found).data
+
     async def take(self, wanted: Receive[T], wait_s: float = 0.0) -> T:
         """The answer, once there is a message, or that time is over.
 
@@ -145,6 +172,10 @@ class Receives:
             found = await self._take_waiting(wanted, wait_s)
         else:
             found = await self._take_now(wanted)
+        return self._taken(wanted, found)
+
+    def _taken(self, wanted: Receive[T], found: _Found[T]) -> T:
+        """The answer, counted."""
         if count := found.answer.message_count:
             self._metrics.pulled(wanted.topic, count, found.answer.cost_bytes)
             self._metrics.groups.delivered(wanted.group, count, found.again)
@@ -196,27 +227,48 @@ class Receives:
     async def _look(self, wanted: Receive[T]) -> _Found[T] | None:
         """What there is now; None: there was no room for an answer. Cancelled, it has nothing
         handed over."""
-        caller = current_caller()
-        # Also where it was let in: it may have waited for long since.
-        caller.check(Role.SUBSCRIBE, ResourceKind.GROUP, wanted.group)
-        caller.subscribes(wanted.topic)
+        self._check(wanted)  # also where it was let in: it may have waited for long since
+        found = self._look_here(wanted)
+        if found is not None:
+            return found
         look = _Look()
+        if wanted.attempt_id:
+            self._attempts[wanted.group, wanted.attempt_id] = look
         running = asyncio.ensure_future(self._threads.run(self._receive, wanted, look, asker()))
+        running.add_done_callback(partial(self._looked, wanted, look))
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
             look.is_given_up = True
-            running.add_done_callback(partial(self._nobody_waits, wanted, look))
+            if running.done():
+                self._nobody_waits(wanted, look)
             raise
 
-    def _receive(self, wanted: Receive[T], look: _Look, who: str) -> _Found[T] | None:
-        """In a thread. None: nobody waits for it any more, or there is no room for the answer."""
-        if look.is_given_up or self._memory.is_crowded(who):
+    def _check(self, wanted: Receive[T]) -> None:
+        caller = current_caller()
+        caller.check(Role.SUBSCRIBE, ResourceKind.GROUP, wanted.group)
+        caller.subscribes(wanted.topic)
+
+    def _look_here(self, wanted: Receive[T]) -> _Found[T] | None:
+        """What there is, looked up in the loop; None: that may take long, or has to wait."""
+        before = self._attempts.get((wanted.group, wanted.attempt_id))
+        if before is not None:
+            before.is_made_again = True
+        is_long = (
+            wanted.max_messages > wanted.most_here
+            or isinstance(wanted.tag_filter, SqlFilter)
+            or not self._has_group(wanted.group)
+            or self._memory.is_crowded(asker())
+        )
+        if is_long:
             return None
-        is_new = not self._has_group(wanted.group)
-        if is_new:
-            self._new_groups.check(who)
-        look.received = received = self._groups.receive(
+        try:
+            return self._found(wanted, self._ask(wanted, at_once=True))
+        except AppendWouldWaitError:
+            return None
+
+    def _ask(self, wanted: Receive[T], *, at_once: bool = False) -> Received:
+        return self._groups.receive(
             wanted.group,
             wanted.topic,
             max_messages=wanted.max_messages,
@@ -225,9 +277,22 @@ class Receives:
             tag_filter=wanted.tag_filter,
             attempt_id=wanted.attempt_id,
             skip_damaged=wanted.skip_damaged,
+            at_once=at_once,
         )
+
+    def _receive(self, wanted: Receive[T], look: _Look, who: str) -> _Found[T] | None:
+        """In a thread. None: nobody waits for it any more, or there is no room for the answer."""
+        if look.is_given_up or self._memory.is_crowded(who):
+            return None
+        is_new = not self._has_group(wanted.group)
+        if is_new:
+            self._new_groups.check(who)
+        look.received = received = self._ask(wanted)
         if is_new:
             self._new_groups.made(who)
+        return self._found(wanted, received)
+
+    def _found(self, wanted: Receive[T], received: Received) -> _Found[T]:
         answer = wanted.encode(received)
         is_full = (
             answer.message_count >= wanted.max_messages or answer.cost_bytes >= wanted.max_bytes
@@ -239,16 +304,19 @@ class Receives:
         again = sum(one.deliveries > 1 for one in received.deliveries)
         return _Found(is_more or is_full, min(ends, default=None), again, answer)
 
-    def _nobody_waits(self, wanted: Receive[T], look: _Look, ended: asyncio.Future[object]) -> None:
+    def _looked(self, wanted: Receive[T], look: _Look, ended: asyncio.Future[object]) -> None:
+        attempt = wanted.group, wanted.attempt_id
+        if self._attempts.get(attempt) is look:
+            del self._attempts[attempt]
+        if look.is_given_up and not ended.cancelled() and ended.exception() is None:
+            self._nobody_waits(wanted, look)
+
+    def _nobody_waits(self, wanted: Receive[T], look: _Look) -> None:
         """What was handed over to a caller who went away meanwhile may be delivered again."""
-        if ended.cancelled() or ended.exception() is not None:
+        received, look.received = look.received, None
+        if look.is_made_again or received is None or not received.deliveries:
             return
-        if look.received is None or not look.received.deliveries:
-            return
-        if wanted.attempt_id:
-            # The same attempt, made again, has these handles, now or soon.
-            return
-        handles = [one.handle for one in look.received.deliveries]
+        handles = [one.handle for one in received.deliveries]
         task = asyncio.create_task(self._given_back(wanted.group, handles))
         self._giving_back.add(task)
         task.add_done_callback(self._giving_back.discard)
@@ -278,4 +346,5 @@ def _wanted(request: pb.ReceiveRequest) -> Receive[EncodedDeliveries]:
         partial(encode_deliveries, form=form_of(request.form)),
         request.attempt_id,
         request.skip_damaged,
+        HERE_WHOLE if request.form == kvcq_pb2.RECORD_FORM_WHOLE else HERE_DECODED,
     )

@@ -1,7 +1,7 @@
 """Groups that share their work: receive, acknowledge, hold on, give back; settings.
 
-What changes a group waits for the store's turn and for the disk: threads do it. Acknowledgements
-wait until they are durable in the loop, as puts do.
+Where nothing has to be waited for, a receive or an acknowledgement is a turn of the store in the
+loop, otherwise in a thread. Acknowledgements wait until they are durable in the loop, as puts do.
 """
 
 from __future__ import annotations
@@ -74,12 +74,21 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
         remaining_s = context.time_remaining() if request.wait_ms else None
         return await self._reads.receive(request, remaining_s)
 
+    def Receive_now(self, request: pb.ReceiveRequest, context: Context) -> bytes | None:
+        return self._reads.receive_now(request)
+
     async def Acknowledge(
         self, request: pb.AcknowledgeRequest, context: Context
     ) -> pb.AcknowledgeResponse:
         handles = _handles_of(request)
         outcomes = await self._settlements.acknowledge(request.group, handles)
         return pb.AcknowledgeResponse(outcomes=outcomes_out(outcomes))
+
+    def Acknowledge_now(
+        self, request: pb.AcknowledgeRequest, context: Context
+    ) -> pb.AcknowledgeResponse | None:
+        outcomes = self._settlements.acknowledge_now(request.group, _handles_of(request))
+        return None if outcomes is None else pb.AcknowledgeResponse(outcomes=outcomes_out(outcomes))
 
     async def ChangeInvisibleTime(
         self, request: pb.ChangeInvisibleTimeRequest, context: Context

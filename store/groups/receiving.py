@@ -116,9 +116,11 @@ class Receiving:
         settings = self._turn.shared(wish.group, make=wish.makes_group)
         if (settings.lite is not None) != wish.of_lite:
             raise LiteGroupError(wish.group, settings.lite and settings.lite.parent)
+        count = place.queue_count
+        if settings.in_order or count > _TOGETHER:
+            self._turn.check_may_wait()
         if settings.from_latest:
             self._begin = self._turn.begun(wish.group, wish.topic)
-        count = place.queue_count
         ids = [(wish.first_queue + at) % count for at in range(count)]
         if wish.attempt:
             self._same_again(ids)
@@ -199,6 +201,7 @@ class Receiving:
                 self._look_at(self._now_ms)
                 return
             if window is FRESH and self._begin is not None:
+                self._turn.check_may_wait()
                 start = latest_start(self._queues, topic, queue_id, place, self._begin)
                 window = window.passed(start)
             for _ in range(_MOST_SKIPPED):
@@ -270,6 +273,7 @@ class Receiving:
         self._hand_over(queue_id, read.messages, deliveries, settings)
 
     def _bury(self, queue_id: int, lease: Lease) -> None:
+        self._turn.check_may_wait()
         group, topic = self._wish.group, self._wish.topic
         for offset in lease.offsets():
             if not self._turn.takes_messages:
@@ -406,6 +410,8 @@ class Receiving:
     ) -> _Read:
         """Messages from `start` on, as many as that, and as have room: in `max_bytes`, or in the
         answer."""
+        if not self._turn.may_wait and self._reads.is_cold(self._wish.topic, queue_id, start):
+            self._turn.check_may_wait()
         room = self._wish.max_bytes - self._bytes if max_bytes is None else max_bytes
         behind = start + count
         pulled: Pulled | None = None

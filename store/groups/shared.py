@@ -6,7 +6,7 @@ import secrets
 from collections import defaultdict
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from store.errors import (
     GroupExistsError,
@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from store.puts import AppendPath
     from store.state import Entry, Tables
     from store.topics import Topics
+
+T = TypeVar("T")
 
 #: Queues that a reset moves in one turn.
 _MOVED_TOGETHER = 1000
@@ -264,6 +266,7 @@ class SharedGroups:
         tag_filter: str | Filter | None = "",
         attempt_id: str = "",
         skip_damaged: bool = False,
+        at_once: bool = False,
     ) -> Received:
         """Messages of the topic, or light queue, that are the caller's for `invisible_ms`.
 
@@ -279,6 +282,7 @@ class SharedGroups:
         message that cannot be read, and holds up what is behind it; and what an append raises.
         With `skip_damaged` what cannot be read is done for the whole group, as soon as the error
         says where to read on; the log and the statistics tell of it.
+        `at_once` is for an event loop: see `acknowledge`.
         """
         _check_names(group, topic)
         check_within("max_messages", max_messages, 1, MOST_RECEIVED)
@@ -306,7 +310,7 @@ class SharedGroups:
             deliveries = receiving.run()
             return Received(deliveries, receiving.next_look_ms)
 
-        return self._turns.run(plan)[0]
+        return self._run(plan, at_once=at_once)[0]
 
     def receiving(self, turn: Turn, wish: Wish, now_ms: int) -> Receiving:
         """For others that decide in `turns`: one receive, which is checked."""
@@ -319,12 +323,19 @@ class SharedGroups:
         """The one writer of what groups have in flight."""
         return self._turns
 
-    def acknowledge(self, group: str, handles: Sequence[str], *, wait: bool = True) -> Answered:
+    def _run(self, plan: Callable[[Turn], T], *, at_once: bool) -> tuple[T, int]:
+        return self._turns.run_at_once(plan) if at_once else self._turns.run(plan)
+
+    def acknowledge(
+        self, group: str, handles: Sequence[str], *, wait: bool = True, at_once: bool = False
+    ) -> Answered:
         """The messages are done: they are not delivered again.
 
         An outcome for each handle. With `wait` they are as durable on return as a put.
         Raises InvalidArgumentError naming a handle that this group was not given, GroupKindError,
         UnknownGroupError, and what an append raises: nothing was acknowledged then.
+        With `at_once` it raises AppendWouldWaitError, and nothing is done, when it would wait for
+        another call, a lock or a disk, or take long.
         """
 
         def end(part: _Part) -> None:
@@ -335,7 +346,7 @@ class SharedGroups:
             if was_full:
                 part.turn.free(group, topic)
 
-        return self._for_each(group, handles, end, wait=wait)
+        return self._for_each(group, handles, end, wait=wait, at_once=at_once)
 
     def bury(self, group: str, handle: str, *, wait: bool = True) -> Answered:
         """The message is a dead letter, however often it was delivered: its receiver gave it up.
@@ -350,7 +361,13 @@ class SharedGroups:
         return self._for_each(group, [handle], end, wait=wait)
 
     def change_invisible(
-        self, group: str, handles: Sequence[str], invisible_ms: int, *, wait: bool = True
+        self,
+        group: str,
+        handles: Sequence[str],
+        invisible_ms: int,
+        *,
+        wait: bool = True,
+        at_once: bool = False,
     ) -> Answered:
         """The messages stay the caller's for so long from now on; the handles stay good.
 
@@ -364,7 +381,7 @@ class SharedGroups:
             if until_ms < part.lease.until_ms:
                 part.turn.free(part.group, part.topic)
 
-        return self._for_each(group, handles, extend, wait=wait)
+        return self._for_each(group, handles, extend, wait=wait, at_once=at_once)
 
     def give_back(
         self,
@@ -373,6 +390,7 @@ class SharedGroups:
         delay_ms: int | None = None,
         *,
         wait: bool = True,
+        at_once: bool = False,
     ) -> Answered:
         """The messages may be delivered again after `delay_ms`; None: as the group's backoff says,
         by how often each was delivered. The handles are of no use any more.
@@ -392,7 +410,7 @@ class SharedGroups:
             part.add(freed, Held.GIVEN_BACK)
             part.turn.free(part.group, part.topic)
 
-        return self._for_each(group, handles, free, wait=wait)
+        return self._for_each(group, handles, free, wait=wait, at_once=at_once)
 
     def _for_each(
         self,
@@ -401,6 +419,7 @@ class SharedGroups:
         change: Callable[[_Part], None],
         *,
         wait: bool,
+        at_once: bool = False,
     ) -> Answered:
         """`change` for what is in flight of these, lease by lease."""
         check_group(group)
@@ -410,7 +429,7 @@ class SharedGroups:
             )
         named = unpack_handles(group, handles, "handles")
         plan = partial(_change_leases, group, named, len(handles), change)
-        outcomes, end = self._turns.run(plan)
+        outcomes, end = self._run(plan, at_once=at_once)
         if wait:
             self._appends.wait_acknowledged(end)
         return Answered(outcomes, end)

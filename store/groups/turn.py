@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.errors import GroupKindError, UnknownGroupError, UnknownTopicError
+from store.errors import AppendWouldWaitError, GroupKindError, UnknownGroupError, UnknownTopicError
 from store.light_queue import is_light
 from store.metadata import KEEP_ALL, SharedGroup
 from store.puts import Step
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _MOST_ENTRIES = 3000
 #: Message groups that take as much as an entry.
 _KEYS_AN_ENTRY = 6
+#: Rows that are taken apart together by a turn that may not take long.
+_MOST_AT_ONCE_BYTES = 32 << 10
 #: Rows that the next turn goes on with.
 _MOST_KNOWN = 256
 #: What is decided is applied where no record is yet; only topics ask where theirs is.
@@ -85,6 +87,8 @@ class Known:
         #: How many records the state has when all of that is so; -1: nothing is known.
         self.records = -1
         self._is_current = False
+        #: Of rows that are looked up together; a turn that may not take long refuses more.
+        self.most_bytes: int | None = None
 
     def next_turn(self) -> Known | None:
         """For the turn after this one, if anything can be of use there."""
@@ -124,7 +128,10 @@ class Known:
             with self._appends.held():
                 found = self._topics.view.multi_get(missing)
             rows.update(zip(missing, found, strict=True))
-        return [rows[key] for key in keys]
+        wanted = [rows[key] for key in keys]
+        if self.most_bytes is not None and sum(map(len, filter(None, wanted))) > self.most_bytes:
+            raise AppendWouldWaitError("rows are long")
+        return wanted
 
     def scan(
         self, start: bytes, end: bytes, limit: int | None = None
@@ -142,11 +149,21 @@ class Known:
 class Turn:
     """Thread: one."""
 
-    def __init__(self, appends: AppendPath, topics: Topics, known: Known | None = None) -> None:
+    def __init__(
+        self,
+        appends: AppendPath,
+        topics: Topics,
+        known: Known | None = None,
+        *,
+        may_wait: bool = True,
+    ) -> None:
         """`known`: of the turn before."""
+        #: Otherwise AppendWouldWaitError is raised for what waits for the disk, or takes long.
+        self.may_wait = may_wait
         self._appends = appends
         self._topics = topics
         self._known = known or Known(appends, topics)
+        self._known.most_bytes = None if may_wait else _MOST_AT_ONCE_BYTES
         self._changes = Changes(self._known)
         self.tables = Tables(self._changes)
         self._entries: list[Entry] = []
@@ -164,6 +181,11 @@ class Turn:
         self.windows = self.tables.windows
         #: Groups and topics, or light queues, of which there may be more to receive afterwards.
         self.freed: set[tuple[str, str]] = set()
+
+    def check_may_wait(self) -> None:
+        """Before what waits for the disk, or takes long. Raises AppendWouldWaitError."""
+        if not self.may_wait:
+            raise AppendWouldWaitError("it takes long")
 
     @property
     def is_full(self) -> bool:
@@ -276,6 +298,7 @@ class Turn:
 
     def append(self, entry: Finished | LetterEnded, message: Message) -> None:
         """It is decided, and the message is in the log with it, or neither is."""
+        self.check_may_wait()
         self.add(entry)
         self._messages.append(message)
         self._message_bytes += len(message.body)
@@ -309,6 +332,10 @@ class Turn:
             if self._records_after < 0 or self._has_nowhere:
                 return None
             self._known.take(self._changes, self._records_after)
+        return self._known.next_turn()
+
+    def given_up(self) -> Known | None:
+        """The same, when nothing of this one is appended."""
         return self._known.next_turn()
 
     def _check_unchanged(self) -> None:

@@ -10,11 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from store.base import Lock
-from store.errors import StoreError
+from store.errors import AppendWouldWaitError, StoreError
 from store.groups.turn import ChangedError, Known, Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from store.puts import AppendPath
     from store.state import Changes
@@ -38,6 +38,12 @@ class _Call(Generic[T]):
         self.end_offset = 0
         self.is_done = False
 
+    def outcome(self) -> tuple[T, int]:
+        """Of one that is done."""
+        if self.error is not None:
+            raise self.error
+        return self.result, self.end_offset
+
 
 class Turns:
     """Thread: any. Locks: `turn`, before the append lock. Memory: that of the calls under way."""
@@ -48,7 +54,7 @@ class Turns:
         self._topics = topics
         self._now_ms = now_ms
         self.turn = Lock()
-        # Added to by anyone; taken from by callers that are done.
+        # Each caller adds and removes its own.
         self.waiting: list[_Call[object]] = []
         # Under `turn`: what the last one knew.
         self._known: Known | None = None
@@ -64,27 +70,39 @@ class Turns:
         try:
             with self.turn:
                 while not call.is_done:
-                    self._take()
+                    self._take([each for each in self.waiting if not each.is_done])
         finally:
-            if not call.is_done:
-                self.waiting.remove(call)  # type: ignore[arg-type]
-        if call.error is not None:
-            raise call.error
-        return call.result, call.end_offset
+            self.waiting.remove(call)  # type: ignore[arg-type]
+        return call.outcome()
 
-    def _take(self) -> None:
+    def run_at_once(self, plan: Callable[[Turn], T]) -> tuple[T, int]:
+        """The same for an event loop: in a turn of its own, which waits for nothing.
+
+        Raises AppendWouldWaitError when it would have to, or would take long; nothing was decided.
+        """
+        self._appends.check_open()
+        if self.turn.locked() or self.waiting or self._appends.log.lock.locked():
+            raise AppendWouldWaitError("another turn, or an append, is under way")
+        call = _Call(plan)
+        with self.turn:
+            self._take([call], may_wait=False)  # type: ignore[list-item]
+        return call.outcome()
+
+    def _take(self, waiting: Sequence[_Call[object]], *, may_wait: bool = True) -> None:
         """Some of those that wait are done."""
-        waiting = self.waiting[:]
         while True:
             # Where an interrupt ends this, or another try follows, nothing is known any more.
             known, self._known = self._known, None
-            turn = Turn(self._appends, self._topics, known)
+            turn = Turn(self._appends, self._topics, known, may_wait=may_wait)
             decided: list[tuple[_Call[object], object, StoreError | None]] = []
             for call in waiting:
                 if decided and (turn.is_full or not turn.takes_messages):
                     break
                 try:
                     decided.append((call, call.plan(turn), None))
+                except AppendWouldWaitError:
+                    self._known = turn.given_up()
+                    raise
                 except StoreError as error:
                     decided.append((call, None, error))
             failure: StoreError | None = None
@@ -92,15 +110,17 @@ class Turns:
             try:
                 if not turn.is_empty:
                     now_ms = self._now_ms()
-                    end = self._appends.decide_steps(partial(turn.steps, now_ms))
+                    steps = partial(turn.steps, now_ms)
+                    end = self._appends.decide_steps(steps, wait=may_wait)
             except ChangedError:
                 continue
+            except AppendWouldWaitError:
+                raise
             except StoreError as error:
                 failure = error
             for call, result, refusal in decided:
                 call.result, call.error, call.end_offset = result, refusal or failure, end
                 call.is_done = True
-                self.waiting.remove(call)
             if failure is None:
                 self._known = turn.known()
                 self._tell(turn.freed)

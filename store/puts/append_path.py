@@ -260,9 +260,12 @@ class AppendPath:
 
         return self.decide_steps(steps)
 
-    def decide_steps(self, decide: Callable[[], Sequence[Step]]) -> int:
+    def decide_steps(self, decide: Callable[[], Sequence[Step]], *, wait: bool = True) -> int:
         """The same in several steps, none of which is empty: each may stand on what was decided in
-        those before it, and a crash leaves the first of them."""
+        those before it, and a crash leaves the first of them.
+
+        Unless it may `wait`, AppendWouldWaitError is raised when there is no segment yet.
+        """
 
         def append() -> int:
             with self.held():
@@ -278,7 +281,12 @@ class AppendPath:
                     self._see_to_appended()
                     raise
 
-        return self._with_segment(append)
+        if wait:
+            return self._with_segment(append)
+        try:
+            return append()
+        except SegmentNotReadyError as error:
+            raise AppendWouldWaitError(str(error)) from None
 
     def append_entries(self, entries: Sequence[Entry]) -> None:
         """What the entries say is in the state on return, as durable as a put."""

@@ -14,6 +14,7 @@ import pytest
 from kvcq_client.pb.v1 import kvcq_pb2
 from kvcq_client.pb.v1 import shared_groups_pb2 as pb
 from server.edge.call_gate import CallKind
+from store.errors import AppendWouldWaitError
 from store.groups import SharedGroups
 from tests.server.services.test_shared_group import acknowledge, receive, refusal
 from tests.support.until import until
@@ -241,6 +242,8 @@ def held_looks(
     given = SharedGroups.receive
 
     def held(self: SharedGroups, *args: Any, **kwargs: Any) -> Received:  # noqa: ANN401
+        if kwargs["at_once"]:
+            raise AppendWouldWaitError("of a test")
         received = given(self, *args, **kwargs)
         if received.deliveries and not may_go.is_set():
             is_held.set()
@@ -270,7 +273,25 @@ async def test_what_was_handed_over_to_nobody_is_given_back(
     assert bodies(await asyncio.wait_for(next_one, 10)) == [b"a"]
 
 
-async def test_what_was_handed_over_to_an_attempt_stays_for_it(
+async def test_what_an_attempt_was_given_is_given_back_when_its_caller_has_gone(
+    served: Served, held_looks: tuple[threading.Event, threading.Event]
+) -> None:
+    is_held, may_go = held_looks
+    await put(served, b"a")
+    gone = parked(served, attempt_id="one")
+    await until(is_held.is_set)
+    next_one = parked(served)
+    gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    gate = served.server._edge.gate
+    await until(lambda: gate.under_way(CallKind.PULL) == 1)
+    may_go.set()
+    assert bodies(await asyncio.wait_for(next_one, 10)) == [b"a"]
+    assert not served.serving.reads._receives._attempts
+
+
+async def test_what_was_handed_over_to_an_attempt_stays_for_the_one_that_makes_it_again(
     served: Served, held_looks: tuple[threading.Event, threading.Event]
 ) -> None:
     is_held, may_go = held_looks
@@ -282,11 +303,30 @@ async def test_what_was_handed_over_to_an_attempt_stays_for_it(
         await gone
     gate = served.server._edge.gate
     await until(lambda: gate.under_way(CallKind.PULL) == 0)
+    made_again = asyncio.create_task(receive(served, attempt_id="one"))
+    await until(lambda: gate.under_way(CallKind.PULL) == 1)
     may_go.set()
-    again = await receive(served, attempt_id="one")
+    again = await made_again
     assert (bodies(again), [*again.deliveries]) == ([b"a"], [1])
     await until(lambda: not served.serving.reads._receives._giving_back)
     assert await acknowledge(served, [*again.handles]) == [pb.HANDLE_OUTCOME_DONE]
+
+
+async def test_a_lone_receive_and_its_acknowledgement_need_no_thread(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await drained(served)
+    await put(served, b"a", b"b")
+
+    def in_thread(*_: object) -> None:
+        raise AssertionError("in a thread")
+
+    monkeypatch.setattr("server.workers.Workers.run", in_thread)
+    for body in (b"a", b"b"):
+        found = await receive(served, max_messages=1, wait_ms=1)
+        assert bodies(found) == [body]
+        assert await acknowledge(served, [*found.handles]) == [pb.HANDLE_OUTCOME_DONE]
+    assert not bodies(await receive(served))
 
 
 async def test_a_wait_ends_before_the_callers_deadline(

@@ -206,7 +206,7 @@ def test_a_disk_that_takes_nothing_holds_no_segment(
     fill(store, 2)
     clock.advance(2 * HOUR)
 
-    def full(*_: object) -> int:
+    def full(*_: object, **__: object) -> int:
         raise DiskFullError("no space")
 
     guard = store._services.retention._guard
@@ -232,7 +232,7 @@ def test_with_room_a_lack_holds_the_segment(
     fill(store, 2)
     clock.advance(2 * HOUR)
 
-    def full(*_: object) -> int:
+    def full(*_: object, **__: object) -> int:
         raise DiskFullError("no space for a moment")
 
     with monkeypatch.context() as patched:
@@ -253,11 +253,11 @@ def test_somebody_puts_to_the_topic_of_dead_letters_meanwhile(
     decide = store._appends.decide_steps
     calls = []
 
-    def other_first(steps: object) -> int:
+    def other_first(steps: object, *, wait: bool) -> int:
         calls.append(steps)
         if len(calls) == 1:
             store.put([Message(DLQ, b"by hand")])
-        return decide(steps)  # type: ignore[arg-type]
+        return decide(steps, wait=wait)  # type: ignore[arg-type]
 
     monkeypatch.setattr(store._appends, "decide_steps", other_first)
     assert drop(store) > 0
