@@ -29,10 +29,10 @@ from kvcq.errors import EngineFailedError, EngineUnavailableError
 from kvcq.tables import BOUNDS, DELETIONS_KEY, STATE, pack_i64, unpack_i64
 from store.base import move_aside
 from store.consume_queue import LastUnit
-from store.errors import StoreFormatError
+from store.errors import DiskFullError, StoreFormatError
 from store.format import FastParser, read_checkpoint
 from store.light_queue import is_light
-from store.log import Run, walk
+from store.log import Run, free_bytes, walk
 from store.metadata import TopicConfig
 from store.state import (
     Tables,
@@ -65,6 +65,11 @@ USERS_NOTE = "users"
 _USER = "access.user."
 _NOT_NEEDED = frozenset({"ends_kept"})
 _PAGE = 1000
+#: What `meta/` has goes to the database, to a snapshot and to its sealed copy. Measured for 300,000
+#: topics: 3.1 times.
+_DISK_TIMES = 4
+#: Measured on two cores: 100,000 topics, 1.4 MB, in 1.0 to 1.7 s.
+_BYTES_A_SECOND = 1 << 20
 _LEAST_QUEUES = 8
 
 _I64 = struct.Struct(">q")
@@ -84,9 +89,9 @@ def take_over(
     """The state is what `meta/` says, at the log's end; the queues lack what it says has ended.
 
     The log is recovered, and the queues are not ahead of it. Raises StoreFormatError for a `meta/`
-    that cannot be read, EngineUnavailableError.
+    that cannot be read, DiskFullError before anything is written, EngineUnavailableError.
     """
-    logger.info("%s is upgraded to format 2", directory.root)
+    _tell_and_check_space(directory)
     engine.write(KvBatch(delete_ranges=[(STATE, b"", LAST_KEY)]))
     if not _has_meta(directory):
         return
@@ -103,6 +108,22 @@ def take_over(
         _ends(meta, queues, segments)
         _notes(meta, directory)
     engine.flush()
+
+
+def _tell_and_check_space(directory: StoreDir) -> None:
+    """Says what the upgrade takes, before it begins. Raises DiskFullError when there is less."""
+    size = sum(each.stat().st_size for each in directory.meta.glob("*"))
+    needed = _DISK_TIMES * size
+    free = free_bytes(directory.root)
+    logger.info(
+        "%s is upgraded to format 2: about %d s, and %.1f MiB of disk; %.0f MiB are free",
+        *(directory.root, 1 + size // _BYTES_A_SECOND, needed / (1 << 20), free / (1 << 20)),
+    )
+    if free < needed:
+        raise DiskFullError(
+            f"{directory.root} is of format 1, and its upgrade takes {needed} bytes of disk, of "
+            f"which {free} are free. Nothing was changed: make room, or open it with version 0.1"
+        )
 
 
 def unapplied_deletions(directory: StoreDir, applied: int) -> list[str]:

@@ -39,7 +39,7 @@ from store.format import (
     unpack_record,
     write_checkpoint,
 )
-from store.log import SegmentSet
+from store.log import SegmentSet, free_bytes
 from store.state import STATE_TOPIC
 from store.store_dir import FORMAT_VERSION, DirKind, StoreDir, inspect
 
@@ -228,8 +228,7 @@ def _check_space(parent: Path, files: list[BackupFile], segment_bytes: int) -> N
     needed = _SPARE_BYTES + sum(
         segment_bytes if file.place.startswith(SEGMENTS) else file.size for file in files
     )
-    found = os.statvfs(parent)
-    free = found.f_bavail * found.f_frsize
+    free = free_bytes(parent)
     if free < needed:
         raise BackupRefusedError(
             f"{parent} has {free:,} bytes free, the store needs {needed:,}: restore to another disk"

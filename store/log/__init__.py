@@ -8,7 +8,7 @@ function.
 from store.log.acknowledgement import Acknowledgement
 from store.log.batch_encoder import BatchEncoder
 from store.log.commit_log import CommitLog, LogAppend
-from store.log.disk import DiskGuard
+from store.log.disk import DiskGuard, free_bytes
 from store.log.flush import GATHER_S, FlushService, GroupCommitService, IntervalFlushService
 from store.log.holds import LogHold
 from store.log.log_bytes import PreadWindow, look_at, pread
@@ -66,6 +66,7 @@ __all__ = [
     "StoreTimes",
     "Watermark",
     "first_time",
+    "free_bytes",
     "holds_record",
     "look_at",
     "parse_segment_name",

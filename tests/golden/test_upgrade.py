@@ -31,7 +31,7 @@ from kvcq.snapshots import DIRECTORY, snapshots_in
 from kvcq.snapshots.snapshot import Snapshot
 from kvcq.tables.keys import BOUNDS, DISPATCHED_KEY, STATE
 from kvcq.tables.values import unpack_i64
-from store.errors import StoreFormatError, UnknownQueueError, UnknownTopicError
+from store.errors import DiskFullError, StoreFormatError, UnknownQueueError, UnknownTopicError
 from store.message import Message
 from store.notes import Notes
 from store.store_dir import FORMAT_VERSION, StoreDir
@@ -223,6 +223,22 @@ def test_without_its_metadata_a_store_of_format_1_is_refused_and_left_as_it_is(
             open_then(root)
     assert StoreDir(root).format_version == 1
     assert snapshots_in(root / DIRECTORY) == []
+
+
+def test_disk_and_time_are_told_and_a_disk_without_room_stops_it_before_anything_is_written(
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = tree_digest(root / "meta")
+    with monkeypatch.context() as patch:
+        patch.setattr(kvcq.upgrade, "free_bytes", lambda _: 1000)
+        with pytest.raises(DiskFullError, match=r"its upgrade takes .* of which 1000 are free"):
+            open_then(root)
+    assert StoreDir(root).format_version == 1
+    assert tree_digest(root / "meta") == before
+    with caplog.at_level("INFO"), open_then(root):
+        pass
+    assert "is upgraded to format 2: about 1 s, and " in caplog.text
+    assert StoreDir(root).format_version == FORMAT_VERSION
 
 
 def old_backup(root: Path, url: str) -> Backup:
