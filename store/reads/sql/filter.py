@@ -35,8 +35,8 @@ class SqlFilter:
         self.codes = None if condition.tag is None else frozenset([java_hash(condition.tag)])
 
     @classmethod
-    def parse(cls, text: str, *, is_lenient: bool = False) -> SqlFilter | None:
-        """None for an empty one: everything is wanted. `is_lenient`: see Parser.
+    def parse(cls, text: str) -> SqlFilter | None:
+        """None for an empty one: everything is wanted.
 
         Raises InvalidArgumentError, which names the position.
         """
@@ -44,7 +44,7 @@ class SqlFilter:
             raise InvalidArgumentError(
                 FIELD, f"{len(text)} characters, more than {MOST_CHARACTERS}"
             )
-        return _parsed(text, is_lenient=is_lenient) if text.strip() else None
+        return _parsed(text) if text.strip() else None
 
     def matches(self, record: bytes) -> bool:
         """Raises ConditionError; UnicodeDecodeError for properties that are no text."""
@@ -52,5 +52,5 @@ class SqlFilter:
 
 
 @lru_cache(1024)
-def _parsed(text: str, *, is_lenient: bool) -> SqlFilter:
-    return SqlFilter(Parser(text, is_lenient=is_lenient).parse())
+def _parsed(text: str) -> SqlFilter:
+    return SqlFilter(Parser(text).parse())

@@ -37,13 +37,12 @@ _ORDERS = ("<", "<=", ">", ">=")
 class Parser:
     """Of one text.
 
-    `is_lenient`: what follows a complete filter is passed over, and what can be neither true nor
-    false matches nothing, as RocketMQ's broker has it. Otherwise both are refused.
+    What follows a complete filter, and what can be neither true nor false, is refused: RocketMQ's
+    broker passes over the one, and lets the other match nothing.
     """
 
-    def __init__(self, text: str, *, is_lenient: bool) -> None:
+    def __init__(self, text: str) -> None:
         self._tokens = tokens_of(text)
-        self._is_lenient = is_lenient
         self._depth = 0
         self._next = next(self._tokens)
 
@@ -51,7 +50,7 @@ class Parser:
         """Raises InvalidArgumentError with the position."""
         start = self._next
         term = self._truth(start, self._any())
-        if not self._is_lenient and self._next.kind is not Kind.END:
+        if self._next.kind is not Kind.END:
             raise self._unexpected("the end")
         return term
 
@@ -162,7 +161,7 @@ class Parser:
 
     def _negated(self) -> Term:
         start, term = self._next, self._unary()
-        if not term.is_truth and not self._is_lenient:
+        if not term.is_truth:
             raise refusal(
                 start.at,
                 f"NOT binds to {start.text}, which is neither true nor false: write NOT (a = b)",
@@ -194,7 +193,7 @@ class Parser:
     # --- what is refused -------------------------------------------------------------------
 
     def _truth(self, start: Token, term: Term) -> Term:
-        if not term.is_truth and not self._is_lenient:
+        if not term.is_truth:
             hint = f": write {term.name} = TRUE" if term.name is not None else ""
             raise refusal(start.at, f"{start.text} is neither true nor false{hint}")
         return term
@@ -204,7 +203,7 @@ class Parser:
             if one.literal == (None,):
                 raise refusal(sign.at, "nothing is equal to NULL: write IS NULL, or IS NOT NULL")
             is_value = other.literal is not None and not isinstance(other.literal[0], bool)
-            if one.is_truth and is_value and not self._is_lenient:
+            if one.is_truth and is_value:
                 raise refusal(sign.at, "a condition is compared with a text or a number")
 
     def _check_ordered(self, start: Token, term: Term) -> None:

@@ -91,7 +91,7 @@ def test_a_tag_that_all_matches_have_is_looked_for_first(
 
 
 def judged(condition: str, properties: Properties) -> object:
-    return Parser(condition, is_lenient=False).parse().ask(properties)
+    return Parser(condition).parse().ask(properties)
 
 
 TRUTHS = st.sampled_from([True, False, None])
