@@ -20,7 +20,7 @@ from server.rocketmq.routes import ANY_QUEUE, broker_of, queues_out
 from server.rocketmq.settings import LONGEST_POLL_MS, MOST_RECEIVED, of_consumer, of_producer
 from server.rocketmq.settling import Settling
 from server.rocketmq.statuses import OK, common
-from server.rocketmq.telemetry import telemetry
+from server.rocketmq.telemetry import Streams, telemetry
 from server.rocketmq.times import milliseconds_of
 from server.wire import host_of_peer, not_more, not_negative
 from store.errors import InvalidArgumentError, UnknownGroupError, UnknownTopicError
@@ -75,6 +75,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         self._stage = stage
         self._advertised = advertised
         self._clients = Clients()
+        self._streams = Streams()
         self._settling = Settling(settlements)
         self._renewals = Renewals(self._settling, self._clients, stage)
 
@@ -144,9 +145,10 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
             current_caller().check(Role.SUBSCRIBE, ResourceKind.GROUP, group)
             return of_consumer(settings, await self._settings_of(group))
 
-        async with aclosing(telemetry(requests, self._stage, settle)) as answers:
-            async for answer in answers:
-                yield answer
+        with self._streams.open(client) as outbox:
+            async with aclosing(telemetry(requests, self._stage, settle, outbox)) as written:
+                async for command in written:
+                    yield command
 
     async def _topic(self, topic: str) -> TopicConfig:
         """The topic, which is made where the caller may and the settings say so.

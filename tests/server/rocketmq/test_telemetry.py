@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
 
+from server.rocketmq import RocketmqService
 from server.rocketmq.pb import messaging_pb2 as pb
 from server.rocketmq.pb import values_pb2 as v2
+from server.rocketmq.telemetry import MOST_WAITING, Streams
 from store.metadata import SharedGroup
 from tests.server.rocketmq.client import Client
 from tests.support.serving import serving
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +32,12 @@ def _consumer(language: v2.Language = v2.PYTHON, group: str = "g") -> v2.Setting
         subscription=v2.Subscription(group=v2.Resource(name=group)),
         user_agent=v2.UA(language=language),
     )
+
+
+def streams_of(served: Served) -> Streams:
+    service = served.serving.services[RocketmqService]
+    assert isinstance(service, RocketmqService)
+    return service._streams
 
 
 async def test_settings_of_a_producer_are_answered_each_time(served: Served) -> None:
@@ -99,6 +108,53 @@ async def test_streams_end_when_the_server_drains(tmp_path: Path) -> None:
         async with asyncio.timeout(30):
             assert await stream.read() is EOF
         assert await stream.code() is grpc.StatusCode.OK
+
+
+async def test_what_the_server_says_by_itself_comes_in_order_with_answers(served: Served) -> None:
+    client = Client(served.channel, "c")
+    streams = streams_of(served)
+    told = pb.TelemetryCommand(reconnect_endpoints_command=pb.ReconnectEndpointsCommand(nonce="1"))
+    assert not streams.tell(("", "c"), told), "there is no stream"
+    stream = client.telemetry()
+    await client.settle(stream, PRODUCER)
+    (key,) = streams._outboxes
+    assert streams.tell(key, told)
+    assert await stream.read() == told
+    assert (await client.settle(stream, PRODUCER)).HasField("settings")
+    again = Client(served.channel, "c").telemetry()  # takes its place
+    await client.settle(again, PRODUCER)
+    assert streams.tell(key, told)
+    assert await again.read() == told
+    await stream.done_writing()
+    assert await stream.read() is EOF
+    assert streams.tell(key, told), "the end of the former one is not its end"
+    again.cancel()
+    await until(lambda: not streams.tell(key, told))
+
+
+async def test_a_stream_that_is_not_read_is_told_no_more_and_holds_up_nobody(
+    served: Served,
+) -> None:
+    client = Client(served.channel, "deaf")
+    stream = client.telemetry()
+    await client.settle(stream, PRODUCER)
+    streams = streams_of(served)
+    (key,) = streams._outboxes
+    large = pb.ReconnectEndpointsCommand(nonce="n" * (1 << 20))
+    told = pb.TelemetryCommand(reconnect_endpoints_command=large)
+    await until(lambda: not streams.tell(key, told))
+    assert len(streams._outboxes[key]._waiting) == MOST_WAITING
+    writing = asyncio.create_task(_write_until_it_waits(stream))
+    other = Client(served.channel, "other")
+    assert (await other.settle(other.telemetry(), PRODUCER)).status.code == v2.OK
+    writing.cancel()
+    stream.cancel()
+    await until(lambda: key not in streams._outboxes)
+
+
+async def _write_until_it_waits(stream: Any) -> None:  # noqa: ANN401 - grpc's call
+    while True:
+        await stream.write(pb.TelemetryCommand(settings=PRODUCER))
 
 
 async def test_streams_have_places_of_their_own(served: Served) -> None:
