@@ -1,4 +1,5 @@
-"""How RocksDB is: each column family's tables and memtables, and what holds writes up."""
+"""How RocksDB is: each column family's tables and memtables, what holds writes up, and the
+snapshots from which the state would be made again."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from server.console.visit import Visit
 
 _PREFIX = "kvcq."
+_SNAPSHOTS = "store.snapshots."
 
 
 async def _show(visit: Visit) -> web.StreamResponse:
@@ -33,6 +35,11 @@ async def _show(visit: Visit) -> web.StreamResponse:
         families=families,
         columns=columns,
         numbers=numbers,
+        snapshots={
+            name.removeprefix(_SNAPSHOTS): value
+            for name, value in answer.values.items()
+            if name.startswith(_SNAPSHOTS)
+        },
         has_stopped=bool(numbers.get("write_stopped")),
         is_slowed=bool(numbers.get("delayed_write_bytes_per_s")),
         errors=numbers.get("background_errors", 0),

@@ -93,6 +93,26 @@ async def test_rocksdb(served: Served, console: ConsoleClient) -> None:
     assert "kvcq.write_stopped" in page.text
 
 
+async def test_snapshots_of_the_state(
+    served: Served, console: ConsoleClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = await console.get("/rocksdb")
+    assert "Kept 0" in page.text
+    assert "Newest taken" in page.text
+    numbers = {
+        "kept": 2.0,
+        "newest_age_s": 90.0,
+        "sealed_bytes": 2048.0,
+        "replay_bytes": 3 << 20,
+        "replay_s": 0.5,
+    }
+    named = {f"store.snapshots.{name}": value for name, value in numbers.items()}
+    monkeypatch.setattr(served.store, "statistics", lambda: named)
+    page = await console.get("/rocksdb")
+    for text in ("Kept 2", "Newest taken 1 min 30 s", "2.0 KiB", "Log behind it 3.0 MiB"):
+        assert text in page.text
+
+
 async def test_every_column_of_rocksdb_has_words(served: Served) -> None:
     """`stalls_pending_compaction` stood on the page as it is."""
     columns = {
