@@ -86,6 +86,7 @@ from kvcq_client.shared_groups import (
     SharedGroup,
     SharedQueue,
 )
+from kvcq_client.timers import DELAY_LEVELS, Delayed, DeliverAt, RecallOutcome, Scheduled
 from kvcq_client.values import (
     LIGHT_PREFIX,
     Boundary,
@@ -102,6 +103,7 @@ from kvcq_client.values import (
 )
 
 __all__ = [
+    "DELAY_LEVELS",
     "LIGHT_PREFIX",
     "TLS",
     "Access",
@@ -128,6 +130,8 @@ __all__ = [
     "DeadLetter",
     "DeadRecords",
     "DeadlineError",
+    "Delayed",
+    "DeliverAt",
     "Delivery",
     "DeliveryTimeoutError",
     "Difference",
@@ -173,6 +177,7 @@ __all__ = [
     "QueryPage",
     "Queue",
     "QueueState",
+    "RecallOutcome",
     "Received",
     "Receiver",
     "ReceiverConfig",
@@ -185,6 +190,7 @@ __all__ = [
     "RetryableError",
     "Right",
     "Role",
+    "Scheduled",
     "Sending",
     "SendingMany",
     "ServerError",

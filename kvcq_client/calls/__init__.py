@@ -8,6 +8,7 @@ from kvcq_client.calls.groups import GroupCalls
 from kvcq_client.calls.messages import MessageCalls
 from kvcq_client.calls.server import ServerCalls
 from kvcq_client.calls.shared_groups import HANDLES_A_CALL, SharedGroupCalls
+from kvcq_client.calls.timers import TimerCalls
 from kvcq_client.calls.topics import TopicCalls
 
 __all__ = [
@@ -18,9 +19,18 @@ __all__ = [
     "MessageCalls",
     "ServerCalls",
     "SharedGroupCalls",
+    "TimerCalls",
     "TopicCalls",
 ]
 
 
-class Calls(MessageCalls, TopicCalls, GroupCalls, SharedGroupCalls, DeadLetterCalls, ServerCalls):
+class Calls(
+    MessageCalls,
+    TimerCalls,
+    TopicCalls,
+    GroupCalls,
+    SharedGroupCalls,
+    DeadLetterCalls,
+    ServerCalls,
+):
     """All calls of a client, in the event loop of its connection."""

@@ -31,6 +31,7 @@ class CallGroup:
         self._groups = connection.groups
         self._admin = connection.admin
         self._shared = connection.shared_groups
+        self._timers = connection.timers
 
 
 def queues_out(queues: Iterable[Queue]) -> Iterator[list[pb.Queue]]:

@@ -30,6 +30,7 @@ from kvcq_client.pb.v1 import (
     kvcq_pb2_grpc,
     migration_pb2_grpc,
     shared_groups_pb2_grpc,
+    timers_pb2_grpc,
 )
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import shared_groups_pb2 as shared_pb
@@ -169,6 +170,7 @@ class Connection:
         self.topics = kvcq_pb2_grpc.TopicServiceStub(self._channel)
         self.groups = kvcq_pb2_grpc.GroupServiceStub(self._channel)
         self.shared_groups = shared_groups_pb2_grpc.SharedGroupServiceStub(self._channel)
+        self.timers = timers_pb2_grpc.TimerServiceStub(self._channel)
         self.admin = kvcq_pb2_grpc.AdminServiceStub(self._channel)
         self.access = access_pb2_grpc.AccessServiceStub(self._channel)
         self.jobs = jobs_pb2_grpc.JobServiceStub(self._channel)

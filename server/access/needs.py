@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
-    from kvcq_client.pb.v1 import shared_groups_pb2
+    from kvcq_client.pb.v1 import shared_groups_pb2, timers_pb2
     from server.access.caller import Caller
 
 _TOPIC, _GROUP = ResourceKind.TOPIC, ResourceKind.GROUP
@@ -111,6 +111,24 @@ def _look_at(caller: Caller, queues: Sequence[pb.Queue] | Sequence[pb.QueuePosit
 def _receive(caller: Caller, request: shared_groups_pb2.ReceiveRequest) -> None:
     caller.check(_SUBSCRIBE, _GROUP, request.group)
     caller.check(_SUBSCRIBE, _TOPIC, request.topic)
+
+
+def _put_delayed(caller: Caller, request: timers_pb2.PutDelayedRequest) -> None:
+    """1,024 messages at most are taken: their names are looked at in the loop."""
+    if caller.is_unbound(_PUBLISH, _TOPIC):
+        return
+    names: set[str] = set()
+    for one in request.messages:
+        names.add(one.message.topic)
+        names.update(one.message.light_queues)
+    caller.publishes(names)
+
+
+def _list_delayed(caller: Caller, request: timers_pb2.ListDelayedRequest) -> None:
+    if request.topic:
+        caller.check(_SUBSCRIBE, _TOPIC, request.topic)
+    else:
+        caller.check_all(_SUBSCRIBE, _TOPIC, "")
 
 
 def _reset(
@@ -251,6 +269,11 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "Redrive": Need(_group(_ADMIN), target=_fields("group")),
         "ListDeadLetters": Need(_group(_ADMIN), target=_fields("group")),
         "DeleteDeadLetters": Need(_group(_ADMIN), target=_fields("group")),
+    },
+    "TimerService": {
+        "PutDelayed": Need(_put_delayed),
+        "Recall": Need(_topic(_PUBLISH, "topic")),
+        "ListDelayed": Need(_list_delayed),
     },
     "AdminService": {
         "GetStatistics": Need(_nothing),

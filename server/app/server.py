@@ -24,7 +24,14 @@ from typing import TYPE_CHECKING, Protocol
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2, shared_groups_pb2
+from kvcq_client.pb.v1 import (
+    access_pb2,
+    jobs_pb2,
+    kvcq_pb2,
+    migration_pb2,
+    shared_groups_pb2,
+    timers_pb2,
+)
 from server.access import (
     Attempts,
     Gatekeeper,
@@ -68,6 +75,7 @@ from server.services import (
     MessageService,
     MigrationService,
     SharedGroupService,
+    TimerService,
     TopicService,
 )
 from server.stage import Stage
@@ -106,6 +114,7 @@ _SERVED = {
     TopicService: kvcq_pb2.DESCRIPTOR.services_by_name["TopicService"],
     GroupService: kvcq_pb2.DESCRIPTOR.services_by_name["GroupService"],
     SharedGroupService: shared_groups_pb2.DESCRIPTOR.services_by_name["SharedGroupService"],
+    TimerService: timers_pb2.DESCRIPTOR.services_by_name["TimerService"],
     AdminService: kvcq_pb2.DESCRIPTOR.services_by_name["AdminService"],
     MigrationService: migration_pb2.DESCRIPTOR.services_by_name["MigrationService"],
     JobService: jobs_pb2.DESCRIPTOR.services_by_name["JobService"],

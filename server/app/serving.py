@@ -19,6 +19,7 @@ from server.services import (
     MessageService,
     MigrationService,
     SharedGroupService,
+    TimerService,
     TopicService,
 )
 from server.texts import split_address
@@ -78,6 +79,7 @@ class Serving:
             SharedGroupService: SharedGroupService(
                 store, self.reads, settlements, self.puts.durability, pools, metrics
             ),
+            TimerService: TimerService(store, self.puts, pools, metrics),
             RocketmqService: RocketmqService(
                 store,
                 self.puts,

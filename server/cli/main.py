@@ -45,6 +45,7 @@ _SECTIONS = {
         "topic": (".online.topics", "Create, list, describe, update and delete topics."),
         "group": (".online.groups", "Create, show, change, reset, pause and delete groups."),
         "dlq": (".online.dead_letters", "Show, redrive and delete dead letters."),
+        "timers": (".online.timers", "Show and recall delayed messages."),
         "stats": (".online.stats", "Show the server's counters and levels."),
         "top": (".top", "Watch rates, busy topics and lagging groups until Ctrl-C."),
         "config": (".config", "Show, check, reload and import settings."),

@@ -15,6 +15,7 @@ from server.wire import MAX_MESSAGES, MAX_QUEUES
 from store.errors import InvalidArgumentError
 from store.format import MAX_PROPERTIES_BYTES
 from store.groups import MOST_HANDLES
+from store.held import MOST_TIMERS
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
@@ -72,6 +73,8 @@ COUNT_LIMITS = {
     "kvcq.v1.ResetGroupRequest.queue_ids": MAX_QUEUES,
     "kvcq.v1.RedriveRequest.offsets": MAX_REDRIVEN,
     "kvcq.v1.DeleteDeadLettersRequest.offsets": MAX_REDRIVEN,
+    "kvcq.v1.PutDelayedRequest.messages": MOST_TIMERS,
+    "kvcq.v1.RecallRequest.handles": MOST_TIMERS,
     "kvcq.v1.ChangeRightsRequest.rights": MAX_RIGHTS,
     "kvcq.v1.IngestFilesRequest.files": MAX_FILES,
 } | {

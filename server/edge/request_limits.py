@@ -78,6 +78,11 @@ _OURS = {
         RequestLimit(_NAMES): "CreateGroup UpdateGroup Redrive DeleteDeadLetters",
         RequestLimit(_NAMES, answers_large=True): "DescribeGroup ResetGroup ListDeadLetters",
     },
+    "TimerService": {
+        RequestLimit(_MESSAGES, waits_to_be_read=True): "PutDelayed",
+        RequestLimit(_HANDLES): "Recall",
+        RequestLimit(_NAMES, answers_large=True): "ListDelayed",
+    },
     "AdminService": {
         RequestLimit(_NAMES): "GetStatistics GetSettings ReloadSettings",
         RequestLimit(_NAMES, answers_large=True): "GetActivity",

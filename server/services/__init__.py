@@ -13,6 +13,7 @@ from server.services.jobs import JobService
 from server.services.message import MessageService
 from server.services.migration import MigrationService
 from server.services.shared_group import SharedGroupService
+from server.services.timers import TimerService
 from server.services.topic import TopicService
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "MessageService",
     "MigrationService",
     "SharedGroupService",
+    "TimerService",
     "TopicService",
 ]

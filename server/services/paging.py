@@ -1,4 +1,4 @@
-"""Where the next page begins, as text, of lists of queues and of numbers."""
+"""Where the next page begins, as text, of lists of queues, of numbers and of rows."""
 
 from __future__ import annotations
 
@@ -32,6 +32,14 @@ def number_of(token: str) -> int:
     if number is None:
         raise _not_ours()
     return number
+
+
+def cursor_of(token: str) -> bytes | None:
+    """None: the first page. Raises InvalidArgumentError; what the bytes are, the store says."""
+    try:
+        return bytes.fromhex(token) or None
+    except ValueError:
+        raise _not_ours() from None
 
 
 def _not_ours() -> InvalidArgumentError:

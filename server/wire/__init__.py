@@ -64,6 +64,7 @@ from server.wire.shared_groups import (
     where_in,
 )
 from server.wire.status import INTERNAL_ROW, Refusal, refusal_of, rich_status, row_of
+from server.wire.timers import delayed_in, recalls_out, waiting_out
 
 __all__ = [
     "DEFAULT_PULL_BYTES",
@@ -90,6 +91,7 @@ __all__ = [
     "checksum_of",
     "columns_of",
     "dead_letter_out",
+    "delayed_in",
     "differences_out",
     "encode_deliveries",
     "encode_pull",
@@ -113,6 +115,7 @@ __all__ = [
     "put_out",
     "queue_out",
     "queues_of",
+    "recalls_out",
     "refusal_of",
     "request_in",
     "rich_status",
@@ -123,5 +126,6 @@ __all__ = [
     "stored_out",
     "topic_out",
     "topics_of",
+    "waiting_out",
     "where_in",
 ]

@@ -92,7 +92,7 @@ MIN_RECORD_BYTES = 91
 #: Messages to this topic carry their due time in place of a tag code.
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 # RocketMQ's 18 delay levels, ms: 1s 5s 10s 30s 1m..10m 20m 30m 1h 2h.
-_DELAY_LEVELS_MS: tuple[int, ...] = tuple(
+DELAY_LEVELS_MS: tuple[int, ...] = tuple(
     1000 * s for s in (1, 5, 10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)
 )
 
@@ -126,11 +126,11 @@ def tag_code_of(topic: str, tag: str, delay_level: str | None, store_time_ms: in
     """The unit's 64-bit filter field: the tag's hash, or the due time of a delayed message."""
     if delay_level is not None and topic == SCHEDULE_TOPIC:
         try:
-            level = min(int(delay_level), len(_DELAY_LEVELS_MS))
+            level = min(int(delay_level), len(DELAY_LEVELS_MS))
         except ValueError:
             level = 0
         if level > 0:
-            return store_time_ms + _DELAY_LEVELS_MS[level - 1]
+            return store_time_ms + DELAY_LEVELS_MS[level - 1]
     return java_hash(tag) if tag else 0
 
 

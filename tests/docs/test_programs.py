@@ -236,3 +236,15 @@ def _one(path: Path, query: str) -> int:
         except (sqlite3.OperationalError, ValueError):
             return -1
     return int(found)
+
+
+def test_a_reminder_comes_at_its_time_and_a_recalled_one_does_not(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "store") as server:
+        server.wait_for("ready")
+        program = programs("docs/timers.md", tmp_path, server.target)["remind.py"]
+        done = subprocess.run(
+            [sys.executable, program], check=True, capture_output=True, text=True, timeout=60
+        )
+        assert done.stdout == "time for lunch\n"
+        with Client(server.target) as client:
+            assert client.delayed_pending() == 0

@@ -13,7 +13,14 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2, shared_groups_pb2
+from kvcq_client.pb.v1 import (
+    access_pb2,
+    jobs_pb2,
+    kvcq_pb2,
+    migration_pb2,
+    shared_groups_pb2,
+    timers_pb2,
+)
 from server.rocketmq.pb import messaging_pb2
 
 if TYPE_CHECKING:
@@ -29,6 +36,7 @@ METHODS: list[MethodDescriptor] = [
     for file in (
         kvcq_pb2.DESCRIPTOR,
         shared_groups_pb2.DESCRIPTOR,
+        timers_pb2.DESCRIPTOR,
         migration_pb2.DESCRIPTOR,
         jobs_pb2.DESCRIPTOR,
         access_pb2.DESCRIPTOR,

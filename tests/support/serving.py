@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.pb.v1 import kvcq_pb2_grpc, shared_groups_pb2_grpc
+from kvcq_client.pb.v1 import kvcq_pb2_grpc, shared_groups_pb2_grpc, timers_pb2_grpc
 from migration.opening import open_any
 from server.app import Server
 from server.config import ServerConfig
@@ -48,6 +48,7 @@ class Served:
     groups: kvcq_pb2_grpc.GroupServiceStub
     admin: kvcq_pb2_grpc.AdminServiceStub
     shared: shared_groups_pb2_grpc.SharedGroupServiceStub
+    timers: timers_pb2_grpc.TimerServiceStub
 
     @property
     def serving(self) -> Serving:
@@ -146,6 +147,7 @@ async def serving(
                 kvcq_pb2_grpc.GroupServiceStub(channel),
                 kvcq_pb2_grpc.AdminServiceStub(channel),
                 shared_groups_pb2_grpc.SharedGroupServiceStub(channel),
+                timers_pb2_grpc.TimerServiceStub(channel),
             )
     finally:
         server.stop()

@@ -18,8 +18,11 @@ import click
 
 from kvcq_client import DeadlineError, KvcqError, Message, NotPossibleError, UnavailableError
 from server.cli.online.connection import command_error, connect, server_options
+from server.cli.online.timers import deliver_at, put_delayed
 from server.cli.terminal import (
     QUEUE,
+    SPAN,
+    TIME,
     BadRequestError,
     CommandError,
     argument_bytes,
@@ -73,6 +76,10 @@ _LINE_INDEX = re.compile(r"messages\[(\d+)\]")
     metavar="NAME=VALUE",
     help="Property of the message; may be repeated.",
 )
+@click.option(
+    "--delay", "delay_ms", type=SPAN, help="Deliver it after this time, such as 90s or 36h."
+)
+@click.option("--at", "at_ms", type=TIME, help="Deliver it at this time, UTC: 2026-01-31T12:00.")
 @click.option("--lines", is_flag=True, help="Read standard input, one message per line.")
 @server_options
 def put(
@@ -84,17 +91,23 @@ def put(
     keys: tuple[str, ...],
     light_queues: tuple[str, ...],
     properties: tuple[str, ...],
+    delay_ms: int | None,
+    at_ms: int | None,
     lines: bool,
     server: str,
     as_json: bool,
 ) -> None:
     """Put a message into TOPIC: BODY (which may be ""), or standard input without BODY.
 
-    A new topic is created if the server allows it. With --lines, the command ends at the first line
-    that is rejected: all lines before it are stored, none after it.
+    A new topic is created if the server allows it. With --delay or --at no reader sees the message
+    before its time; kvcq timers lists and recalls it. With --lines, the command ends at the first
+    line that is rejected: all lines before it are stored, none after it.
     """
     if lines and body is not None:
         raise click.UsageError("BODY and --lines exclude each other")
+    when = deliver_at(delay_ms, at_ms)
+    if lines and when is not None:
+        raise click.UsageError("--lines and --delay or --at exclude each other")
     if ordering_key and queue is not None:
         raise click.UsageError("--queue and --ordering-key exclude each other")
     template = Message(
@@ -117,6 +130,9 @@ def put(
         limit = _limit_bytes(client) if size > SMALLEST_LIMIT_BYTES else size
         if size > limit:
             raise BadRequestError(_too_large(message, limit))
+        if when is not None:
+            put_delayed(client, message, when, as_json=as_json)
+            return
         placed = client.put(message)
     if as_json:
         print_json(_document(message, placed))

@@ -16,6 +16,7 @@ from kvcq_client.pb.v1 import access_pb2 as access
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.pb.v1 import shared_groups_pb2 as shared
+from kvcq_client.pb.v1 import timers_pb2 as timers
 from kvcq_client.transport import STREAM_OVER, write_request
 from kvcq_client.transport.secured import Signer
 from server.access import NEEDS, is_laborious_batch
@@ -87,6 +88,9 @@ REQUESTS: dict[str, Message] = {
     "Redrive": shared.RedriveRequest(group="g"),
     "ListDeadLetters": shared.ListDeadLettersRequest(group="g"),
     "DeleteDeadLetters": shared.DeleteDeadLettersRequest(group="g"),
+    "PutDelayed": timers.PutDelayedRequest(messages=[timers.DelayedMessage(message=_TOPIC)]),
+    "Recall": timers.RecallRequest(topic="T", handles=["h"]),
+    "ListDelayed": timers.ListDelayedRequest(topic="T"),
     "QueryRoute": rmq.QueryRouteRequest(topic=_T),
     "QueryAssignment": rmq.QueryAssignmentRequest(topic=_T, group=_G),
     "SendMessage": rmq.SendMessageRequest(messages=[v2.Message(topic=_T)]),

@@ -1,0 +1,118 @@
+"""kvcq timers …: list and recall delayed messages; what kvcq put does with a time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from kvcq_client import RecallOutcome
+from server.cli.online.connection import connect, server_options
+from server.cli.terminal import (
+    COUNT,
+    Sections,
+    counted,
+    document_of,
+    print_json,
+    print_table,
+    say,
+    text,
+    time_text,
+)
+
+if TYPE_CHECKING:
+    from kvcq_client import Client, DeliverAt, Message
+
+_DOCUMENT = "handle deliver_at_ms topic queue_id tag keys light_queues body_bytes"
+
+
+def deliver_at(delay_ms: int | None, at_ms: int | None) -> DeliverAt | None:
+    """What --delay and --at say; None: neither is given. Raises UsageError for both."""
+    if delay_ms is not None and at_ms is not None:
+        raise click.UsageError("--delay and --at exclude each other")
+    if delay_ms is not None:
+        return timedelta(milliseconds=delay_ms)
+    if at_ms is None:
+        return None
+    try:
+        return datetime.fromtimestamp(at_ms // 1000, UTC) + timedelta(milliseconds=at_ms % 1000)
+    except (ValueError, OverflowError, OSError):
+        raise click.BadParameter(f"{at_ms} ms is no time", param_hint="--at") from None
+
+
+def put_delayed(client: Client, message: Message, when: DeliverAt, *, as_json: bool) -> None:
+    done = client.put_delayed(message, deliver_at=when)
+    if as_json:
+        print_json(
+            {"topic": message.topic, "deliverAtMs": done.deliver_at_ms, "handle": done.handle}
+        )
+        return
+    print_table(
+        "",
+        ("topic", "delivered at", "handle"),
+        [(message.topic, time_text(done.deliver_at_ms), done.handle)],
+    )
+
+
+@click.group(cls=Sections)
+def timers() -> None:
+    """Manage delayed messages: those put with --delay or --at.
+
+    Each waits until its time, and can be recalled by its handle until then.
+    """
+
+
+@timers.command("list")
+@click.argument("topic", type=text, default="")
+@click.option("--limit", type=COUNT, default=100, show_default=True, help="Rows to print.")
+@server_options
+def list_timers(topic: str, limit: int, server: str, as_json: bool) -> None:
+    """List messages that wait for their time, the next one first; of TOPIC, or of all topics."""
+    with connect(server) as client:
+        found = client.delayed(topic, max_messages=limit + 1)
+    shown = found[:limit]
+    if as_json:
+        print_json([document_of(one, _DOCUMENT) for one in shown])
+    elif shown:
+        print_table(
+            "",
+            ("delivered at", "topic", "queue", "tag", "bytes", "handle"),
+            [
+                (
+                    time_text(one.deliver_at_ms),
+                    one.topic,
+                    one.queue_id,
+                    one.tag or "-",
+                    one.body_bytes,
+                    one.handle,
+                )
+                for one in shown
+            ],
+        )
+    else:
+        say(f"no delayed messages of topic {topic}" if topic else "no delayed messages")
+    if len(found) > limit:
+        say("there are more; show them with a larger --limit")
+
+
+@timers.command()
+@click.argument("topic", type=text)
+@click.argument("handles", type=text, nargs=-1, required=True)
+@server_options
+def recall(topic: str, handles: tuple[str, ...], server: str, as_json: bool) -> None:
+    """Recall delayed messages of TOPIC, so that they are not delivered.
+
+    HANDLES are what `kvcq put` printed, or `kvcq timers list` shows. A message
+    that was delivered or recalled before stays as it is.
+    """
+    with connect(server) as client:
+        outcomes = client.recall(topic, handles)
+    recalled = outcomes.count(RecallOutcome.RECALLED)
+    if as_json:
+        print_json({"outcomes": [outcome.value for outcome in outcomes]})
+        return
+    say(f"recalled {counted(recalled, 'message')}")
+    if recalled < len(outcomes):
+        late = len(outcomes) - recalled
+        say(f"{counted(late, 'message')} did not wait any more: delivered or recalled before")
