@@ -177,6 +177,8 @@ UNITS |= {
         "kvcq_client.pb.v1.shared_groups_pb2",
         "kvcq_client.pb.v1.shared_groups_pb2_grpc",
         "kvcq_client.pb.v1.timers_pb2_grpc",
+        "kvcq_client.pb.v1.transactions_pb2",
+        "kvcq_client.pb.v1.transactions_pb2_grpc",
         "kvcq_client.values",
     },
     "kvcq_client.producing": {
@@ -201,6 +203,8 @@ UNITS |= {
         "kvcq_client.settings",
         "kvcq_client.shared_groups",
         "kvcq_client.timers",
+        "kvcq_client.pb.v1.transactions_pb2",
+        "kvcq_client.transactions",
         "kvcq_client.transport",
         "kvcq_client.values",
         "kvcq_client.wire",
@@ -325,7 +329,9 @@ UNITS |= {
         "server.workers",
     },
     "server.console.words": set(),
+    "server.transactions": {"server.puts", "server.workers"},
     "server.services": {
+        "server.transactions",
         "server.access",
         "server.edge",
         "server.errors",
@@ -342,6 +348,7 @@ UNITS |= {
         "server.workers",
     },
     "server.rocketmq": {
+        "server.transactions",
         "server.access",
         "server.edge",
         "server.errors",
@@ -353,6 +360,7 @@ UNITS |= {
         "server.workers",
     },
     "server.app": {
+        "server.transactions",
         "server.access",
         "server.config",
         "server.console",

@@ -32,6 +32,7 @@ class CallGroup:
         self._admin = connection.admin
         self._shared = connection.shared_groups
         self._timers = connection.timers
+        self._transactions = connection.transactions
 
 
 def queues_out(queues: Iterable[Queue]) -> Iterator[list[pb.Queue]]:

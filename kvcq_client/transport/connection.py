@@ -31,6 +31,8 @@ from kvcq_client.pb.v1 import (
     migration_pb2_grpc,
     shared_groups_pb2_grpc,
     timers_pb2_grpc,
+    transactions_pb2,
+    transactions_pb2_grpc,
 )
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import shared_groups_pb2 as shared_pb
@@ -171,6 +173,7 @@ class Connection:
         self.groups = kvcq_pb2_grpc.GroupServiceStub(self._channel)
         self.shared_groups = shared_groups_pb2_grpc.SharedGroupServiceStub(self._channel)
         self.timers = timers_pb2_grpc.TimerServiceStub(self._channel)
+        self.transactions = transactions_pb2_grpc.TransactionServiceStub(self._channel)
         self.admin = kvcq_pb2_grpc.AdminServiceStub(self._channel)
         self.access = access_pb2_grpc.AccessServiceStub(self._channel)
         self.jobs = jobs_pb2_grpc.JobServiceStub(self._channel)
@@ -202,6 +205,14 @@ class Connection:
                 shared_pb.ChangeInvisibleTimeResponse,
             ),
             self.shared_groups.GiveBack: ("GiveBack", shared_pb.GiveBackResponse),
+            self.transactions.BeginTransaction: (
+                "BeginTransaction",
+                transactions_pb2.BeginTransactionResponse,
+            ),
+            self.transactions.DecideTransaction: (
+                "DecideTransaction",
+                transactions_pb2.DecideTransactionResponse,
+            ),
         }
         # Thousands of them may be parked, so they take no turn.
         self._parking = (self.messages.Pull, self.shared_groups.Receive)

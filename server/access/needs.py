@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from server.access.rights import ResourceKind, Role
+from store.held import unpack_transaction_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
-    from kvcq_client.pb.v1 import shared_groups_pb2, timers_pb2
+    from kvcq_client.pb.v1 import shared_groups_pb2, timers_pb2, transactions_pb2
     from server.access.caller import Caller
 
 _TOPIC, _GROUP = ResourceKind.TOPIC, ResourceKind.GROUP
@@ -43,7 +44,7 @@ def _nothing(caller: Caller, request: object) -> None:
     caller.check_still_there()
 
 
-def _put(caller: Caller, request: pb.PutRequest) -> None:
+def _put(caller: Caller, request: pb.PutRequest | transactions_pb2.BeginTransactionRequest) -> None:
     message = request.message
     caller.check(_PUBLISH, _TOPIC, message.topic)
     if message.light_queues:
@@ -129,6 +130,10 @@ def _list_delayed(caller: Caller, request: timers_pb2.ListDelayedRequest) -> Non
         caller.check(_SUBSCRIBE, _TOPIC, request.topic)
     else:
         caller.check_all(_SUBSCRIBE, _TOPIC, "")
+
+
+def _decide(caller: Caller, request: transactions_pb2.DecideTransactionRequest) -> None:
+    caller.check(_PUBLISH, _TOPIC, unpack_transaction_id(request.transaction_id).topic)
 
 
 def _reset(
@@ -274,6 +279,12 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "PutDelayed": Need(_put_delayed),
         "Recall": Need(_topic(_PUBLISH, "topic")),
         "ListDelayed": Need(_list_delayed),
+    },
+    "TransactionService": {
+        "BeginTransaction": Need(_put),
+        "DecideTransaction": Need(_decide),
+        "ListTransactions": Need(_admin("view transactions")),
+        "WatchTransactions": Need(_nothing),  # it is asked about topics that it may put to
     },
     "AdminService": {
         "GetStatistics": Need(_nothing),

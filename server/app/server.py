@@ -31,6 +31,7 @@ from kvcq_client.pb.v1 import (
     migration_pb2,
     shared_groups_pb2,
     timers_pb2,
+    transactions_pb2,
 )
 from server.access import (
     Attempts,
@@ -77,6 +78,7 @@ from server.services import (
     SharedGroupService,
     TimerService,
     TopicService,
+    TransactionService,
 )
 from server.stage import Stage
 from server.version import VERSION
@@ -115,6 +117,7 @@ _SERVED = {
     GroupService: kvcq_pb2.DESCRIPTOR.services_by_name["GroupService"],
     SharedGroupService: shared_groups_pb2.DESCRIPTOR.services_by_name["SharedGroupService"],
     TimerService: timers_pb2.DESCRIPTOR.services_by_name["TimerService"],
+    TransactionService: transactions_pb2.DESCRIPTOR.services_by_name["TransactionService"],
     AdminService: kvcq_pb2.DESCRIPTOR.services_by_name["AdminService"],
     MigrationService: migration_pb2.DESCRIPTOR.services_by_name["MigrationService"],
     JobService: jobs_pb2.DESCRIPTOR.services_by_name["JobService"],

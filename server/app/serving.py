@@ -21,8 +21,10 @@ from server.services import (
     SharedGroupService,
     TimerService,
     TopicService,
+    TransactionService,
 )
 from server.texts import split_address
+from server.transactions import Checks, TransactionWriter
 from server.workers import Pools
 from store.base import SystemClock
 
@@ -70,6 +72,8 @@ class Serving:
             migration=None if opened.migration is None else opened.migration.job_list,
         )
         settlements = Settlements(store.groups, pools.settling, self.puts.durability, metrics)
+        self.transactions = TransactionWriter(store.halves, self.puts.durability)
+        self.checks = Checks(store.halves)
         self.services: dict[type, object] = {
             MessageService: MessageService(store, self.puts, self.reads, pools),
             TopicService: TopicService(
@@ -80,6 +84,9 @@ class Serving:
                 store, self.reads, settlements, self.puts.durability, pools, metrics
             ),
             TimerService: TimerService(store, self.puts, pools, metrics),
+            TransactionService: TransactionService(
+                store, self.puts, self.transactions, self.checks, pools, stage
+            ),
             RocketmqService: RocketmqService(
                 store,
                 self.puts,
@@ -112,6 +119,7 @@ class Serving:
             "server.cold_readers": self.reads.processes.running,
             "server.cold_reads": self.reads.processes.answered,
             "server.watched_queues": self.reads.growth.watched_queues,
+            "server.transaction_listeners": self.checks.listening,
             "server.waiting_receives": self.reads.waiting_receives,
             **({} if self._fronts is None else self._fronts.statistics()),
             **{f"server.{name}": value for name, value in self.jobs.statistics().items()},
@@ -127,5 +135,8 @@ class Serving:
 
     def close(self) -> None:
         """Wait for what runs in threads. Blocks."""
-        for part in (self.jobs, self.activity, self._pools, self.reads, self.puts):
+        for part in (
+            *(self.jobs, self.activity, self.checks, self.transactions, self._pools),
+            *(self.reads, self.puts),
+        ):
             part.close()

@@ -83,6 +83,12 @@ _OURS = {
         RequestLimit(_HANDLES): "Recall",
         RequestLimit(_NAMES, answers_large=True): "ListDelayed",
     },
+    "TransactionService": {
+        RequestLimit(_MESSAGE): "BeginTransaction",
+        RequestLimit(_NAMES): "DecideTransaction",
+        RequestLimit(_NAMES, answers_large=True): "ListTransactions",
+        RequestLimit(_NAMES, CallKind.STREAM): "WatchTransactions",
+    },
     "AdminService": {
         RequestLimit(_NAMES): "GetStatistics GetSettings ReloadSettings",
         RequestLimit(_NAMES, answers_large=True): "GetActivity",

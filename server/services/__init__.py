@@ -15,6 +15,7 @@ from server.services.migration import MigrationService
 from server.services.shared_group import SharedGroupService
 from server.services.timers import TimerService
 from server.services.topic import TopicService
+from server.services.transactions import TransactionService
 
 __all__ = [
     "AccessService",
@@ -28,4 +29,5 @@ __all__ = [
     "SharedGroupService",
     "TimerService",
     "TopicService",
+    "TransactionService",
 ]

@@ -65,6 +65,7 @@ from server.wire.shared_groups import (
 )
 from server.wire.status import INTERNAL_ROW, Refusal, refusal_of, rich_status, row_of
 from server.wire.timers import delayed_in, recalls_out, waiting_out
+from server.wire.transactions import check_out, transaction_out
 
 __all__ = [
     "DEFAULT_PULL_BYTES",
@@ -88,6 +89,7 @@ __all__ = [
     "boundary_of",
     "bounded",
     "bounds_out",
+    "check_out",
     "checksum_of",
     "columns_of",
     "dead_letter_out",
@@ -126,6 +128,7 @@ __all__ = [
     "stored_out",
     "topic_out",
     "topics_of",
+    "transaction_out",
     "waiting_out",
     "where_in",
 ]

@@ -65,6 +65,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         store_errors.UnknownTopicError: "UNKNOWN_TOPIC topic",
         store_errors.UnknownGroupError: "UNKNOWN_GROUP group",
         store_errors.UnknownQueueError: "UNKNOWN_QUEUE topic queue_id queue_count",
+        store_errors.UnknownTransactionError: "UNKNOWN_TRANSACTION transaction_id",
         store_errors.MessageNotFoundError: "MESSAGE_NOT_FOUND message_id",
         server_errors.UnknownServiceError: "UNKNOWN_SERVICE service",
         server_errors.UnknownUserError: "UNKNOWN_USER user",
@@ -106,6 +107,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         migration_errors.VerificationError: "VERIFICATION_BROKE_OFF side",
         kvcq_errors.BackupRefusedError: "BACKUP_REFUSED",
         kvcq_errors.EngineNewerError: "STORE_NEWER",
+        store_errors.TransactionEndedError: "TRANSACTION_ENDED transaction_id outcome",
         store_errors.GroupKindError: "GROUP_KIND group kind",
         store_errors.OffsetBehindError: (
             "OFFSET_BEHIND group topic queue_id offset committed_offset"
@@ -122,6 +124,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         server_errors.TooManyCallsError: "TOO_MANY_CALLS kind limit",
         server_errors.TooManyGroupsError: "TOO_MANY_GROUPS limit",
         server_errors.UserLimitError: "USER_LIMIT user limit",
+        store_errors.TooManyTransactionsError: "TOO_MANY_TRANSACTIONS setting",
         kvcq_errors.EngineFullError: "DISK_FULL",
         store_errors.DiskFullError: "DISK_FULL",
     },
@@ -143,6 +146,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
     _Code.DATA_LOSS: {
         CorruptRowError: "CORRUPT_STATE",
         CorruptStateError: "CORRUPT_STATE",
+        store_errors.UnreadableTransactionError: "UNREADABLE_TRANSACTION",
         store_errors.CorruptRecordError: "CORRUPT_RECORD physical_offset",
         store_errors.CorruptMessageError: (
             "CORRUPT_RECORD topic queue_id queue_offset physical_offset next_offset"

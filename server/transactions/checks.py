@@ -1,0 +1,119 @@
+"""Producers are asked what became of transactions that nobody decided.
+
+A group that has a listener is looked at every second, whatever its number of open transactions:
+those that are due come first in its rows. What was really sent is counted; what nobody took is not.
+Groups without a listener are not looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, Protocol
+
+from server.workers import Workers
+from store.errors import StoreClosedError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from store.held import Check, Halves
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+#: A listener that takes nothing for so long is passed over.
+_SEND_S = 5.0
+#: Of one group, in one look.
+_TOGETHER = 64
+
+
+class Listener(Protocol):
+    """A producer that is there."""
+
+    def may_be_asked(self, topic: str) -> bool:
+        """Whether transactions of the topic are its business."""
+        ...
+
+    async def send(self, check: Check) -> None:
+        """Returns once it is on its way. Raises ConnectionError when the producer is gone."""
+        ...
+
+
+class Checks:
+    """Owned by the event loop's thread."""
+
+    def __init__(self, halves: Halves) -> None:
+        self._halves = halves
+        self._thread = Workers(1, "transaction-check")
+        self._listeners: dict[str, list[Listener]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._turn = count()
+
+    def close(self) -> None:
+        """Blocks."""
+        if self._task is not None:
+            self._task.cancel()
+        self._thread.close()
+
+    @property
+    def listening(self) -> int:
+        """Producers that may be asked."""
+        return sum(map(len, self._listeners.values()))
+
+    def listen(self, group: str, listener: Listener) -> Callable[[], None]:
+        """Ask this one, too, from now on. Returns how to end that, which may be called again."""
+        listeners = self._listeners.setdefault(group, [])
+        listeners.append(listener)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+        def remove() -> None:
+            with suppress(ValueError):
+                listeners.remove(listener)
+            if not listeners and self._listeners.get(group) is listeners:
+                del self._listeners[group]
+
+        return remove
+
+    async def _run(self) -> None:
+        try:
+            while self._listeners:
+                for group in list(self._listeners):
+                    try:
+                        await self.look(group)
+                    except StoreClosedError:
+                        return
+                    except StoreError as error:
+                        logger.warning("producers of group %r are not asked: %s", group, error)
+                await asyncio.sleep(LOOK_S)
+        finally:
+            self._task = None
+
+    async def look(self, group: str) -> None:
+        """What is due now is asked. Raises what Halves.due raises."""
+        due = await self._thread.run(self._halves.due, group, _TOGETHER)
+        if not due:
+            return
+        sent = await asyncio.gather(*(self._ask(group, check) for check in due))
+        asked = [check.half for check, was_sent in zip(due, sent, strict=True) if was_sent]
+        if asked:
+            await self._thread.run(self._halves.checked, asked)
+
+    async def _ask(self, group: str, check: Check) -> bool:
+        """Whether a producer that is there was asked."""
+        for listener in self._in_turn(group, check.topic):
+            try:
+                async with asyncio.timeout(_SEND_S):
+                    await listener.send(check)
+            except (ConnectionError, TimeoutError):
+                continue
+            return True
+        return False
+
+    def _in_turn(self, group: str, topic: str) -> Sequence[Listener]:
+        able = [each for each in self._listeners.get(group, ()) if each.may_be_asked(topic)]
+        first = next(self._turn) % len(able) if able else 0
+        return [*able[first:], *able[:first]]
