@@ -11,6 +11,13 @@
 """
 
 # First: it has a say in how grpc is imported.
+from kvcq_client.transacting import (
+    AsyncTransaction,
+    AsyncTransactionChecks,
+    Transaction,
+    TransactionChecks,
+)
+from kvcq_client.transactions import OpenTransaction, TransactionCheck
 from kvcq_client.transport import TLS, Credentials, ForkedError, keep_freed_memory  # isort: split
 
 from kvcq_client.access import Access, AsyncAccess, Right, Role, User, UserLimits
@@ -116,6 +123,8 @@ __all__ = [
     "AsyncMigration",
     "AsyncProducer",
     "AsyncReceiver",
+    "AsyncTransaction",
+    "AsyncTransactionChecks",
     "Boundary",
     "Bounds",
     "BufferFullError",
@@ -168,6 +177,7 @@ __all__ = [
     "NumberReusedError",
     "OffsetBehindError",
     "OffsetOutOfRangeError",
+    "OpenTransaction",
     "Outcome",
     "PermissionDeniedError",
     "Placed",
@@ -205,6 +215,9 @@ __all__ = [
     "StoredMessage",
     "Topic",
     "TopicTraffic",
+    "Transaction",
+    "TransactionCheck",
+    "TransactionChecks",
     "UnauthenticatedError",
     "UnavailableError",
     "User",

@@ -12,6 +12,7 @@ from kvcq_client.jobs import AsyncJobs
 from kvcq_client.migration import AsyncMigration
 from kvcq_client.producing import AsyncProducer
 from kvcq_client.receiving import AsyncReceiver
+from kvcq_client.transacting import AsyncTransaction, AsyncTransactionChecks
 from kvcq_client.transport import (
     DEFAULT_TARGET,
     DEFAULT_TIMEOUT_S,
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from kvcq_client.consuming import ConsumerConfig, ConsumerSettings, Wanted
     from kvcq_client.producing import ProducerConfig, ProducerSettings
     from kvcq_client.receiving import ReceiverConfig, ReceiverSettings
+    from kvcq_client.transacting import Check
     from kvcq_client.transport import TLS, Credentials
+    from kvcq_client.values import Message
 
 
 class AsyncClient(Calls, AsyncClosing):
@@ -115,6 +118,26 @@ class AsyncClient(Calls, AsyncClosing):
         reader. Raises ClosedError.
         """
         return AsyncReceiver(self._endpoints.receiver(topics, config, settings), LoopWaits())
+
+    def transaction(
+        self, message: Message, *, group: str, immunity_s: float = 0.0
+    ) -> AsyncTransaction:
+        """A transaction of the message, as a block: `with client.transaction(message, group="g"):`.
+
+        The message is delivered when the block ends, and never when it raises. `group`,
+        `immunity_s`: see `begin_transaction`.
+        """
+        return AsyncTransaction(self, message, group, immunity_s)
+
+    def answer_checks(self, group: str, check: Check) -> AsyncTransactionChecks:
+        """Answer the server when it asks what became of transactions of the group.
+
+        `check` takes a TransactionCheck and returns True to commit it, False to roll it back, None
+        to be asked again. It may be a coroutine function; otherwise it is called in threads. What
+        it raises is logged, and it is asked again. Until the returned object, or the client, is
+        closed. Raises ClosedError.
+        """
+        return AsyncTransactionChecks(self._endpoints.checks(group, check))
 
     async def close(self) -> None:
         """Close producers (they deliver first), consumers and receivers, then the connection.

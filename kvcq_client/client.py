@@ -13,6 +13,7 @@ from kvcq_client.jobs import Jobs
 from kvcq_client.migration import Migration
 from kvcq_client.producing import Producer
 from kvcq_client.receiving import Receiver
+from kvcq_client.transacting import Transaction, TransactionChecks
 from kvcq_client.transport import (
     DEFAULT_TARGET,
     DEFAULT_TIMEOUT_S,
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from kvcq_client.consuming import ConsumerConfig, ConsumerSettings, Wanted
     from kvcq_client.producing import ProducerConfig, ProducerCore, ProducerSettings
     from kvcq_client.receiving import ReceiverConfig, ReceiverCore, ReceiverSettings
+    from kvcq_client.transacting import AsyncTransactionChecks, Check
     from kvcq_client.transport import TLS, Credentials
+    from kvcq_client.values import Message
 
 R = TypeVar("R")
 
@@ -145,6 +148,29 @@ class Client(Blocking[AsyncClient], Closing):
 
         return Receiver(self._wait(make()), self._thread)
 
+    def transaction(self, message: Message, *, group: str, immunity_s: float = 0.0) -> Transaction:
+        """A transaction of the message, as a block: `with client.transaction(message, group="g"):`.
+
+        The message is delivered when the block ends, and never when it raises. `group`,
+        `immunity_s`: see `begin_transaction`.
+        """
+        made = self._calls.transaction(message, group=group, immunity_s=immunity_s)
+        return Transaction(made, self._wait)
+
+    def answer_checks(self, group: str, check: Check) -> TransactionChecks:
+        """Answer the server when it asks what became of transactions of the group.
+
+        `check` takes a TransactionCheck and returns True to commit it, False to roll it back, None
+        to be asked again. It may be a coroutine function; otherwise it is called in threads. What
+        it raises is logged, and it is asked again. Until the returned object, or the client, is
+        closed. Raises ClosedError.
+        """
+
+        async def make() -> AsyncTransactionChecks:
+            return self._calls.answer_checks(group, check)
+
+        return TransactionChecks(self._wait(make()), self._thread.run)
+
     # --- calls: see AsyncClient ------------------------------------------------------------
 
     put = blocking(AsyncClient.put)
@@ -187,6 +213,11 @@ class Client(Blocking[AsyncClient], Closing):
     redrive = blocking(AsyncClient.redrive)
     dead_letters = blocking(AsyncClient.dead_letters)
     delete_dead_letters = blocking(AsyncClient.delete_dead_letters)
+
+    begin_transaction = blocking(AsyncClient.begin_transaction)
+    commit_transaction = blocking(AsyncClient.commit_transaction)
+    roll_back_transaction = blocking(AsyncClient.roll_back_transaction)
+    open_transactions = blocking(AsyncClient.open_transactions)
 
     statistics = blocking(AsyncClient.statistics)
     ping = blocking(AsyncClient.ping)

@@ -6,10 +6,11 @@ import asyncio
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kvcq_client.arguments import check_known, of_kind
+from kvcq_client.arguments import check_known, of_kind, text, wrong_kind
 from kvcq_client.consuming import ConsumerConfig, ConsumerCore
 from kvcq_client.producing import ProducerConfig, ProducerCore
 from kvcq_client.receiving import ReceiverConfig, ReceiverCore, topics_of
+from kvcq_client.transacting import ChecksCore
 from kvcq_client.transport import in_background
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kvcq_client.consuming import ConsumerSettings, Wanted
     from kvcq_client.producing import ProducerSettings
     from kvcq_client.receiving import ReceiverSettings
+    from kvcq_client.transacting import Check
     from kvcq_client.transport import Connection
 
 
@@ -34,7 +36,7 @@ class Endpoints:
     def __init__(self, connection: Connection, calls: Calls) -> None:
         self._connection = connection
         self._calls = calls
-        self._open: set[ProducerCore | ConsumerCore | ReceiverCore] = set()
+        self._open: set[ProducerCore | ConsumerCore | ReceiverCore | ChecksCore] = set()
         self._closing: asyncio.Task[None] | None = None
 
     def producer(self, config: ProducerConfig | None, settings: ProducerSettings) -> ProducerCore:
@@ -69,6 +71,16 @@ class Endpoints:
         core = ReceiverCore(
             self._connection, self._calls, topics_of(topics), chosen, self._open.discard
         )
+        self._open.add(core)
+        return core
+
+    def checks(self, group: str, check: Check) -> ChecksCore:
+        """Answer the server's questions about transactions of the group. Raises ClosedError."""
+        self._connection.check_open()
+        text("group", group)
+        if not callable(check):
+            raise wrong_kind("check", "a function that takes a TransactionCheck", check)
+        core = ChecksCore(self._connection, self._calls, group, check, self._open.discard)
         self._open.add(core)
         return core
 

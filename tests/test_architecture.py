@@ -220,6 +220,14 @@ UNITS |= {
         "kvcq_client.values",
         "kvcq_client.wire",
     },
+    "kvcq_client.transacting": {
+        "kvcq_client.calls",
+        "kvcq_client.errors",
+        "kvcq_client.pb.v1.transactions_pb2",
+        "kvcq_client.transactions",
+        "kvcq_client.transport",
+        "kvcq_client.values",
+    },
     "kvcq_client.receiving": {
         "kvcq_client.arguments",
         "kvcq_client.bounds",

@@ -10,6 +10,7 @@ from kvcq_client.calls.server import ServerCalls
 from kvcq_client.calls.shared_groups import HANDLES_A_CALL, SharedGroupCalls
 from kvcq_client.calls.timers import TimerCalls
 from kvcq_client.calls.topics import TopicCalls
+from kvcq_client.calls.transactions import TransactionCalls
 
 __all__ = [
     "HANDLES_A_CALL",
@@ -21,6 +22,7 @@ __all__ = [
     "SharedGroupCalls",
     "TimerCalls",
     "TopicCalls",
+    "TransactionCalls",
 ]
 
 
@@ -31,6 +33,7 @@ class Calls(
     GroupCalls,
     SharedGroupCalls,
     DeadLetterCalls,
+    TransactionCalls,
     ServerCalls,
 ):
     """All calls of a client, in the event loop of its connection."""

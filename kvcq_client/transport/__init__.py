@@ -9,7 +9,7 @@ import kvcq_client.transport.grpc_environment  # noqa: F401 - for what it does
 # isort: split
 
 from kvcq_client.transport.below_grpc import STREAM_OVER, write_request
-from kvcq_client.transport.blocking_calls import Blocking, blocking, blocking_iterator
+from kvcq_client.transport.blocking_calls import Blocking, Runner, blocking, blocking_iterator
 from kvcq_client.transport.closing import AsyncClosing, Closing
 from kvcq_client.transport.connection import (
     DEFAULT_TARGET,
@@ -53,6 +53,7 @@ __all__ = [
     "ForkedError",
     "LoopThread",
     "LoopWaits",
+    "Runner",
     "ThreadWaits",
     "Waits",
     "begin_grpc",

@@ -20,6 +20,7 @@ from kvcq_client.pb.v1 import (
     migration_pb2,
     shared_groups_pb2,
     timers_pb2,
+    transactions_pb2,
 )
 from server.rocketmq.pb import messaging_pb2
 
@@ -37,6 +38,7 @@ METHODS: list[MethodDescriptor] = [
         kvcq_pb2.DESCRIPTOR,
         shared_groups_pb2.DESCRIPTOR,
         timers_pb2.DESCRIPTOR,
+        transactions_pb2.DESCRIPTOR,
         migration_pb2.DESCRIPTOR,
         jobs_pb2.DESCRIPTOR,
         access_pb2.DESCRIPTOR,

@@ -17,6 +17,8 @@ from kvcq_client import (
     AsyncMigration,
     AsyncProducer,
     AsyncReceiver,
+    AsyncTransaction,
+    AsyncTransactionChecks,
     Client,
     Consumer,
     ConsumerConfig,
@@ -27,6 +29,8 @@ from kvcq_client import (
     ProducerConfig,
     Receiver,
     ReceiverConfig,
+    Transaction,
+    TransactionChecks,
 )
 from kvcq_client.consuming.config import ConsumerSettings
 from kvcq_client.producing.config import ProducerSettings
@@ -44,6 +48,8 @@ FACES = [
     (Migration, AsyncMigration),
     (Access, AsyncAccess),
     (Jobs, AsyncJobs),
+    (Transaction, AsyncTransaction),
+    (TransactionChecks, AsyncTransactionChecks),
 ]
 
 

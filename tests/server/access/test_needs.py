@@ -17,12 +17,14 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.pb.v1 import shared_groups_pb2 as shared
 from kvcq_client.pb.v1 import timers_pb2 as timers
+from kvcq_client.pb.v1 import transactions_pb2 as transactions
 from kvcq_client.transport import STREAM_OVER, write_request
 from kvcq_client.transport.secured import Signer
 from server.access import NEEDS, is_laborious_batch
 from server.app.server import _SERVED
 from server.rocketmq.pb import messaging_pb2 as rmq
 from server.rocketmq.pb import values_pb2 as v2
+from store.held.transaction_ids import pack_transaction_id
 from tests.support.rocketmq import SERVICE, code_in
 from tests.support.rpc_errors import error_info
 from tests.support.users import ADMIN, guarded, right, secret_of, users_of
@@ -56,7 +58,14 @@ ANY_USER: dict[str, Message] = {
     "NotifyClientTermination": rmq.NotifyClientTerminationRequest(),
 }
 #: Opened by any user; what is on them is refused piece by piece.
-STREAMS = {"PutStream", "Subscribe", "Calls", "ServerReflectionInfo", "Telemetry"}
+STREAMS = {
+    "WatchTransactions",
+    "PutStream",
+    "Subscribe",
+    "Calls",
+    "ServerReflectionInfo",
+    "Telemetry",
+}
 #: What is found by a number shows its topic first.
 BY_NUMBER = {"Get", "GetBatch"}
 OPEN = {"Check", "List", "Watch"}
@@ -91,6 +100,10 @@ REQUESTS: dict[str, Message] = {
     "PutDelayed": timers.PutDelayedRequest(messages=[timers.DelayedMessage(message=_TOPIC)]),
     "Recall": timers.RecallRequest(topic="T", handles=["h"]),
     "ListDelayed": timers.ListDelayedRequest(topic="T"),
+    "BeginTransaction": transactions.BeginTransactionRequest(message=_TOPIC, group="g"),
+    "DecideTransaction": transactions.DecideTransactionRequest(
+        transaction_id=pack_transaction_id(0, 1, "T")
+    ),
     "QueryRoute": rmq.QueryRouteRequest(topic=_T),
     "QueryAssignment": rmq.QueryAssignmentRequest(topic=_T, group=_G),
     "SendMessage": rmq.SendMessageRequest(messages=[v2.Message(topic=_T)]),

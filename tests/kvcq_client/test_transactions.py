@@ -1,0 +1,167 @@
+"""Transactions of both clients, against a served store."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq_client import (
+    AsyncClient,
+    Client,
+    InvalidArgumentError,
+    Message,
+    NotFoundError,
+    NotPossibleError,
+    ResourceExhaustedError,
+    TransactionCheck,
+)
+from store.held import halves
+from tests.support.until import until
+
+if TYPE_CHECKING:
+    from tests.support.serving import Served
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits before a transaction is asked about."""
+    monkeypatch.setattr(halves, "FIRST_CHECK_MS", 0)
+
+
+async def bodies(client: AsyncClient, topic: str = "orders") -> list[bytes]:
+    try:
+        pulled = await client.pull(topic, 0, 0)
+    except NotFoundError:
+        return []
+    return [message.body for message in pulled.messages]
+
+
+ORDER = Message("orders", b"one", queue_id=0, tag="t", keys=("k",), properties={"colour": "red"})
+
+
+async def test_a_block_that_ends_delivers_and_one_that_raises_does_not(
+    client: AsyncClient,
+) -> None:
+    async with client.transaction(ORDER, group="shop") as transaction:
+        assert await bodies(client) == []
+        (one,) = await client.open_transactions()
+        assert one.transaction_id == transaction.id
+        assert (one.group, one.topic, one.checks) == ("shop", "orders", 0)
+    assert await bodies(client) == [b"one"]
+    with pytest.raises(ZeroDivisionError):
+        async with client.transaction(ORDER, group="shop") as transaction:
+            raise ZeroDivisionError
+    assert await bodies(client) == [b"one"]
+    assert await client.open_transactions() == []
+    await client.roll_back_transaction(transaction.id)
+    with pytest.raises(NotPossibleError) as refused:
+        await client.commit_transaction(transaction.id)
+    assert refused.value.reason == "TRANSACTION_ENDED"
+    assert refused.value.metadata["outcome"] == "rolled back"
+
+
+async def test_a_block_may_decide_before_it_ends(client: AsyncClient) -> None:
+    async with client.transaction(ORDER, group="shop") as transaction:
+        await transaction.roll_back()
+    async with client.transaction(ORDER, group="shop") as transaction:
+        await transaction.commit()
+        assert await bodies(client) == [b"one"]
+    assert await bodies(client) == [b"one"]
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("answer", [True, False])
+async def test_a_producer_is_asked_about_what_nobody_decided(
+    client: AsyncClient, answer: bool
+) -> None:
+    asked: list[TransactionCheck] = []
+
+    def check(question: TransactionCheck) -> bool | None:
+        asked.append(question)
+        return answer
+
+    one = await client.begin_transaction(ORDER, group="shop")
+    async with client.answer_checks("shop", check):
+        await until(lambda: len(asked) == 1)
+        while await client.open_transactions():
+            await asyncio.sleep(0.01)
+    (question,) = asked
+    assert (question.transaction_id, question.checks) == (one, 0)
+    assert replace(question.message, born_time_ms=None) == ORDER
+    assert await bodies(client) == [b"one"] * answer
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_check_that_fails_or_knows_nothing_leaves_it_open_and_counts(
+    client: AsyncClient,
+) -> None:
+    count = 0
+
+    async def check(question: TransactionCheck) -> bool | None:
+        nonlocal count
+        count += 1
+        if question.message.body == b"one":
+            raise ZeroDivisionError
+        return None
+
+    await client.begin_transaction(ORDER, group="shop")
+    await client.begin_transaction(Message("orders", b"two"), group="shop")
+    async with client.answer_checks("shop", check):
+        await until(lambda: count == 2)
+        while {each.checks for each in await client.open_transactions("shop")} != {1}:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_another_producer_of_the_group_answers_for_one_that_is_gone(
+    served: Served, client: AsyncClient
+) -> None:
+    async with AsyncClient(served.target) as first:
+        checks = first.answer_checks("shop", lambda _: None)
+        await first.begin_transaction(ORDER, group="shop")
+        await checks.close()
+    assert await bodies(client) == []
+    async with client.answer_checks("shop", lambda _: True):
+        while not await bodies(client):
+            await asyncio.sleep(0.01)
+
+
+async def test_limits_and_wrong_ids_have_clear_errors(served: Served, client: AsyncClient) -> None:
+    with pytest.raises(InvalidArgumentError):
+        await client.commit_transaction("nothing")
+    with pytest.raises(InvalidArgumentError):
+        await client.begin_transaction(ORDER, group="")
+    one = await client.begin_transaction(ORDER, group="shop")
+    store = served.store
+    await asyncio.to_thread(store.delete_topic, "orders")
+    with pytest.raises(NotPossibleError, match="its topic was deleted"):
+        await client.commit_transaction(one)
+    store.reconfigure(replace(store.config, max_open_transactions_of_group=1))
+    await client.begin_transaction(ORDER, group="shop")
+    with pytest.raises(ResourceExhaustedError, match="max_open_transactions"):
+        await client.begin_transaction(ORDER, group="shop")
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_blocking_code_does_the_same(served: Served) -> None:
+    def run() -> None:
+        with Client(served.target) as client:
+            with client.transaction(ORDER, group="shop") as transaction:
+                assert transaction.id
+            with (
+                pytest.raises(ZeroDivisionError),
+                client.transaction(ORDER, group="shop") as transaction,
+            ):
+                raise ZeroDivisionError
+            client.begin_transaction(ORDER, group="shop")
+            with client.answer_checks("shop", lambda question: question.message.body == b"one"):
+                while client.open_transactions():
+                    pass
+            assert len(client.pull("orders", 0, 0).messages) == 2
+
+    await asyncio.to_thread(run)
