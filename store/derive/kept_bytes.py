@@ -69,7 +69,7 @@ class KeptBytes:
             kept = None
         if (
             kept is None
-            or kept.end_offset != bounds.max_offset
+            or not _is_counted(kept, bounds)
             or kept.limit_bytes != limit_bytes
             or kept.first_offset < bounds.min_offset
         ):
@@ -124,7 +124,7 @@ class KeptBytes:
                     self._due.pop(key, None)
                 continue
             counted.append(kept)
-            if kept.end_offset == wanted.bounds.max_offset:
+            if _is_counted(kept, wanted.bounds):
                 with self._lock:
                     if self._due.get(key) == wanted:
                         del self._due[key]
@@ -197,3 +197,9 @@ class KeptBytes:
 
     def _read(self, key: tuple[str, int], start: int, count: int) -> list[tuple[int, CqUnit]]:
         return self._queues.read_units(*key, start, count)
+
+
+def _is_counted(kept: KeptQueue, bounds: Bounds) -> bool:
+    """Up to the end of the queue, and what is past the limit is left out; one message stays."""
+    is_within = kept.kept_bytes <= kept.limit_bytes or kept.first_offset >= kept.end_offset - 1
+    return kept.end_offset == bounds.max_offset and is_within

@@ -216,6 +216,19 @@ def test_a_queue_that_is_long_is_counted_a_bit_at_a_time(
     assert bounds(store) == (30, 50)
 
 
+def test_a_run_that_ends_between_counting_and_leaving_out_is_gone_on_with(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All units of the queue are a run: it was taken for counted, until its next message."""
+    monkeypatch.setattr(kept_module, "UNITS_A_RUN", 12)
+    put(store, 12)
+    store.keep("T", size_bytes=10 * record_size(store))
+    assert bounds(store) == (0, 12)
+    count(store)
+    count(store)
+    assert bounds(store) == (2, 12)
+
+
 def test_the_narrowest_limit_counts(store: MessageStore, clock: FakeClock) -> None:
     put(store, 10)
     clock.advance(2 * HOUR_S)
