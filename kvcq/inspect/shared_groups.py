@@ -326,7 +326,8 @@ def _window(value: bytes) -> _Queue:
         queue.keys[offset] = key
         last = offset
     for first, mask, *held in _LEASE.iter_unpack(value[begin:end]):
-        if mask == 0 or held[0] < 1 or held[1] < 0 or held[3] < 0:
+        least = 1 if held[1] else 0  # of what nobody holds, the last one may not count
+        if mask == 0 or held[0] < least or held[1] < 0 or held[3] < 0:
             raise _BadRowError(f"a lease of mask {mask:x} and {held}")
         for offset in _offsets(first, mask):
             if offset in queue.held:

@@ -56,7 +56,8 @@ class DeadLetterCalls(CallGroup):
 
         `offsets`: their queue offsets in `%DLQ%` and the group's name; empty for all. Each is put
         in the same append that ends its dead letter. `timeout_s` is for each 1,000 messages. Raises
-        NotFoundError, and NotPossibleError if the group reads by offsets.
+        NotFoundError, NotPossibleError if the group reads by offsets, and PermissionDeniedError for
+        the first one whose topic the caller may not publish to; those before it were put back.
         """
         wanted = [whole("offsets", offset) for offset in offsets]
         redriven = left = 0
@@ -74,7 +75,7 @@ class DeadLetterCalls(CallGroup):
                 )
                 redriven += answer.redriven
                 left += answer.left
-                if answer.complete or part:
+                if answer.complete:
                     break
                 after = answer.last  # those that are left are passed over
         return Redriven(redriven, left)

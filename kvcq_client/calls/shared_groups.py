@@ -53,6 +53,7 @@ class SharedGroupCalls(CallGroup):
         invisible_s: float | None = None,
         tag_filter: str = "",
         sql_filter: str = "",
+        skip_damaged: bool = False,
         timeout_s: float | None = None,
     ) -> list[Received]:
         """Receive messages of a topic, or light queue, for a shared group; [] if there are none.
@@ -65,7 +66,8 @@ class SharedGroupCalls(CallGroup):
 
         The first receive makes the group, where the server allows it. If the response is lost, its
         messages are delivered again after `invisible_s`. Raises NotFoundError, NotPossibleError if
-        the group reads by offsets, DataLossError if the next message is damaged.
+        the group reads by offsets, DataLossError if the next message is damaged; with
+        `skip_damaged` a message that cannot be read is done for the whole group instead.
         """
         limit_s = self._connection.timeout_s if timeout_s is None else timeout_s
         answer = await self._call(
@@ -78,6 +80,7 @@ class SharedGroupCalls(CallGroup):
                 invisible_ms=None if invisible_s is None else round(invisible_s * 1000),
                 tag_filter=tag_filter,
                 sql_filter=sql_filter,
+                skip_damaged=skip_damaged,
                 wait_ms=round(wait_s * 1000),
                 form=pb.RECORD_FORM_WHOLE,
                 attempt_id=secrets.token_hex(8),
@@ -101,7 +104,7 @@ class SharedGroupCalls(CallGroup):
 
         async def give_back() -> None:
             with suppress(KvcqError):  # it is delivered again when its time is over
-                await self.give_back(group, handles, 0.0)
+                await self.give_back(group, handles, 0.0, not_begun=True)
 
         if handles := list(shared_pb.ReceiveResponse.FromString(response).handles):
             in_background(give_back(), "kvcq-giving-back")
@@ -153,12 +156,14 @@ class SharedGroupCalls(CallGroup):
         deliveries: Sequence[Received | str],
         delay_s: float | None = None,
         *,
+        not_begun: bool = False,
         timeout_s: float | None = None,
     ) -> list[Outcome]:
         """Give messages back: they are delivered again, to any member, after `delay_s`.
 
         None: after the group's backoff. A message that was delivered as often as the group allows
-        becomes a dead letter instead. Returns and raises as `acknowledge` does.
+        becomes a dead letter instead. `not_begun`: no work on them began, so this delivery does not
+        count. Returns and raises as `acknowledge` does.
         """
 
         def request(handles: Sequence[str]) -> shared_pb.GiveBackRequest:
@@ -166,6 +171,7 @@ class SharedGroupCalls(CallGroup):
                 group=group,
                 handles=handles,
                 delay_ms=None if delay_s is None else round(delay_s * 1000),
+                not_begun=not_begun,
             )
 
         return await self._for_each(self._shared.GiveBack, request, deliveries, timeout_s)

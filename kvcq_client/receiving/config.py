@@ -35,12 +35,14 @@ class ReceiverConfig:
     prefetch_messages: int = 1000
     prefetch_bytes: int = 32 << 20
     renew_s: float = 3600.0
+    skip_damaged: bool = False  # what cannot be read is done for the whole group
 
     def __post_init__(self) -> None:
         check = partial(check_field, self)
         check_settings(self, _BOUNDS, wrong_value)
         for name in ("group", "tag_filter", "sql_filter"):
             check(name, isinstance(getattr(self, name), str), "text")
+        check("skip_damaged", isinstance(self.skip_damaged, bool), "True or False")
         check("group", bool(self.group), "the name of a shared group")
         if self.invisible_s is not None:
             least, most = _INVISIBLE_S
@@ -58,6 +60,7 @@ class ReceiverSettings(TypedDict, total=False):
     prefetch_messages: int
     prefetch_bytes: int
     renew_s: float
+    skip_damaged: bool
 
 
 #: Both included.

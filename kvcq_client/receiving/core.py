@@ -169,8 +169,10 @@ class ReceiverCore:
     def acknowledge(self, delivery: Delivery) -> Settlement:
         return self._settlements.add(Told("acknowledge"), delivery)
 
-    def give_back(self, delivery: Delivery, delay_s: float | None) -> Settlement:
-        return self._settlements.add(Told("give_back", delay_s), delivery)
+    def give_back(
+        self, delivery: Delivery, delay_s: float | None, *, not_begun: bool
+    ) -> Settlement:
+        return self._settlements.add(Told("give_back", delay_s, not_begun), delivery)
 
     def hold(self, delivery: Delivery, invisible_s: float) -> Settlement:
         return self._settlements.add(Told("hold", invisible_s), delivery)
@@ -253,6 +255,7 @@ class ReceiverCore:
                 invisible_s=self._lease_s,
                 tag_filter=self.config.tag_filter,
                 sql_filter=self.config.sql_filter,
+                skip_damaged=self.config.skip_damaged,
             )
         finally:
             del self._asked_s[this]
@@ -358,7 +361,7 @@ class ReceiverCore:
         with suppress(KvcqError):  # the client is closed
             for delivery in ready:
                 if not delivery.is_over:
-                    delivery.give_back(0.0)
+                    delivery.give_back(0.0, not_begun=True)
 
     def begin_run(self, on_stop: Callable[[], None]) -> None:
         """Handlers run until `finish`; `close` then waits for that. Thread: any.

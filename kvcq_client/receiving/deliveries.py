@@ -52,7 +52,9 @@ class Settles(Protocol):
 
     def acknowledge(self, delivery: Delivery) -> Settlement: ...
 
-    def give_back(self, delivery: Delivery, delay_s: float | None) -> Settlement: ...
+    def give_back(
+        self, delivery: Delivery, delay_s: float | None, *, not_begun: bool
+    ) -> Settlement: ...
 
     def hold(self, delivery: Delivery, invisible_s: float) -> Settlement: ...
 
@@ -110,15 +112,16 @@ class Delivery:
             self._settlement = self._receiver.acknowledge(self)
         return self._settlement
 
-    def give_back(self, delay_s: float | None = None) -> Settlement:
+    def give_back(self, delay_s: float | None = None, *, not_begun: bool = False) -> Settlement:
         """Give it back: the message is delivered again, to any member, after `delay_s`.
 
-        None: after the group's backoff. Raises TypeError, ValueError.
+        None: after the group's backoff. `not_begun`: no work on it began, so this delivery does not
+        count. Raises TypeError, ValueError.
         """
         if delay_s is not None:
             number("delay_s", delay_s)
         if self._settlement is None:
-            self._settlement = self._receiver.give_back(self, delay_s)
+            self._settlement = self._receiver.give_back(self, delay_s, not_begun=not_begun)
         return self._settlement
 
     def hold(self, invisible_s: float) -> Settlement:

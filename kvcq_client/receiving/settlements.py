@@ -36,6 +36,7 @@ class Told(NamedTuple):
 
     what: str  # acknowledge, give_back or hold
     seconds: float | None = None  # the delay, or the time to hold it
+    not_begun: bool = False  # of give_back
 
 
 class Settlements:
@@ -134,9 +135,13 @@ class Settlements:
                     outcomes = await self._calls.acknowledge(
                         self._group, received, timeout_s=timeout_s
                     )
-                case Told("give_back", delay_s):
+                case Told("give_back", delay_s, not_begun):
                     outcomes = await self._calls.give_back(
-                        self._group, received, delay_s, timeout_s=timeout_s
+                        self._group,
+                        received,
+                        delay_s,
+                        not_begun=not_begun,
+                        timeout_s=timeout_s,
                     )
                 case Told(_, seconds):
                     assert seconds is not None

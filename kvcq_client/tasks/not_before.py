@@ -31,7 +31,7 @@ def is_given_back(delivery: Delivery, now_s: float | None = None) -> bool:
     left_s = _left_s(delivery.message, time() if now_s is None else now_s)
     if left_s <= 0:
         return False
-    delivery.give_back(min(left_s, _MOST_S))
+    delivery.give_back(min(left_s, _MOST_S), not_begun=True)
     return True
 
 

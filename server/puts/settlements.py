@@ -63,11 +63,18 @@ class Settlements:
         return await self._settle("messages_held_on", settle)
 
     async def give_back(
-        self, group: str, handles: Sequence[str], delay_ms: int | None
+        self,
+        group: str,
+        handles: Sequence[str],
+        delay_ms: int | None,
+        *,
+        not_begun: bool = False,
     ) -> list[Outcome]:
         """They may be delivered again after so long, None: as the group's backoff says; the handles
-        are of no use any more."""
-        settle = partial(self._groups.give_back, group, handles, delay_ms, wait=False)
+        are of no use any more. With `not_begun` this delivery does not count."""
+        settle = partial(
+            self._groups.give_back, group, handles, delay_ms, not_begun=not_begun, wait=False
+        )
         outcomes = await self._settle("messages_given_back", settle)
         self._metrics.groups.given_back(group, outcomes.count(Outcome.DONE))
         return outcomes

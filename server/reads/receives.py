@@ -323,7 +323,9 @@ class Receives:
 
     async def _given_back(self, group: str, handles: list[str]) -> None:
         try:
-            await self._threads.run(self._groups.give_back, group, handles, 0, wait=False)
+            await self._threads.run(
+                self._groups.give_back, group, handles, 0, not_begun=True, wait=False
+            )
         except StoreError as error:  # they are delivered again when their time is over
             logger.warning(
                 "group %r: %d messages that nobody took could not be given back: %s",

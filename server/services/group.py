@@ -104,6 +104,7 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
         caller = current_caller()
 
         def page() -> pb.ListGroupOffsetsResponse:
+            self._store.committed_offsets(request.group, ())  # refuses a shared group
             rows = self._rows_for(caller, request.group, after, size + 1)
             more, rows = len(rows) > size, rows[:size]
             queues = [(topic, queue_id) for topic, queue_id, _ in rows]

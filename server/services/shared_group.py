@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kvcq_client.pb.v1 import shared_groups_pb2 as pb
 from kvcq_client.pb.v1 import shared_groups_pb2_grpc
 from server.access import current_caller
+from server.errors import AccessError
 from server.services.paging import number_of, position_of, token_of
 from server.wire import (
     MAX_QUEUES,
@@ -101,7 +102,9 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
     async def GiveBack(self, request: pb.GiveBackRequest, context: Context) -> pb.GiveBackResponse:
         handles = _handles_of(request)
         delay_ms = request.delay_ms if request.HasField("delay_ms") else None
-        outcomes = await self._settlements.give_back(request.group, handles, delay_ms)
+        outcomes = await self._settlements.give_back(
+            request.group, handles, delay_ms, not_begun=request.not_begun
+        )
         return pb.GiveBackResponse(outcomes=outcomes_out(outcomes))
 
     # --- groups ----------------------------------------------------------------------------
@@ -197,10 +200,22 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
     async def Redrive(self, request: pb.RedriveRequest, context: Context) -> pb.RedriveResponse:
         most = bounded("max_messages", request.max_messages, MOST_LETTERS, MOST_LETTERS)
         after = not_negative("after", request.after) if request.HasField("after") else -1
-        offsets = list(request.offsets)
+        offsets, caller = list(request.offsets), current_caller()
+
+        def may(topic: str) -> bool:
+            try:
+                caller.publishes([topic])
+            except AccessError:
+                return False
+            return True
+
         done = await self._pools.changes.run(
-            lambda: self._groups.redrive(request.group, offsets, most, after=after, wait=False)
+            lambda: self._groups.redrive(
+                request.group, offsets, most, after=after, may=may, wait=False
+            )
         )
+        if done.refused and not done.redriven + done.left:
+            caller.publishes([done.refused])
         await self._durability.wait(done.end_offset)
         self._metrics.count("messages_redriven", done.redriven)
         return pb.RedriveResponse(

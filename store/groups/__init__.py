@@ -8,6 +8,7 @@ from store.groups.damage import DAMAGE
 from store.groups.dead_letters import DeadLetter
 from store.groups.deliveries import Delivery, Outcome, Received
 from store.groups.handles import is_handle
+from store.groups.leases import Answered
 from store.groups.letters import Redriven
 from store.groups.limits import (
     MOST_ATTEMPT_ID,
@@ -31,7 +32,7 @@ from store.groups.positions import (
     offset_of,
 )
 from store.groups.receiving import Wish
-from store.groups.shared import Answered, SharedGroups
+from store.groups.shared import SharedGroups
 from store.groups.turn import Turn
 
 __all__ = [

@@ -18,7 +18,7 @@ from store.groups.limits import MOST_LETTERS, check_within
 from store.state import NOWHERE, LetterEnd, LetterEnded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from store.groups.dead_letters import DeadLetter
     from store.groups.letter_box import LetterBox
@@ -35,6 +35,7 @@ class Redriven(NamedTuple):
     complete: bool  # False: there may be more behind `last`
     last: int  # offset of the last dead letter that was looked at; -1: of none
     end_offset: int  # certain once the log is durable up to it: see MessageStore.is_durable
+    refused: str = ""  # the call ended before a letter of this topic, which it may not go to
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class _Round:
     left: int = 0
     last: int = -1
     is_last: bool = False  # no letters are behind, of those that are dispatched
+    refused: str = ""  # topic that the next letter came from, and may not go to
 
 
 class Letters:
@@ -57,7 +59,14 @@ class Letters:
         self._run = turns.run
 
     def redrive(
-        self, group: str, offsets: Sequence[int], max_messages: int, after: int, *, wait: bool
+        self,
+        group: str,
+        offsets: Sequence[int],
+        max_messages: int,
+        after: int,
+        may: Callable[[str], bool],
+        *,
+        wait: bool,
     ) -> Redriven:
         """See SharedGroups.redrive."""
         _check_offsets(offsets)
@@ -66,17 +75,23 @@ class Letters:
         wanted = sorted(set(offsets))
         done = _Round(last=after)
         end = self._appends.log.appended_offset
-        while not done.is_last and done.redriven + done.left < max_messages:
+        while not (done.is_last or done.refused) and done.redriven + done.left < max_messages:
             # What another call moved is read at its new place.
             self._appends.wait_acknowledged(end)
-            plan = partial(self._redrive_some, group, wanted, max_messages, done)
+            plan = partial(self._redrive_some, group, wanted, max_messages, may, done)
             done, end = self._run(plan)
         if wait:
             self._appends.wait_acknowledged(end)
-        return Redriven(done.redriven, done.left, done.is_last, done.last, end)
+        return Redriven(done.redriven, done.left, done.is_last, done.last, end, done.refused)
 
     def _redrive_some(
-        self, group: str, wanted: Sequence[int], most: int, done: _Round, turn: Turn
+        self,
+        group: str,
+        wanted: Sequence[int],
+        most: int,
+        may: Callable[[str], bool],
+        done: _Round,
+        turn: Turn,
     ) -> _Round:
         topic = topic_of(group)
         try:
@@ -93,6 +108,8 @@ class Letters:
             for letter in self._box.living(group, turn.tables, places, found):
                 if done.redriven + done.left >= most or not turn.takes_messages:
                     return done
+                if letter.topic and not may(letter.topic):
+                    return replace(done, refused=letter.topic)
                 is_done = self._redrive_one(group, letter, places[0], turn)
                 done = _Round(done.redriven + is_done, done.left + (not is_done), letter.offset)
         except UnseenError:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import secrets
-from collections import defaultdict
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from store.errors import (
     GroupExistsError,
     GroupKindError,
     InvalidArgumentError,
     UnknownGroupError,
-    UnknownTopicError,
 )
 from store.format import check_group, check_light_queue, check_topic
 from store.groups.burying import bury
 from store.groups.damage import Damages
-from store.groups.deliveries import Outcome, Received
+from store.groups.deliveries import Received
 from store.groups.handles import unpack_handles
 from store.groups.keeping import Keeping
+from store.groups.leases import Answered, Part, change_leases
 from store.groups.letter_box import LetterBox
 from store.groups.letters import Letters
 from store.groups.limits import (
@@ -34,7 +33,7 @@ from store.groups.limits import (
     check_within,
     checked,
 )
-from store.groups.order import has_waiting, hash_of
+from store.groups.order import hash_of
 from store.groups.positions import ResetDone, described, offset_of
 from store.groups.receiving import Receiving, Wish
 from store.groups.turns import Turns
@@ -47,8 +46,6 @@ from store.state import (
     Finished,
     GroupMade,
     Held,
-    Lease,
-    Leased,
     Reset,
     pack_group,
     unpack_group,
@@ -59,7 +56,6 @@ if TYPE_CHECKING:
 
     from store.consume_queue import ConsumeQueueStore
     from store.groups.dead_letters import DeadLetter
-    from store.groups.handles import Handles
     from store.groups.letters import Redriven
     from store.groups.positions import Reads, SharedQueue, Where
     from store.groups.turn import Turn
@@ -72,28 +68,6 @@ T = TypeVar("T")
 
 #: Queues that a reset moves in one turn.
 _MOVED_TOGETHER = 1000
-
-
-class Answered(NamedTuple):
-    """What became of each handle, and when that is certain."""
-
-    outcomes: list[Outcome]
-    end_offset: int  # certain once the log is durable up to it: see MessageStore.is_durable
-
-
-class _Part(NamedTuple):
-    """What is in flight of the handles that a call names: messages of one lease."""
-
-    turn: Turn
-    settings: SharedGroup
-    group: str
-    topic: str
-    queue_id: int
-    lease: Lease  # with these messages, and no others
-    was_full: bool  # the group could not be given more of the queue
-
-    def add(self, lease: Lease, how: Held) -> None:
-        self.turn.add(Leased(self.group, self.topic, self.queue_id, lease, how))
 
 
 class SharedGroups:
@@ -338,7 +312,7 @@ class SharedGroups:
         another call, a lock or a disk, or take long.
         """
 
-        def end(part: _Part) -> None:
+        def end(part: Part) -> None:
             _, _, group, topic, queue_id, lease, was_full = part
             part.turn.add(
                 Finished(group, topic, queue_id, lease.first, lease.mask, Ended.ACKNOWLEDGED)
@@ -352,7 +326,7 @@ class SharedGroups:
         """The message is a dead letter, however often it was delivered: its receiver gave it up.
         Raises as `acknowledge`; CorruptRecordError, DamagedQueueError when it cannot be read."""
 
-        def end(part: _Part) -> None:
+        def end(part: Part) -> None:
             turn, _, group, topic, queue_id, lease, was_full = part
             bury(turn, self._reads, group, topic, queue_id, lease)
             if was_full:
@@ -376,7 +350,7 @@ class SharedGroups:
         check_within("invisible_ms", invisible_ms, 1, MOST_INVISIBLE_MS)
         until_ms = self._now_ms() + invisible_ms
 
-        def extend(part: _Part) -> None:
+        def extend(part: Part) -> None:
             part.add(part.lease._replace(until_ms=until_ms, lease_ms=invisible_ms), Held.EXTENDED)
             if until_ms < part.lease.until_ms:
                 part.turn.free(part.group, part.topic)
@@ -389,11 +363,13 @@ class SharedGroups:
         handles: Sequence[str],
         delay_ms: int | None = None,
         *,
+        not_begun: bool = False,
         wait: bool = True,
         at_once: bool = False,
     ) -> Answered:
         """The messages may be delivered again after `delay_ms`; None: as the group's backoff says,
-        by how often each was delivered. The handles are of no use any more.
+        by how often each was delivered. The handles are of no use any more. With `not_begun` this
+        delivery does not count: its receiver did not begin to work on them.
 
         Raises as `acknowledge`.
         """
@@ -401,12 +377,18 @@ class SharedGroups:
             check_within("delay_ms", delay_ms, 0, MOST_DELAY_MS)
         now_ms = self._now_ms()
 
-        def free(part: _Part) -> None:
+        def free(part: Part) -> None:
             lease, wait_ms = part.lease, delay_ms
             if wait_ms is None:
                 wait_ms = part.settings.backoff_of(lease.deliveries)
             until_ms = now_ms + wait_ms
-            freed = lease._replace(nonce=NOBODY, until_ms=until_ms, lease_ms=wait_ms, attempt=0)
+            freed = lease._replace(
+                deliveries=lease.deliveries - not_begun,
+                nonce=NOBODY,
+                until_ms=until_ms,
+                lease_ms=wait_ms,
+                attempt=0,
+            )
             part.add(freed, Held.GIVEN_BACK)
             part.turn.free(part.group, part.topic)
 
@@ -416,7 +398,7 @@ class SharedGroups:
         self,
         group: str,
         handles: Sequence[str],
-        change: Callable[[_Part], None],
+        change: Callable[[Part], None],
         *,
         wait: bool,
         at_once: bool = False,
@@ -428,7 +410,7 @@ class SharedGroups:
                 "handles", f"{len(handles)} handles, not 1 to {MOST_HANDLES}"
             )
         named = unpack_handles(group, handles, "handles")
-        plan = partial(_change_leases, group, named, len(handles), change)
+        plan = partial(change_leases, group, named, len(handles), change)
         outcomes, end = self._run(plan, at_once=at_once)
         if wait:
             self._appends.wait_acknowledged(end)
@@ -458,6 +440,7 @@ class SharedGroups:
         max_messages: int = 1000,
         *,
         after: int = -1,
+        may: Callable[[str], bool] = lambda _: True,
         wait: bool = True,
     ) -> Redriven:
         """Dead letters are messages again where they came from: each of them once, whatever
@@ -467,10 +450,12 @@ class SharedGroups:
         `max_messages` are put again or left, 1 to 1000. With `wait` they are as durable on return
         as a put. A letter that came from a light queue goes to that, and not again to the topic
         that it stood in beside. What is no dead letter, or not any more, counts nowhere.
+        `may` says whether a message may go to a topic, or light queue; the first that may not ends
+        the call. It is called on any thread, within a turn: be short, and raise nothing.
         Raises InvalidArgumentError, UnknownGroupError, CorruptRecordError, DamagedQueueError, and
         what an append raises: some may have been put again then, and each of them has ended.
         """
-        return self._letters.redrive(group, offsets, max_messages, after, wait=wait)
+        return self._letters.redrive(group, offsets, max_messages, after, may, wait=wait)
 
     def delete_dead_letters(
         self, group: str, offsets: Sequence[int], *, wait: bool = True
@@ -498,45 +483,3 @@ def _check_names(group: str, topic: str) -> None:
         check_light_queue(topic, "topic")
     else:
         check_topic(topic)
-
-
-def _change_leases(
-    group: str, named: Sequence[Handles], count: int, change: Callable[[_Part], None], turn: Turn
-) -> list[Outcome]:
-    outcomes = [Outcome.NOT_IN_FLIGHT] * count
-    by_queue: dict[tuple[str, int, int], dict[int, Handles]] = defaultdict(dict)
-    for handles in named:
-        topic, begins, queue_id, nonce = handles.head
-        by_queue[topic, begins, queue_id][nonce] = handles
-    settings = turn.shared(group)
-    for (topic, begins, queue_id), by_nonce in by_queue.items():
-        if not _is_there(turn, topic, begins):
-            for handles in by_nonce.values():
-                for at in handles.places:
-                    outcomes[at] = Outcome.QUEUE_ENDED
-            continue
-        (window,) = turn.windows(group, topic, [queue_id])
-        was_full = window.in_flight >= settings.most_in_flight or (
-            settings.in_order and has_waiting(window)
-        )
-        for lease in window.leases:
-            mask = 0
-            if (found := by_nonce.get(lease.nonce)) is None:
-                continue
-            for at, offset in zip(found.places, found.queue_offsets, strict=True):
-                bit = lease.part(offset, 1)
-                if bit & ~mask:
-                    mask |= bit
-                    outcomes[at] = Outcome.DONE
-            if mask:
-                part = lease._replace(mask=mask)
-                change(_Part(turn, settings, group, topic, queue_id, part, was_full))
-    return outcomes
-
-
-def _is_there(turn: Turn, topic: str, begins: int) -> bool:
-    """Whether the topic is the one of which a handle speaks."""
-    try:
-        return turn.place(topic).begins == begins
-    except UnknownTopicError:
-        return False

@@ -44,7 +44,7 @@ class Lease(NamedTuple):
 
     first: int  # queue offset
     mask: int  # bit n: the message at first + n
-    deliveries: int  # how often these were handed over, this time included
+    deliveries: int  # how often these were handed over, this time included, as far as it counts
     nonce: int  # what the handles of the receiver have; NOBODY: they were given back
     until_ms: int  # ms since 1970, by the store's time
     lease_ms: int  # how long it was when it began: time that fell since makes it no longer

@@ -220,14 +220,16 @@ class ChangeInvisibleTimeResponse(_message.Message):
     def __init__(self, outcomes: _Optional[_Iterable[_Union[HandleOutcome, str]]] = ..., until_ms: _Optional[int] = ...) -> None: ...
 
 class GiveBackRequest(_message.Message):
-    __slots__ = ("group", "handles", "delay_ms")
+    __slots__ = ("group", "handles", "delay_ms", "not_begun")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     HANDLES_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    NOT_BEGUN_FIELD_NUMBER: _ClassVar[int]
     group: str
     handles: _containers.RepeatedScalarFieldContainer[str]
     delay_ms: int
-    def __init__(self, group: _Optional[str] = ..., handles: _Optional[_Iterable[str]] = ..., delay_ms: _Optional[int] = ...) -> None: ...
+    not_begun: bool
+    def __init__(self, group: _Optional[str] = ..., handles: _Optional[_Iterable[str]] = ..., delay_ms: _Optional[int] = ..., not_begun: _Optional[bool] = ...) -> None: ...
 
 class GiveBackResponse(_message.Message):
     __slots__ = ("outcomes",)

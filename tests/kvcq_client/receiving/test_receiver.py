@@ -19,6 +19,7 @@ from kvcq_client import (
     Queue,
     Received,
 )
+from store.groups import SharedGroups
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -201,7 +202,28 @@ async def test_closing_gives_back_what_was_received_ahead_and_what_is_not_settle
     found: list[Received] = []
     while len(found) < 60:
         found += await client.receive("jobs", group="g", max_messages=100, wait_s=5)
-    assert int(left.body) in {int(one.message.body) for one in found}
+    deliveries = {int(one.message.body): one.deliveries for one in found}
+    # What waited here was not begun, so that delivery does not count.
+    assert deliveries == {body: 1 + (body == int(left.body)) for body in deliveries}
+    assert int(left.body) in deliveries
+
+
+async def test_what_cannot_be_read_is_skipped_when_the_receiver_says_so(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    given = SharedGroups.receive
+
+    def receive(self: SharedGroups, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        asked.append(kwargs["skip_damaged"])
+        return given(self, *args, **kwargs)
+
+    monkeypatch.setattr(SharedGroups, "receive", receive)
+    await put(client, 1)
+    assert await client.receive("jobs", group="a", skip_damaged=True)
+    async with client.receiver("jobs", group="b", skip_damaged=True) as receiver:
+        await receiver.take(1)
+    assert set(asked) == {True}
 
 
 async def test_closing_ends_the_readers_that_wait(client: AsyncClient) -> None:

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import shared_groups_pb2 as shared_pb
 from store.state import Committed
 from tests.support.rpc_errors import error_info
 
@@ -135,3 +136,11 @@ async def test_a_negative_offset_is_refused_by_place(orders: Served) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await _commit(orders, "g", q0=1, q1=-1)
     assert error_info(refused.value).metadata["field"] == "offsets[1].offset"
+
+
+async def test_a_shared_group_has_no_offsets_to_list(orders: Served) -> None:
+    await orders.shared.CreateGroup(shared_pb.CreateGroupRequest(group="work"))
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await orders.groups.ListGroupOffsets(pb.ListGroupOffsetsRequest(group="work"))
+    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "commit no offsets" in str(refused.value.details())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kvcq_client import Message, PermissionDeniedError
 from kvcq_client.pb.v1 import kvcq_pb2
 from kvcq_client.pb.v1 import shared_groups_pb2 as pb
 from tests.server.services.test_shared_group import acknowledge, orders, receive, refusal
@@ -189,3 +190,30 @@ async def test_a_token_that_is_none_is_refused(served: Served, token: str) -> No
     await dead(served, 1)
     assert (await refusal(letters(served, page_token=token))).metadata["field"] == "page_token"
     assert (await refusal(describe(served, page_token=token))).metadata["field"] == "page_token"
+
+
+async def test_a_letter_goes_to_no_topic_that_its_redriver_may_not_publish_to(
+    tmp_path: Path,
+) -> None:
+    """Those before it are put again; then the call is refused, and names the topic."""
+    from tests.support.users import ADMIN, client_of, secret_of
+
+    rights = {"keeper": ["admin group g", "publish topic mine"]}
+    async with (
+        guarded(tmp_path / "store", rights) as served,
+        client_of(served, ADMIN.access_key, ADMIN.secret) as admin,
+        client_of(served, "keeper", secret_of("keeper")) as keeper,
+    ):
+        await admin.create_group("g", max_deliveries=1)
+        for topic in ("mine", "others"):
+            await admin.put(Message(topic, b"x"))
+            found = await admin.receive(topic, group="g")
+            await admin.give_back("g", found, 0.0)
+            assert not await admin.receive(topic, group="g")
+        with pytest.raises(PermissionDeniedError, match="others"):
+            await keeper.redrive("g")
+        left = await admin.dead_letters("g")
+        assert [letter.topic for letter in left] == ["others"]
+        with pytest.raises(PermissionDeniedError, match="others"):
+            await keeper.redrive("g", [left[0].offset])
+        assert (await admin.redrive("g")).redriven == 1

@@ -492,3 +492,18 @@ def test_a_topic_that_dead_letters_make_is_there_for_the_next_call(
     assert receive(store) == []
     store.wait_visible()
     assert texts(store.groups.receive("letters", "%DLQ%g").deliveries) == ["poison"]
+
+
+def test_a_delivery_that_was_not_begun_does_not_count(store: MessageStore) -> None:
+    store.groups.create("g", SharedGroup(max_deliveries=2))
+    put(store, "a")
+    for _ in range(5):
+        [found] = receive(store)
+        assert found.deliveries == 1
+        store.groups.give_back("g", [found.handle], 0, not_begun=True)
+    for deliveries in (1, 2):
+        [found] = receive(store)
+        assert found.deliveries == deliveries
+        store.groups.give_back("g", [found.handle], 0)
+    assert receive(store) == []
+    assert store.groups.dead_letters("g") == 1

@@ -1,0 +1,85 @@
+"""Leases that handles name, changed: acknowledged, held on to, given back, or buried."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.errors import UnknownTopicError
+from store.groups.deliveries import Outcome
+from store.groups.order import has_waiting
+from store.state import Leased
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from store.groups.handles import Handles
+    from store.groups.turn import Turn
+    from store.metadata import SharedGroup
+    from store.state import Held, Lease
+
+
+class Answered(NamedTuple):
+    """What became of each handle, and when that is certain."""
+
+    outcomes: list[Outcome]
+    end_offset: int  # certain once the log is durable up to it: see MessageStore.is_durable
+
+
+class Part(NamedTuple):
+    """What is in flight of the handles that a call names: messages of one lease."""
+
+    turn: Turn
+    settings: SharedGroup
+    group: str
+    topic: str
+    queue_id: int
+    lease: Lease  # with these messages, and no others
+    was_full: bool  # the group could not be given more of the queue
+
+    def add(self, lease: Lease, how: Held) -> None:
+        self.turn.add(Leased(self.group, self.topic, self.queue_id, lease, how))
+
+
+def change_leases(
+    group: str, named: Sequence[Handles], count: int, change: Callable[[Part], None], turn: Turn
+) -> list[Outcome]:
+    """`change` for what is in flight of these handles, lease by lease; an outcome for each of the
+    `count` handles."""
+    outcomes = [Outcome.NOT_IN_FLIGHT] * count
+    by_queue: dict[tuple[str, int, int], dict[int, Handles]] = defaultdict(dict)
+    for handles in named:
+        topic, begins, queue_id, nonce = handles.head
+        by_queue[topic, begins, queue_id][nonce] = handles
+    settings = turn.shared(group)
+    for (topic, begins, queue_id), by_nonce in by_queue.items():
+        if not _is_there(turn, topic, begins):
+            for handles in by_nonce.values():
+                for at in handles.places:
+                    outcomes[at] = Outcome.QUEUE_ENDED
+            continue
+        (window,) = turn.windows(group, topic, [queue_id])
+        was_full = window.in_flight >= settings.most_in_flight or (
+            settings.in_order and has_waiting(window)
+        )
+        for lease in window.leases:
+            mask = 0
+            if (found := by_nonce.get(lease.nonce)) is None:
+                continue
+            for at, offset in zip(found.places, found.queue_offsets, strict=True):
+                bit = lease.part(offset, 1)
+                if bit & ~mask:
+                    mask |= bit
+                    outcomes[at] = Outcome.DONE
+            if mask:
+                part = lease._replace(mask=mask)
+                change(Part(turn, settings, group, topic, queue_id, part, was_full))
+    return outcomes
+
+
+def _is_there(turn: Turn, topic: str, begins: int) -> bool:
+    """Whether the topic is the one of which a handle speaks."""
+    try:
+        return turn.place(topic).begins == begins
+    except UnknownTopicError:
+        return False
