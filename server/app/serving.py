@@ -11,7 +11,7 @@ from server.metrics import Activity
 from server.process import private_bytes
 from server.puts import Puts, Settlements
 from server.reads import Reads
-from server.rocketmq import RocketmqService, endpoints_of
+from server.rocketmq import RocketmqService, Transactions, endpoints_of
 from server.services import (
     AccessService,
     GroupService,
@@ -94,6 +94,7 @@ class Serving:
                 pools,
                 stage,
                 settlements,
+                Transactions(self.transactions, self.checks),
                 endpoints_of(split_address(config.advertised_address or "")),
             ),
             AccessService: AccessService(users, pools),

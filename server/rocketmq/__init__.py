@@ -9,8 +9,9 @@ from server.rocketmq.pb.messaging_pb2 import DESCRIPTOR
 from server.rocketmq.routes import endpoints_of
 from server.rocketmq.service import RocketmqService
 from server.rocketmq.statuses import refuse
+from server.rocketmq.transactions import Transactions
 
 #: What `RocketmqService` answers.
 SERVICE = DESCRIPTOR.services_by_name["MessagingService"]
 
-__all__ = ["SERVICE", "RocketmqService", "endpoints_of", "refuse"]
+__all__ = ["SERVICE", "RocketmqService", "Transactions", "endpoints_of", "refuse"]

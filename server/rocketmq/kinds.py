@@ -30,7 +30,7 @@ class Kind(NamedTuple):
 
 #: The first that fits is a message's. One that says FIFO and has no group is an ordinary one.
 KINDS = (
-    Kind(v2.TRANSACTION, "a transaction", "", is_served=False),
+    Kind(v2.TRANSACTION, "a transaction", "", is_served=True),
     Kind(v2.DELAY, "delivery at a time", "delivery_timestamp", is_served=False),
     Kind(v2.FIFO, "a message group", "message_group", is_served=True),
     Kind(v2.PRIORITY, "a priority", "priority", is_served=False),

@@ -20,7 +20,7 @@ from store.format import OWN_PROPERTIES, SHARDING_KEY, TAGS, UNIQ_KEY, unpack_re
 
 if TYPE_CHECKING:
     from store.groups import Delivery, Received
-    from store.message import StoredMessage
+    from store.message import Message, StoredMessage
 
 _DELIVER_MS = "TIMER_DELIVER_MS"
 _IS_TRANSACTION = "TRAN_MSG"
@@ -69,9 +69,7 @@ def message_out(delivery: Delivery, namespace: str = "") -> v2.Message:
         tag=properties.get(TAGS),
         keys=message.keys,
         message_id=properties.get(UNIQ_KEY) or message_id_of(message),
-        body_digest=v2.Digest(
-            type=v2.MD5, checksum=hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
-        ),
+        body_digest=_digest_of(body),
         body_encoding=encoding,
         message_type=_type_of(properties),
         born_timestamp=timestamp_of(message.born_time_ms),
@@ -99,7 +97,36 @@ def message_out(delivery: Delivery, namespace: str = "") -> v2.Message:
     )
 
 
-def _body_of(message: StoredMessage) -> tuple[bytes, v2.Encoding]:
+def orphan_out(message: Message) -> v2.Message:
+    """A message of a transaction that nobody decided, as its producer gave it."""
+    properties = dict(message.properties or {})
+    body, encoding = _body_of(message)
+    system = v2.SystemProperties(
+        tag=message.tag or None,
+        keys=message.keys,
+        message_id=properties.get(UNIQ_KEY),
+        body_digest=_digest_of(body),
+        body_encoding=encoding,
+        message_type=v2.TRANSACTION,
+        born_timestamp=timestamp_of(message.born_time_ms),
+        born_host=host_text(message.born_host),
+        queue_id=message.queue_id,
+        trace_context=properties.get(TRACE_CONTEXT),
+    )
+    return v2.Message(
+        topic=v2.Resource(name=message.topic),
+        user_properties={name: value for name, value in properties.items() if name not in _HIDDEN},
+        system_properties=system,
+        body=body,
+    )
+
+
+def _digest_of(body: bytes) -> v2.Digest:
+    checksum = hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
+    return v2.Digest(type=v2.MD5, checksum=checksum)
+
+
+def _body_of(message: StoredMessage | Message) -> tuple[bytes, v2.Encoding]:
     flag = message.sys_flag
     if not flag & COMPRESSED:
         return message.body, v2.IDENTITY

@@ -22,7 +22,8 @@ from server.rocketmq.settling import Settling
 from server.rocketmq.statuses import OK, common
 from server.rocketmq.telemetry import Streams, telemetry
 from server.rocketmq.times import milliseconds_of
-from server.wire import host_of_peer, not_more, not_negative
+from server.rocketmq.transactions import is_transaction
+from server.wire import Budget, host_of_peer, not_more, not_negative
 from store.errors import InvalidArgumentError, UnknownGroupError, UnknownTopicError
 from store.groups import MOST_ATTEMPT_ID, MOST_HANDLES
 from store.reads import parse_filter
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from server.edge import Context, Requests
     from server.puts import Puts, Settlements
     from server.reads import Reads
+    from server.rocketmq.transactions import Transactions
     from server.stage import Stage
-    from server.wire import Budget
     from server.workers import Pools
     from store.groups import Received
     from store.message import Message
@@ -64,6 +65,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         pools: Pools,
         stage: Stage,
         settlements: Settlements,
+        transactions: Transactions,
         advertised: v2.Endpoints | None,
     ) -> None:
         """`advertised`: the address that clients are told; None: that by which each came."""
@@ -73,6 +75,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         self._reads = reads
         self._pools = pools
         self._stage = stage
+        self._transactions = transactions
         self._advertised = advertised
         self._clients = Clients()
         self._streams = Streams()
@@ -133,6 +136,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         client = client_of(context)
 
         async def settle(settings: v2.Settings) -> v2.Settings:
+            answering(settings)
             kind = settings.WhichOneof("pub_sub")
             if kind is None:
                 raise ClientStatusError(
@@ -145,7 +149,10 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
             current_caller().check(Role.SUBSCRIBE, ResourceKind.GROUP, group)
             return of_consumer(settings, await self._settings_of(group))
 
-        with self._streams.open(client) as outbox:
+        with (
+            self._streams.open(client) as outbox,
+            self._transactions.answering(outbox) as answering,
+        ):
             async with aclosing(telemetry(requests, self._stage, settle, outbox)) as written:
                 async for command in written:
                     yield command
@@ -189,6 +196,16 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
             choose = self._puts.choose
             return messages_in(request.messages, born_host, topic_type, choose, budget)
 
+        if is_transaction(request.messages):
+            pools = self._pools
+            (message,) = await pools.changes.run(make, Budget()) if large else make(Budget())
+            (given,) = request.messages
+            entry = pb.SendResultEntry(
+                status=OK,
+                message_id=given.system_properties.message_id,
+                transaction_id=await self._transactions.begin(given, message),
+            )
+            return pb.SendMessageResponse(status=OK, entries=[entry])
         offsets = await self._puts.put_made(topic, make, large=large)
         return pb.SendMessageResponse(
             status=OK,
@@ -279,12 +296,13 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         self._renewals.end(group, [handle])
         return pb.ForwardMessageToDeadLetterQueueResponse(status=status)
 
-    # --- what is not served ----------------------------------------------------------------
-
     async def EndTransaction(
         self, request: pb.EndTransactionRequest, context: Context
     ) -> pb.EndTransactionResponse:
-        _unsupported("transactions")
+        await self._transactions.end(request)
+        return pb.EndTransactionResponse(status=OK)
+
+    # --- what is not served ----------------------------------------------------------------
 
     async def RecallMessage(
         self, request: pb.RecallMessageRequest, context: Context

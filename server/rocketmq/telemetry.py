@@ -54,6 +54,18 @@ class Outbox:
             self._changed.clear()
             await self._changed.wait()
 
+    async def hand_over(self, command: pb.TelemetryCommand) -> bool:
+        """Whether it is on its way: the stream's writer took it. False at once, or later when the
+        stream ended meanwhile."""
+        if not self.say(command):
+            return False
+        while any(each is command for each in self._waiting):
+            if self._is_ended:
+                return False
+            self._changed.clear()
+            await self._changed.wait()
+        return True
+
     def end(self) -> None:
         """Nothing more comes."""
         self._is_ended = True

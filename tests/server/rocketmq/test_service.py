@@ -47,7 +47,7 @@ async def test_a_route_makes_the_topic_and_echoes_the_address_of_the_client(
     for each in route.message_queues:
         assert (each.broker.id, each.broker.endpoints) == (0, ENDPOINTS)
         assert each.permission == v2.READ_WRITE
-        assert list(each.accept_message_types) == [v2.NORMAL, v2.FIFO]
+        assert {v2.NORMAL, v2.FIFO, v2.TRANSACTION} <= {*each.accept_message_types}
     assert served.store.describe_topic("orders").queue_count == 4
 
 
@@ -216,7 +216,6 @@ async def test_a_batch_has_an_entry_for_each_message_and_a_group_one_queue(clien
         ({"properties": {"a": "\x02"}}, v2.ILLEGAL_MESSAGE_PROPERTY_KEY),
         ({"delivery_timestamp": Timestamp(seconds=1)}, v2.UNSUPPORTED),
         ({"message_type": v2.DELAY}, v2.UNSUPPORTED),
-        ({"message_type": v2.TRANSACTION}, v2.UNSUPPORTED),
         ({"lite_topic": "session"}, v2.UNSUPPORTED),
         ({"priority": 1}, v2.UNSUPPORTED),
     ],
@@ -429,7 +428,7 @@ async def test_a_compressed_body_stays_so_for_them_and_is_plain_for_kvcq(
 
 @pytest.mark.parametrize(
     "name",
-    ["EndTransaction", "RecallMessage", "SyncLiteSubscription", "UpdateOffset", "GetOffset"],
+    ["RecallMessage", "SyncLiteSubscription", "UpdateOffset", "GetOffset"],
 )
 async def test_what_is_not_served_says_so_in_a_status(client: Client, name: str) -> None:
     answer = await getattr(client.call, name)(
