@@ -33,7 +33,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(halves, "FIRST_CHECK_MS", 0)
 
 
-async def begin(client: Client, body: bytes = b"x", **system: Any) -> pb.SendResultEntry:
+async def begin(client: Client, body: bytes = b"x", **system: Any) -> pb.SendResultEntry:  # noqa: ANN401
     message = client.message("orders", body, message_type=v2.TRANSACTION, **system)
     answer = await client.send(message)
     assert answer.status.code == v2.OK
