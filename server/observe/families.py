@@ -146,6 +146,12 @@ _PLAIN = {
     "store.timers_given_up": Row(
         "kvcq_timers_given_up_total", "Delayed messages lost before their time to a full disk."
     ),
+    "store.shared_expired": Row(
+        "kvcq_shared_expired_total", "Messages that topics dropped before a shared group got them."
+    ),
+    "store.shared_gone": Row(
+        "kvcq_shared_gone_total", "Messages that topics dropped while a group had to retry them."
+    ),
     "store.shared_damaged_met": Row(
         "kvcq_shared_damaged_met_total", "Damaged messages that held a shared group's queue up."
     ),

@@ -29,6 +29,7 @@ def bury(turn: Turn, reads: Reads, group: str, topic: str, queue_id: int, lease:
     record = _record(reads, topic, queue_id, offset)
     if record is None:  # the topic does not keep it any longer
         turn.add(Finished(group, topic, queue_id, offset, 1, Ended.GONE))
+        turn.gone += 1
         return
     bury_record(turn, group, topic, queue_id, offset, record, lease)
 

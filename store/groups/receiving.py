@@ -69,6 +69,7 @@ class _Read(NamedTuple):
 
     messages: list[tuple[int, bytes]]  # queue offset and record, rising
     next_offset: int  # what lies below and is not among them is not wanted, or not there
+    expired: int = 0  # messages below that the topic keeps no longer
 
 
 class _Taken(NamedTuple):
@@ -291,6 +292,7 @@ class Receiving:
         messages = [each for each in read.messages if each[0] in wanted]
         found = {offset for offset, _ in messages}
         gone = [each for each in offsets if each < read.next_offset and each not in found]
+        self._turn.gone += len(gone)
         for start, mask in runs_of(gone):
             self._turn.add(
                 Finished(self._wish.group, self._wish.topic, queue_id, start, mask, Ended.GONE)
@@ -333,6 +335,8 @@ class Receiving:
                 return
             count = min(end - at, _SCANNED_TOGETHER)
             read = self._read(queue_id, at, count, self._wish.tag_filter, unread)
+            if window is not FRESH:
+                self._turn.expired += read.expired
             seen: dict[int, int] = {}
             taken: list[tuple[int, bytes]] = []
             size = 0
@@ -373,6 +377,8 @@ class Receiving:
         read = self._read(
             queue_id, window.next_offset, min(self._left, room), self._wish.tag_filter
         )
+        if window is not FRESH:  # a group that begins was promised none of them
+            self._turn.expired += read.expired
         self._hand_over(queue_id, read.messages, 1, settings)
         behind = read.messages[-1][0] + 1 if read.messages else window.next_offset
         if read.next_offset > behind:
@@ -413,7 +419,7 @@ class Receiving:
         if not self._turn.may_wait and self._reads.is_cold(self._wish.topic, queue_id, start):
             self._turn.check_may_wait()
         room = self._wish.max_bytes - self._bytes if max_bytes is None else max_bytes
-        behind = start + count
+        first, behind = start, start + count
         pulled: Pulled | None = None
         while pulled is None:
             try:
@@ -431,8 +437,9 @@ class Receiving:
                 # Its topic does not keep them any longer.
                 start = error.min_offset
                 if tag_filter is None and start >= behind:
-                    return _Read([], start)
+                    return _Read([], start, start - first)
         messages = list(zip(pulled.queue_offsets, pulled.records, strict=True))
         if self._taken and messages and len(messages[0][1]) > room:
-            return _Read([], messages[0][0])  # a pull gives one message whatever its size
-        return _Read(messages, pulled.next_offset)
+            # A pull gives one message whatever its size.
+            return _Read([], messages[0][0], start - first)
+        return _Read(messages, pulled.next_offset, start - first)

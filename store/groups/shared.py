@@ -471,6 +471,8 @@ class SharedGroups:
         """Numbers for operators, by name, since the store was opened."""
         return {
             **self._damages.statistics(),
+            "store.shared_expired": self._turns.expired,
+            "store.shared_gone": self._turns.gone,
             "store.dead_letters_moved": self.keeping.moved,
             "store.dead_letters_expired": self.keeping.expired,
             "store.dead_letters_given_up": self.keeping.lost,

@@ -181,6 +181,8 @@ class Turn:
         self.windows = self.tables.windows
         #: Groups and topics, or light queues, of which there may be more to receive afterwards.
         self.freed: set[tuple[str, str]] = set()
+        #: Messages that topics kept no longer: never delivered, and after a delivery.
+        self.expired = self.gone = 0
 
     def check_may_wait(self) -> None:
         """Before what waits for the disk, or takes long. Raises AppendWouldWaitError."""

@@ -58,6 +58,9 @@ class Turns:
         self.waiting: list[_Call[object]] = []
         # Under `turn`: what the last one knew.
         self._known: Known | None = None
+        #: Messages that topics kept no longer: never delivered to a group, and after a delivery.
+        #: Added to under `turn`, read freely.
+        self.expired = self.gone = 0
         # Replaced whole.
         self._listeners: tuple[Listener, ...] = ()
         appends.applier.add_listener(self._applied)
@@ -122,6 +125,8 @@ class Turns:
                 call.result, call.error, call.end_offset = result, refusal or failure, end
                 call.is_done = True
             if failure is None:
+                self.expired += turn.expired
+                self.gone += turn.gone
                 self._known = turn.known()
                 self._tell(turn.freed)
             return

@@ -297,3 +297,17 @@ def test_it_is_the_same_after_a_restart_and_in_the_check(tmp_path: Path, clock: 
         assert letters(store) == ["0", "2", "3", "4"]
         assert said(store.groups.redrive("g", [0, 1])) == (1, 0, True)
         assert differences(store) == []
+
+
+def test_what_its_topic_dropped_is_counted(store: MessageStore, clock: FakeClock) -> None:
+    """What was in flight, and what the group was never given; not what was there before it."""
+    put(store, "a", "b", "c")
+    receive(store, max_messages=1, invisible_ms=1)
+    fill(store, 2)
+    drop_all(store, clock)
+    put(store, "d")
+    assert texts(receive(store)) == ["d"]
+    store.groups.receive("late", "T")
+    found = store.statistics()
+    assert (found["store.shared_gone"], found["store.shared_expired"]) == (1, 2)
+    assert differences(store) == []
