@@ -20,6 +20,7 @@ from store.format.record import unpack_record
 from store.groups import Outcome
 from store.message import Message
 from tests.crash.images import power_loss
+from tests.crash.ordered_child import KEYS
 from tests.crash.receiving_child import GROUP, LIGHT, SETTINGS, TOPIC
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences
@@ -167,6 +168,53 @@ def test_kills_at_random_points(tmp_path: Path, seed: int) -> None:
     count = 1 + int(RANDOM_POINTS[point] * chance.random() ** 3)
     modes = [FlushMode.SYNC] if point == "before fsync" else [FlushMode.SYNC, *FlushMode]
     kill(tmp_path / "store", point, count, chance.choice(modes))
+
+
+@pytest.mark.parametrize("point", ["after append", "in dispatch", "before its rows"])
+@pytest.mark.parametrize("count", [3, 40, 170, 400])
+def test_a_kill_changes_nothing_in_the_order_of_a_group(
+    tmp_path: Path, point: str, count: int
+) -> None:
+    """Of each ordering key none is handed over before the one before it is acknowledged."""
+    root = tmp_path / "store"
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.crash.ordered_child", root, point, str(count)],
+        stdout=subprocess.PIPE,
+        check=False,
+        timeout=300,
+    )
+    assert child.returncode == -signal.SIGKILL
+    told = [json.loads(line) for line in child.stdout.splitlines() if line.endswith(b"]")]
+    left: dict[str, list[str]] = {key: [] for key in KEYS}  # in order, not acknowledged
+    maybe: set[str] = set()
+    for what, texts in told:
+        for text in texts:
+            ahead = left[text[0]]
+            if what == "put":
+                ahead.append(text)
+            elif what == "received":
+                assert ahead[0] == text, "it waits for the one before it"
+            elif what == "acknowledged":
+                ahead.remove(text)
+        maybe = set(texts) if what == "not answered" else set()
+    clock = FakeClock()
+    with open_small(root, clock) as store:
+        store.wait_visible()
+        clock.advance(86_400)
+        found: dict[str, list[str]] = {key: [] for key in KEYS}
+        while received := store.groups.receive(GROUP, TOPIC, max_messages=100).deliveries:
+            for each in received:
+                text = text_of(each)
+                found[text[0]].append(text)
+            store.groups.acknowledge(GROUP, [each.handle for each in received])
+        for key, ahead in left.items():
+            if ahead and ahead[0] in maybe and ahead[0] not in found[key]:
+                del ahead[0]
+            # The last put may be in the log without an answer.
+            assert found[key][: len(ahead)] == ahead
+            assert len(found[key]) <= len(ahead) + 1
+        assert differences(store) == []
+    assert check_store(root) == []
 
 
 @pytest.mark.parametrize("seed", range(12))
