@@ -75,8 +75,10 @@ from kvcq_client.migration import (
 )
 from kvcq_client.producing import AsyncProducer, Producer, ProducerConfig, Sending, SendingMany
 from kvcq_client.receiving import (
+    AsyncLiteReceiver,
     AsyncReceiver,
     Delivery,
+    LiteReceiver,
     Receiver,
     ReceiverConfig,
     RetryLater,
@@ -87,6 +89,7 @@ from kvcq_client.settings import ReloadedSettings, ServerSetting, SettingChange
 from kvcq_client.shared_groups import (
     GroupReset,
     GroupState,
+    LiteSettings,
     Outcome,
     Received,
     Redriven,
@@ -107,6 +110,7 @@ from kvcq_client.values import (
     Retention,
     Start,
     Topic,
+    lite_queue,
 )
 
 __all__ = [
@@ -120,6 +124,7 @@ __all__ = [
     "AsyncClient",
     "AsyncConsumer",
     "AsyncJobs",
+    "AsyncLiteReceiver",
     "AsyncMigration",
     "AsyncProducer",
     "AsyncReceiver",
@@ -160,6 +165,8 @@ __all__ = [
     "JobStatus",
     "Jobs",
     "KvcqError",
+    "LiteReceiver",
+    "LiteSettings",
     "Message",
     "MessageType",
     "Migration",
@@ -224,5 +231,6 @@ __all__ = [
     "UserLimits",
     "VerifyResult",
     "keep_freed_memory",
+    "lite_queue",
     "split_records",
 ]

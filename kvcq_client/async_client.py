@@ -11,7 +11,8 @@ from kvcq_client.endpoints import Endpoints
 from kvcq_client.jobs import AsyncJobs
 from kvcq_client.migration import AsyncMigration
 from kvcq_client.producing import AsyncProducer
-from kvcq_client.receiving import AsyncReceiver
+from kvcq_client.receiving import AsyncLiteReceiver, AsyncReceiver
+from kvcq_client.shared_groups import LiteSettings
 from kvcq_client.transacting import AsyncTransaction, AsyncTransactionChecks
 from kvcq_client.transport import (
     DEFAULT_TARGET,
@@ -118,6 +119,27 @@ class AsyncClient(Calls, AsyncClosing):
         reader. Raises ClosedError.
         """
         return AsyncReceiver(self._endpoints.receiver(topics, config, settings), LoopWaits())
+
+    def lite_receiver(
+        self,
+        parent: str,
+        config: ReceiverConfig | None = None,
+        *,
+        wildcard: bool = False,
+        exclusive: bool = False,
+        in_order: bool = True,
+        **settings: Unpack[ReceiverSettings],
+    ) -> AsyncLiteReceiver:
+        """A receiver of lite topics of a parent, for a shared group: subscribe it to some.
+
+        A group that does not exist is made: in order, so that one receiver at a time works on a
+        lite topic, unless `in_order` is off; with `exclusive` a lite topic belongs to the receiver
+        that subscribed last; in a `wildcard` group the receivers share all lite topics of the
+        parent. Otherwise as `receiver`.
+        """
+        kind = LiteSettings(parent, exclusive=exclusive, wildcard=wildcard)
+        core = self._endpoints.lite_receiver(kind, config, settings, in_order=in_order)
+        return AsyncLiteReceiver(core, LoopWaits())
 
     def transaction(
         self, message: Message, *, group: str, immunity_s: float = 0.0

@@ -12,7 +12,8 @@ from kvcq_client.errors import ClosedError
 from kvcq_client.jobs import Jobs
 from kvcq_client.migration import Migration
 from kvcq_client.producing import Producer
-from kvcq_client.receiving import Receiver
+from kvcq_client.receiving import LiteReceiver, Receiver
+from kvcq_client.shared_groups import LiteSettings
 from kvcq_client.transacting import Transaction, TransactionChecks
 from kvcq_client.transport import (
     DEFAULT_TARGET,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from kvcq_client.consuming import ConsumerConfig, ConsumerSettings, Wanted
     from kvcq_client.producing import ProducerConfig, ProducerCore, ProducerSettings
-    from kvcq_client.receiving import ReceiverConfig, ReceiverCore, ReceiverSettings
+    from kvcq_client.receiving import LiteCore, ReceiverConfig, ReceiverCore, ReceiverSettings
     from kvcq_client.transacting import AsyncTransactionChecks, Check
     from kvcq_client.transport import TLS, Credentials
     from kvcq_client.values import Message
@@ -148,6 +149,30 @@ class Client(Blocking[AsyncClient], Closing):
 
         return Receiver(self._wait(make()), self._thread)
 
+    def lite_receiver(
+        self,
+        parent: str,
+        config: ReceiverConfig | None = None,
+        *,
+        wildcard: bool = False,
+        exclusive: bool = False,
+        in_order: bool = True,
+        **settings: Unpack[ReceiverSettings],
+    ) -> LiteReceiver:
+        """A receiver of lite topics of a parent, for a shared group: subscribe it to some.
+
+        A group that does not exist is made: in order, so that one receiver at a time works on a
+        lite topic, unless `in_order` is off; with `exclusive` a lite topic belongs to the receiver
+        that subscribed last; in a `wildcard` group the receivers share all lite topics of the
+        parent. Otherwise as `receiver`.
+        """
+        kind = LiteSettings(parent, exclusive=exclusive, wildcard=wildcard)
+
+        async def make() -> LiteCore:
+            return self._endpoints.lite_receiver(kind, config, settings, in_order=in_order)
+
+        return LiteReceiver(self._wait(make()), self._thread)
+
     def transaction(self, message: Message, *, group: str, immunity_s: float = 0.0) -> Transaction:
         """A transaction of the message, as a block: `with client.transaction(message, group="g"):`.
 
@@ -213,6 +238,10 @@ class Client(Blocking[AsyncClient], Closing):
     redrive = blocking(AsyncClient.redrive)
     dead_letters = blocking(AsyncClient.dead_letters)
     delete_dead_letters = blocking(AsyncClient.delete_dead_letters)
+    create_lite_parent = blocking(AsyncClient.create_lite_parent)
+    lite_expiry_s = blocking(AsyncClient.lite_expiry_s)
+    list_lite_topics = blocking_iterator(AsyncClient.list_lite_topics)
+    delete_lite_topics = blocking(AsyncClient.delete_lite_topics)
 
     begin_transaction = blocking(AsyncClient.begin_transaction)
     commit_transaction = blocking(AsyncClient.commit_transaction)

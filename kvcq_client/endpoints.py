@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kvcq_client.arguments import check_known, of_kind, text, wrong_kind
 from kvcq_client.consuming import ConsumerConfig, ConsumerCore
 from kvcq_client.producing import ProducerConfig, ProducerCore
-from kvcq_client.receiving import ReceiverConfig, ReceiverCore, topics_of
+from kvcq_client.receiving import LiteCore, ReceiverConfig, ReceiverCore, topics_of
 from kvcq_client.transacting import ChecksCore
 from kvcq_client.transport import in_background
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kvcq_client.consuming import ConsumerSettings, Wanted
     from kvcq_client.producing import ProducerSettings
     from kvcq_client.receiving import ReceiverSettings
+    from kvcq_client.shared_groups import LiteSettings
     from kvcq_client.transacting import Check
     from kvcq_client.transport import Connection
 
@@ -70,6 +71,27 @@ class Endpoints:
         chosen = _chosen(ReceiverConfig, config, settings)
         core = ReceiverCore(
             self._connection, self._calls, topics_of(topics), chosen, self._open.discard
+        )
+        self._open.add(core)
+        return core
+
+    def lite_receiver(
+        self,
+        lite: LiteSettings,
+        config: ReceiverConfig | None,
+        settings: ReceiverSettings,
+        *,
+        in_order: bool,
+    ) -> LiteCore:
+        """The same of lite topics of a parent."""
+        self._connection.check_open()
+        chosen = _chosen(ReceiverConfig, config, settings)
+        if chosen.tag_filter or chosen.sql_filter:
+            field = "tag_filter" if chosen.tag_filter else "sql_filter"
+            raise ValueError(f"{field}: a receiver of lite topics has no filter")
+        (parent,) = topics_of(lite.parent)
+        core = LiteCore(
+            self._connection, self._calls, parent, chosen, lite, in_order, self._open.discard
         )
         self._open.add(core)
         return core

@@ -12,6 +12,18 @@ if TYPE_CHECKING:
     from kvcq_client.format import StoredMessage
 
 
+class LiteSettings(NamedTuple):
+    """That a shared group receives from lite topics. All but the quota is fixed."""
+
+    parent: str
+    #: Lite topics that a receiver may be subscribed to, 1 to 100,000.
+    client_quota: int = 2000
+    #: Whether a lite topic has one receiver: the one that subscribed last.
+    exclusive: bool = False
+    #: Whether the receivers share all lite topics of the parent, and subscribe to none.
+    wildcard: bool = False
+
+
 class SharedGroup(NamedTuple):
     """Settings of a shared group. The defaults are those of the server."""
 
@@ -33,6 +45,8 @@ class SharedGroup(NamedTuple):
     #: Delays before the second, third, ... delivery of a message that was given back without a
     #: delay. The last one also applies to all later deliveries. Empty: it is delivered at once.
     backoff_ms: tuple[int, ...] = ()
+    #: None: the group receives from topics and light queues by name.
+    lite: LiteSettings | None = None
 
 
 class Received(NamedTuple):

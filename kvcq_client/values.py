@@ -13,6 +13,17 @@ if TYPE_CHECKING:
 LIGHT_PREFIX = "%LMQ%"
 
 
+def lite_queue(parent: str, lite_topic: str) -> str:
+    """The light queue that a lite topic of the parent is, for `light_queues` of its messages."""
+    return f"{LIGHT_PREFIX}${parent}${lite_topic}"
+
+
+def lite_topic_of(light_queue: str) -> str:
+    """The lite topic that a light queue is; "" if it is none."""
+    parts = light_queue.split("$")
+    return parts[2] if len(parts) == 3 and parts[0] == LIGHT_PREFIX else ""
+
+
 class Queue(NamedTuple):
     """One queue of a topic, or a light queue: its name, and queue 0."""
 

@@ -5,6 +5,7 @@ Uses `arguments`, `format`, `transport` and `wire`. Every call raises KvcqError.
 
 from kvcq_client.calls.dead_letters import DeadLetterCalls
 from kvcq_client.calls.groups import GroupCalls
+from kvcq_client.calls.lite_topics import NAMES_A_CALL, LiteTopicCalls
 from kvcq_client.calls.messages import MessageCalls
 from kvcq_client.calls.server import ServerCalls
 from kvcq_client.calls.shared_groups import HANDLES_A_CALL, SharedGroupCalls
@@ -14,9 +15,11 @@ from kvcq_client.calls.transactions import TransactionCalls
 
 __all__ = [
     "HANDLES_A_CALL",
+    "NAMES_A_CALL",
     "Calls",
     "DeadLetterCalls",
     "GroupCalls",
+    "LiteTopicCalls",
     "MessageCalls",
     "ServerCalls",
     "SharedGroupCalls",
@@ -34,6 +37,7 @@ class Calls(
     SharedGroupCalls,
     DeadLetterCalls,
     TransactionCalls,
+    LiteTopicCalls,
     ServerCalls,
 ):
     """All calls of a client, in the event loop of its connection."""

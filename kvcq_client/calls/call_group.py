@@ -33,6 +33,7 @@ class CallGroup:
         self._shared = connection.shared_groups
         self._timers = connection.timers
         self._transactions = connection.transactions
+        self._lite = connection.lite_topics
 
 
 def queues_out(queues: Iterable[Queue]) -> Iterator[list[pb.Queue]]:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvcq_client.arguments import INT32_MAX, checked, text, whole, wrong_kind
+from kvcq_client.arguments import INT32_MAX, checked, of_kind, text, whole, wrong_kind
 from kvcq_client.calls.call_group import CallGroup, set_where
 from kvcq_client.errors import KvcqError, ServerError
 from kvcq_client.format import split_records
@@ -16,6 +16,7 @@ from kvcq_client.pb.v1 import shared_groups_pb2 as shared_pb
 from kvcq_client.shared_groups import (
     GroupReset,
     GroupState,
+    LiteSettings,
     Outcome,
     Received,
     SharedGroup,
@@ -204,6 +205,7 @@ class SharedGroupCalls(CallGroup):
         paused: bool | None = None,
         dead_letters_keep_ms: int | None = None,
         backoff_ms: Sequence[int] | None = None,
+        lite: LiteSettings | None = None,
         timeout_s: float | None = None,
     ) -> SharedGroup:
         """Create a shared group durably. Settings: see SharedGroup; None for the default.
@@ -220,6 +222,7 @@ class SharedGroupCalls(CallGroup):
             paused=paused,
             dead_letters_keep_ms=dead_letters_keep_ms,
             backoff_ms=backoff_ms,
+            lite=lite,
         )
         request = shared_pb.CreateGroupRequest(group=group, settings=settings)
         answer = await self._call(self._shared.CreateGroup, request, timeout_s)
@@ -235,6 +238,7 @@ class SharedGroupCalls(CallGroup):
         paused: bool | None = None,
         dead_letters_keep_ms: int | None = None,
         backoff_ms: Sequence[int] | None = None,
+        lite: LiteSettings | None = None,
         timeout_s: float | None = None,
     ) -> SharedGroup:
         """Change settings of a shared group durably; None leaves one as it is.
@@ -249,6 +253,7 @@ class SharedGroupCalls(CallGroup):
             paused=paused,
             dead_letters_keep_ms=dead_letters_keep_ms,
             backoff_ms=backoff_ms,
+            lite=lite,
         )
         request = shared_pb.UpdateGroupRequest(group=group, settings=settings)
         answer = await self._call(self._shared.UpdateGroup, request, timeout_s)
@@ -303,12 +308,16 @@ def _handle_of(one: Received | str) -> str:
 def _settings_out(
     *,
     backoff_ms: Sequence[int] | None,
+    lite: LiteSettings | None,
     **settings: Any,  # noqa: ANN401 - checked by annotation
 ) -> shared_pb.SharedGroupSettings:
     made = shared_pb.SharedGroupSettings(**settings)
     if backoff_ms is not None:
         made.backoff.delays_ms.extend(whole("backoff_ms", one) for one in backoff_ms)
         made.backoff.SetInParent()  # an empty one is none at all
+    if lite is not None:
+        of_kind("lite", lite, LiteSettings)
+        made.lite.CopyFrom(shared_pb.LiteSettings(**lite._asdict()))
     return made
 
 
@@ -322,4 +331,5 @@ def _settings_of(settings: shared_pb.SharedGroupSettings) -> SharedGroup:
         settings.paused,
         settings.dead_letters_keep_ms,
         tuple(settings.backoff.delays_ms),
+        from_wire(LiteSettings, settings.lite) if settings.HasField("lite") else None,
     )

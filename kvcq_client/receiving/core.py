@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 _RECEIVING = "kvcq-receiving"
 #: How long a call waits for messages; then the next one does.
-_WAIT_S = 20.0
+WAIT_S = 20.0
 #: A call that has waited for so long waits for messages, and can be cancelled without losing any.
 _ANSWER_S = 0.25
 #: Between calls that found nothing: a server that ends or is full may not let them wait.
@@ -246,19 +246,22 @@ class ReceiverCore:
         assert this is not None
         self._asked_s[this] = monotonic()
         try:
-            return await self._calls.receive(
-                topic,
-                group=self.config.group,
-                max_messages=count,
-                max_bytes=size,
-                wait_s=_WAIT_S,
-                invisible_s=self._lease_s,
-                tag_filter=self.config.tag_filter,
-                sql_filter=self.config.sql_filter,
-                skip_damaged=self.config.skip_damaged,
-            )
+            return await self._receive_some(topic, count, size)
         finally:
             del self._asked_s[this]
+
+    async def _receive_some(self, topic: str, count: int, size: int) -> list[Received]:
+        return await self._calls.receive(
+            topic,
+            group=self.config.group,
+            max_messages=count,
+            max_bytes=size,
+            wait_s=WAIT_S,
+            invisible_s=self._lease_s,
+            tag_filter=self.config.tag_filter,
+            sql_filter=self.config.sql_filter,
+            skip_damaged=self.config.skip_damaged,
+        )
 
     def _add(self, deliveries: Sequence[Delivery]) -> None:
         self._held.update(deliveries)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from kvcq_client.arguments import YEAR_S, number
 from kvcq_client.shared_groups import Outcome
+from kvcq_client.values import lite_topic_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -87,6 +88,11 @@ class Delivery:
     def body(self) -> bytes:
         """The body of the message."""
         return self.received.message.body
+
+    @property
+    def lite_topic(self) -> str:
+        """The lite topic it was received from; "" if it was none."""
+        return lite_topic_of(self.received.message.queue.topic)
 
     @property
     def deliveries(self) -> int:

@@ -28,6 +28,7 @@ from kvcq_client.pb.v1 import (
     access_pb2_grpc,
     jobs_pb2_grpc,
     kvcq_pb2_grpc,
+    lite_topics_pb2_grpc,
     migration_pb2_grpc,
     shared_groups_pb2_grpc,
     timers_pb2_grpc,
@@ -174,6 +175,7 @@ class Connection:
         self.shared_groups = shared_groups_pb2_grpc.SharedGroupServiceStub(self._channel)
         self.timers = timers_pb2_grpc.TimerServiceStub(self._channel)
         self.transactions = transactions_pb2_grpc.TransactionServiceStub(self._channel)
+        self.lite_topics = lite_topics_pb2_grpc.LiteTopicServiceStub(self._channel)
         self.admin = kvcq_pb2_grpc.AdminServiceStub(self._channel)
         self.access = access_pb2_grpc.AccessServiceStub(self._channel)
         self.jobs = jobs_pb2_grpc.JobServiceStub(self._channel)

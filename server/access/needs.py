@@ -286,6 +286,13 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "ListTransactions": Need(_admin("view transactions")),
         "WatchTransactions": Need(_nothing),  # it is asked about topics that it may put to
     },
+    "LiteTopicService": {
+        "CreateLiteParent": Need(_topic(_ADMIN, "topic"), target=_fields("topic")),
+        "DescribeLiteParent": Need(_topic(None, "topic")),
+        "SyncLiteSubscriptions": Need(_group(_SUBSCRIBE)),
+        "ListLiteTopics": Need(_topic(None, "topic")),
+        "DeleteLiteTopics": Need(_topic(_ADMIN, "topic"), target=_fields("topic")),
+    },
     "AdminService": {
         "GetStatistics": Need(_nothing),
         "GetActivity": Need(_admin("view the traffic of all topics")),

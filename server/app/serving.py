@@ -16,6 +16,7 @@ from server.services import (
     AccessService,
     GroupService,
     JobService,
+    LiteTopicService,
     MessageService,
     MigrationService,
     SharedGroupService,
@@ -87,6 +88,7 @@ class Serving:
             TransactionService: TransactionService(
                 store, self.puts, self.transactions, self.checks, pools, stage
             ),
+            LiteTopicService: LiteTopicService(store, pools),
             RocketmqService: RocketmqService(
                 store,
                 self.puts,

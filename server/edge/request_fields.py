@@ -14,8 +14,9 @@ from server.access import MAX_RIGHTS
 from server.wire import MAX_MESSAGES, MAX_QUEUES
 from store.errors import InvalidArgumentError
 from store.format import MAX_PROPERTIES_BYTES
-from store.groups import MOST_HANDLES
+from store.groups import MOST_HANDLES, MOST_LITE_QUOTA
 from store.held import MOST_TIMERS
+from store.lite import MOST_SYNCED
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
@@ -75,6 +76,8 @@ COUNT_LIMITS = {
     "kvcq.v1.DeleteDeadLettersRequest.offsets": MAX_REDRIVEN,
     "kvcq.v1.PutDelayedRequest.messages": MOST_TIMERS,
     "kvcq.v1.RecallRequest.handles": MOST_TIMERS,
+    "kvcq.v1.SyncLiteSubscriptionsRequest.lite_topics": MOST_LITE_QUOTA,
+    "kvcq.v1.DeleteLiteTopicsRequest.lite_topics": MOST_SYNCED,
     "kvcq.v1.ChangeRightsRequest.rights": MAX_RIGHTS,
     "kvcq.v1.IngestFilesRequest.files": MAX_FILES,
 } | {

@@ -89,6 +89,11 @@ _OURS = {
         RequestLimit(_NAMES, answers_large=True): "ListTransactions",
         RequestLimit(_NAMES, CallKind.STREAM): "WatchTransactions",
     },
+    "LiteTopicService": {
+        RequestLimit(_ROWS): "SyncLiteSubscriptions DeleteLiteTopics",
+        RequestLimit(_NAMES): "CreateLiteParent DescribeLiteParent",
+        RequestLimit(_NAMES, answers_large=True): "ListLiteTopics",
+    },
     "AdminService": {
         RequestLimit(_NAMES): "GetStatistics GetSettings ReloadSettings",
         RequestLimit(_NAMES, answers_large=True): "GetActivity",

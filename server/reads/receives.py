@@ -30,7 +30,12 @@ from server.wire import (
     form_of,
 )
 from server.workers import Workers
-from store.errors import AppendWouldWaitError, StoreError, UnknownTopicError
+from store.errors import (
+    AppendWouldWaitError,
+    InvalidArgumentError,
+    StoreError,
+    UnknownTopicError,
+)
 from store.groups import MOST_RECEIVED, Received
 from store.light_queue import is_light
 from store.reads import Filter, SqlFilter, parse_filter
@@ -85,6 +90,7 @@ class Receive(NamedTuple, Generic[T]):
     skip_damaged: bool = False
     #: Of messages that are looked up and encoded in the loop.
     most_here: int = HERE_DECODED
+    client_id: str = ""  # of lite topics of the topic, to which this client is subscribed
 
 
 class _Found(NamedTuple, Generic[T]):
@@ -94,6 +100,7 @@ class _Found(NamedTuple, Generic[T]):
     next_look_ms: int | None
     again: int  # messages that were handed over before
     answer: T
+    is_told: bool = False  # it has no message, and is an answer all the same
 
 
 class _Look:
@@ -119,6 +126,7 @@ class Receives:
         stage: Stage,
     ) -> None:
         self._groups = store.groups
+        self._lite = store.lite
         self._has_group = store.has_group
         self._time_ms = store.lease_time_ms
         self._new_groups = NewGroups()
@@ -130,7 +138,12 @@ class Receives:
         self._attempts: dict[tuple[str, str], _Look] = {}
         #: Those who wait.
         self.lines = Lines(growth, stage, store.lease_time_ms, store.has_group)
-        self._stop_listening = self._groups.on_change(self.lines.changed)
+        self._stops: list[Callable[[], None]] = [
+            self._groups.on_change(self.lines.changed),
+            self._lite.subscriptions.add_listener(
+                lambda group, client_id: self.lines.changed(group, _lite_line(client_id))
+            ),
+        ]
 
     @property
     def waiting(self) -> int:
@@ -139,7 +152,8 @@ class Receives:
 
     def close(self) -> None:
         """Wait for those under way. Blocks."""
-        self._stop_listening()
+        for stop in self._stops:
+            stop()
         self._threads.close()
 
     async def receive(self, request: pb.ReceiveRequest, wait_s: float) -> bytes:
@@ -152,6 +166,8 @@ class Receives:
         Raises as `take`, but for MemoryFullError.
         """
         wanted = _wanted(request)
+        if wanted.client_id:
+            return None
         line = self.lines.find(wanted.group, wanted.topic)
         if request.wait_ms and line is not None:
             return None  # others wait, and were first
@@ -189,7 +205,7 @@ class Receives:
         while found is None:
             await self._memory.room_to_send(asker())
             found = await self._look(wanted)
-        line = self.lines.find(wanted.group, wanted.topic)
+        line = self.lines.find(wanted.group, await self._line_of(wanted))
         if line is not None:
             line.look_by(found.next_look_ms)
         return found
@@ -200,7 +216,8 @@ class Receives:
         A light queue without a message is empty, not unknown.
         """
         until_s = asyncio.get_running_loop().time() + wait_s
-        line = self.lines.enter(wanted.group, wanted.topic)
+        name = await self._line_of(wanted)
+        line = self.lines.enter(wanted.group, name)
         nothing = _Found(False, None, 0, wanted.encode(Received([], None)))  # noqa: FBT003 - its fields
         found: _Found[T] | None = None
         try:
@@ -219,16 +236,26 @@ class Receives:
                     found = nothing
                 finally:
                     line.looked(turn, found)
-                if found is not None and found.answer.message_count:
+                if found is not None and (found.answer.message_count or found.is_told):
                     return found
         finally:
-            self.lines.leave(wanted.group, wanted.topic, line)
+            self.lines.leave(wanted.group, name, line)
+
+    async def _line_of(self, wanted: Receive[T]) -> str:
+        """Which line it stands in: each client of lite topics has its own, but in a wildcard group,
+        whose clients share one."""
+        if not wanted.client_id:
+            return wanted.topic
+        is_wildcard = self._lite.subscriptions.is_wildcard(wanted.group)
+        if is_wildcard is None:  # this is its first client
+            is_wildcard = await self._threads.run(self._lite.is_wildcard, wanted.group)
+        return _lite_line("" if is_wildcard else wanted.client_id)
 
     async def _look(self, wanted: Receive[T]) -> _Found[T] | None:
         """What there is now; None: there was no room for an answer. Cancelled, it has nothing
         handed over."""
         self._check(wanted)  # also where it was let in: it may have waited for long since
-        found = self._look_here(wanted)
+        found = None if wanted.client_id else self._look_here(wanted)
         if found is not None:
             return found
         look = _Look()
@@ -268,6 +295,17 @@ class Receives:
             return None
 
     def _ask(self, wanted: Receive[T], *, at_once: bool = False) -> Received:
+        if wanted.client_id:
+            return self._lite.receive(
+                wanted.group,
+                wanted.client_id,
+                parent=wanted.topic,
+                max_messages=wanted.max_messages,
+                max_bytes=wanted.max_bytes,
+                invisible_ms=wanted.invisible_ms,
+                attempt_id=wanted.attempt_id,
+                skip_damaged=wanted.skip_damaged,
+            )
         return self._groups.receive(
             wanted.group,
             wanted.topic,
@@ -302,7 +340,8 @@ class Receives:
         if received.next_look_ms is not None and not is_more:
             ends.append(received.next_look_ms)
         again = sum(one.deliveries > 1 for one in received.deliveries)
-        return _Found(is_more or is_full, min(ends, default=None), again, answer)
+        is_told = bool(received.lost)
+        return _Found(is_more or is_full, min(ends, default=None), again, answer, is_told)
 
     def _looked(self, wanted: Receive[T], look: _Look, ended: asyncio.Future[object]) -> None:
         attempt = wanted.group, wanted.attempt_id
@@ -335,8 +374,16 @@ class Receives:
             )
 
 
+def _lite_line(client_id: str) -> str:
+    """A name that no topic has."""
+    return "\0" + client_id
+
+
 def _wanted(request: pb.ReceiveRequest) -> Receive[EncodedDeliveries]:
     """Raises InvalidArgumentError."""
+    if request.client_id and (request.tag_filter not in ("", "*") or request.sql_filter):
+        field = "sql_filter" if request.sql_filter else "tag_filter"
+        raise InvalidArgumentError(field, "is not for lite topics: their messages are for one task")
     max_bytes = bounded("max_bytes", request.max_bytes, DEFAULT_PULL_BYTES, MAX_RECEIVE_BYTES)
     return Receive(
         request.group,
@@ -345,8 +392,9 @@ def _wanted(request: pb.ReceiveRequest) -> Receive[EncodedDeliveries]:
         min(max_bytes, PAGE_BYTES),
         request.invisible_ms if request.HasField("invisible_ms") else None,
         parse_filter(request.tag_filter, request.sql_filter),
-        partial(encode_deliveries, form=form_of(request.form)),
+        partial(encode_deliveries, form=form_of(request.form), of_lite=bool(request.client_id)),
         request.attempt_id,
         request.skip_damaged,
         HERE_WHOLE if request.form == kvcq_pb2.RECORD_FORM_WHOLE else HERE_DECODED,
+        request.client_id,
     )

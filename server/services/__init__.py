@@ -10,6 +10,7 @@ from server.services.calls import CallService
 from server.services.group import GroupService
 from server.services.health import HealthService
 from server.services.jobs import JobService
+from server.services.lite_topic import LiteTopicService
 from server.services.message import MessageService
 from server.services.migration import MigrationService
 from server.services.shared_group import SharedGroupService
@@ -24,6 +25,7 @@ __all__ = [
     "GroupService",
     "HealthService",
     "JobService",
+    "LiteTopicService",
     "MessageService",
     "MigrationService",
     "SharedGroupService",

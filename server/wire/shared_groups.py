@@ -11,7 +11,8 @@ from kvcq_client.pb.v1 import shared_groups_pb2 as pb
 from server.wire.messages_out import stored_out
 from store.errors import InvalidArgumentError
 from store.groups import AtOffset, AtTime, Edge, Outcome
-from store.metadata import SharedGroup
+from store.lite import name_of
+from store.metadata import LiteGroup, SharedGroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +38,10 @@ class EncodedDeliveries(NamedTuple):
     data: bytes
 
 
-def encode_deliveries(received: Received, form: kvcq_pb2.RecordForm) -> EncodedDeliveries:
-    """Whole records come last, so they are copied once."""
+def encode_deliveries(
+    received: Received, form: kvcq_pb2.RecordForm, *, of_lite: bool = False
+) -> EncodedDeliveries:
+    """Whole records come last, so they are copied once. `of_lite`: they are of lite topics."""
     deliveries = received.deliveries
     response = pb.ReceiveResponse(
         handles=[one.handle for one in deliveries],
@@ -46,6 +49,8 @@ def encode_deliveries(received: Received, form: kvcq_pb2.RecordForm) -> EncodedD
         queue_offsets=[one.queue_offset for one in deliveries],
         deliveries=[one.deliveries for one in deliveries],
         until_ms=[one.until_ms for one in deliveries],
+        lite_topics=[name_of(one.topic) for one in deliveries] if of_lite else (),
+        lost_lite_topics=received.lost,
     )
     size = sum(len(one.record) for one in deliveries)
     if form != kvcq_pb2.RECORD_FORM_WHOLE:
@@ -68,11 +73,32 @@ def settings_in(given: pb.SharedGroupSettings, found: SharedGroup | None) -> Sha
     values: dict[str, Any] = {
         _IN_STORE.get(name, name): getattr(given, name)
         for name in (each.name for each in given.DESCRIPTOR.fields)
-        if name != "backoff" and given.HasField(name)
+        if name not in ("backoff", "lite") and given.HasField(name)
     }
     if given.HasField("backoff"):
         values["backoff_ms"] = tuple(given.backoff.delays_ms)
+    if given.HasField("lite"):
+        values["lite"] = _lite_in(given.lite, found and found.lite)
     return (found or SharedGroup())._replace(**values)
+
+
+def _lite_in(given: pb.LiteSettings, found: LiteGroup | None) -> LiteGroup:
+    lite = found or LiteGroup(given.parent)
+    return LiteGroup(
+        given.parent or lite.parent,
+        given.client_quota if given.HasField("client_quota") else lite.client_quota,
+        given.exclusive if given.HasField("exclusive") else lite.is_exclusive,
+        given.wildcard if given.HasField("wildcard") else lite.is_wildcard,
+    )
+
+
+def _lite_out(lite: LiteGroup | None) -> pb.LiteSettings | None:
+    return lite and pb.LiteSettings(
+        parent=lite.parent,
+        client_quota=lite.client_quota,
+        exclusive=lite.is_exclusive,
+        wildcard=lite.is_wildcard,
+    )
 
 
 def settings_out(settings: SharedGroup) -> pb.SharedGroupSettings:
@@ -85,6 +111,7 @@ def settings_out(settings: SharedGroup) -> pb.SharedGroupSettings:
         paused=settings.is_paused,
         dead_letters_keep_ms=settings.dead_letters_keep_ms,
         backoff=pb.Backoff(delays_ms=settings.backoff_ms),
+        lite=_lite_out(settings.lite),
     )
 
 

@@ -109,6 +109,8 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         kvcq_errors.EngineNewerError: "STORE_NEWER",
         store_errors.TransactionEndedError: "TRANSACTION_ENDED transaction_id outcome",
         store_errors.GroupKindError: "GROUP_KIND group kind",
+        store_errors.LiteGroupError: "LITE_GROUP group",
+        store_errors.UnknownLiteClientError: "LITE_CLIENT_UNKNOWN group client_id",
         store_errors.OffsetBehindError: (
             "OFFSET_BEHIND group topic queue_id offset committed_offset"
         ),
@@ -127,6 +129,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         store_errors.TooManyTransactionsError: "TOO_MANY_TRANSACTIONS setting",
         kvcq_errors.EngineFullError: "DISK_FULL",
         store_errors.DiskFullError: "DISK_FULL",
+        store_errors.LiteQuotaError: "LITE_QUOTA scope limit",
     },
     _Code.UNAVAILABLE: {
         server_errors.ServerStartingError: "STARTING step progress_percent",

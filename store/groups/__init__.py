@@ -17,6 +17,7 @@ from store.groups.limits import (
     MOST_HANDLES,
     MOST_INVISIBLE_MS,
     MOST_LETTERS,
+    MOST_LITE_QUOTA,
     MOST_RECEIVED,
     check_within,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "MOST_HANDLES",
     "MOST_INVISIBLE_MS",
     "MOST_LETTERS",
+    "MOST_LITE_QUOTA",
     "MOST_RECEIVED",
     "Answered",
     "AtOffset",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Delivery(NamedTuple):
@@ -23,6 +26,7 @@ class Received(NamedTuple):
 
     deliveries: list[Delivery]
     next_look_ms: int | None  # when, by the store's time, a lease ends; None: there is none
+    lost: Sequence[str] = ()  # lite topics that another client of an exclusive group has taken
 
 
 class Outcome(enum.Enum):

@@ -10,10 +10,9 @@ from store.lite.lite_topics import (
     MOST_EXPIRY_MS,
     MOST_SYNCED,
     FromEnd,
-    LiteReceived,
     LiteTopics,
 )
-from store.lite.names import check_lite_topic, parts_of, queue_of
+from store.lite.names import check_lite_topic, name_of, parts_of, queue_of
 from store.lite.subscriptions import Action, Synced
 
 __all__ = [
@@ -23,10 +22,10 @@ __all__ = [
     "MOST_SYNCED",
     "Action",
     "FromEnd",
-    "LiteReceived",
     "LiteTopics",
     "Synced",
     "check_lite_topic",
+    "name_of",
     "parts_of",
     "queue_of",
 ]

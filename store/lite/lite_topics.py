@@ -14,8 +14,8 @@ from store.groups import (
     MOST_INVISIBLE_MS,
     MOST_RECEIVED,
     AtOffset,
-    Delivery,
     Reads,
+    Received,
     check_within,
     hash_of,
     offset_of,
@@ -63,14 +63,6 @@ class LiteStore(Reads, Deletes, Protocol):
     """What lite topics need of their store: see MessageStore."""
 
     def delete_topics(self, names: Sequence[str]) -> None: ...
-
-
-class LiteReceived(NamedTuple):
-    """The answer of one receive."""
-
-    deliveries: list[Delivery]
-    next_look_ms: int | None  # when, by the store's time, there may be more; None: it is told
-    lost: list[str]  # lite topics that another client of an exclusive group has taken
 
 
 class LiteTopics:
@@ -249,6 +241,12 @@ class LiteTopics:
             case _:
                 return offset_of(self._store, queue, 0, start)
 
+    def is_wildcard(self, group: str) -> bool:
+        """Whether the clients of the group share all lite topics. Raises UnknownGroupError,
+        LiteGroupError."""
+        lite = self._group(group).lite
+        return lite is not None and lite.is_wildcard
+
     # --- messages --------------------------------------------------------------------------
 
     def receive(
@@ -256,14 +254,16 @@ class LiteTopics:
         group: str,
         client_id: str,
         *,
+        parent: str | None = None,
         max_messages: int = 32,
         max_bytes: int = 4 << 20,
         invisible_ms: int | None = None,
         attempt_id: str = "",
         skip_damaged: bool = False,
-    ) -> LiteReceived:
+    ) -> Received:
         """Messages of lite topics that the client is subscribed to, or of all in a wildcard group:
-        eight of one at most. They are acknowledged, held and given back as others of the group.
+        eight of one before the others have their turn. They are acknowledged, held and given back
+        as others of the group. `parent`: checked where it is given.
 
         Waits for no message: see `Subscriptions.add_listener`. Raises InvalidArgumentError,
         UnknownGroupError, GroupKindError, LiteGroupError; UnknownLiteClientError where the client
@@ -279,6 +279,10 @@ class LiteTopics:
         settings = self._group(group)
         lite = settings.lite
         assert lite is not None, "it was looked up so"
+        if parent not in (None, lite.parent):
+            raise InvalidArgumentError(
+                "topic", f"group {group!r} receives from lite topics of {lite.parent!r}"
+            )
         now_ms = self._now_ms()
         lost = self.subscriptions.receives(group, lite, client_id, now_ms)
         if lite.is_wildcard and not settings.is_paused:
@@ -298,9 +302,9 @@ class LiteTopics:
         if receiving.damage is not None and not deliveries:
             raise receiving.damage
         if settings.is_paused:
-            return LiteReceived([], None, lost)
+            return Received([], None, lost)
         look_ms = self.subscriptions.next_look_ms(group, client_id, self._now_ms())
-        return LiteReceived(deliveries, look_ms, lost)
+        return Received(deliveries, look_ms, lost)
 
     def _pass(self, group: str, lite: LiteGroup) -> None:
         """What a wildcard group is not told of by messages: what there was before it came."""

@@ -44,6 +44,11 @@ def prefix_of(parent: str) -> str:
     return f"{_PREFIX}{parent}$"
 
 
+def name_of(queue: str) -> str:
+    """The lite topic of a light queue that is one."""
+    return queue.rpartition("$")[2]
+
+
 def parts_of(queue: str) -> tuple[str, str] | None:
     """Parent and lite topic of a light queue; None: it is no lite topic."""
     if not queue.startswith(_PREFIX):

@@ -161,6 +161,11 @@ class Subscriptions:
         """Whether there is any client."""
         return bool(self._by_parent)
 
+    def is_wildcard(self, group_name: str) -> bool | None:
+        """Whether the clients of the group share all names; None: it has no client."""
+        group = self._groups.get(group_name)
+        return None if group is None else group.settings.is_wildcard
+
     @property
     def subscribed(self) -> int:
         """Names of all clients together."""

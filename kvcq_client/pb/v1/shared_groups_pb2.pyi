@@ -20,7 +20,7 @@ HANDLE_OUTCOME_NOT_IN_FLIGHT: HandleOutcome
 HANDLE_OUTCOME_QUEUE_ENDED: HandleOutcome
 
 class SharedGroupSettings(_message.Message):
-    __slots__ = ("max_deliveries", "invisible_ms", "most_in_flight", "in_order", "from_latest", "paused", "dead_letters_keep_ms", "backoff")
+    __slots__ = ("max_deliveries", "invisible_ms", "most_in_flight", "in_order", "from_latest", "paused", "dead_letters_keep_ms", "backoff", "lite")
     MAX_DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     INVISIBLE_MS_FIELD_NUMBER: _ClassVar[int]
     MOST_IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,7 @@ class SharedGroupSettings(_message.Message):
     PAUSED_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTERS_KEEP_MS_FIELD_NUMBER: _ClassVar[int]
     BACKOFF_FIELD_NUMBER: _ClassVar[int]
+    LITE_FIELD_NUMBER: _ClassVar[int]
     max_deliveries: int
     invisible_ms: int
     most_in_flight: int
@@ -37,13 +38,26 @@ class SharedGroupSettings(_message.Message):
     paused: bool
     dead_letters_keep_ms: int
     backoff: Backoff
-    def __init__(self, max_deliveries: _Optional[int] = ..., invisible_ms: _Optional[int] = ..., most_in_flight: _Optional[int] = ..., in_order: _Optional[bool] = ..., from_latest: _Optional[bool] = ..., paused: _Optional[bool] = ..., dead_letters_keep_ms: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ...) -> None: ...
+    lite: LiteSettings
+    def __init__(self, max_deliveries: _Optional[int] = ..., invisible_ms: _Optional[int] = ..., most_in_flight: _Optional[int] = ..., in_order: _Optional[bool] = ..., from_latest: _Optional[bool] = ..., paused: _Optional[bool] = ..., dead_letters_keep_ms: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ..., lite: _Optional[_Union[LiteSettings, _Mapping]] = ...) -> None: ...
 
 class Backoff(_message.Message):
     __slots__ = ("delays_ms",)
     DELAYS_MS_FIELD_NUMBER: _ClassVar[int]
     delays_ms: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, delays_ms: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class LiteSettings(_message.Message):
+    __slots__ = ("parent", "client_quota", "exclusive", "wildcard")
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_QUOTA_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
+    WILDCARD_FIELD_NUMBER: _ClassVar[int]
+    parent: str
+    client_quota: int
+    exclusive: bool
+    wildcard: bool
+    def __init__(self, parent: _Optional[str] = ..., client_quota: _Optional[int] = ..., exclusive: _Optional[bool] = ..., wildcard: _Optional[bool] = ...) -> None: ...
 
 class CreateGroupRequest(_message.Message):
     __slots__ = ("group", "settings")
@@ -144,7 +158,7 @@ class ResetGroupResponse(_message.Message):
     def __init__(self, queues: _Optional[_Iterable[_Union[SharedQueue, _Mapping]]] = ..., ended_in_flight: _Optional[int] = ...) -> None: ...
 
 class ReceiveRequest(_message.Message):
-    __slots__ = ("group", "topic", "max_messages", "max_bytes", "invisible_ms", "tag_filter", "wait_ms", "form", "attempt_id", "sql_filter", "skip_damaged")
+    __slots__ = ("group", "topic", "max_messages", "max_bytes", "invisible_ms", "tag_filter", "wait_ms", "form", "attempt_id", "sql_filter", "skip_damaged", "client_id")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -156,6 +170,7 @@ class ReceiveRequest(_message.Message):
     ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
     SQL_FILTER_FIELD_NUMBER: _ClassVar[int]
     SKIP_DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     max_messages: int
@@ -167,10 +182,11 @@ class ReceiveRequest(_message.Message):
     attempt_id: str
     sql_filter: str
     skip_damaged: bool
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., invisible_ms: _Optional[int] = ..., tag_filter: _Optional[str] = ..., wait_ms: _Optional[int] = ..., form: _Optional[_Union[_kvcq_pb2.RecordForm, str]] = ..., attempt_id: _Optional[str] = ..., sql_filter: _Optional[str] = ..., skip_damaged: _Optional[bool] = ...) -> None: ...
+    client_id: str
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., invisible_ms: _Optional[int] = ..., tag_filter: _Optional[str] = ..., wait_ms: _Optional[int] = ..., form: _Optional[_Union[_kvcq_pb2.RecordForm, str]] = ..., attempt_id: _Optional[str] = ..., sql_filter: _Optional[str] = ..., skip_damaged: _Optional[bool] = ..., client_id: _Optional[str] = ...) -> None: ...
 
 class ReceiveResponse(_message.Message):
-    __slots__ = ("messages", "records", "handles", "queue_ids", "queue_offsets", "deliveries", "until_ms")
+    __slots__ = ("messages", "records", "handles", "queue_ids", "queue_offsets", "deliveries", "until_ms", "lite_topics", "lost_lite_topics")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     HANDLES_FIELD_NUMBER: _ClassVar[int]
@@ -178,6 +194,8 @@ class ReceiveResponse(_message.Message):
     QUEUE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    LITE_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    LOST_LITE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_kvcq_pb2.StoredMessage]
     records: bytes
     handles: _containers.RepeatedScalarFieldContainer[str]
@@ -185,7 +203,9 @@ class ReceiveResponse(_message.Message):
     queue_offsets: _containers.RepeatedScalarFieldContainer[int]
     deliveries: _containers.RepeatedScalarFieldContainer[int]
     until_ms: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, messages: _Optional[_Iterable[_Union[_kvcq_pb2.StoredMessage, _Mapping]]] = ..., records: _Optional[bytes] = ..., handles: _Optional[_Iterable[str]] = ..., queue_ids: _Optional[_Iterable[int]] = ..., queue_offsets: _Optional[_Iterable[int]] = ..., deliveries: _Optional[_Iterable[int]] = ..., until_ms: _Optional[_Iterable[int]] = ...) -> None: ...
+    lite_topics: _containers.RepeatedScalarFieldContainer[str]
+    lost_lite_topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, messages: _Optional[_Iterable[_Union[_kvcq_pb2.StoredMessage, _Mapping]]] = ..., records: _Optional[bytes] = ..., handles: _Optional[_Iterable[str]] = ..., queue_ids: _Optional[_Iterable[int]] = ..., queue_offsets: _Optional[_Iterable[int]] = ..., deliveries: _Optional[_Iterable[int]] = ..., until_ms: _Optional[_Iterable[int]] = ..., lite_topics: _Optional[_Iterable[str]] = ..., lost_lite_topics: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class AcknowledgeRequest(_message.Message):
     __slots__ = ("group", "handles")

@@ -1,0 +1,99 @@
+"""Lite topics: parents, subscriptions, lists and deletions. Receives are those of shared groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvcq_client.pb.v1 import lite_topics_pb2 as pb
+from kvcq_client.pb.v1 import lite_topics_pb2_grpc
+from server.wire import not_negative, page_size_of
+from store.errors import InvalidArgumentError
+from store.groups import AtOffset, AtTime, Edge
+from store.lite import Action, FromEnd, check_lite_topic
+
+if TYPE_CHECKING:
+    from server.edge import Context
+    from server.workers import Pools
+    from store.groups import Where
+    from store.message_store import MessageStore
+
+_ACTIONS = {
+    pb.LITE_ACTION_ADD: Action.ADD,
+    pb.LITE_ACTION_REMOVE: Action.REMOVE,
+    pb.LITE_ACTION_COMPLETE: Action.COMPLETE,
+    pb.LITE_ACTION_LEAVE: Action.LEAVE,
+}
+
+
+class LiteTopicService(lite_topics_pb2_grpc.LiteTopicServiceServicer):
+    """Owned by the event loop's thread. What it asks of the store is done in threads."""
+
+    def __init__(self, store: MessageStore, pools: Pools) -> None:
+        self._lite = store.lite
+        self._pools = pools
+
+    async def CreateLiteParent(
+        self, request: pb.CreateLiteParentRequest, context: Context
+    ) -> pb.CreateLiteParentResponse:
+        topic, expiry_ms, count = request.topic, request.expiry_ms, request.queue_count
+        await self._pools.changes.run(lambda: self._lite.make(topic, expiry_ms, count))
+        return pb.CreateLiteParentResponse()
+
+    async def DescribeLiteParent(
+        self, request: pb.DescribeLiteParentRequest, context: Context
+    ) -> pb.DescribeLiteParentResponse:
+        found = await self._pools.lookups.run(self._lite.expiry_ms, request.topic)
+        return pb.DescribeLiteParentResponse(expiry_ms=found)
+
+    async def SyncLiteSubscriptions(
+        self, request: pb.SyncLiteSubscriptionsRequest, context: Context
+    ) -> pb.SyncLiteSubscriptionsResponse:
+        action = _ACTIONS.get(request.action)
+        if action is None:
+            raise InvalidArgumentError("action", "must be one of ADD, REMOVE, COMPLETE, LEAVE")
+        start = _start_of(request)
+        names, version = list(request.lite_topics), not_negative("version", request.version)
+        group, client_id = request.group, request.client_id
+        done = await self._pools.changes.run(
+            lambda: self._lite.sync(group, client_id, action, names, version, start)
+        )
+        return pb.SyncLiteSubscriptionsResponse(subscribed=done.subscribed, lost=done.lost)
+
+    async def ListLiteTopics(self, request: pb.ListLiteTopicsRequest, context: Context) -> bytes:
+        size, after = page_size_of(request.page_size), request.page_token
+        for field in ("prefix", "page_token"):
+            if text := getattr(request, field):
+                check_lite_topic(text, field)
+
+        def page() -> pb.ListLiteTopicsResponse:
+            # One more than asked for tells whether there is another page.
+            found = self._lite.list(request.topic, request.prefix, after, size + 1)
+            more, found = len(found) > size, found[:size]
+            return pb.ListLiteTopicsResponse(
+                lite_topics=found, next_page_token=found[-1] if more else ""
+            )
+
+        return await self._pools.scans.encoded(page)
+
+    async def DeleteLiteTopics(
+        self, request: pb.DeleteLiteTopicsRequest, context: Context
+    ) -> pb.DeleteLiteTopicsResponse:
+        topic, names = request.topic, list(request.lite_topics)
+        deleted = await self._pools.changes.run(self._lite.delete, topic, names)
+        return pb.DeleteLiteTopicsResponse(deleted=deleted)
+
+
+def _start_of(request: pb.SyncLiteSubscriptionsRequest) -> Where | FromEnd | None:
+    match request.WhichOneof("start"):
+        case "earliest":
+            return Edge.EARLIEST
+        case "latest":
+            return Edge.LATEST
+        case "time_ms":
+            return AtTime(request.time_ms)
+        case "offset":
+            return AtOffset(not_negative("offset", request.offset))
+        case "from_end":
+            return FromEnd(not_negative("from_end", request.from_end))
+        case _:
+            return None

@@ -1,0 +1,167 @@
+"""Receivers of lite topics, against a served store."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq_client import (
+    AsyncClient,
+    Client,
+    InvalidArgumentError,
+    LiteSettings,
+    NotPossibleError,
+    Outcome,
+    ResourceExhaustedError,
+    lite_queue,
+)
+from tests.support.until import until
+
+if TYPE_CHECKING:
+    from kvcq_client import AsyncLiteReceiver
+    from tests.support.serving import Served
+
+pytestmark = pytest.mark.integration
+
+PARENT = "agents"
+
+
+async def say(client: AsyncClient, session: str, *texts: str) -> None:
+    for text in texts:
+        await client.put(PARENT, text.encode(), light_queues=[lite_queue(PARENT, session)])
+
+
+async def heard(receiver: AsyncLiteReceiver, count: int) -> list[tuple[str, str]]:
+    """Lite topic and text of the next messages, acknowledged."""
+    found: list[tuple[str, str]] = []
+    while len(found) < count:
+        for one in await receiver.take(1, 10):
+            found.append((one.lite_topic, one.body.decode()))
+            assert await one.acknowledge() is Outcome.DONE
+    return found
+
+
+@pytest.fixture
+async def parent(client: AsyncClient) -> None:
+    await client.create_lite_parent(PARENT)
+
+
+@pytest.mark.usefixtures("parent")
+async def test_a_receiver_has_the_sessions_that_it_is_subscribed_to(client: AsyncClient) -> None:
+    await say(client, "one", "a", "b")
+    await say(client, "other", "x")
+    async with client.lite_receiver(PARENT, group="g") as receiver:
+        await receiver.subscribe(["one", "not-there-yet"])
+        assert await heard(receiver, 2) == [("one", "a"), ("one", "b")]
+        waiting = asyncio.create_task(heard(receiver, 1))
+        await asyncio.sleep(0)
+        await say(client, "not-there-yet", "first")
+        assert await waiting == [("not-there-yet", "first")]
+        await receiver.subscribe("other")
+        assert await heard(receiver, 1) == [("other", "x")]
+        await receiver.unsubscribe("one")
+        assert receiver.subscribed == ["not-there-yet", "other"]
+    state = await client.describe_group("g")
+    assert state.settings is not None
+    assert state.settings.lite == LiteSettings(PARENT)
+    assert state.settings.in_order
+    assert (await client.statistics())["store.lite_clients"] == 0
+
+
+@pytest.mark.usefixtures("parent")
+async def test_receivers_of_a_wildcard_group_share_all_sessions(client: AsyncClient) -> None:
+    await say(client, "before", "b")
+    async with (
+        client.lite_receiver(PARENT, group="g", wildcard=True) as first,
+        client.lite_receiver(PARENT, group="g", wildcard=True) as second,
+    ):
+        assert await heard(first, 1) == [("before", "b")]
+        found: list[str] = []
+
+        async def work(receiver: AsyncLiteReceiver) -> None:
+            async for one in receiver:
+                found.append(one.lite_topic)
+                one.acknowledge()
+
+        both = [asyncio.create_task(work(each)) for each in (first, second)]
+        await say(client, "new-1", "n1")
+        await say(client, "new-2", "n2")
+        await until(lambda: sorted(found) == ["new-1", "new-2"])
+        for task in both:
+            task.cancel()
+
+
+@pytest.mark.usefixtures("parent")
+async def test_the_last_subscriber_of_an_exclusive_group_has_the_session(
+    client: AsyncClient,
+) -> None:
+    first = client.lite_receiver(PARENT, group="g", exclusive=True)
+    second = client.lite_receiver(PARENT, group="g", exclusive=True)
+    async with first, second:
+        await first.subscribe("s")
+        await say(client, "s", "1")
+        assert await heard(first, 1) == [("s", "1")]
+        waiting = asyncio.create_task(first.take(1, 5))
+        await second.subscribe("s")
+        await until(lambda: not first.subscribed)
+        assert first.lost() == ["s"]
+        await say(client, "s", "2")
+        assert await heard(second, 1) == [("s", "2")]
+        waiting.cancel()
+
+
+@pytest.mark.usefixtures("parent")
+async def test_where_a_subscription_begins_and_what_is_refused(client: AsyncClient) -> None:
+    await say(client, "s", "0", "1", "2", "3")
+    async with client.lite_receiver(PARENT, group="g", in_order=False) as receiver:
+        await receiver.subscribe("s", start=-2)
+        assert await heard(receiver, 2) == [("s", "2"), ("s", "3")]
+        with pytest.raises(InvalidArgumentError, match=r"lite_topics\[1\]"):
+            await receiver.subscribe(["fine", "not$fine"])
+        with pytest.raises(ResourceExhaustedError, match="2001 lite topics are more than the 2000"):
+            await receiver.subscribe([f"n{number}" for number in range(2000)])
+        assert receiver.subscribed == ["s"]
+    with pytest.raises(ValueError, match="tag_filter"):
+        client.lite_receiver(PARENT, group="g", tag_filter="x")
+    with pytest.raises(NotPossibleError, match="receives from lite topics of 'agents' only"):
+        await client.receive(PARENT, group="g")
+
+
+@pytest.mark.usefixtures("parent")
+async def test_lite_topics_are_listed_and_deleted(client: AsyncClient) -> None:
+    for session in ("b", "a", "aa"):
+        await say(client, session, "x")
+    assert [name async for name in client.list_lite_topics(PARENT)] == ["a", "b", "aa"]
+    assert await client.delete_lite_topics(PARENT, ["a", "never"]) == 1
+    assert [name async for name in client.list_lite_topics(PARENT, "a")] == ["aa"]
+    await client.create_lite_parent(PARENT, expiry_s=3600)
+    assert await client.lite_expiry_s(PARENT) == 3600
+
+
+@pytest.mark.usefixtures("parent")
+async def test_a_server_that_forgot_the_subscriptions_is_told_again(
+    client: AsyncClient, served: Served
+) -> None:
+    async with client.lite_receiver(PARENT, group="g") as receiver:
+        await receiver.subscribe("s")
+        await say(client, "s", "1")
+        assert await heard(receiver, 1) == [("s", "1")]
+        served.store.lite.subscriptions.forget("g")
+        await say(client, "s", "2")
+        assert await heard(receiver, 1) == [("s", "2")]
+
+
+async def test_the_blocking_face_does_the_same(served: Served) -> None:
+    def work() -> None:
+        with Client(served.target) as client:
+            client.create_lite_parent(PARENT)
+            client.put(PARENT, b"hello", light_queues=[lite_queue(PARENT, "s")])
+            with client.lite_receiver(PARENT, group="g").subscribe("s") as receiver:
+                (one,) = receiver.take(1)
+                with one:
+                    assert (one.lite_topic, one.body) == ("s", b"hello")
+            assert list(client.list_lite_topics(PARENT)) == ["s"]
+
+    await asyncio.to_thread(work)
