@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import shutil
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -18,8 +19,9 @@ from threading import Semaphore
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from tests.benchmarks.processes import ServerProcess, free_port, wait_until
+from tests.benchmarks.processes import ServerProcess, connects, free_port, wait_until
 from tests.benchmarks.system import System
+from tests.benchmarks.systems.ours import KvcqServer
 from tests.benchmarks.timing import BODY_BYTES, NotOfferedError, Timed
 from tests.interop.broker_judge import PROJECT as INTEROP_BROKER
 from tests.interop.maven import build
@@ -38,6 +40,8 @@ _PROXY = "org.apache.rocketmq.proxy.ProxyStartup"
 _TOPICS = ("one", "callers", "each", "batches", "warm", "read", "read-warm")
 #: In files, each light queue is one that stays open.
 _MOST_IN_FILES = 15_000
+#: A queue for each topic, as `_write_config` has it.
+_LIKE_THE_PROXY = ("--set", "store.default_queue_count=1")
 _RECEIVE = 32
 #: How long a proxy may refuse what it will take.
 _PROXY_BEGINS_S = 90.0
@@ -176,6 +180,37 @@ class RocketmqServer:
         return [process.pid for process in self._processes]
 
 
+class EchoServer:
+    """A process that answers in RocketMQ's protocol and stores nothing."""
+
+    settings = "grpc.aio on uvloop, no store"
+
+    def __init__(self, directory: Path, *, durable: bool) -> None:
+        self._log = directory / "server.log"
+        (directory / "store").mkdir(exist_ok=True)
+        self._port = free_port()
+        self._process: ServerProcess | None = None
+
+    def start(self) -> None:
+        self._process = ServerProcess(
+            [sys.executable, "-m", "tests.peers.echo", str(self._port)], self._log
+        )
+        wait_until(lambda: connects(self._port), self._process)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def pids(self) -> list[int]:
+        assert self._process is not None
+        return [self._process.pid]
+
+
 def _group(queue: str) -> str:
     return f"read-{queue}"
 
@@ -235,7 +270,7 @@ class ProxyClient:
             raise errors[0]
         return Timed.of_calls(calls, perf_counter() - first_s)
 
-    def receive(self, queue: str, count: int) -> Timed:
+    def receive(self, queue: str, count: int, *, acknowledge: bool = True) -> Timed:
         """The way of its protocol: received, 32 a call, and each acknowledged."""
         consumer = self._rocketmq.SimpleConsumer(
             self._settings, _group(queue), {queue: self._rocketmq.FilterExpression()}
@@ -249,7 +284,8 @@ class ProxyClient:
         while True:
             for message in messages:
                 _ = message.body
-                acknowledged.append(threads.submit(consumer.ack, message))
+                if acknowledge:
+                    acknowledged.append(threads.submit(consumer.ack, message))
             seen += len(messages)
             if seen >= count:
                 break
@@ -291,10 +327,12 @@ def _missing_java() -> str | None:
     return None
 
 
+def _missing_client() -> str | None:
+    return None if find_spec("rocketmq") else "pip install '.[peers]'"
+
+
 def _missing_proxy() -> str | None:
-    if find_spec("rocketmq") is None:
-        return "pip install '.[peers]'"
-    return _missing_java()
+    return _missing_client() or _missing_java()
 
 
 #: What the Java client knows.
@@ -318,6 +356,21 @@ def _system(name: str, title: str, store: str) -> System:
 SYSTEMS = [
     _system("rocketmq-files", "RocketMQ, file queues", "default"),
     _system("rocketmq-rocksdb", "RocketMQ, RocksDB queues", "defaultRocksDB"),
+    System(
+        "kvcq-for-rocketmq",
+        "kvcq, RocketMQ's Python client",
+        partial(KvcqServer, flags=_LIKE_THE_PROXY),
+        f"{__name__}:ProxyClient",
+        _missing_client,
+    ),
+    System(
+        "bare-v2",
+        "echo of RocketMQ's protocol, its Python client",
+        EchoServer,
+        f"{__name__}:ProxyClient",
+        _missing_client,
+        is_limit=True,
+    ),
     System(
         "rocketmq-proxy",
         "RocketMQ proxy, Python client",
