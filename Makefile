@@ -77,8 +77,10 @@ test-spark-cluster: $(STAMPS)/spark  ## The pipeline on a standalone cluster, ex
 test-packages: $(STAMPS)/dev  ## Build both distributions, install them beside others, use them
 	$(PY) -m pytest -m packages
 
-clients: $(STAMPS)/dev  ## RocketMQ's own clients against this server; Node, a JDK, Maven, the network
-	$(PY) -m pytest -m "packages or clients" -n 0 tests/clients
+PEER ?=
+clients: $(STAMPS)/dev  ## RocketMQ's own clients against this server, or PEER=rocketmq; Node, Go, a JDK, Maven
+	PEER=$(PEER) $(PY) -m pytest -v -m "packages or clients" -n 0 \
+		--junitxml=$(REPORTS)/clients$(PEER:%=-%).xml tests/clients$(if $(PEER),/test_original.py)
 
 test-console: $(STAMPS)/browser  ## The console in a real chromium; makes the screenshots of docs/
 	@command -v chromium chromium-browser >/dev/null \

@@ -35,7 +35,11 @@ RELEASE = "rocketmq-client-nodejs@1.0.8"
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("rocketmq-node")
+    return installed(tmp_path_factory.mktemp("rocketmq-node"))
+
+
+def installed(directory: Path) -> Path:
+    """Its packages, in that directory."""
     options = ("--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(directory))
     assert NPM is not None
     subprocess.run([NPM, "install", *options, RELEASE], check=True, timeout=300)

@@ -59,8 +59,21 @@ def _classpath() -> str:
 class RocketmqServer:
     """A name server and a broker; `proxy`: the proxy with the broker in it."""
 
-    def __init__(self, store: str, directory: Path, *, durable: bool, proxy: bool = False) -> None:
+    def __init__(
+        self,
+        store: str,
+        directory: Path,
+        *,
+        durable: bool,
+        proxy: bool = False,
+        topics: Mapping[str, str] | None = None,
+        groups: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> None:
+        """`topics`: their types by name, and `groups`: their settings, where not those of the
+        works; clients of the proxy make none."""
         self._directory = directory
+        self._topics = dict.fromkeys(_TOPICS, "") if topics is None else topics
+        self._groups = {_group(name): {} for name in _TOPICS} if groups is None else groups
         self._proxy = proxy
         self._store = store
         self._flush = flush = "SYNC_FLUSH" if durable else "ASYNC_FLUSH"
@@ -90,6 +103,9 @@ class RocketmqServer:
             "waitTimeMillsInSendQueue": 30_000,
             "osPageCacheBusyTimeOutMills": 30_000,
             "diskMaxUsedSpaceRatio": 95,
+            "enableMixedMessageType": "true",
+            "enablePropertyFilter": "true",
+            "recallMessageEnable": "true",
         }
         self._processes: list[ServerProcess] = []
 
@@ -136,7 +152,6 @@ class RocketmqServer:
         wait_until(lambda: ready.encode() in log.read_bytes()[begin:], process)
 
     def _write_config(self, data: Path) -> None:
-        """Topics and groups: clients of the proxy make none."""
         directory = data / "config"
         if directory.exists():
             return
@@ -149,12 +164,12 @@ class RocketmqServer:
                 "topicFilterType": "SINGLE_TAG",
                 "topicSysFlag": 0,
                 "order": False,
-                "attributes": {},
+                "attributes": {"message.type": kind} if kind else {},
             }
-            for name in _TOPICS
+            for name, kind in self._topics.items()
         }
         version = {"counter": 1, "stateVersion": 0, "timestamp": 1}
-        groups = {_group(name): {"groupName": _group(name)} for name in _TOPICS}
+        groups = {name: {"groupName": name, **settings} for name, settings in self._groups.items()}
         directory.mkdir(parents=True)
         for file, table, rows in (
             ("topics.json", "topicConfigTable", topics),
