@@ -91,6 +91,11 @@ class Program:
             found += self.try_("receive").get("messages", [])  # it fails while nobody serves
         return found
 
+    def kill(self) -> None:
+        """At once, as a machine that fails."""
+        self._process.kill()
+        self._process.wait()
+
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()

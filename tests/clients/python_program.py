@@ -22,6 +22,8 @@ from rocketmq import (
     Producer,
     PushConsumer,
     SimpleConsumer,
+    TransactionChecker,
+    TransactionResolution,
 )
 
 _lock = threading.Lock()
@@ -61,6 +63,16 @@ class Listener(MessageListener):  # type: ignore[misc] # the client is not typed
         return ConsumeResult.FAILURE if fails else ConsumeResult.SUCCESS
 
 
+class Checker(TransactionChecker):  # type: ignore[misc] # as above
+    """Tells what it is asked; what begins with `bad` was not done."""
+
+    def check(self, message: Any) -> Any:  # noqa: ANN401 - as above
+        body = message.body.decode()
+        say(pushed={"checked": body}, failed=False)
+        rolls_back = body.startswith("bad")
+        return TransactionResolution.ROLLBACK if rolls_back else TransactionResolution.COMMIT
+
+
 class Program:
     """One producer, one simple consumer and one push consumer at most."""
 
@@ -76,6 +88,23 @@ class Program:
         self._producer = Producer(self._config, (topic,), **self._tls)
         self._producer.startup()
         return {}
+
+    def transactions(self, topic: str) -> dict[str, Any]:
+        """Begin a producer that answers checks."""
+        self._producer = Producer(self._config, (topic,), checker=Checker(), **self._tls)
+        self._producer.startup()
+        return {}
+
+    def half(self, topic: str, body: str, resolution: str = "") -> dict[str, Any]:
+        """Send a message of a transaction, and commit it, roll it back, or leave it."""
+        message = Message()
+        message.topic = topic
+        message.body = body.encode()
+        transaction = self._producer.begin_transaction()
+        receipt = self._producer.send(message, transaction)
+        if resolution:
+            getattr(transaction, resolution)()
+        return {"id": receipt.message_id, "transaction_id": receipt.transaction_id}
 
     def send(self, topic: str, bodies: list[str], **given: Any) -> dict[str, Any]:  # noqa: ANN401
         ids = []

@@ -111,6 +111,33 @@ def test_a_push_consumer_takes_each_message_and_again_what_failed(
         program.do("stop")
 
 
+def test_transactions_have_one_outcome_also_when_their_producer_was_killed(
+    start: Start, tmp_path: Path, port: int
+) -> None:
+    """Without an answer another producer of the topic is asked, the first time after six seconds."""
+    target = f"127.0.0.1:{port}"
+    with served(tmp_path / "store", port):
+        first = start(target)
+        first.do("transactions", topic="orders")
+        done = first.do("half", topic="orders", body="committed", resolution="commit")
+        first.do("half", topic="orders", body="dropped", resolution="rollback")
+        left = first.do("half", topic="orders", body="orphan")
+        first.do("half", topic="orders", body="bad orphan")
+        first.kill()
+        second = start(target)
+        second.do("transactions", topic="orders")
+        asked = {second.pushed.get(timeout=60)["pushed"]["checked"] for _ in range(2)}
+        assert asked == {"orphan", "bad orphan"}
+        second.do("simple", group="workers", topic="orders")
+        got = {one["body"]: one["id"] for one in second.receive_all(2)}
+        assert got == {"committed": done["id"], "orphan": left["id"]}
+        with Client(target) as ours:
+            while ours.open_transactions():
+                pass
+        assert second.do("receive")["messages"] == []
+        second.do("stop")
+
+
 def test_groups_in_order_are_received_and_pushed_in_their_order(
     program: Program, tmp_path: Path, port: int
 ) -> None:
