@@ -46,6 +46,7 @@ _SECTIONS = {
         "group": (".online.groups", "Create, show, change, reset, pause and delete groups."),
         "dlq": (".online.dead_letters", "Show, redrive and delete dead letters."),
         "timers": (".online.timers", "Show and recall delayed messages."),
+        "tran": (".online.transactions", "Show, commit and roll back open transactions."),
         "stats": (".online.stats", "Show the server's counters and levels."),
         "top": (".top", "Watch rates, busy topics and lagging groups until Ctrl-C."),
         "config": (".config", "Show, check, reload and import settings."),

@@ -124,6 +124,32 @@ _PLAIN = {
     "store.dead_letters_given_up": Row(
         "kvcq_dead_letters_given_up_total", "Dead letters lost before their time to a full disk."
     ),
+    "store.transactions_open": Row(
+        "kvcq_transactions_open", "Transactions that were neither committed nor rolled back."
+    ),
+    "store.transactions_given_up": Row(
+        "kvcq_transactions_given_up", "Open transactions that nobody is asked about any more."
+    ),
+    "store.transactions_oldest_s": Row(
+        "kvcq_transactions_oldest_seconds", "Age of the oldest open transaction."
+    ),
+    "store.transactions_begun": Row("kvcq_transactions_begun_total", "Transactions begun."),
+    "store.transactions_committed": Row(
+        "kvcq_transactions_committed_total", "Transactions committed."
+    ),
+    "store.transactions_rolled_back": Row(
+        "kvcq_transactions_rolled_back_total", "Transactions rolled back."
+    ),
+    "store.transactions_lost": Row(
+        "kvcq_transactions_lost_total",
+        "Transactions that ended because their topic, or their record, was gone.",
+    ),
+    "store.transaction_checks_sent": Row(
+        "kvcq_transaction_checks_total", "Producers asked what became of a transaction."
+    ),
+    "server.transaction_listeners": Row(
+        "kvcq_transaction_listeners", "Producers that answer checks of transactions."
+    ),
     "store.timers_pending": Row(
         "kvcq_timers_pending", "Delayed messages that wait for their time."
     ),

@@ -114,7 +114,7 @@ def test_a_push_consumer_takes_each_message_and_again_what_failed(
 def test_transactions_have_one_outcome_also_when_their_producer_was_killed(
     start: Start, tmp_path: Path, port: int
 ) -> None:
-    """Without an answer another producer of the topic is asked, the first time after six seconds."""
+    """Another producer of the topic is asked, six seconds after the message at the earliest."""
     target = f"127.0.0.1:{port}"
     with served(tmp_path / "store", port):
         first = start(target)

@@ -248,3 +248,29 @@ def test_a_reminder_comes_at_its_time_and_a_recalled_one_does_not(tmp_path: Path
         assert done.stdout == "time for lunch\n"
         with Client(server.target) as client:
             assert client.delayed_pending() == 0
+
+
+def test_an_order_is_in_the_database_and_the_topic_or_in_neither(tmp_path: Path) -> None:
+    """Also when the program was killed in the middle: the next one is asked."""
+    with ServerProcess(tmp_path / "store") as server:
+        server.wait_for("ready")
+        program = programs("docs/transactions.md", tmp_path, server.target)["shop.py"]
+        command = [sys.executable, str(program), str(tmp_path / "shop.db")]
+        killed = subprocess.run(command, input="apple\ndie\n", text=True, timeout=60)
+        assert killed.returncode == 1
+        with Client(server.target) as client:
+            assert len(client.open_transactions("shop")) == 1
+            second = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
+            assert second.stdin is not None
+            second.stdin.write("pear\n")
+            second.stdin.flush()
+            wait_until(lambda: not client.open_transactions("shop"))
+            second.stdin.close()
+            assert second.wait(60) == 0
+            found = [
+                message.body
+                for queue_id in range(client.describe_topic("orders").queue_count)
+                for message in client.pull("orders", queue_id, 0).messages
+            ]
+        assert sorted(found) == [b"apple", b"pear"]
+        assert _one(tmp_path / "shop.db", "SELECT count(*) FROM orders") == 2

@@ -1,0 +1,97 @@
+"""kvcq tran …: list open transactions, and decide them by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from server.cli.online.connection import connect, server_options
+from server.cli.terminal import (
+    COUNT,
+    Sections,
+    counted,
+    document_of,
+    print_json,
+    print_table,
+    say,
+    text,
+    time_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_DOCUMENT = "transaction_id group topic begun_ms checks next_check_ms"
+
+
+@click.group(cls=Sections)
+def tran() -> None:
+    """Manage open transactions: messages that nobody committed yet.
+
+    A producer of their group is asked what became of them. Those that were
+    asked about as often as the settings say wait for a decision by hand.
+    """
+
+
+@tran.command("list")
+@click.option("--group", type=text, default="", help="Only those of a group of producers.")
+@click.option("--given-up", is_flag=True, help="Only those that nobody is asked about any more.")
+@click.option("--limit", type=COUNT, default=100, show_default=True, help="Rows to print.")
+@server_options
+def list_transactions(group: str, given_up: bool, limit: int, server: str, as_json: bool) -> None:
+    """List open transactions, the oldest first."""
+    with connect(server) as client:
+        found = client.open_transactions(group, given_up=given_up, max_transactions=limit + 1)
+    shown = found[:limit]
+    if as_json:
+        print_json([document_of(one, _DOCUMENT) for one in shown])
+    elif shown:
+        print_table(
+            "",
+            ("transaction", "group", "topic", "since", "checks", "next check"),
+            [
+                (
+                    one.transaction_id,
+                    one.group,
+                    one.topic,
+                    time_text(one.begun_ms),
+                    one.checks,
+                    "given up" if one.next_check_ms is None else time_text(one.next_check_ms),
+                )
+                for one in shown
+            ],
+        )
+    else:
+        say("no open transactions")
+    if len(found) > limit:
+        say("there are more; show them with a larger --limit")
+
+
+@tran.command()
+@click.argument("transactions", type=text, nargs=-1, required=True, metavar="TRANSACTION...")
+@server_options
+def commit(transactions: tuple[str, ...], server: str, as_json: bool) -> None:
+    """Deliver the messages of the TRANSACTIONs."""
+    with connect(server) as client:
+        _decide(client.commit_transaction, "committed", transactions, as_json=as_json)
+
+
+@tran.command()
+@click.argument("transactions", type=text, nargs=-1, required=True, metavar="TRANSACTION...")
+@server_options
+def rollback(transactions: tuple[str, ...], server: str, as_json: bool) -> None:
+    """Never deliver the messages of the TRANSACTIONs."""
+    with connect(server) as client:
+        _decide(client.roll_back_transaction, "rolled back", transactions, as_json=as_json)
+
+
+def _decide(
+    decide: Callable[[str], None], what: str, transactions: tuple[str, ...], *, as_json: bool
+) -> None:
+    for one in transactions:
+        decide(one)
+    if as_json:
+        print_json({"transactions": list(transactions), "outcome": what})
+    else:
+        say(f"{what} {counted(len(transactions), 'transaction')}")

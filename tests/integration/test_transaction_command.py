@@ -1,0 +1,30 @@
+"""kvcq tran, against a real server."""
+
+from __future__ import annotations
+
+from kvcq_client import Client, Message
+from tests.integration.test_shared_group_command import answer, run
+
+
+def test_open_transactions_are_listed_and_decided_by_hand(target: str) -> None:
+    assert "no open transactions" in run(target, "tran", "list").stderr
+    with Client(target) as client:
+        ids = [
+            client.begin_transaction(Message("paid", b"%d" % n, queue_id=0), group="shop")
+            for n in range(3)
+        ]
+        listed = answer(target, "tran", "list")
+        assert [one["transactionId"] for one in listed] == ids
+        assert {(one["group"], one["topic"], one["checks"]) for one in listed} == {
+            ("shop", "paid", 0)
+        }
+        assert ids[0] in run(target, "tran", "list", "--group", "shop").stdout
+        assert "there are more" in run(target, "tran", "list", "--limit", "2").stderr
+        assert answer(target, "tran", "list", "--given-up") == []
+        assert "committed 2 transactions" in run(target, "tran", "commit", *ids[:2]).stderr
+        assert "rolled back 1 transaction" in run(target, "tran", "rollback", ids[2]).stderr
+        assert answer(target, "tran", "list") == []
+        refused = run(target, "tran", "commit", ids[2])
+        assert refused.exit_code == 1
+        assert "was rolled back" in refused.stderr
+        assert [one.body for one in client.pull("paid", 0, 0).messages] == [b"0", b"1"]
