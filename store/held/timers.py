@@ -263,8 +263,9 @@ class Timers:
                     found.append(each)
             if len(rows) < _LOOKED_TOGETHER:
                 return WaitingPage(found, None)
-            start = rows[-1][0] + b"\x00"
-        return WaitingPage(found, start[:-1])
+            due_ms, timer = split_timer_key(rows[-1][0])
+            start = timer_key(due_ms, timer + 1)
+        return WaitingPage(found, start)
 
     def _read(self, rows: Sequence[tuple[bytes, TimerRow]]) -> list[tuple[bytes, Waiting | None]]:
         records = read_each(self._reads, TIMER_TOPIC, [row.place for _, row in rows]).records

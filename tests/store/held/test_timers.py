@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import store.held.timers as timers_module
 from kvcq.inspect import look_over
 from store.errors import InvalidArgumentError, UnknownQueueError, UnknownTopicError
 from store.format import unpack_record
@@ -221,6 +222,22 @@ def test_pages_have_what_is_due_first_of_a_topic(store: MessageStore, clock: Fak
     assert store.timers.page("V").found == []
     with pytest.raises(InvalidArgumentError):
         store.timers.page(limit=1001)
+
+
+def test_a_page_that_ends_as_enough_was_looked_at_goes_on_behind_it(
+    store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timers_module, "_LOOKED_TOGETHER", 2)
+    monkeypatch.setattr(timers_module, "_MOST_LOOKED", 4)
+    for n in range(10):
+        delay(store, clock, 1 + n, str(n))
+    found, cursor, pages = [], None, 0
+    while pages == 0 or cursor is not None:
+        page = store.timers.page("T", cursor)
+        found += [each.message.body.decode() for each in page.found]
+        cursor, pages = page.cursor, pages + 1
+    assert found == [str(n) for n in range(10)]
+    assert pages == 3
 
 
 def test_the_thread_puts_what_is_due_by_itself(tmp_path: Path, clock: FakeClock) -> None:
