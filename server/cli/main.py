@@ -45,6 +45,7 @@ _SECTIONS = {
         "topic": (".online.topics", "Create, list, describe, update and delete topics."),
         "group": (".online.groups", "Create, show, change, reset, pause and delete groups."),
         "dlq": (".online.dead_letters", "Show, redrive and delete dead letters."),
+        "lite": (".online.lite", "Create, list and delete lite topics, one for each session."),
         "timers": (".online.timers", "Show and recall delayed messages."),
         "tran": (".online.transactions", "Show, commit and roll back open transactions."),
         "stats": (".online.stats", "Show the server's counters and levels."),

@@ -274,3 +274,30 @@ def test_an_order_is_in_the_database_and_the_topic_or_in_neither(tmp_path: Path)
             ]
         assert sorted(found) == [b"apple", b"pear"]
         assert _one(tmp_path / "shop.db", "SELECT count(*) FROM orders") == 2
+
+
+def test_a_conversation_goes_on_after_its_agent_was_killed(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "store") as server:
+        server.wait_for("ready")
+        found = programs("docs/sessions.md", tmp_path, server.target)
+
+        def ask(session: str, question: str) -> str:
+            return subprocess.run(
+                [sys.executable, str(found["ask.py"]), session, question],
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=60,
+            ).stdout.strip()
+
+        with Client(server.target) as client:
+            for parent in ("questions", "answers"):
+                client.create_lite_parent(parent)
+            with running(found["agent.py"]):
+                assert ask("tea-1", "Which tea?") == "tea-1, turn 1: Which tea?"
+                wait_until(lambda: not sum(q.lag for q in client.describe_group("agents").queues))
+            with running(found["agent.py"]):
+                assert ask("tea-1", "How long?") == "tea-1, turn 2: How long?"
+                assert ask("tea-2", "Which tea?") == "tea-2, turn 1: Which tea?"
+            assert list(client.list_lite_topics("questions")) == ["tea-1", "tea-2"]
+            assert client.lite_expiry_s("questions") == 7 * 86_400

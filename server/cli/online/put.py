@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvcq_client import DeadlineError, KvcqError, Message, NotPossibleError, UnavailableError
+from kvcq_client import (
+    DeadlineError,
+    KvcqError,
+    Message,
+    NotPossibleError,
+    UnavailableError,
+    lite_queue,
+)
 from server.cli.online.connection import command_error, connect, server_options
 from server.cli.online.timers import deliver_at, put_delayed
 from server.cli.terminal import (
@@ -69,6 +76,9 @@ _LINE_INDEX = re.compile(r"messages\[(\d+)\]")
     help="Light queue, %LMQ%…; may be repeated.",
 )
 @click.option(
+    "--lite", type=text, default="", help="Lite topic of TOPIC, such as the id of a session."
+)
+@click.option(
     "--property",
     "properties",
     type=text,
@@ -90,6 +100,7 @@ def put(
     tag: str,
     keys: tuple[str, ...],
     light_queues: tuple[str, ...],
+    lite: str,
     properties: tuple[str, ...],
     delay_ms: int | None,
     at_ms: int | None,
@@ -110,6 +121,8 @@ def put(
         raise click.UsageError("--lines and --delay or --at exclude each other")
     if ordering_key and queue is not None:
         raise click.UsageError("--queue and --ordering-key exclude each other")
+    if lite:
+        light_queues = (*light_queues, lite_queue(topic, lite))
     template = Message(
         topic,
         b"",
