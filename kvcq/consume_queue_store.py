@@ -190,6 +190,14 @@ class KvConsumeQueueStore:
             rows = [row for at, row in enumerate(rows) if queue_offset_of(row[0]) == start + at]
         return unpack_places([value for _, value in rows])
 
+    def places_of(
+        self, topic: str, queue_id: int, offsets: Sequence[int]
+    ) -> list[tuple[int, int] | None]:
+        prefix = unit_prefix(topic, queue_id)
+        rows = self._engine.multi_get(UNITS, [prefix + pack_i64(each) for each in offsets])
+        found = iter(unpack_places([row for row in rows if row is not None]))
+        return [None if row is None else next(found) for row in rows]
+
     def _unit_rows(self, topic: str, queue_id: int, start: int, count: int) -> Sequence[Pair]:
         prefix = unit_prefix(topic, queue_id)
         return self._engine.scan(

@@ -252,6 +252,15 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         """
         ...
 
+    def places_of(
+        self, topic: str, queue_id: int, offsets: Sequence[int]
+    ) -> list[tuple[int, int] | None]:
+        """Physical offset and size of the unit at each offset; None where there is none.
+
+        For offsets that lie far apart: otherwise `read_places` is less work.
+        """
+        ...
+
     def search_time(
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary, log_start: int
     ) -> int:

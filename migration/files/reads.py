@@ -72,6 +72,13 @@ class FileQueueReads:
         found = self.read_units(topic, queue_id, start, count)
         return [unit[:2] for at, (offset, unit) in enumerate(found) if offset == start + at]
 
+    def places_of(
+        self, topic: str, queue_id: int, offsets: Sequence[int]
+    ) -> list[tuple[int, int] | None]:
+        """See ConsumeQueueStore."""
+        found = [self.read_places(topic, queue_id, offset, 1) for offset in offsets]
+        return [places[0] if places else None for places in found]
+
     def search_time(
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary, log_start: int
     ) -> int:

@@ -81,6 +81,11 @@ class DoubleQueueStore(SidePair):
     ) -> list[tuple[int, int]]:
         return self._serving.read_places(topic, queue_id, start, count)
 
+    def places_of(
+        self, topic: str, queue_id: int, offsets: Sequence[int]
+    ) -> list[tuple[int, int] | None]:
+        return self._serving.places_of(topic, queue_id, offsets)
+
     def search_time(
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary, log_start: int
     ) -> int:

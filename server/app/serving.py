@@ -84,7 +84,7 @@ class Serving:
             SharedGroupService: SharedGroupService(
                 store, self.reads, settlements, self.puts.durability, pools, metrics
             ),
-            TimerService: TimerService(store, self.puts, pools, metrics),
+            TimerService: TimerService(store, self.puts, pools),
             TransactionService: TransactionService(
                 store, self.puts, self.transactions, self.checks, pools, stage
             ),

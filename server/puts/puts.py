@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from server.metrics import CallMetrics
     from server.puts.coalescer import PutResult
     from server.stage import Stage
+    from store.held import TimersSet
     from store.message import Host, Message
     from store.message_store import MessageStore
     from store.metadata import MessageType
@@ -63,6 +65,7 @@ class Puts:
         loop = asyncio.get_running_loop()
         self._stage = stage
         self._metrics = metrics
+        self._timers = store.timers
         self._at_append = store.acknowledges_at_append
         self._store_host = pack_host(store.config.store_host)  # as message ids begin
         self._producers = Workers(PRODUCER_THREADS, "producer")
@@ -165,6 +168,23 @@ class Puts:
         self._metrics.put({topic: stored.columns.message_count}, stored.record_bytes)
         current_caller().took_messages(stored.columns.message_count)
         return stored.columns.queue_offsets
+
+    async def put_delayed(
+        self, make: Callable[[Budget], tuple[Sequence[Message], Sequence[int]]]
+    ) -> TimersSet:
+        """What `make` gives, with the time of each, waits or none of it: see Timers.put. In a
+        thread. Raises what it and `make` raise."""
+
+        def put() -> tuple[Sequence[Message], TimersSet]:
+            messages, due_ms = make(Budget())
+            return messages, self._timers.put(messages, due_ms, wait=False)
+
+        messages, done = await self._bulk.run(put)
+        await self.durability.wait(done.end_offset)
+        counts = Counter(each.topic for each in messages)
+        self._metrics.put(counts, sum(len(each.body) for each in messages))
+        current_caller().took_messages(len(messages))
+        return done
 
     def choose(self, topic: str, ordering_key: str) -> int:
         """The queue for a message that names none."""

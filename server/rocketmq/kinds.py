@@ -30,14 +30,19 @@ class Kind(NamedTuple):
 
 #: The first that fits is a message's. One that says FIFO and has no group is an ordinary one.
 KINDS = (
+<<<<<<< HEAD
     Kind(v2.TRANSACTION, "a transaction", "", is_served=True),
     Kind(v2.DELAY, "delivery at a time", "delivery_timestamp", is_served=False),
+=======
+    Kind(v2.TRANSACTION, "a transaction", "", is_served=False),
+    Kind(v2.DELAY, "delivery at a time", "delivery_timestamp", is_served=True),
+>>>>>>> 8b7ef7b5 (rocketmq: messages for a time, and their recall)
     Kind(v2.FIFO, "a message group", "message_group", is_served=True),
     Kind(v2.PRIORITY, "a priority", "priority", is_served=False),
     Kind(v2.LITE, "a lite topic", "lite_topic", is_served=False),
 )
 _NORMAL = Kind(v2.NORMAL, "nothing of these", "", is_served=True)
-_SERVED = [kind.type for kind in (_NORMAL, *KINDS) if kind.is_served]
+_SERVED = sorted(kind.type for kind in (_NORMAL, *KINDS) if kind.is_served)
 _TYPES = {kind.type: MessageType[v2.MessageType.Name(kind.type)] for kind in (_NORMAL, *KINDS)}
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.format import COMPRESSED
 from server.errors import ClientStatusError
-from server.rocketmq.kinds import check_kind
+from server.rocketmq.kinds import check_kind, kind_of
 from server.rocketmq.pb import values_pb2 as v2
 from server.rocketmq.times import milliseconds_of
 from store.errors import InvalidArgumentError
@@ -80,6 +80,29 @@ def messages_in(
         check_kind(system, topic_type)
         found.append(_message_in(message, born_host, choose))
     return found
+
+
+def times_in(messages: Sequence[v2.Message]) -> list[int]:
+    """When each message of a request is to be delivered, ms since 1970; nothing, where none says.
+
+    Raises ClientStatusError.
+    """
+    times = []
+    for message in messages:
+        system = message.system_properties
+        if kind_of(system).type != v2.DELAY:
+            continue
+        if not system.HasField("delivery_timestamp"):
+            raise ClientStatusError(
+                v2.ILLEGAL_DELIVERY_TIME, "the message is of type DELAY and has no time"
+            )
+        times.append(max(0, milliseconds_of(system.delivery_timestamp)))
+    if times and len(times) < len(messages):
+        raise ClientStatusError(
+            v2.MESSAGE_CORRUPTED,
+            "the messages of a request must be all for a time, or none; nothing was stored",
+        )
+    return times
 
 
 def _message_in(message: v2.Message, born_host: Host, choose: Callable[[str, str], int]) -> Message:

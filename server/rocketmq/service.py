@@ -10,7 +10,7 @@ from server.errors import ClientStatusError, ForbiddenError
 from server.reads import Receive
 from server.rocketmq.clients import Clients, client_of
 from server.rocketmq.kinds import accepted
-from server.rocketmq.messages_in import messages_in
+from server.rocketmq.messages_in import messages_in, times_in
 from server.rocketmq.messages_out import EncodedAnswer, encode_answer
 from server.rocketmq.pb import messaging_pb2 as pb
 from server.rocketmq.pb import messaging_pb2_grpc
@@ -26,6 +26,7 @@ from server.rocketmq.transactions import is_transaction
 from server.wire import Budget, host_of_peer, not_more, not_negative
 from store.errors import InvalidArgumentError, UnknownGroupError, UnknownTopicError
 from store.groups import MOST_ATTEMPT_ID, MOST_HANDLES
+from store.held import Recall
 from store.reads import parse_filter
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         """`advertised`: the address that clients are told; None: that by which each came."""
         self._store = store
         self._groups = store.groups
+        self._timers = store.timers
         self._puts = puts
         self._reads = reads
         self._pools = pools
@@ -196,6 +198,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
             choose = self._puts.choose
             return messages_in(request.messages, born_host, topic_type, choose, budget)
 
+<<<<<<< HEAD
         if is_transaction(request.messages):
             pools = self._pools
             (message,) = await pools.changes.run(make, Budget()) if large else make(Budget())
@@ -207,15 +210,43 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
             )
             return pb.SendMessageResponse(status=OK, entries=[entry])
         offsets = await self._puts.put_made(topic, make, large=large)
+=======
+        if times := times_in(request.messages):
+            done = await self._puts.put_delayed(lambda budget: (make(budget), times))
+            offsets: Sequence[int] = done.places
+            handles: Sequence[str] = done.handles
+        else:
+            offsets = await self._puts.put_made(topic, make, large=large)
+            handles = [""] * len(offsets)
+>>>>>>> 8b7ef7b5 (rocketmq: messages for a time, and their recall)
         return pb.SendMessageResponse(
             status=OK,
             entries=[
                 pb.SendResultEntry(
-                    status=OK, message_id=each.system_properties.message_id, offset=offset
+                    status=OK,
+                    message_id=each.system_properties.message_id,
+                    offset=offset,
+                    recall_handle=handle,
                 )
-                for each, offset in zip(request.messages, offsets, strict=True)
+                for each, offset, handle in zip(request.messages, offsets, handles, strict=True)
             ],
         )
+
+    async def RecallMessage(
+        self, request: pb.RecallMessageRequest, context: Context
+    ) -> pb.RecallMessageResponse:
+        """A second recall before the time is answered as the first one, as RocketMQ does."""
+        topic, handle = request.topic.name, request.recall_handle
+        named = self._timers.named(topic, handle)
+        done = await self._pools.settling.run(
+            lambda: self._timers.recall(topic, [handle], wait=False)
+        )
+        await self._puts.durability.wait(done.end_offset)
+        if done.outcomes != [Recall.RECALLED] and named.due_ms <= self._timers.now_ms():
+            raise ClientStatusError(
+                v2.BAD_REQUEST, "the message was delivered, or recalled before its time"
+            )
+        return pb.RecallMessageResponse(status=OK, message_id=named.message_id)
 
     async def ReceiveMessage(
         self, request: pb.ReceiveMessageRequest, context: Context
@@ -303,11 +334,6 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         return pb.EndTransactionResponse(status=OK)
 
     # --- what is not served ----------------------------------------------------------------
-
-    async def RecallMessage(
-        self, request: pb.RecallMessageRequest, context: Context
-    ) -> pb.RecallMessageResponse:
-        _unsupported("messages that are delivered at a time, so there is none to recall")
 
     async def SyncLiteSubscription(
         self, request: pb.SyncLiteSubscriptionRequest, context: Context

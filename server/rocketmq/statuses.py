@@ -45,6 +45,7 @@ _BY_FIELD = {
     "tag_filter": v2.ILLEGAL_FILTER_EXPRESSION,
     "sql_filter": v2.ILLEGAL_FILTER_EXPRESSION,
     "invisible_ms": v2.ILLEGAL_INVISIBLE_TIME,
+    "deliver_at": v2.ILLEGAL_DELIVERY_TIME,
     "delay_ms": v2.ILLEGAL_INVISIBLE_TIME,
     "handles": v2.INVALID_RECEIPT_HANDLE,
 }

@@ -6,15 +6,12 @@ loop, as puts do.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import timers_pb2 as pb
 from kvcq_client.pb.v1 import timers_pb2_grpc
-from server.access import current_caller
 from server.services.paging import cursor_of
 from server.wire import (
-    Budget,
     bounded,
     delayed_in,
     host_of_peer,
@@ -26,10 +23,9 @@ from store.held import MOST_LISTED, MOST_TIMERS
 
 if TYPE_CHECKING:
     from server.edge import Context
-    from server.metrics import CallMetrics
     from server.puts import Puts
+    from server.wire import Budget
     from server.workers import Pools
-    from store.held import TimersSet
     from store.message import Message
     from store.message_store import MessageStore
 
@@ -39,11 +35,10 @@ _DEFAULT_LISTED = 100
 class TimerService(timers_pb2_grpc.TimerServiceServicer):
     """Owned by the event loop's thread."""
 
-    def __init__(self, store: MessageStore, puts: Puts, pools: Pools, metrics: CallMetrics) -> None:
+    def __init__(self, store: MessageStore, puts: Puts, pools: Pools) -> None:
         self._timers = store.timers
         self._puts = puts
         self._pools = pools
-        self._metrics = metrics
 
     async def PutDelayed(
         self, request: pb.PutDelayedRequest, context: Context
@@ -51,17 +46,12 @@ class TimerService(timers_pb2_grpc.TimerServiceServicer):
         not_more("messages", request.messages, MOST_TIMERS, "messages")
         born_host = host_of_peer(context.peer())
 
-        def put() -> tuple[list[Message], list[int], TimersSet]:
+        def make(budget: Budget) -> tuple[list[Message], list[int]]:
             now_ms = self._timers.now_ms()
-            messages, due_ms = delayed_in(request, born_host, self._puts.choose, Budget(), now_ms)
-            return messages, due_ms, self._timers.put(messages, due_ms, wait=False)
+            return delayed_in(request, born_host, self._puts.choose, budget, now_ms)
 
-        messages, due_ms, done = await self._pools.settling.run(put)
-        await self._puts.durability.wait(done.end_offset)
-        counts = Counter(each.topic for each in messages)
-        self._metrics.put(counts, sum(len(each.body) for each in messages))
-        current_caller().took_messages(len(messages))
-        return pb.PutDelayedResponse(handles=done.handles, deliver_at_ms=due_ms)
+        done = await self._puts.put_delayed(make)
+        return pb.PutDelayedResponse(handles=done.handles, deliver_at_ms=done.due_ms)
 
     async def Recall(self, request: pb.RecallRequest, context: Context) -> pb.RecallResponse:
         not_more("handles", request.handles, MOST_TIMERS, "handles")

@@ -54,6 +54,7 @@ class TimersSet(NamedTuple):
     """Delayed messages that were put."""
 
     handles: list[str]  # one for each, in order
+    due_ms: Sequence[int]  # of each
     end_offset: int  # certain once the log is durable up to it: see MessageStore.is_durable
     places: list[int]  # queue offsets in queue 0 of TIMER_TOPIC
 
@@ -173,7 +174,7 @@ class Timers:
             )
             for message, due, place, nonce in zip(messages, due_ms, places, nonces, strict=True)
         ]
-        return TimersSet(handles, end, places)
+        return TimersSet(handles, due_ms, end, places)
 
     def _check(self, messages: Sequence[Message], due_ms: Sequence[int]) -> None:
         if not 0 < len(messages) <= MOST_TIMERS:
@@ -230,10 +231,9 @@ class Timers:
             self._appends.wait_acknowledged(end)
         return Recalled(outcomes, end)
 
-    def message_id(self, topic: str, handle: str) -> str:
-        """UNIQ_KEY of the message that the handle is of; "" where it has none. Raises
-        InvalidArgumentError."""
-        return unpack_handle(topic, handle, "handle").message_id
+    def named(self, topic: str, handle: str) -> TimerHandle:
+        """What a handle of a message of the topic says. Raises InvalidArgumentError."""
+        return unpack_handle(topic, handle, "recall_handle")
 
     # --- looking ---------------------------------------------------------------------------
 

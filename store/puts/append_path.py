@@ -49,6 +49,7 @@ class Step(NamedTuple):
     entries: Sequence[Entry]  # of one record, when there are messages
     messages: Sequence[Message] = ()  # those of a system topic are for its queue 0
     changes: Changes | None = None  # what the entries change, wherever their record is
+    prepared: Sequence[Prepared] | None = None  # what `prepare_all` makes of the messages
 
 
 class _Deciding(NamedTuple):
@@ -189,17 +190,20 @@ class AppendPath:
         offer: Callable[[LogAppend], None],
         messages: Sequence[Message] = (),
         changes: Changes | None = None,
+        prepared: Sequence[Prepared] | None = None,
     ) -> None:
         """Under the append lock: records with these entries are at the log's end. With messages it
         is one record, and they are behind it: a crash leaves all of them, or none."""
-        prepared: Sequence[Prepared] = ()
+        details: Sequence[Prepared] = ()
         records = list(pack_entries(entries))
         if len(records) > 1:
             changes = None
         if messages:
             assert len(records) == 1, f"messages beside {len(records)} records of the state"
             # Not as columns: dispatch looks for the state's record.
-            prepared = [*prepare_all(messages, MOST_BODY_BYTES, MAX_LIGHT_QUEUES, is_batch=True)]
+            if prepared is None:
+                prepared = prepare_all(messages, MOST_BODY_BYTES, MAX_LIGHT_QUEUES, is_batch=True)
+            details = [*prepared]
         own = Counter(each.topic for each in messages if is_system_topic(each.topic))
         own[STATE_TOPIC] = 1
         for taken, body in records:
@@ -215,7 +219,7 @@ class AppendPath:
 
             try:
                 self.log.append(
-                    [Message(STATE_TOPIC, body), *messages], [PLAIN, *prepared], publish
+                    [Message(STATE_TOPIC, body), *messages], [PLAIN, *details], publish
                 )
             finally:
                 self._settle()
@@ -271,8 +275,10 @@ class AppendPath:
             with self.held():
                 steps = decide()
                 try:
-                    for entries, messages, changes in steps:
-                        self._append_state(entries, self._reput.offer, messages, changes)
+                    for entries, messages, changes, prepared in steps:
+                        self._append_state(
+                            entries, self._reput.offer, messages, changes, prepared
+                        )
                     end = self.log.appended_offset
                     if steps and not self.acknowledged.at_append:
                         self._flush_service.request(end, 1)

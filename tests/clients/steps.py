@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from typing import TYPE_CHECKING
 
 from kvcq_client import Client, Message, MessageType
@@ -50,6 +51,29 @@ def send_receive_and_be_pushed(program: Program, directory: Path, port: int) -> 
             (found,) = ours.query("orders", plain["id"]).messages
             assert (found.body, found.tag) == (b"plain", "paid")
         program.do("stop")
+
+
+def deliver_later(program: Program, directory: Path, port: int) -> None:
+    """A message with a time is received then, and not before."""
+    with served(directory, port), Client(f"127.0.0.1:{port}") as ours:
+        program.do("producer", topic="orders")
+        due_s = int(time.time()) + 3
+        program.send("orders", "later", delivery_timestamp=due_s)
+        program.send("orders", "now")
+        program.do("simple", group="workers", topic="orders")
+        assert [one["body"] for one in program.receive_all(2)] == ["now", "later"]
+        (found,) = ours.pull("orders", *_place_of(ours, b"later"), max_messages=1).messages
+        assert due_s * 1000 <= found.store_time_ms < due_s * 1000 + 5000
+        program.do("stop")
+
+
+def _place_of(ours: Client, body: bytes) -> tuple[int, int]:
+    _, queues = ours.topic_queues("orders")
+    for queue in queues:
+        for message in ours.pull("orders", queue.queue_id, 0).messages:
+            if message.body == body:
+                return queue.queue_id, message.queue_offset
+    raise AssertionError(f"{body!r} is in no queue")
 
 
 def keep_the_order_of_each_group(program: Program, directory: Path, port: int) -> None:

@@ -13,6 +13,7 @@ from kvcq_client import Client, Message
 from tests.clients.program import Program, Start, starting
 from tests.clients.steps import (
     be_a_user,
+    deliver_later,
     go_on_through_a_restart,
     keep_the_order_of_each_group,
     served,
@@ -64,6 +65,10 @@ def start(python: Path, authority: Authority, tmp_path: Path) -> Iterator[Start]
 @pytest.fixture
 def program(start: Start, port: int) -> Program:
     return start(f"127.0.0.1:{port}")
+
+
+def test_a_delayed_message_comes_at_its_time(program: Program, tmp_path: Path, port: int) -> None:
+    deliver_later(program, tmp_path / "store", port)
 
 
 def test_a_program_for_rocketmq_sends_and_receives(

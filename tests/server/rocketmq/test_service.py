@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import time
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,11 @@ async def test_a_route_makes_the_topic_and_echoes_the_address_of_the_client(
     for each in route.message_queues:
         assert (each.broker.id, each.broker.endpoints) == (0, ENDPOINTS)
         assert each.permission == v2.READ_WRITE
+<<<<<<< HEAD
         assert {v2.NORMAL, v2.FIFO, v2.TRANSACTION} <= {*each.accept_message_types}
+=======
+        assert list(each.accept_message_types) == [v2.NORMAL, v2.FIFO, v2.DELAY]
+>>>>>>> 8b7ef7b5 (rocketmq: messages for a time, and their recall)
     assert served.store.describe_topic("orders").queue_count == 4
 
 
@@ -214,8 +219,13 @@ async def test_a_batch_has_an_entry_for_each_message_and_a_group_one_queue(clien
         ({"message_group": " "}, v2.ILLEGAL_MESSAGE_GROUP),
         ({"properties": {"UNIQ_KEY": "x"}}, v2.ILLEGAL_MESSAGE_PROPERTY_KEY),
         ({"properties": {"a": "\x02"}}, v2.ILLEGAL_MESSAGE_PROPERTY_KEY),
+<<<<<<< HEAD
         ({"delivery_timestamp": Timestamp(seconds=1)}, v2.UNSUPPORTED),
         ({"message_type": v2.DELAY}, v2.UNSUPPORTED),
+=======
+        ({"message_type": v2.DELAY}, v2.ILLEGAL_DELIVERY_TIME),
+        ({"message_type": v2.TRANSACTION}, v2.UNSUPPORTED),
+>>>>>>> 8b7ef7b5 (rocketmq: messages for a time, and their recall)
         ({"lite_topic": "session"}, v2.UNSUPPORTED),
         ({"priority": 1}, v2.UNSUPPORTED),
     ],
@@ -423,12 +433,82 @@ async def test_a_compressed_body_stays_so_for_them_and_is_plain_for_kvcq(
         assert found.body == b"a" * 5000
 
 
+# --- delay and recall ----------------------------------------------------------------------
+
+
+def later(milliseconds: int) -> Timestamp:
+    at_ms = time.time_ns() // 1_000_000 + milliseconds
+    return Timestamp(seconds=at_ms // 1000, nanos=at_ms % 1000 * 1_000_000)
+
+
+async def test_a_delayed_message_comes_at_its_time_and_is_of_type_delay(client: Client) -> None:
+    await client.receive("g", "orders")
+    at = later(500)
+    sent = client.message("orders", delivery_timestamp=at, message_group="m")
+    answer = await client.send(sent)
+    (entry,) = answer.entries
+    assert entry.status.code == v2.OK
+    assert entry.recall_handle
+    got: list[v2.Message] = []
+    while not got:
+        _, got = await client.receive("g", "orders")
+    (message,) = got
+    system = message.system_properties
+    assert system.message_id == sent.system_properties.message_id
+    assert system.message_type == v2.DELAY
+    assert (system.delivery_timestamp, system.message_group) == (at, "m")
+    assert system.store_timestamp.ToMilliseconds() >= at.ToMilliseconds()
+    assert "REAL_TOPIC" not in message.user_properties
+    late = await recall(client, "orders", entry.recall_handle)
+    assert late.status.code == v2.BAD_REQUEST
+
+
+async def recall(client: Client, topic: str, handle: str) -> pb.RecallMessageResponse:
+    request = pb.RecallMessageRequest(topic=v2.Resource(name=topic), recall_handle=handle)
+    answer: pb.RecallMessageResponse = await client.call.RecallMessage(
+        request, metadata=client.metadata
+    )
+    return answer
+
+
+async def test_a_recalled_message_does_not_come_and_a_second_recall_is_answered_so(
+    served: Served, client: Client
+) -> None:
+    sent = client.message("orders", delivery_timestamp=later(3_600_000))
+    (entry,) = (await client.send(sent)).entries
+    for _ in range(2):
+        answer = await recall(client, "orders", entry.recall_handle)
+        assert answer.status.code == v2.OK
+        assert answer.message_id == sent.system_properties.message_id
+    assert served.store.timers.count() == 0
+    for topic, handle in (("others", entry.recall_handle), ("orders", "x"), ("orders", "")):
+        assert (await recall(client, topic, handle)).status.code == v2.BAD_REQUEST
+
+
+async def test_a_time_too_far_ahead_or_for_some_of_a_request_is_refused(
+    served: Served, client: Client
+) -> None:
+    far = client.message("orders", delivery_timestamp=later(41 * 24 * 3_600_000))
+    assert (await client.send(far)).status.code == v2.ILLEGAL_DELIVERY_TIME
+    soon = client.message("orders", delivery_timestamp=later(60_000))
+    mixed = await client.send(soon, client.message("orders"))
+    assert mixed.status.code == v2.MESSAGE_CORRUPTED
+    assert served.store.timers.count() == 0
+    both = await client.send(soon, client.message("orders", delivery_timestamp=later(90_000)))
+    assert len({each.recall_handle for each in both.entries}) == 2
+    assert served.store.timers.count() == 2
+
+
 # --- what is not served --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "name",
+<<<<<<< HEAD
     ["RecallMessage", "SyncLiteSubscription", "UpdateOffset", "GetOffset"],
+=======
+    ["EndTransaction", "SyncLiteSubscription", "UpdateOffset", "GetOffset"],
+>>>>>>> 8b7ef7b5 (rocketmq: messages for a time, and their recall)
 )
 async def test_what_is_not_served_says_so_in_a_status(client: Client, name: str) -> None:
     answer = await getattr(client.call, name)(
