@@ -30,13 +30,8 @@ class Kind(NamedTuple):
 
 #: The first that fits is a message's. One that says FIFO and has no group is an ordinary one.
 KINDS = (
-<<<<<<< HEAD
     Kind(v2.TRANSACTION, "a transaction", "", is_served=True),
-    Kind(v2.DELAY, "delivery at a time", "delivery_timestamp", is_served=False),
-=======
-    Kind(v2.TRANSACTION, "a transaction", "", is_served=False),
     Kind(v2.DELAY, "delivery at a time", "delivery_timestamp", is_served=True),
->>>>>>> 8b7ef7b5 (rocketmq: messages for a time, and their recall)
     Kind(v2.FIFO, "a message group", "message_group", is_served=True),
     Kind(v2.PRIORITY, "a priority", "priority", is_served=False),
     Kind(v2.LITE, "a lite topic", "lite_topic", is_served=False),

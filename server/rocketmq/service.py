@@ -198,7 +198,6 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
             choose = self._puts.choose
             return messages_in(request.messages, born_host, topic_type, choose, budget)
 
-<<<<<<< HEAD
         if is_transaction(request.messages):
             pools = self._pools
             (message,) = await pools.changes.run(make, Budget()) if large else make(Budget())
@@ -209,8 +208,6 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
                 transaction_id=await self._transactions.begin(given, message),
             )
             return pb.SendMessageResponse(status=OK, entries=[entry])
-        offsets = await self._puts.put_made(topic, make, large=large)
-=======
         if times := times_in(request.messages):
             done = await self._puts.put_delayed(lambda budget: (make(budget), times))
             offsets: Sequence[int] = done.places
@@ -218,7 +215,6 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         else:
             offsets = await self._puts.put_made(topic, make, large=large)
             handles = [""] * len(offsets)
->>>>>>> 8b7ef7b5 (rocketmq: messages for a time, and their recall)
         return pb.SendMessageResponse(
             status=OK,
             entries=[

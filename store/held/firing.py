@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from store.base import Lock, Wake
 from store.errors import InvalidArgumentError, StoreClosedError, StoreError, StoreFailedError
 from store.format import MAX_LIGHT_QUEUES, prepare_all, unpack_record
-from store.held.readable import read_each
 from store.held.records import TIMER_DELIVER, delivered
 from store.puts import MOST_BODY_BYTES, Step
 from store.state import (
@@ -29,7 +28,8 @@ from store.state import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from store.held.reads import Reads
+    from store.format import Prepared
+    from store.held.readable import Scattered
     from store.log import StoreTimes
     from store.message import Message
     from store.puts import AppendPath
@@ -62,6 +62,7 @@ class _Due(NamedTuple):
     key: bytes
     row: TimerRow
     message: Message | None  # None: it cannot be put
+    prepared: Prepared | None
 
 
 class Firing:
@@ -74,7 +75,7 @@ class Firing:
         topics: Topics,
         tables: Tables,
         times: StoreTimes,
-        reads: Reads,
+        scattered: Scattered,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """`tables`: at the dispatch point."""
@@ -83,7 +84,7 @@ class Firing:
         self._topics = topics
         self._tables = tables
         self._times = times
-        self._reads = reads
+        self._scattered = scattered
         self._monotonic_s = monotonic_s
         self._thread = threading.Thread(target=self._run, name="timers", daemon=True)
         self._stopped = threading.Event()
@@ -118,11 +119,7 @@ class Firing:
             self._tell_how_late(now_ms, rows)
             if not rows:
                 return 0
-            due = self._read(rows)
-            try:
-                count, end = self._put(due)
-            except InvalidArgumentError:
-                count, end = self._put([self._checked(each) for each in due])
+            count, end = self._put(self._read(rows))
             self._appends.wait_acknowledged(end)
             return count
 
@@ -157,36 +154,28 @@ class Firing:
             self._wake.set()
 
     def _read(self, rows: Sequence[tuple[bytes, TimerRow]]) -> list[_Due]:
-        records, lost = read_each(self._reads, TIMER_TOPIC, [row.place for _, row in rows])
+        records, lost = self._scattered.read(TIMER_TOPIC, [row.place for _, row in rows])
         due: list[_Due] = []
         size = 0
         for key, row in rows:
             record = records.get(row.place)
             reason = lost.get(row.place)
             message: Message | None = None
+            prepared: Prepared | None = None
             if record is not None:
                 size += len(record)
                 if size > _MOST_BYTES and due:
                     break
                 try:
                     message = delivered(unpack_record(record, verify=False), (TIMER_DELIVER,))
+                    (prepared,) = prepare_all([message], MOST_BODY_BYTES, MAX_LIGHT_QUEUES)
                 except InvalidArgumentError as error:
-                    reason = str(error)
+                    message, reason = None, str(error)
             if message is None and reason is None:
                 continue  # it is not dispatched yet, or its queue is being rebuilt
             if reason is not None:
                 logger.error("the delayed message at place %d is lost: %s", row.place, reason)
-            due.append(_Due(key, row, message))
-        return due
-
-    def _checked(self, due: _Due) -> _Due:
-        """One that no append takes is lost, and not in the way of the others."""
-        if due.message is not None:
-            try:
-                prepare_all([due.message], MOST_BODY_BYTES, MAX_LIGHT_QUEUES)
-            except InvalidArgumentError as error:
-                logger.error("the delayed message at place %d is lost: %s", due.row.place, error)
-                return due._replace(message=None)
+            due.append(_Due(key, row, message, prepared))
         return due
 
     def _put(self, due: Sequence[_Due]) -> tuple[int, int]:
@@ -200,19 +189,21 @@ class Firing:
             names = {each.message.topic for each in due if each.message is not None}
             found = dict(zip(names, tables.topics(list(names)), strict=True))
             messages: list[Message] = []
-            for (key, row, message), now in zip(due, rows, strict=True):
+            details: list[Prepared] = []
+            for (key, row, message, prepared), now in zip(due, rows, strict=True):
                 if now != row:
                     continue  # it was recalled, or moved
                 how = TimerEnd.LOST
-                if message is not None:
+                if message is not None and prepared is not None:
                     topic = found[message.topic]
                     how = TimerEnd.GONE
                     if topic is not None and topic.created_offset == row.begins:
                         how = TimerEnd.FIRED
                         queue_id = message.queue_id % topic.queue_count
                         messages.append(message._replace(queue_id=queue_id))
+                        details.append(prepared)
                 ended.append(TimerEnded(*split_timer_key(key), NOWHERE, how))
-            return [Step(list(ended), messages)] if ended else []
+            return [Step(list(ended), messages, prepared=details)] if ended else []
 
         end = self._appends.decide_steps(steps) if due else self._appends.log.appended_offset
         for each in ended:

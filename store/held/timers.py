@@ -10,7 +10,7 @@ from store.errors import InvalidArgumentError
 from store.format import MAX_LIGHT_QUEUES, UNIQ_KEY, prepare_all, unpack_record
 from store.held.firing import Firing
 from store.held.handles import TimerHandle, pack_handle, unpack_handle
-from store.held.readable import read_each
+from store.held.readable import Scattered
 from store.held.records import TIMER_DELIVER, TIMER_OUT, check_may_wait, delivered, waiting
 from store.held.timer_keeping import TimerKeeping
 from store.metadata import KEEP_ALL
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from store.consume_queue import ConsumeQueueStore
+    from store.format import Prepared
     from store.held.reads import Reads
     from store.log import StoreTimes
     from store.message import Message
@@ -112,9 +113,9 @@ class Timers:
         self._topics = topics
         self._tables = tables
         self._times = times
-        self._reads = reads
         self._new_nonce = new_nonce
-        self.firing = Firing(appends, topics, tables, times, reads)
+        self._scattered = Scattered(queues, appends.log, reads)
+        self.firing = Firing(appends, topics, tables, times, self._scattered)
         self.keeping = TimerKeeping(appends, topics, tables, reads)
         #: Since the store was opened; read freely.
         self.recalled = 0
@@ -142,7 +143,7 @@ class Timers:
             waiting(TIMER_TOPIC, message, {TIMER_OUT: str(due), TIMER_DELIVER: str(due)})
             for message, due in zip(messages, due_ms, strict=True)
         ]
-        self._prepare(held)
+        prepared = self._prepare(held)
         queues = list(dict.fromkeys((each.topic, each.queue_id) for each in messages))
         first = -1
 
@@ -158,7 +159,7 @@ class Timers:
                     zip(messages, due_ms, nonces, strict=True), first
                 )
             ]
-            return [Step(made)] * bool(made) + [Step(entries, held)]
+            return [Step(made)] * bool(made) + [Step(entries, held, prepared=prepared)]
 
         try:
             end = self._appends.decide_steps(steps)
@@ -191,11 +192,17 @@ class Timers:
                     else f"{due} ms is more than 40 days ahead: {latest_ms} is the latest now",
                 )
             check_may_wait(message, at, _FIELD)
-        self._prepare(messages)
+            if message.queue_id < 0:
+                raise InvalidArgumentError(
+                    f"messages[{at}].queue_id", f"{message.queue_id} is below 0"
+                )
+        if any(each.light_queues for each in messages):  # those that wait have none
+            self._prepare(messages)
 
-    def _prepare(self, messages: Sequence[Message]) -> None:
-        """Raises what it would raise when they are put."""
-        prepare_all(messages, self._appends.config.max_body_bytes, MAX_LIGHT_QUEUES, is_batch=True)
+    def _prepare(self, messages: Sequence[Message]) -> Sequence[Prepared]:
+        """Raises what it raises when they are put."""
+        most = self._appends.config.max_body_bytes
+        return prepare_all(messages, most, MAX_LIGHT_QUEUES, is_batch=True)
 
     # --- recall ----------------------------------------------------------------------------
 
@@ -268,7 +275,7 @@ class Timers:
         return WaitingPage(found, start)
 
     def _read(self, rows: Sequence[tuple[bytes, TimerRow]]) -> list[tuple[bytes, Waiting | None]]:
-        records = read_each(self._reads, TIMER_TOPIC, [row.place for _, row in rows]).records
+        records = self._scattered.read(TIMER_TOPIC, [row.place for _, row in rows]).records
         found: list[tuple[bytes, Waiting | None]] = []
         for key, row in rows:
             record = records.get(row.place)

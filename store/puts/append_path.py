@@ -218,9 +218,7 @@ class AppendPath:
                 offer(done)
 
             try:
-                self.log.append(
-                    [Message(STATE_TOPIC, body), *messages], [PLAIN, *details], publish
-                )
+                self.log.append([Message(STATE_TOPIC, body), *messages], [PLAIN, *details], publish)
             finally:
                 self._settle()
 
@@ -276,9 +274,7 @@ class AppendPath:
                 steps = decide()
                 try:
                     for entries, messages, changes, prepared in steps:
-                        self._append_state(
-                            entries, self._reput.offer, messages, changes, prepared
-                        )
+                        self._append_state(entries, self._reput.offer, messages, changes, prepared)
                     end = self.log.appended_offset
                     if steps and not self.acknowledged.at_append:
                         self._flush_service.request(end, 1)

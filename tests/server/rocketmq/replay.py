@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-#: Types of messages that the recorded server knew to take; a topic may take more by now.
-_TYPES = (v2.NORMAL, v2.FIFO)
 #: Receives of a second each until what is to come has come.
 _RECEIVES = 20
 _Headers = tuple[tuple[str, str], ...]
@@ -159,12 +157,8 @@ def plain(answer: Message) -> Any:  # noqa: ANN401 - values to compare
 
 
 def _queue(queue: v2.MessageQueue) -> tuple[Any, ...]:
-<<<<<<< HEAD
     # Later servers take more of them.
     types = [each for each in (v2.NORMAL, v2.FIFO) if each in queue.accept_message_types]
-=======
-    types = [each for each in queue.accept_message_types if each in _TYPES]
->>>>>>> 8b7ef7b5 (rocketmq: messages for a time, and their recall)
     return queue.topic.name, queue.id, queue.permission, queue.broker.id, types
 
 

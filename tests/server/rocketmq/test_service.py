@@ -48,11 +48,7 @@ async def test_a_route_makes_the_topic_and_echoes_the_address_of_the_client(
     for each in route.message_queues:
         assert (each.broker.id, each.broker.endpoints) == (0, ENDPOINTS)
         assert each.permission == v2.READ_WRITE
-<<<<<<< HEAD
-        assert {v2.NORMAL, v2.FIFO, v2.TRANSACTION} <= {*each.accept_message_types}
-=======
-        assert list(each.accept_message_types) == [v2.NORMAL, v2.FIFO, v2.DELAY]
->>>>>>> 8b7ef7b5 (rocketmq: messages for a time, and their recall)
+        assert {v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION} <= {*each.accept_message_types}
     assert served.store.describe_topic("orders").queue_count == 4
 
 
@@ -219,13 +215,7 @@ async def test_a_batch_has_an_entry_for_each_message_and_a_group_one_queue(clien
         ({"message_group": " "}, v2.ILLEGAL_MESSAGE_GROUP),
         ({"properties": {"UNIQ_KEY": "x"}}, v2.ILLEGAL_MESSAGE_PROPERTY_KEY),
         ({"properties": {"a": "\x02"}}, v2.ILLEGAL_MESSAGE_PROPERTY_KEY),
-<<<<<<< HEAD
-        ({"delivery_timestamp": Timestamp(seconds=1)}, v2.UNSUPPORTED),
-        ({"message_type": v2.DELAY}, v2.UNSUPPORTED),
-=======
         ({"message_type": v2.DELAY}, v2.ILLEGAL_DELIVERY_TIME),
-        ({"message_type": v2.TRANSACTION}, v2.UNSUPPORTED),
->>>>>>> 8b7ef7b5 (rocketmq: messages for a time, and their recall)
         ({"lite_topic": "session"}, v2.UNSUPPORTED),
         ({"priority": 1}, v2.UNSUPPORTED),
     ],
@@ -504,11 +494,7 @@ async def test_a_time_too_far_ahead_or_for_some_of_a_request_is_refused(
 
 @pytest.mark.parametrize(
     "name",
-<<<<<<< HEAD
-    ["RecallMessage", "SyncLiteSubscription", "UpdateOffset", "GetOffset"],
-=======
-    ["EndTransaction", "SyncLiteSubscription", "UpdateOffset", "GetOffset"],
->>>>>>> 8b7ef7b5 (rocketmq: messages for a time, and their recall)
+    ["SyncLiteSubscription", "UpdateOffset", "GetOffset"],
 )
 async def test_what_is_not_served_says_so_in_a_status(client: Client, name: str) -> None:
     answer = await getattr(client.call, name)(
