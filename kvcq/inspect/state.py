@@ -2,8 +2,8 @@
 
 A side of its own, see Side: the records of the one walk are applied to a scratch database that
 begins with the newest sealed snapshot, or empty. What shared groups have, and what waits, is judged
-besides with other code than dispatch has, see shared_groups.py and timers.py. Memory: one page of
-rows, and that.
+besides with other code than dispatch has, see shared_groups.py, timers.py and halves.py. Memory:
+one page of rows, and that.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kvcq.engine import pages
 from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import KvcqError
 from kvcq.inspect.findings import Kind
+from kvcq.inspect.halves import Halves
 from kvcq.inspect.shared_groups import SharedGroups
 from kvcq.inspect.timers import Timers
 from kvcq.snapshots import DIRECTORY, place_sealed, snapshots_in
@@ -76,8 +77,9 @@ class StateSide:
             self._scratch_engine = RocksEngine.open(scratch / "kvcq", DERIVED)
             stack.callback(self._scratch_engine.close)
             self._replayed = KvStateStore(self._scratch_engine)
-            self._timers = Timers()
-            rows = _taken(_rows(self._scratch_engine), self._timers, self._not_told)
+            self._timers, self._halves = Timers(), Halves()
+            waiting = self._timers, self._halves
+            rows = _taken(_rows(self._scratch_engine), waiting, self._not_told)
             self._judge = SharedGroups.of_rows(rows, self._not_told)
         # Keys of rows that were told of.
         self._told: set[bytes] = set()
@@ -131,21 +133,24 @@ class StateSide:
                 continue
             self._judge.follow(entries, at)
             self._timers.follow(entries)
+            self._halves.follow(entries, at)
             changes = changes_of(entries, at, self._replayed)
             self._replayed.apply(changes, at + size)
 
     def compare(self, log: LogCheck, walk_again: WalkAgain) -> None:
         """Tell the rows that differ from those of the replay."""
         del log, walk_again
-        timers = Timers()
-        rows = _taken(_rows(self._engine), timers, self._tell_row)
+        timers, halves = Timers(), Halves()
+        rows = _taken(_rows(self._engine), (timers, halves), self._tell_row)
         here_too = SharedGroups.of_rows(rows, self._tell_row)
         here_too.check(self._tell_row, self._end_of)
         timers.check(self._tell_row, self._end_of)
+        halves.check(self._tell_row, self._end_of)
         if self._scratch_engine is None:
             return
         here_too.compare(self._judge, self._tell_row)
         timers.compare(self._timers, self._tell_row)
+        halves.compare(self._halves, self._tell_row)
         there, replayed = _rows(self._engine), _rows(self._scratch_engine)
         here, other = next(there, None), next(replayed, None)
         while here is not None or other is not None:
@@ -257,10 +262,11 @@ def endings_in(engine: KvEngine, segments: SegmentSet, base_offset: int) -> dict
     }
 
 
-def _taken(rows: Iterator[Pair], timers: Timers, tell: Tell) -> Iterator[Pair]:
-    """The same rows; those of timers are taken on the way."""
+def _taken(rows: Iterator[Pair], waiting: tuple[Timers, Halves], tell: Tell) -> Iterator[Pair]:
+    """The same rows; those of what waits are taken on the way."""
     for row in rows:
-        timers.take_row(*row, tell)
+        for each in waiting:
+            each.take_row(*row, tell)
         yield row
 
 
