@@ -87,6 +87,7 @@ from kvcq_client.receiving import (
 from kvcq_client.results import Pulled, QueryPage, StoredBatch
 from kvcq_client.settings import ReloadedSettings, ServerSetting, SettingChange
 from kvcq_client.shared_groups import (
+    GroupMember,
     GroupReset,
     GroupState,
     LiteSettings,
@@ -153,6 +154,7 @@ __all__ = [
     "ForkedError",
     "GroupDeadLetters",
     "GroupLag",
+    "GroupMember",
     "GroupOffset",
     "GroupReset",
     "GroupState",

@@ -86,12 +86,24 @@ class SharedQueue(NamedTuple):
         return self.max_offset - self.next_offset + self.in_flight + self.waiting_again
 
 
+class GroupMember(NamedTuple):
+    """A connection that receives from a shared group."""
+
+    user: str  # "" where users are not asked for
+    address: str  # host and port
+    since_ms: int  # since when it makes calls, without a break of more than a minute
+    last_ms: int  # when its last call began or ended
+    waiting: int  # calls that wait for messages
+    in_flight: int  # messages that it has
+
+
 class GroupState(NamedTuple):
     """A group. One that reads by offsets has no settings, and the rest is empty."""
 
     settings: SharedGroup | None
     queues: list[SharedQueue]  # that it has received from
     dead_letters: int  # not redriven, deleted or expired
+    members: list[GroupMember]  # who receives
 
     @property
     def is_shared(self) -> bool:

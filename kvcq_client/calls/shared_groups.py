@@ -14,6 +14,7 @@ from kvcq_client.format import split_records
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import shared_groups_pb2 as shared_pb
 from kvcq_client.shared_groups import (
+    GroupMember,
     GroupReset,
     GroupState,
     LiteSettings,
@@ -270,6 +271,7 @@ class SharedGroupCalls(CallGroup):
             _settings_of(last.settings) if last.shared else None,
             [from_wire(SharedQueue, one) for page in found for one in page.queues],
             last.dead_letters,
+            _members_of([from_wire(GroupMember, one) for page in found for one in page.members]),
         )
 
     async def reset_group(
@@ -333,3 +335,13 @@ def _settings_of(settings: shared_pb.SharedGroupSettings) -> SharedGroup:
         tuple(settings.backoff.delays_ms),
         from_wire(LiteSettings, settings.lite) if settings.HasField("lite") else None,
     )
+
+
+def _members_of(found: Sequence[GroupMember]) -> list[GroupMember]:
+    """Each once: an answer tells what it has of the queues of that answer."""
+    members: dict[tuple[str, str], GroupMember] = {}
+    for one in found:
+        before = members.get((one.user, one.address))
+        in_flight = one.in_flight + (before.in_flight if before else 0)
+        members[one.user, one.address] = one._replace(in_flight=in_flight)
+    return list(members.values())

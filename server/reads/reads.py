@@ -25,13 +25,14 @@ from server.wire import (
 from store.reads import parse_filter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
     from kvcq_client.pb.v1 import shared_groups_pb2
     from server.edge import RequestMemory
     from server.metrics import CallMetrics
     from server.readers import Readers
+    from server.reads.members import Shown
     from server.stage import Stage
     from server.wire import Encoded
     from store.message_store import MessageStore
@@ -161,6 +162,10 @@ class Reads:
         MemoryFullError."""
         in_range("wait_ms", request.wait_ms, 0, MAX_WAIT_MS)
         return self._receives.receive_now(request)
+
+    def members(self, group: str, held: Mapping[int, int]) -> list[Shown]:
+        """Who receives from the group; `held`: messages in flight by nonces of leases."""
+        return self._receives.members.of(group, held)
 
     async def take(self, wanted: Receive[T], wait_s: float = 0.0) -> T:
         """The answer to a receive that is none of our own client's. Raises as `receive`."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 from kvcq_client.pb.v1 import kvcq_pb2
 from server.access import ResourceKind, Role, asker, current_caller
 from server.reads.lines import Lines
+from server.reads.members import Members
 from server.reads.new_groups import NewGroups
 from server.wire import (
     DEFAULT_PULL_BYTES,
@@ -41,7 +42,7 @@ from store.light_queue import is_light
 from store.reads import Filter, SqlFilter, parse_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kvcq_client.pb.v1 import shared_groups_pb2 as pb
     from server.edge import RequestMemory
@@ -99,6 +100,7 @@ class _Found(NamedTuple, Generic[T]):
     is_more: bool
     next_look_ms: int | None
     again: int  # messages that were handed over before
+    nonces: Sequence[int]  # of their leases
     answer: T
     is_told: bool = False  # it has no message, and is an answer all the same
 
@@ -136,6 +138,8 @@ class Receives:
         self._giving_back: set[asyncio.Task[None]] = set()
         # In threads, by group and attempt id.
         self._attempts: dict[tuple[str, str], _Look] = {}
+        #: Who receives.
+        self.members = Members(store.lease_time_ms)
         #: Those who wait.
         self.lines = Lines(growth, stage, store.lease_time_ms, store.has_group)
         self._stops: list[Callable[[], None]] = [
@@ -185,13 +189,15 @@ class Receives:
         Raises what SharedGroups.receive raises, and MemoryFullError.
         """
         if wait_s:
-            found = await self._take_waiting(wanted, wait_s)
+            with self.members.waiting(wanted.group):
+                found = await self._take_waiting(wanted, wait_s)
         else:
             found = await self._take_now(wanted)
         return self._taken(wanted, found)
 
     def _taken(self, wanted: Receive[T], found: _Found[T]) -> T:
         """The answer, counted."""
+        self.members.given(wanted.group, found.nonces)
         if count := found.answer.message_count:
             self._metrics.pulled(wanted.topic, count, found.answer.cost_bytes)
             self._metrics.groups.delivered(wanted.group, count, found.again)
@@ -218,7 +224,7 @@ class Receives:
         until_s = asyncio.get_running_loop().time() + wait_s
         name = await self._line_of(wanted)
         line = self.lines.enter(wanted.group, name)
-        nothing = _Found(False, None, 0, wanted.encode(Received([], None)))  # noqa: FBT003 - its fields
+        nothing = _Found(False, None, 0, (), wanted.encode(Received([], None)))  # noqa: FBT003 - its fields
         found: _Found[T] | None = None
         try:
             while True:
@@ -340,8 +346,8 @@ class Receives:
         if received.next_look_ms is not None and not is_more:
             ends.append(received.next_look_ms)
         again = sum(one.deliveries > 1 for one in received.deliveries)
-        is_told = bool(received.lost)
-        return _Found(is_more or is_full, min(ends, default=None), again, answer, is_told)
+        next_ms, is_told = min(ends, default=None), bool(received.lost)
+        return _Found(is_more or is_full, next_ms, again, received.nonces, answer, is_told)
 
     def _looked(self, wanted: Receive[T], look: _Look, ended: asyncio.Future[object]) -> None:
         attempt = wanted.group, wanted.attempt_id

@@ -18,6 +18,7 @@ from server.wire import (
     MAX_QUEUES,
     bounded,
     dead_letter_out,
+    host_of_peer,
     not_more,
     not_negative,
     of_settings,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from server.edge import Context
     from server.metrics import CallMetrics
     from server.puts import Durability, Settlements
-    from server.reads import Reads
+    from server.reads import Reads, Shown
     from server.workers import Pools
     from store.groups import SharedQueue
     from store.message_store import MessageStore
@@ -153,6 +154,8 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
             queues += [each for each in some if caller.may_look_at(each.topic)]
         more, queues = len(queues) > size, queues[:size]
         dead_letters = await self._pools.lookups.run(self._groups.dead_letters, group)
+        held = await self._pools.scans.run(self._groups.held, group, [one[:2] for one in queues])
+        members = self._reads.members(group, held)
 
         def answer() -> pb.DescribeGroupResponse:
             return pb.DescribeGroupResponse(
@@ -161,6 +164,7 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
                 queues=map(queue_out, queues),
                 next_page_token=token_of(queues[-1][:2]) if more else "",
                 dead_letters=dead_letters,
+                members=map(_member_out, members),
             )
 
         return await self._pools.scans.encoded(answer)
@@ -234,6 +238,19 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
         )
         await self._durability.wait(end_offset)
         return pb.DeleteDeadLettersResponse(deleted=deleted)
+
+
+def _member_out(member: Shown) -> pb.GroupMember:
+    host, port = host_of_peer(member.peer)
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return pb.GroupMember(
+        user=member.user,
+        address=address,
+        since_ms=member.since_ms,
+        last_ms=member.last_ms,
+        waiting=member.waiting,
+        in_flight=member.in_flight,
+    )
 
 
 def _handles_of(

@@ -27,6 +27,7 @@ class Received(NamedTuple):
     deliveries: list[Delivery]
     next_look_ms: int | None  # when, by the store's time, a lease ends; None: there is none
     lost: Sequence[str] = ()  # lite topics that another client of an exclusive group has taken
+    nonces: Sequence[int] = ()  # of the leases that these are in
 
 
 class Outcome(enum.Enum):

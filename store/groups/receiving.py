@@ -186,6 +186,11 @@ class Receiving:
         return found
 
     @property
+    def nonces(self) -> list[int]:
+        """Of the leases that are handed over."""
+        return [taken.lease.nonce for taken in self._taken]
+
+    @property
     def _left(self) -> int:
         return self._wish.max_messages - self._count
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import defaultdict
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
@@ -52,7 +53,7 @@ from store.state import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from store.consume_queue import ConsumeQueueStore
     from store.groups.dead_letters import DeadLetter
@@ -172,6 +173,20 @@ class SharedGroups:
         windows = self._tables.list_windows(group, after, limit)
         return described(self._reads, self._queues, windows, self._now_ms())
 
+    def held(self, group: str, queues: Iterable[tuple[str, int]]) -> dict[int, int]:
+        """Messages that receivers have of these queues now, by the nonces of their leases."""
+        by_topic = defaultdict[str, list[int]](list)
+        for topic, queue_id in queues:
+            by_topic[topic].append(queue_id)
+        now_ms = self._now_ms()
+        return {
+            lease.nonce: lease.message_count
+            for topic, queue_ids in by_topic.items()
+            for window in self._tables.windows(group, topic, queue_ids)
+            for lease in window.leases
+            if lease.nonce != NOBODY and not lease.is_over(now_ms)
+        }
+
     def reset(
         self, group: str, topic: str, queue_ids: Sequence[int] | None, where: Where
     ) -> ResetDone:
@@ -282,7 +297,7 @@ class SharedGroups:
         def plan(turn: Turn) -> Received:
             receiving = self.receiving(turn, wish, self._now_ms())
             deliveries = receiving.run()
-            return Received(deliveries, receiving.next_look_ms)
+            return Received(deliveries, receiving.next_look_ms, nonces=receiving.nonces)
 
         return self._run(plan, at_once=at_once)[0]
 

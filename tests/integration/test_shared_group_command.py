@@ -95,9 +95,12 @@ def test_where_a_group_is_is_shown_queue_by_queue(target: str) -> None:
         found = client.receive("places", group="placed", max_messages=3)
         client.acknowledge("placed", found[:1])
         client.give_back("placed", found[1:2], 60)
-    [queue] = answer(target, "group", "describe", "placed")["queues"]
-    assert (queue["nextOffset"], queue["doneBelow"], queue["lag"]) == (3, 1, 3)
-    assert (queue["inFlight"], queue["waitingAgain"]) == (1, 1)
+        [queue] = answer(target, "group", "describe", "placed")["queues"]
+        assert (queue["nextOffset"], queue["doneBelow"], queue["lag"]) == (3, 1, 3)
+        assert (queue["inFlight"], queue["waitingAgain"]) == (1, 1)
+        [member] = answer(target, "group", "describe", "placed")["members"]
+        assert (member["user"], member["waiting"], member["inFlight"]) == ("", 0, 1)
+        assert member["address"] in run(target, "group", "describe", "placed").stdout
     assert "3 messages not done" in run(target, "group", "describe", "placed").stdout
     assert answer(target, "group", "describe", "placed", "--topic", "other")["queues"] == []
 

@@ -98,18 +98,36 @@ class DescribeGroupRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class DescribeGroupResponse(_message.Message):
-    __slots__ = ("shared", "settings", "queues", "next_page_token", "dead_letters")
+    __slots__ = ("shared", "settings", "queues", "next_page_token", "dead_letters", "members")
     SHARED_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
     shared: bool
     settings: SharedGroupSettings
     queues: _containers.RepeatedCompositeFieldContainer[SharedQueue]
     next_page_token: str
     dead_letters: int
-    def __init__(self, shared: _Optional[bool] = ..., settings: _Optional[_Union[SharedGroupSettings, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[SharedQueue, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., dead_letters: _Optional[int] = ...) -> None: ...
+    members: _containers.RepeatedCompositeFieldContainer[GroupMember]
+    def __init__(self, shared: _Optional[bool] = ..., settings: _Optional[_Union[SharedGroupSettings, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[SharedQueue, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., dead_letters: _Optional[int] = ..., members: _Optional[_Iterable[_Union[GroupMember, _Mapping]]] = ...) -> None: ...
+
+class GroupMember(_message.Message):
+    __slots__ = ("user", "address", "since_ms", "last_ms", "waiting", "in_flight")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_MS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    address: str
+    since_ms: int
+    last_ms: int
+    waiting: int
+    in_flight: int
+    def __init__(self, user: _Optional[str] = ..., address: _Optional[str] = ..., since_ms: _Optional[int] = ..., last_ms: _Optional[int] = ..., waiting: _Optional[int] = ..., in_flight: _Optional[int] = ...) -> None: ...
 
 class SharedQueue(_message.Message):
     __slots__ = ("topic", "queue_id", "next_offset", "max_offset", "done_below", "in_flight", "waiting_again", "oldest_time_ms")

@@ -17,7 +17,7 @@ from server.cli.terminal import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvcq_client import GroupOffset, GroupState, SharedGroup
+    from kvcq_client import GroupMember, GroupOffset, GroupState, SharedGroup
 
 _SETTINGS = (
     "max_deliveries invisible_ms most_in_flight in_order from_latest paused dead_letters_keep_ms "
@@ -26,6 +26,7 @@ _SETTINGS = (
 _QUEUE = (
     "topic queue_id next_offset max_offset done_below in_flight waiting_again lag oldest_time_ms"
 )
+_MEMBER = "user address since_ms last_ms waiting in_flight"
 
 
 class GroupRow(NamedTuple):
@@ -88,6 +89,7 @@ def print_shared(name: str, state: GroupState, *, as_json: bool, ended: int | No
             "settings": document_of(state.settings, _SETTINGS),
             "queues": [document_of(one, _QUEUE) for one in state.queues],
             "deadLetters": state.dead_letters,
+            "members": [document_of(one, _MEMBER) for one in state.members],
         }
         print_json(document if ended is None else {**document, "endedInFlight": ended})
         return
@@ -112,8 +114,28 @@ def print_shared(name: str, state: GroupState, *, as_json: bool, ended: int | No
             for one in state.queues
         ],
     )
-    if ended is not None:
+    if ended is None:
+        _print_members(state.members)
+    else:
         say(f"{counted(ended, 'message')} in flight can no longer be acknowledged")
+
+
+def _print_members(members: Sequence[GroupMember]) -> None:
+    if not members:
+        say("nobody receives")
+        return
+    rows = [
+        (
+            one.address,
+            one.user or "-",
+            time_text(one.since_ms),
+            time_text(one.last_ms),
+            one.waiting,
+            one.in_flight,
+        )
+        for one in members
+    ]
+    print_table("members", ("address", "user", "since", "last call", "waiting", "in flight"), rows)
 
 
 def print_settings(name: str, settings: SharedGroup, *, as_json: bool, said: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from kvcq_client import Message, PermissionDeniedError
 from kvcq_client.pb.v1 import kvcq_pb2
 from kvcq_client.pb.v1 import shared_groups_pb2 as pb
 from tests.server.services.test_shared_group import acknowledge, orders, receive, refusal
+from tests.support.until import until
 from tests.support.users import guarded
 
 if TYPE_CHECKING:
@@ -217,3 +219,22 @@ async def test_a_letter_goes_to_no_topic_that_its_redriver_may_not_publish_to(
         with pytest.raises(PermissionDeniedError, match="others"):
             await keeper.redrive("g", [left[0].offset])
         assert (await admin.redrive("g")).redriven == 1
+
+
+async def test_a_description_says_who_receives_and_what_they_have(orders: Served) -> None:
+    found = await receive(orders)
+    [member] = (await describe(orders)).members
+    assert (member.user, member.waiting, member.in_flight) == ("", 0, len(found.messages))
+    assert member.address.startswith("127.0.0.1:")
+    assert 0 < member.since_ms <= member.last_ms
+    await acknowledge(orders, [*found.handles])
+    waiting = asyncio.create_task(receive(orders, wait_ms=30_000))
+    lines = orders.serving.reads._receives.lines
+    await until(lambda: lines.waiting == 1)
+    [again] = (await describe(orders)).members
+    assert (again.address, again.waiting, again.in_flight) == (member.address, 1, 0)
+    assert again.since_ms == member.since_ms
+    waiting.cancel()
+    await until(lambda: lines.waiting == 0)
+    [gone] = (await describe(orders)).members
+    assert gone.waiting == 0

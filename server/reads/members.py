@@ -1,0 +1,108 @@
+"""Who receives from shared groups, as `kvcq group describe` shows it: known from their calls, and
+kept in memory alone, since nothing is decided by it.
+
+A member is a connection of a user. It is one while a call of its waits, and for IDLE_MS after its
+last one. What it has is found by the leases that it was given: of the last LEASES of all groups.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from server.access import current_caller
+from server.workers import CALLER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+#: A member that has made no call for so long has gone, as far as it has no messages.
+IDLE_MS = 60_000
+#: Members that are remembered, of all groups, and leases. Those used last stay.
+MEMBERS = 10_000
+LEASES = 65_536
+#: Members of one answer.
+SHOWN = 1000
+
+
+class Shown(NamedTuple):
+    """A member of a group."""
+
+    user: str  # "" where nobody is asked who they are
+    peer: str  # gRPC's name of the connection
+    since_ms: int  # it made calls without a longer break, by the store's time
+    last_ms: int  # its last call began or ended
+    waiting: int  # calls that wait
+    in_flight: int  # messages
+
+
+class _Member:
+    __slots__ = ("last_ms", "peer", "since_ms", "user", "waiting")
+
+    def __init__(self, user: str, peer: str, now_ms: int) -> None:
+        self.user = user
+        self.peer = peer
+        self.since_ms = self.last_ms = now_ms
+        self.waiting = 0
+
+
+class Members:
+    """Owned by the event loop's thread. Memory: MEMBERS and LEASES, about 10 MiB at most."""
+
+    def __init__(self, time_ms: Callable[[], int]) -> None:
+        """`time_ms`: by the store's clock."""
+        self._time_ms = time_ms
+        self._members: OrderedDict[tuple[str, str, str], _Member] = OrderedDict()
+        self._leases: OrderedDict[int, _Member] = OrderedDict()
+
+    def seen(self, group: str) -> _Member:
+        """The caller of now receives from the group."""
+        now_ms = self._time_ms()
+        key = group, current_caller().name, CALLER.get()
+        member = self._members.get(key)
+        if member is None:
+            member = self._members[key] = _Member(*key[1:], now_ms)
+            if len(self._members) > MEMBERS:
+                self._members.popitem(last=False)
+        else:
+            self._members.move_to_end(key)
+            if now_ms - member.last_ms > IDLE_MS and not member.waiting:
+                member.since_ms = now_ms
+        member.last_ms = now_ms
+        return member
+
+    @contextmanager
+    def waiting(self, group: str) -> Iterator[None]:
+        """While a call of the caller waits."""
+        member = self.seen(group)
+        member.waiting += 1
+        try:
+            yield
+        finally:
+            member.waiting -= 1
+            member.last_ms = self._time_ms()
+
+    def given(self, group: str, nonces: Iterable[int]) -> None:
+        """The caller was given messages in these leases."""
+        member = self.seen(group)
+        for nonce in nonces:
+            self._leases[nonce] = member
+            self._leases.move_to_end(nonce)
+        while len(self._leases) > LEASES:
+            self._leases.popitem(last=False)
+
+    def of(self, group: str, held: Mapping[int, int]) -> list[Shown]:
+        """Those of the group, who came first at the front; `held`: messages by nonces of leases."""
+        has: dict[_Member, int] = {}
+        for nonce, count in held.items():
+            member = self._leases.get(nonce)
+            if member is not None:
+                has[member] = has.get(member, 0) + count
+        now_ms = self._time_ms()
+        found = [
+            Shown(one.user, one.peer, one.since_ms, one.last_ms, one.waiting, has.get(one, 0))
+            for (name, _, _), one in self._members.items()
+            if name == group and (one.waiting or one in has or now_ms - one.last_ms <= IDLE_MS)
+        ]
+        return sorted(found, key=lambda one: (one.since_ms, one.peer))[:SHOWN]
