@@ -297,3 +297,60 @@ async def test_a_signal_ends_it_in_order(
         received = await client.receive("jobs", group="g", max_messages=100, wait_s=5)
         left |= {one.message.body.decode() for one in received}
     assert not left & ended
+
+
+_READER = """
+import asyncio, sys
+from kvcq_client import AsyncClient, Client
+
+target, kind = sys.argv[1:]
+
+def say(*words):
+    print(*words, flush=True)
+
+async def main():
+    async with AsyncClient(target) as client, client.receiver("jobs", group="g") as receiver:
+        async for delivery in receiver:
+            say("has", delivery.body.decode())
+
+if kind == "loop":
+    asyncio.run(main())
+elif kind == "iterator":
+    with Client(target) as client, client.receiver("jobs", group="g") as receiver:
+        for delivery in receiver:
+            say("has", delivery.body.decode())
+else:
+    with Client(target) as client:
+        for one in client.receive("jobs", group="g"):
+            say("has", one.message.body.decode())
+            client.give_back("g", [one], 0.0)
+        client.receive("jobs", group="none", wait_s=60)
+"""
+
+
+@pytest.mark.parametrize("kind", ["loop", "iterator", "call"])
+async def test_ctrl_c_gives_back_what_a_reader_has(
+    served: Served, client: AsyncClient, kind: str
+) -> None:
+    """At once, and the process ends by the interrupt."""
+    await put(client, 20)
+
+    def read() -> tuple[int, str]:
+        command = [sys.executable, "-c", _READER, served.target, kind]
+        piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with child_process(command, cwd=ROOT, text=True, **piped) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            for _ in range(20):
+                process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            return process.wait(30), process.stderr.read()
+
+    code, said = await asyncio.to_thread(read)
+    assert code == -signal.SIGINT
+    assert said.rstrip().endswith("KeyboardInterrupt")
+    left: set[str] = set()
+    while len(left) < 20:
+        received = await client.receive("jobs", group="g", max_messages=100, wait_s=5)
+        assert received, "not when their time is over"
+        left |= {one.message.body.decode() for one in received}
