@@ -190,6 +190,10 @@ class Puts:
         """The queue for a message that names none."""
         return self._chooser.choose(topic, ordering_key)
 
+    def of_priority(self, topic: str, priority: int) -> int:
+        """The queue for a message of that priority."""
+        return self._chooser.of_priority(topic, priority)
+
     def type_of(self, topic: str) -> MessageType:
         """What the topic is for; of one that does not exist, all."""
         return self._chooser.type_of(topic)

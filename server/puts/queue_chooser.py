@@ -77,6 +77,11 @@ class QueueChooser:
             turn.next_queue = queue_id + 1 if queue_id + 1 < turn.queue_count else 0
             return queue_id
 
+    def of_priority(self, topic: str, priority: int) -> int:
+        """The queue for messages of that priority: the topic's last one has all from there on."""
+        with self._choosing:
+            return min(priority, self._turn(topic).queue_count - 1)
+
     def type_of(self, topic: str) -> MessageType:
         """What the topic is for; of one that does not exist, all."""
         with self._choosing:

@@ -33,11 +33,14 @@ KINDS = (
     Kind(v2.TRANSACTION, "a transaction", "", is_served=True),
     Kind(v2.DELAY, "delivery at a time", "delivery_timestamp", is_served=True),
     Kind(v2.FIFO, "a message group", "message_group", is_served=True),
-    Kind(v2.PRIORITY, "a priority", "priority", is_served=False),
+    Kind(v2.PRIORITY, "a priority", "priority", is_served=True),
     Kind(v2.LITE, "a lite topic", "lite_topic", is_served=False),
 )
 _NORMAL = Kind(v2.NORMAL, "nothing of these", "", is_served=True)
-_SERVED = sorted(kind.type for kind in (_NORMAL, *KINDS) if kind.is_served)
+#: What a topic takes that is for any type. Only one that is for priorities delivers by them.
+_SERVED = sorted(
+    kind.type for kind in (_NORMAL, *KINDS) if kind.is_served and kind.type != v2.PRIORITY
+)
 _TYPES = {kind.type: MessageType[v2.MessageType.Name(kind.type)] for kind in (_NORMAL, *KINDS)}
 
 
@@ -57,6 +60,12 @@ def check_kind(system: v2.SystemProperties, topic_type: MessageType) -> None:
     """Raises ClientStatusError when the message is not of a kind for a topic of that type."""
     kind = kind_of(system)
     its_type = _TYPES[kind.type]
+    if topic_type == MessageType.ANY and its_type == MessageType.PRIORITY:
+        raise ClientStatusError(
+            v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+            "only a topic of type priority delivers by priority; nothing was stored. Have this one "
+            "changed: kvcq topic update TOPIC --type priority",
+        )
     if topic_type not in (MessageType.ANY, its_type):
         raise ClientStatusError(
             v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,

@@ -7,6 +7,7 @@
 | tag, keys, properties  | as those of kvcq's own clients                                       |
 | body encoding GZIP     | the flag of a compressed body; the bytes stay as they are            |
 | trace context          | property TRACE_CONTEXT                                               |
+| priority               | its queue, and property _SYS_MSG_PRIORITY_                           |
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from store.metadata import MessageType
 
 TRACE_CONTEXT = "TRACE_CONTEXT"
+PRIORITY = "_SYS_MSG_PRIORITY_"
 #: Properties that are the system's, whose values have fields of their own: a user's would be taken
 #: for those. Source: RocketMQ 5, MessageConst.
 _RESERVED = """
@@ -42,7 +44,7 @@ _RESERVED = """
     INNER_MULTI_DISPATCH INNER_NUM INNER_BASE TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_DELIVER_MS
     TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY
     TIMER_DELAY_LEVEL __BORNHOST BORN_TIMESTAMP DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __CRC32#
-    TRACE_CONTEXT __SHARDINGKEY
+    TRACE_CONTEXT __SHARDINGKEY _SYS_MSG_PRIORITY_
 """
 RESERVED = frozenset(_RESERVED.split())
 #: Bytes of a message group are fewer.
@@ -56,10 +58,11 @@ def messages_in(
     born_host: Host,
     topic_type: MessageType,
     choose: Callable[[str, str], int],
+    of_priority: Callable[[str, int], int],
     budget: Budget,
 ) -> list[Message]:
     """All of one request, to a topic of that type; `choose` gives a queue by topic and message
-    group.
+    group, `of_priority` by topic and priority.
 
     Raises InvalidArgumentError and ClientStatusError; TooMuchError when there is more to look at
     than is left in the budget. What the store checks of a message is not checked here.
@@ -78,7 +81,7 @@ def messages_in(
         budget.parts(len(system.keys) + len(message.user_properties), "messages")
         budget.tag(len(system.tag), "messages")
         check_kind(system, topic_type)
-        found.append(_message_in(message, born_host, choose))
+        found.append(_message_in(message, born_host, choose, of_priority))
     return found
 
 
@@ -105,7 +108,12 @@ def times_in(messages: Sequence[v2.Message]) -> list[int]:
     return times
 
 
-def _message_in(message: v2.Message, born_host: Host, choose: Callable[[str, str], int]) -> Message:
+def _message_in(
+    message: v2.Message,
+    born_host: Host,
+    choose: Callable[[str, str], int],
+    of_priority: Callable[[str, int], int],
+) -> Message:
     system = message.system_properties
     if not message.body:
         raise ClientStatusError(v2.MESSAGE_BODY_EMPTY, "the body is empty")
@@ -118,12 +126,19 @@ def _message_in(message: v2.Message, born_host: Host, choose: Callable[[str, str
     properties[UNIQ_KEY] = _checked_id(system.message_id)
     if system.trace_context:
         properties[TRACE_CONTEXT] = system.trace_context
+    if system.HasField("priority"):
+        if system.priority < 0:
+            raise InvalidArgumentError("priority", f"{system.priority} is below 0")
+        properties[PRIORITY] = str(system.priority)
+        queue_id = of_priority(topic, system.priority)
+    else:
+        queue_id = choose(topic, group)
     if system.HasField("tag"):
         _check_tag(system.tag)
     return Message(
         topic,
         message.body,
-        choose(topic, group),
+        queue_id,
         system.tag,
         tuple(system.keys),
         (),

@@ -10,7 +10,7 @@ import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client.format import COMPRESSED, BodyError, decompress
-from server.rocketmq.messages_in import RESERVED, TRACE_CONTEXT
+from server.rocketmq.messages_in import PRIORITY, RESERVED, TRACE_CONTEXT
 from server.rocketmq.pb import messaging_pb2 as pb
 from server.rocketmq.pb import values_pb2 as v2
 from server.rocketmq.statuses import OK
@@ -86,6 +86,9 @@ def message_out(delivery: Delivery, namespace: str = "") -> v2.Message:
     deliver_ms = properties.get(_DELIVER_MS, "")
     if deliver_ms.isascii() and deliver_ms.isdigit() and len(deliver_ms) < 16:
         system.delivery_timestamp.CopyFrom(timestamp_of(int(deliver_ms)))
+    priority = properties.get(PRIORITY, "")
+    if priority.isascii() and priority.isdigit() and len(priority) < 10:
+        system.priority = int(priority)
     if _ORIGIN_TOPIC in properties:
         system.dead_letter_queue.topic = properties[_ORIGIN_TOPIC]
         system.dead_letter_queue.message_id = properties.get(_ORIGIN_MESSAGE_ID, "")
@@ -143,4 +146,6 @@ def _type_of(properties: dict[str, str]) -> v2.MessageType:
         return v2.TRANSACTION
     if _DELIVER_MS in properties:
         return v2.DELAY
-    return v2.FIFO if SHARDING_KEY in properties else v2.NORMAL
+    if SHARDING_KEY in properties:
+        return v2.FIFO
+    return v2.PRIORITY if PRIORITY in properties else v2.NORMAL

@@ -195,8 +195,10 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         topic_type = self._puts.type_of(topic)
 
         def make(budget: Budget) -> list[Message]:
-            choose = self._puts.choose
-            return messages_in(request.messages, born_host, topic_type, choose, budget)
+            puts = self._puts
+            return messages_in(
+                request.messages, born_host, topic_type, puts.choose, puts.of_priority, budget
+            )
 
         if is_transaction(request.messages):
             pools = self._pools

@@ -46,6 +46,19 @@ _SCANNED_TOGETHER = 64
 _SCANNED_BYTES = 4 << 20
 #: A lease counts no further.
 _MOST_DELIVERIES = 0xFFFF
+#: Of so many receives from a topic by priority, one goes round its queues as of other topics: so
+#: what has a low priority is not held up for ever by what has a higher one.
+_ROUND_ONE_IN = 10
+
+
+def _queues_of(place: Place, turn: int) -> list[int]:
+    """The order in which a receive looks at the queues; `turn`: receives before it, of all."""
+    count = place.queue_count
+    if place.by_priority:
+        if turn % _ROUND_ONE_IN:
+            return [*reversed(range(count))]
+        turn //= _ROUND_ONE_IN
+    return [(turn + at) % count for at in range(count)]
 
 
 class Wish(NamedTuple):
@@ -122,7 +135,7 @@ class Receiving:
             self._turn.check_may_wait()
         if settings.from_latest:
             self._begin = self._turn.begun(wish.group, wish.topic)
-        ids = [(wish.first_queue + at) % count for at in range(count)]
+        ids = _queues_of(place, wish.first_queue)
         if wish.attempt:
             self._same_again(ids)
         if self._taken or settings.is_paused:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import AppendWouldWaitError, GroupKindError, UnknownGroupError, UnknownTopicError
 from store.light_queue import is_light
-from store.metadata import KEEP_ALL, SharedGroup
+from store.metadata import KEEP_ALL, MessageType, SharedGroup
 from store.puts import Step
 from store.state import (
     Begun,
@@ -69,6 +69,7 @@ class Place(NamedTuple):
 
     begins: int  # physical offset of the record that made the topic; 0 for a light queue
     queue_count: int
+    by_priority: bool = False  # messages of higher queues are handed over first
 
 
 class Known:
@@ -250,7 +251,8 @@ class Turn:
         if row is None:
             raise UnknownTopicError(name)
         config = unpack_topic(name, row)
-        return Place(config.created_offset, config.queue_count)
+        by_priority = config.message_type == MessageType.PRIORITY
+        return Place(config.created_offset, config.queue_count, by_priority)
 
     # --- deciding --------------------------------------------------------------------------
 

@@ -217,7 +217,7 @@ async def test_a_batch_has_an_entry_for_each_message_and_a_group_one_queue(clien
         ({"properties": {"a": "\x02"}}, v2.ILLEGAL_MESSAGE_PROPERTY_KEY),
         ({"message_type": v2.DELAY}, v2.ILLEGAL_DELIVERY_TIME),
         ({"lite_topic": "session"}, v2.UNSUPPORTED),
-        ({"priority": 1}, v2.UNSUPPORTED),
+        ({"priority": 1}, v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
     ],
 )
 async def test_a_bad_message_is_refused_by_its_code_and_its_batch_is_not_stored(
@@ -311,6 +311,32 @@ async def test_what_is_forwarded_is_a_dead_letter_once(client: Client) -> None:
     assert system.message_id == sent.system_properties.message_id
     origin = system.dead_letter_queue
     assert (origin.topic, origin.message_id) == ("orders", sent.system_properties.message_id)
+
+
+async def test_what_has_a_higher_priority_comes_first_and_the_rest_is_not_forgotten(
+    served: Served, client: Client
+) -> None:
+    served.store.create_topics([("urgent", 4)], types={"urgent": MessageType.PRIORITY})
+    for priority in (0, 1, 3, 9):
+        sent = await client.send(client.message("urgent", b"%d" % priority, priority=priority))
+        assert sent.status.code == v2.OK
+    refused = await client.send(client.message("urgent", priority=-1))
+    assert refused.status.code == v2.BAD_REQUEST
+    orders = []
+    for group in ("a", "b"):  # one receive in ten goes round
+        _, messages = await client.receive(group, "urgent")
+        orders.append([each.system_properties.priority for each in messages])
+    assert [3, 9, 1, 0] in orders
+    assert {each.system_properties.message_type for each in messages} == {v2.PRIORITY}
+    assert not any(each.user_properties for each in messages)
+    for _ in range(60):
+        await client.send(client.message("urgent", b"high", priority=3))
+    await client.send(client.message("urgent", b"low", priority=0))
+    bodies = []
+    for _ in range(61):
+        _, (one,) = await client.receive("a", "urgent", batch_size=1)
+        bodies.append(one.body)
+    assert bodies.index(b"low") < 60, "it waited for all others"
 
 
 async def test_a_tag_filter_finishes_what_it_does_not_want(client: Client) -> None:
