@@ -6,9 +6,9 @@
 A queue of Celery is a topic, and its workers are a shared group of the same name; transport options
 are fields of ReceiverConfig, and `group`, `tls`, `credentials`. With `task_acks_late` the task of a
 worker that dies is done by another one; while it runs, and while it waits in the worker, it is
-renewed. `countdown` and `eta` wait in the store. There is no fanout, so remote control and events
-do not work. Use the pool `threads` or `solo`: gRPC does not work in forked children, so tasks there
-could put no others.
+renewed. `countdown` and `eta` wait in the store, up to 40 days. There is no fanout, so remote
+control and events do not work. Use the pool `threads` or `solo`: gRPC does not work in forked
+children, so tasks there could put no others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from queue import Empty
-from time import time
 from typing import TYPE_CHECKING, Any
 
 from kombu.transport import TRANSPORT_ALIASES, virtual
@@ -32,7 +31,6 @@ from kvcq_client.errors import (
     PermissionDeniedError,
     RetryableError,
 )
-from kvcq_client.tasks.not_before import is_given_back, not_before
 
 if TYPE_CHECKING:
     from kvcq_client.receiving import Delivery, Receiver
@@ -102,12 +100,16 @@ class Channel(virtual.Channel):
         return True
 
     def _put(self, queue: str, message: dict[str, Any], **_: object) -> None:
-        properties = not_before(_delay_s(message))
-        self._server.put(topic_of(queue), json.dumps(message).encode(), properties=properties)
+        topic, body = topic_of(queue), json.dumps(message).encode()
+        begins = _eta(message)
+        if begins is not None and begins > datetime.now(UTC):
+            self._server.put_delayed(topic, body, deliver_at=begins)
+        else:
+            self._server.put(topic, body)
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
         taken = self._receiver_of(queue).take(1, timeout_s=_LOOK_S)
-        if not taken or is_given_back(taken[0]):
+        if not taken:
             raise Empty
         [delivery] = taken
         message: dict[str, Any] = json.loads(delivery.body)
@@ -189,12 +191,10 @@ def topic_of(queue: str) -> str:
     return _NOT_IN_TOPICS.sub("-", queue)
 
 
-def _delay_s(message: dict[str, Any]) -> float:
-    """How long the task is to wait; 0.0 without an `eta`."""
+def _eta(message: dict[str, Any]) -> datetime | None:
+    """When the task is to begin; None: at once."""
     eta = message.get("headers", {}).get("eta")
     if not isinstance(eta, str):
-        return 0.0
+        return None
     begins = datetime.fromisoformat(eta)
-    if begins.tzinfo is None:
-        begins = begins.replace(tzinfo=UTC)
-    return begins.timestamp() - time()
+    return begins if begins.tzinfo is not None else begins.replace(tzinfo=UTC)

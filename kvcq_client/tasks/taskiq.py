@@ -9,13 +9,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from taskiq import AckableMessage, AsyncBroker
 
 from kvcq_client.async_client import AsyncClient
 from kvcq_client.errors import AlreadyExistsError, PermissionDeniedError
-from kvcq_client.tasks.not_before import is_given_back, not_before
 from kvcq_client.transport import DEFAULT_TARGET
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ class KvcqBroker(AsyncBroker):
 
     A task is acknowledged when taskiq says so: by default once its result is saved. If its worker
     dies before, another one gets it. While it runs, it is renewed. Labels: `delay`, in seconds,
-    begins it later; tasks with the same `ordering_key` go to one queue. The topic is made if it
-    does not exist. `settings` are fields of ReceiverConfig, such as `group`, "tasks" by default.
+    up to 40 days, begins it later; tasks with the same `ordering_key` go to one queue. The topic is
+    made if it does not exist. `settings` are fields of ReceiverConfig, such as `group`, "tasks" by
+    default.
     """
 
     def __init__(
@@ -78,25 +79,29 @@ class KvcqBroker(AsyncBroker):
         """Store the message of a task, once. Raises KvcqError."""
         if self._producer is None:
             raise RuntimeError("the broker was not started: await broker.startup()")
-        labels = message.labels
-        await self._producer.put(
-            self._topic,
-            message.message,
-            properties=not_before(float(labels.get("delay") or 0.0)),
-            ordering_key=str(labels.get("ordering_key") or ""),
-        )
+        delay_s = float(message.labels.get("delay") or 0.0)
+        ordering_key = str(message.labels.get("ordering_key") or "")
+        if delay_s > 0:
+            assert self._client is not None, "it was started"
+            await self._client.put_delayed(
+                self._topic,
+                message.message,
+                deliver_at=timedelta(seconds=delay_s),
+                ordering_key=ordering_key,
+            )
+        else:
+            await self._producer.put(self._topic, message.message, ordering_key=ordering_key)
 
     async def listen(self) -> AsyncGenerator[bytes | AckableMessage, None]:
-        """Yield the messages of tasks whose time has come. They are given back by `shutdown`, not
+        """Yield the messages of tasks. They are given back by `shutdown`, not
         when this ends: tasks may still run then."""
         if self._client is None:
             raise RuntimeError("the broker was not started: await broker.startup()")
         if self._receiver is None:
             self._receiver = self._client.receiver(self._topic, **self._settings)
         async for delivery in self._receiver:
-            if not is_given_back(delivery):
-                delivery.renew()
-                yield AckableMessage(data=delivery.body, ack=_acknowledging(delivery))
+            delivery.renew()
+            yield AckableMessage(data=delivery.body, ack=_acknowledging(delivery))
 
 
 def _acknowledging(delivery: Delivery) -> Callable[[], None]:
