@@ -11,8 +11,8 @@ from tests.server.access import test_tls
 from tests.server.app import test_server, test_traces
 from tests.server.edge import test_edge
 from tests.server.puts import test_stream
-from tests.server.reads import test_subscription
-from tests.server.services import test_call_stream, test_message
+from tests.server.reads import test_receives, test_subscription
+from tests.server.services import test_call_stream, test_message, test_shared_group
 from tests.support import serving
 from tests.support.twins import twins_of
 
@@ -33,5 +33,6 @@ async def test_they_are_behind_fronts(served: Served) -> None:
 for _module in (
     *(test_server, test_call_stream, test_edge, test_message),
     *(test_stream, test_subscription, test_tls, test_traces),
+    *(test_receives, test_shared_group),
 ):
     globals().update(twins_of(_module))

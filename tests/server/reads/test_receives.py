@@ -263,10 +263,11 @@ async def test_what_was_handed_over_to_nobody_is_given_back(
     gone = parked(served)
     await until(is_held.is_set)
     next_one = parked(served)
+    gate = served.server._edge.gate
+    await until(lambda: gate.under_way(CallKind.PULL) == 2)
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
         await gone
-    gate = served.server._edge.gate
     await until(lambda: gate.under_way(CallKind.PULL) == 1)
     may_go.set()
     # Not after the minute that the message was handed over for.
@@ -281,10 +282,11 @@ async def test_what_an_attempt_was_given_is_given_back_when_its_caller_has_gone(
     gone = parked(served, attempt_id="one")
     await until(is_held.is_set)
     next_one = parked(served)
+    gate = served.server._edge.gate
+    await until(lambda: gate.under_way(CallKind.PULL) == 2)
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
         await gone
-    gate = served.server._edge.gate
     await until(lambda: gate.under_way(CallKind.PULL) == 1)
     may_go.set()
     assert bodies(await asyncio.wait_for(next_one, 10)) == [b"a"]
