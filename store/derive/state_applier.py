@@ -49,6 +49,13 @@ class StateApplier:
     def appended(self, physical_offset: int, changes: Changes) -> None:
         """The record there changes that, where all before it is in the rows: dispatch need not read
         it."""
+        point = self._state.point
+        if physical_offset < point:
+            return  # dispatch was faster
+        if len(self._recent) >= _MOST_RECENT:
+            for at in list(self._recent):  # those of which it was so a moment later
+                if at < point:
+                    self._recent.pop(at, None)
         if len(self._recent) < _MOST_RECENT:
             self._recent[physical_offset] = changes
 
@@ -117,7 +124,7 @@ class StateApplier:
             self._queues.delete_topic(name, at)
         for listener in self._listeners:
             listener(changes, at)
-        del self._recent[at]
+        self._recent.pop(at, None)
 
     # --- for who goes over the log -----------------------------------------------------------
 

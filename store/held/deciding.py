@@ -127,6 +127,10 @@ class Turn:
 
     def steps(self) -> Sequence[Step]:
         """Raises ReadAgainError."""
+        # It may be called again, when the log's next segment was not ready.
+        self.answers, self.ended, self._steps = [], [], []
+        self._made = {}
+        self._entries, self._appended, self._bytes = [], [], 0
         view = self._topics.view
         self._changes = Changes(view)
         self._tables = HalfTables(self._changes)

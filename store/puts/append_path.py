@@ -19,7 +19,7 @@ from store.errors import (
 )
 from store.format import MAX_LIGHT_QUEUES, MAX_MESSAGES, PLAIN, is_system_topic, prepare_all
 from store.message import Appended, Message
-from store.state import STATE_TOPIC, TopicEnded, pack_entries
+from store.state import STATE_TOPIC, TopicEnded, changes_of, pack_entries
 from store.topics import TopicsNeededError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from store.derive import ReputService, StateApplier
     from store.format import BatchMark, Prepared
     from store.log import Acknowledgement, CommitLog, DiskGuard, FlushService, LogAppend
-    from store.state import Changes, Entry, StateView
+    from store.state import Changes, Entry, Rows, StateView
     from store.topics import Topics
 
 T = TypeVar("T")
@@ -56,10 +56,39 @@ class _Deciding(NamedTuple):
     """A record of the state on its way into the log."""
 
     entries: Sequence[Entry]
-    changes: Changes | None  # what they change, where it is known
+    changes: Changes  # what they change, if the record begins at log_end
+    rows: Rows  # that this was made of, as they were then
     log_end: int  # before it
     following: Mapping[str, int]  # the next offsets of the queues of system topics behind it
     is_alone: bool  # no messages lie behind it in the same append
+    is_anywhere: bool  # the changes are the same wherever it begins
+
+
+class _Looked:
+    """Rows as they were when each was first looked at."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._found: dict[bytes, bytes | None] = {}
+        self._scanned: dict[tuple[bytes, bytes, int | None], Sequence[tuple[bytes, bytes]]] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.multi_get([key])[0]
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        found = self._found
+        missing = [key for key in keys if key not in found]
+        if missing:
+            found.update(zip(missing, self._rows.multi_get(missing), strict=True))
+        return [found[key] for key in keys]
+
+    def scan(
+        self, start: bytes, end: bytes, limit: int | None = None
+    ) -> Sequence[tuple[bytes, bytes]]:
+        asked = start, end, limit
+        if asked not in self._scanned:
+            self._scanned[asked] = self._rows.scan(*asked)
+        return self._scanned[asked]
 
 
 class AppendPath:
@@ -209,8 +238,13 @@ class AppendPath:
         for taken, body in records:
             end = self.log.appended_offset
             # Noted first: an interrupt may come anywhere, and the next one here does the rest.
+            # Also made first: once the record is in the log, dispatch may have it in the rows.
+            rows = _Looked(self._view)
+            made = changes_of(taken, end, rows) if changes is None else changes
             following = {topic: self._topics.next_own(topic) + own[topic] for topic in own}
-            self._deciding = _Deciding(taken, changes, end, following, not messages)
+            self._deciding = _Deciding(
+                *(taken, made, rows, end, following, not messages), changes is not None
+            )
             self._topics.deciding(taken, end)
 
             def publish(done: LogAppend) -> None:
@@ -228,7 +262,7 @@ class AppendPath:
         deciding = self._deciding
         if deciding is None:
             return
-        entries, changes, log_end, following, is_alone = deciding
+        entries, changes, rows, log_end, following, is_alone, is_anywhere = deciding
         end = self.log.appended_offset
         if end > log_end:
             if is_alone:
@@ -240,6 +274,8 @@ class AppendPath:
                 assert found is not None, "the record is the first one there"
                 at = found[0]
                 end = at + len(self.log.read_at(at))
+            if at != log_end and not is_anywhere:  # it is in the next segment
+                changes = changes_of(entries, at, rows)
             self._topics.own_appended(following)
             for entry in entries:
                 if isinstance(entry, TopicEnded):

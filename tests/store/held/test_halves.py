@@ -178,6 +178,41 @@ def test_many_begin_in_one_append_and_new_topics_are_made(store: MessageStore) -
     assert differences(store) == []
 
 
+def test_dispatch_may_have_a_record_before_its_appender_has_noted_it(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the record changes is counted once all the same."""
+    appends = store._appends
+    settle = appends._settle_state
+
+    def late() -> None:
+        appends._reput.dispatch_to(store.log.appended_offset)
+        settle()
+
+    monkeypatch.setattr(appends, "_settle_state", late)
+    ids = [begin(store, f"{n}") for n in range(5)]
+    for one in ids[:3]:
+        store.halves.end(one, commit=True)
+    store.timers.put([Message("T", b"x")], [store.timers.now_ms() + 60_000])
+    assert texts(store) == ["0", "1", "2"]
+    assert store.statistics()["store.transactions_open"] == 2
+    assert store.tables.count_timers() == 1
+    assert differences(store) == []
+
+
+def test_a_decision_that_waits_for_a_segment_is_made_once(store: MessageStore) -> None:
+    store.make_segments_aside()
+    wanted = []
+    for n in range(60):
+        calls = [Begin(Message("T", f"{n}-{at}".ljust(900).encode(), 1), "g") for at in range(5)]
+        answers, _ = store.halves.decide(calls)
+        store.halves.decide([Decide(str(each), True) for each in answers])
+        wanted += [f"{n}-{at}".ljust(900) for at in range(5)]
+    store.wait_visible()
+    assert texts(store) == wanted
+    assert differences(store) == []
+
+
 def test_a_topic_that_was_deleted_or_made_again_gets_nothing(store: MessageStore) -> None:
     one, two = begin(store), begin(store)
     store.delete_topic("T")
