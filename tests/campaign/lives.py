@@ -26,6 +26,7 @@ from tests.campaign.judge import check_latest, judge
 from tests.campaign.limits import Limits
 from tests.campaign.model import Failure, Model
 from tests.campaign.shared import SharedWorker
+from tests.campaign.timed import TimedWorker
 from tests.campaign.workload import Session, Stubs, Worker
 from tests.support.skewed_clock import Skew
 
@@ -151,6 +152,8 @@ class Tally:
     checks: int = 0
     #: Messages of shared groups by what was done with them, and how often all of them were.
     shared: dict[str, int] = field(default_factory=dict)
+    #: Delayed messages by what was done with them.
+    delayed: dict[str, int] = field(default_factory=dict)
 
 
 def settings_of(chance: random.Random, *, flush: str) -> dict[str, str]:
@@ -227,8 +230,14 @@ class Lives:
             Worker(model, random.Random(f"{seed}/{model.name}"), 3000, left_out) for model in models
         ]
         self._models = models
-        self._shared = SharedWorker("s0", random.Random(f"{seed}/shared"))
-        self._callers: tuple[Worker | SharedWorker, ...] = (*self._workers, self._shared)
+        self._owners: tuple[SharedWorker | TimedWorker, ...] = (
+            SharedWorker("s0", random.Random(f"{seed}/shared")),
+            TimedWorker("s0", random.Random(f"{seed}/timed")),
+        )
+        self._callers: tuple[Worker | SharedWorker | TimedWorker, ...] = (
+            *self._workers,
+            *self._owners,
+        )
 
     def run_kills(self, lives: int) -> None:
         """The process is killed, the machine lives on: nothing appended is lost."""
@@ -284,7 +293,7 @@ class Lives:
             threading.Event().wait(self._chance.random() * 0.25)
             self._kill(server, power=ending.startswith("power"))
             if ending.startswith("power"):
-                self._shared.power_lost(is_flushed=self._settings["store.flush_mode"] == "sync")
+                self._lose_power()
             return
         server = self._start()
         stubs: Stubs | None = None
@@ -298,7 +307,7 @@ class Lives:
                 wrong_since_s=self._wrong_since_s,
             )
             self._may_lose = False
-            self._judge_shared(stubs)
+            self._judge_owners(stubs)
             self._tally.messages_read += verdict.messages
             self._tally.messages_lost_unsynced += verdict.lost
             self._tally.messages_expired += verdict.expired
@@ -319,12 +328,15 @@ class Lives:
             self._judge_backup(self._backed_up)
             self._backed_up = None
 
-    def _judge_shared(self, stubs: Stubs) -> None:
+    def _judge_owners(self, stubs: Stubs) -> None:
         session = Session(stubs, threading.Event(), threading.Event())
-        self._shared.judge(session, may_expire=_RESERVED in self._settings)
-        for what, count in self._shared.counts.items():
-            self._tally.shared[what] = self._tally.shared.get(what, 0) + count
-        self._shared.counts.clear()
+        for owner, tally in zip(
+            self._owners, (self._tally.shared, self._tally.delayed), strict=True
+        ):
+            owner.judge(session, may_expire=_RESERVED in self._settings)
+            for what, count in owner.counts.items():
+                tally[what] = tally.get(what, 0) + count
+            owner.counts.clear()
 
     def _jump(self) -> None:
         """The clock of servers, the running one included, is set."""
@@ -416,7 +428,11 @@ class Lives:
             if worker.failure is not None:
                 raise worker.failure
         if ending.startswith("power"):
-            self._shared.power_lost(is_flushed=self._settings["store.flush_mode"] == "sync")
+            self._lose_power()
+
+    def _lose_power(self) -> None:
+        for owner in self._owners:
+            owner.power_lost(is_flushed=self._settings["store.flush_mode"] == "sync")
 
     def _start(self) -> Server:
         return Server(self._launcher, self._root, self._settings, self._log, self._skew.path)
