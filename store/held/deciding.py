@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from store.state import Entry, OpenHalf, StateView
     from store.topics import Topics
 
-#: Bytes of bodies that are appended together.
-_MOST_BYTES = 4 << 20
 #: What is decided is applied where no record is yet: no answer asks where that is.
 _NOWHERE = 0
 
@@ -120,17 +118,15 @@ class Turn:
         #: How halves end by it.
         self.ended: list[HalfEnd] = []
         self._made: dict[str, TopicsMade] = {}
-        self._steps: list[Step] = []
         self._entries: list[Entry] = []
         self._appended: list[Message] = []
-        self._bytes = 0
 
     def steps(self) -> Sequence[Step]:
         """Raises ReadAgainError."""
         # It may be called again, when the log's next segment was not ready.
-        self.answers, self.ended, self._steps = [], [], []
+        self.answers, self.ended = [], []
         self._made = {}
-        self._entries, self._appended, self._bytes = [], [], 0
+        self._entries, self._appended = [], []
         view = self._topics.view
         self._changes = Changes(view)
         self._tables = HalfTables(self._changes)
@@ -145,11 +141,12 @@ class Turn:
                     self.answers.append(call)
             except StoreError as error:
                 self.answers.append(error)
-        self._close()
+        # One step, as it may be asked for again: what was appended then would be so twice.
+        steps = [Step(self._entries, self._appended)] if self._entries else []
         made = list(self._made.values())
         if self._next_half > 0 and view.tables.topic(HALVES_TOPIC) is None:
             made.append(TopicsMade([HALVES_TOPIC], 1, self._now_ms, KEEP_ALL))
-        return [Step(made), *self._steps] if made else self._steps
+        return [Step(made), *steps] if made else steps
 
     @property
     def begun(self) -> int:
@@ -215,19 +212,10 @@ class Turn:
         self._add(HalfEnded(half, self._now_ms, how), message)
 
     def _add(self, entry: Entry, message: Message | None) -> None:
-        if message is not None and self._bytes + len(message.body) > _MOST_BYTES:
-            self._close()
         apply_entry(entry, _NOWHERE, self._changes)
         self._entries.append(entry)
         if message is not None:
             self._appended.append(message)
-            self._bytes += len(message.body)
-
-    def _close(self) -> None:
-        """What comes next is in a record of its own."""
-        if self._entries:
-            self._steps.append(Step(self._entries, self._appended))
-        self._entries, self._appended, self._bytes = [], [], 0
 
 
 def _ended(text: str, how: HalfEnd) -> TransactionEndedError:

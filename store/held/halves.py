@@ -71,6 +71,9 @@ REMEMBERED_MS = 600_000
 MOST_IMMUNITY_MS = 24 * 3_600_000
 #: Calls that are decided together.
 MOST_TOGETHER = 256
+#: Bytes of bodies in one append; one that is committed counts as this much, before it is read.
+_MOST_BYTES = 4 << 20
+_DECIDE_WEIGHT = 16 << 10
 #: Halves that are listed, or looked up, together.
 MOST_LISTED = 1000
 #: A half may be moved while it is read, or its queue be rebuilt.
@@ -164,10 +167,26 @@ class Halves:
         return answer
 
     def decide(self, calls: Sequence[Begin | Decide]) -> Decided:
-        """What becomes of all these calls, MOST_TOGETHER at most, in one append; each has an answer
-        of its own. Raises what an append raises: nothing is certain then."""
+        """What becomes of all these calls, MOST_TOGETHER at most, in as few appends as their bodies
+        allow; each has an answer of its own. Raises what an append raises: nothing is certain then.
+        """
         self._appends.check_open()
         assert len(calls) <= MOST_TOGETHER, f"{len(calls)} calls together"
+        answers: list[str | StoreError] = []
+        end = self._appends.log.appended_offset
+        while len(answers) < len(calls):
+            weight, count = 0, 0
+            for call in calls[len(answers) :]:
+                weight += len(call.message.body) if isinstance(call, Begin) else _DECIDE_WEIGHT
+                if count and weight > _MOST_BYTES:
+                    break
+                count += 1
+            some, end = self._decide(calls[len(answers) : len(answers) + count])
+            answers += some
+        return Decided(answers, end)
+
+    def _decide(self, calls: Sequence[Begin | Decide]) -> Decided:
+        """In one append."""
         ready = [self._prepared(call) for call in calls]
         for _ in range(_TRIES):
             messages = self._messages([each for each in ready if isinstance(each, Ending)])
