@@ -34,6 +34,8 @@ CLIENT_TIMEOUT_MS = 180_000
 #: What a client lost to another one in an exclusive group is not taken back for so long by a
 #: complete set that still has it.
 LOST_MS = 180_000
+#: Dicts that the names of a group are divided over.
+_PARTS = 256
 #: While one receiver goes through all names, the others look again after so long.
 _PASS_MS = 20
 #: Attempts of a client whose names are remembered.
@@ -77,7 +79,7 @@ class Group:
     """Subscriptions of one group."""
 
     __slots__ = (
-        "by_name",
+        "_by_name",
         "clients",
         "is_passing",
         "name",
@@ -91,8 +93,11 @@ class Group:
         self.name = name
         self.settings = settings
         self.clients: dict[str, Client] = {}
-        # Nearly all names have one client: a tuple for each would take 48 bytes.
-        self.by_name: dict[str, Client | tuple[Client, ...]] = {}
+        # By name, divided: a dict of a million grows in one step, which holds the interpreter for
+        # tens of ms. Nearly all names have one client: a tuple for each would take 48 bytes.
+        self._by_name: tuple[dict[str, Client | tuple[Client, ...]], ...] = tuple(
+            {} for _ in range(_PARTS)
+        )
         #: Of a wildcard group.
         self.ready = ReadyNames()
         # The pass through all names of the parent: up to where it came; "": it begins. A wildcard
@@ -108,7 +113,7 @@ class Group:
             self.pass_after = ""
 
     def holders(self, name: str) -> tuple[Client, ...]:
-        found = self.by_name.get(name, ())
+        found = self._by_name[hash(name) % _PARTS].get(name, ())
         return found if isinstance(found, tuple) else (found,)
 
     def sets_of(self, name: str) -> Iterator[tuple[str, ReadyNames]]:
@@ -119,21 +124,31 @@ class Group:
         for client in self.holders(name):
             yield client.id, client.ready
 
+    def free(self) -> None:
+        """It is used no more: its memory is freed in pieces."""
+        for client in self.clients.values():
+            client.names.clear()
+        for part in self._by_name:
+            part.clear()
+
     def hold(self, name: str, client: Client) -> None:
-        found = self.by_name.get(name)
+        part = self._by_name[hash(name) % _PARTS]
+        found = part.get(name)
         if found is None:
-            self.by_name[name] = client
+            part[name] = client
         elif isinstance(found, tuple):
-            self.by_name[name] = (*found, client)
+            part[name] = (*found, client)
         else:
-            self.by_name[name] = (found, client)
+            part[name] = (found, client)
 
     def release(self, name: str, client: Client) -> None:
-        left = tuple(one for one in self.holders(name) if one is not client)
-        if not left:
-            self.by_name.pop(name, None)
-        else:
-            self.by_name[name] = left[0] if len(left) == 1 else left
+        part = self._by_name[hash(name) % _PARTS]
+        found = part.get(name)
+        if found is client:
+            del part[name]
+        elif isinstance(found, tuple):
+            left = tuple(one for one in found if one is not client)
+            part[name] = left[0] if len(left) == 1 else left
 
 
 class Subscriptions:
@@ -153,6 +168,7 @@ class Subscriptions:
         self._groups: dict[str, Group] = {}
         self._by_parent: dict[str, tuple[Group, ...]] = {}
         self._subscribed = 0
+        self._gone: list[Group] = []  # forgotten, and not freed
         # Replaced whole.
         self._listeners: tuple[Listener, ...] = ()
 
@@ -247,17 +263,21 @@ class Subscriptions:
 
     def is_subscribed(self, parent: str, name: str) -> bool:
         """By a client of any group that is not a wildcard group."""
-        return any(name in group.by_name for group in self._by_parent.get(parent, ()))
+        return any(group.holders(name) for group in self._by_parent.get(parent, ()))
 
     def forget(self, group_name: str) -> None:
-        """The group is gone."""
+        """The group is gone. What it had is freed by `expire`: a million names take seconds."""
         with self._lock:
-            group = self._groups.get(group_name)
-            for client_id in list(group.clients) if group else ():
-                self._leave(group_name, client_id)
+            group = self._groups.pop(group_name, None)
+            if group is not None:
+                self._subscribed -= sum(len(client.names) for client in group.clients.values())
+                self._leave_parent(group)
+                self._gone.append(group)
 
     def expire(self, now_ms: int) -> int:
         """Clients that have not been heard of leave; how many."""
+        while self._gone:
+            self._gone.pop().free()
         gone = 0
         for name in list(self._groups):
             with self._lock:
@@ -267,9 +287,13 @@ class Subscriptions:
                     for client in (group.clients.values() if group else ())
                     if now_ms - client.seen_ms >= CLIENT_TIMEOUT_MS
                 ]
-                for client_id in late:
-                    self._leave(name, client_id)
-                gone += len(late)
+            for client_id in late:
+                with self._lock:  # one at a time: dispatch waits for the lock
+                    group = self._groups.get(name)
+                    client = group.clients.get(client_id) if group else None
+                    if client is not None and now_ms - client.seen_ms >= CLIENT_TIMEOUT_MS:
+                        self._leave(name, client_id)
+                        gone += 1
         return gone
 
     def _enter(
@@ -304,12 +328,15 @@ class Subscriptions:
             self._release(group, client, name)
         if not group.clients:
             del self._groups[group_name]
-            parent = group.settings.parent
-            left = tuple(one for one in self._by_parent[parent] if one is not group)
-            if left:
-                self._by_parent[parent] = left
-            else:
-                del self._by_parent[parent]
+            self._leave_parent(group)
+
+    def _leave_parent(self, group: Group) -> None:
+        parent = group.settings.parent
+        left = tuple(one for one in self._by_parent[parent] if one is not group)
+        if left:
+            self._by_parent[parent] = left
+        else:
+            del self._by_parent[parent]
 
     def _release(self, group: Group, client: Client, name: str) -> None:
         client.names.discard(name)
@@ -330,13 +357,19 @@ class Subscriptions:
         """These light queues have messages that they did not have, or others that are done with."""
         if not self._by_parent:
             return
+        parents = self._by_parent
+        found = [
+            parts
+            for queue in queues
+            if (parts := parts_of(queue)) is not None and parts[0] in parents
+        ]
+        if not found:
+            return
         woken: set[tuple[str, str]] = set()
         with self._lock:
-            for queue in queues:
-                parts = parts_of(queue)
-                if parts is not None:
-                    for group in self._by_parent.get(parts[0], ()):
-                        self._make_ready(group, parts[1], woken)
+            for parent, name in found:
+                for group in self._by_parent.get(parent, ()):
+                    self._make_ready(group, name, woken)
         self._tell(woken)
 
     def freed(self, group_name: str, queue: str) -> None:
