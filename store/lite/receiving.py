@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MOST_OF_ONE = 8
 #: Names whose rows are looked up together.
 _TOGETHER = 64
+#: ... at least, whatever is asked for.
+_FEWEST = 8
 #: Names that one receive looks at: an answer with none comes after so many that had nothing.
 _MOST_LOOKS = 1024
 
@@ -81,8 +83,9 @@ class LiteReceiving:
             return self._deliveries
         looked = 0
         while looked < _MOST_LOOKS and not self._is_full(turn):
+            wanted = min(_TOGETHER, max(_FEWEST, self._left))
             names = self._subscriptions.take(
-                self._wish.group, self._wish.client_id, _TOGETHER, self._now_ms()
+                self._wish.group, self._wish.client_id, wanted, self._now_ms()
             )
             self._taken += names
             if not names:  # those that have more, once more
