@@ -20,7 +20,7 @@ from store.metadata import LiteGroup
 PARENT = "p"
 NAMES = [f"s{number}" for number in range(6)]
 CLIENTS = ["a", "b", "c"]
-#: The soak is run with SOAK_STEPS=1000000.
+#: The soak: SOAK_STEPS=6000000 and --timeout 0, a million for each schedule.
 STEPS = int(os.environ.get("SOAK_STEPS", "20000"))
 
 
