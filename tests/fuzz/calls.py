@@ -54,7 +54,7 @@ SHORT_S, LONG_S = 0.1, 60.0
 _ENDED_WHILE_WRITING = "Internal error from Core"
 _ENDLESS = (
     *("Pull", "Receive", "Watch", "Subscribe", "ServerReflectionInfo", "Calls"),
-    *("ReceiveMessage", "Telemetry"),
+    *("ReceiveMessage", "Telemetry", "WatchTransactions"),
 )
 #: The store fails, or does not verify: no request may bring that about.
 _NEVER = {"INTERNAL", "UNKNOWN", "DATA_LOSS", "UNIMPLEMENTED", "CANCELLED"}

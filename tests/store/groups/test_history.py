@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store.groups import Outcome
+from store.groups import Outcome, Received
 from store.message import Message
 from store.metadata import SharedGroup
 from tests.support.shared_history import (
@@ -128,7 +128,7 @@ def lived(tmp_path: Path, clock: FakeClock, settings: SharedGroup) -> History:
             clock.advance(10)
             last.receive(100)
             last.answer(What.ACKNOWLEDGE, share=1)
-            if store.groups.receive("g", "T") == ([], None, ()):
+            if store.groups.receive("g", "T") == Received([], None):
                 break
         see_dead(store, history)
     return history

@@ -15,7 +15,7 @@ from store.errors import (
     UnknownTopicError,
 )
 from store.format.record import unpack_record
-from store.groups import MOST_DELAY_MS, MOST_HANDLES, MOST_INVISIBLE_MS, Outcome
+from store.groups import MOST_DELAY_MS, MOST_HANDLES, MOST_INVISIBLE_MS, Outcome, Received
 from store.message import Message
 from store.metadata import SharedGroup
 from store.state import STATE_TOPIC
@@ -97,7 +97,7 @@ def test_messages_come_back_when_their_time_is_over_and_not_before(
     received = store.groups.receive("g", "T")
     assert received.deliveries[0].until_ms == clock.now_ms() + 30_000
     clock.advance(29.999)
-    assert store.groups.receive("g", "T") == ([], received.deliveries[0].until_ms, ())
+    assert store.groups.receive("g", "T") == Received([], received.deliveries[0].until_ms)
     clock.advance(0.001)
     assert [each.deliveries for each in receive(store)] == [2]
 

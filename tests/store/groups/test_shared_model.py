@@ -28,7 +28,7 @@ from kvcq.inspect import look_over
 from kvcq.tables.keys import STATE
 from store.errors import UnknownTopicError
 from store.format.record import unpack_record
-from store.groups import AtOffset, AtTime, Edge, Outcome
+from store.groups import AtOffset, AtTime, Edge, Outcome, Received
 from store.message import Message
 from store.metadata import SharedGroup
 from tests.support.fake_clock import FakeClock
@@ -209,7 +209,7 @@ class SharedMachine(RuleBasedStateMachine):
         )
         found = received.deliveries
         if self.paused[group]:
-            assert received == ([], None, ())
+            assert received == Received([], None)
             self.idle[group, topic] = None
             return []
         if not found and received.next_look_ms != now_ms:
