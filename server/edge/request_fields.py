@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from server.access import MAX_RIGHTS
-from server.wire import MAX_MESSAGES, MAX_QUEUES
+from server.wire import MAX_MESSAGES, MAX_QUEUES, MAX_SENT
 from store.errors import InvalidArgumentError
 from store.format import MAX_PROPERTIES_BYTES
 from store.groups import MOST_HANDLES, MOST_LITE_QUOTA
@@ -83,7 +83,7 @@ COUNT_LIMITS = {
 } | {
     f"apache.rocketmq.v2.{field}": limit
     for field, limit in {
-        "SendMessageRequest.messages": MAX_MESSAGES,
+        "SendMessageRequest.messages": MAX_SENT,
         "Message.user_properties": MAX_PROPERTIES_BYTES // 2,
         "SystemProperties.keys": MAX_PROPERTIES_BYTES // 2,
         "AckMessageRequest.entries": MOST_HANDLES,

@@ -23,7 +23,7 @@ from server.rocketmq.statuses import OK, common
 from server.rocketmq.telemetry import Streams, telemetry
 from server.rocketmq.times import milliseconds_of
 from server.rocketmq.transactions import is_transaction
-from server.wire import Budget, host_of_peer, not_more, not_negative
+from server.wire import MAX_SENT, Budget, host_of_peer, not_more, not_negative
 from store.errors import InvalidArgumentError, UnknownGroupError, UnknownTopicError
 from store.groups import MOST_ATTEMPT_ID, MOST_HANDLES
 from store.held import Recall
@@ -190,6 +190,9 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         self, request: pb.SendMessageRequest, context: Context, *, large: bool = False
     ) -> pb.SendMessageResponse:
         """All messages of the request are stored, or none."""
+        if len(request.messages) > MAX_SENT:  # a small request is not counted before
+            count = f"{len(request.messages)} messages in one request, {MAX_SENT} at most"
+            raise InvalidArgumentError("messages", f"{count}: send them in several")
         born_host = host_of_peer(context.peer())
         topic = request.messages[0].topic.name if request.messages else ""
         topic_type = self._puts.type_of(topic)

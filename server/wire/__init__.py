@@ -47,6 +47,7 @@ from server.wire.pulls_out import Encoded, encode_pull
 from server.wire.put_limits import (
     INLINE_PARTS,
     MAX_MESSAGES,
+    MAX_SENT,
     Budget,
     TooMuchError,
     inline_budget,
@@ -77,6 +78,7 @@ __all__ = [
     "MAX_PULL_MESSAGES",
     "MAX_QUERY_MESSAGES",
     "MAX_QUEUES",
+    "MAX_SENT",
     "PAGE_BYTES",
     "Budget",
     "Columns",

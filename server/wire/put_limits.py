@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 #: Messages of one request.
 MAX_MESSAGES = 10_000
+#: The same of one call of RocketMQ's clients: they become values in one turn of the loop. The
+#: official clients send one, or as many as their caller hands them.
+MAX_SENT = 1024
 #: Light queues, keys and properties of one request, over all its messages.
 MAX_PARTS = 200_000
 

@@ -322,8 +322,8 @@ elif kind == "iterator":
 else:
     with Client(target) as client:
         for one in client.receive("jobs", group="g"):
-            say("has", one.message.body.decode())
             client.give_back("g", [one], 0.0)
+            say("has", one.message.body.decode())
         client.receive("jobs", group="none", wait_s=60)
 """
 

@@ -66,10 +66,11 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "a thousand handles that are none": ("AckMessage", _handles(MOST_HANDLES, "x" * 80)),
     "a hundred thousand handles": ("AckMessage", _handles(100_000, "x" * 80)),
     "4,000 messages": ("SendMessage", pb.SendMessageRequest(messages=[_message()] * 4000)),
-    "4,000 messages of which the last is bad": (
+    "1,024 messages of which the last is bad": (
         "SendMessage",
-        pb.SendMessageRequest(messages=[*[_message()] * 3999, _message(b"")]),
+        pb.SendMessageRequest(messages=[*[_message()] * 1023, _message(b"")]),
     ),
+    "1,024 messages": ("SendMessage", pb.SendMessageRequest(messages=[_message()] * 1024)),
     "a message with 100,000 keys": (
         "SendMessage",
         pb.SendMessageRequest(messages=[_message(keys=["k"] * 100_000)]),

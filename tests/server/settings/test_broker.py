@@ -45,6 +45,7 @@ cleanResourceInterval=20000
 autoCreateTopicEnable=false
 autoCreateSubscriptionGroup=false
 defaultTopicQueueNums=4
+transactionCheckMax=5
 namesrvAddr=10.1.2.4:9876
 """
 
@@ -74,6 +75,7 @@ def test_each_setting_with_a_counterpart_is_taken_in_our_unit(tmp_path: Path) ->
     assert ratios == (0.7, 0.8, 0.95)
     assert (store.reclaim_unexpired, store.auto_create_topics) == (False, False)
     assert not store.auto_create_groups
+    assert store.transaction_checks == 5
 
 
 def test_what_has_no_counterpart_is_listed_and_stands_in_the_file(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def lived(tmp_path: Path, clock: FakeClock, settings: SharedGroup) -> History:
             clock.advance(10)
             last.receive(100)
             last.answer(What.ACKNOWLEDGE, share=1)
-            if store.groups.receive("g", "T") == Received([], None):
+            if store.groups.receive("g", "T") == Received([], None, nonces=[]):
                 break
         see_dead(store, history)
     return history

@@ -85,7 +85,7 @@ def test_a_paused_group_begins_and_hands_nothing_over(store: MessageStore) -> No
     settings = store.groups.create("g", SharedGroup(from_latest=True, is_paused=True))
     assert receive(store) == []
     put(store, "new")
-    assert store.groups.receive("g", "T") == Received([], None)
+    assert store.groups.receive("g", "T") == Received([], None, nonces=[])
     store.groups.update("g", settings._replace(is_paused=False))
     assert receive(store) == ["new"]
 

@@ -209,7 +209,7 @@ class SharedMachine(RuleBasedStateMachine):
         )
         found = received.deliveries
         if self.paused[group]:
-            assert received == Received([], None)
+            assert received == Received([], None, nonces=[])
             self.idle[group, topic] = None
             return []
         if not found and received.next_look_ms != now_ms:
