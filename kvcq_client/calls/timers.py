@@ -37,7 +37,7 @@ _OUTCOMES = {
 _check = partial(Checker().check, strict=True)
 
 
-@checked(but=("put_delayed", "put_delayed_many"))
+@checked(but=("put_delayed",))
 class TimerCalls(CallGroup):
     """Puts messages that are delivered later, and recalls and lists them."""
 
