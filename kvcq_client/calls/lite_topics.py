@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client.arguments import checked, text
 from kvcq_client.calls.call_group import CallGroup
-from kvcq_client.errors import ServerError
-from kvcq_client.format import split_records
+from kvcq_client.calls.shared_groups import received_in
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import lite_topics_pb2 as lite_pb
 from kvcq_client.pb.v1 import shared_groups_pb2 as shared_pb
-from kvcq_client.shared_groups import Received
 from kvcq_client.transport import in_parts, paged
 from kvcq_client.values import Queue, Start, lite_queue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
+
+    from kvcq_client.shared_groups import Received
 
 #: Names of one request; the server takes no more.
 NAMES_A_CALL = 10_000
@@ -145,12 +145,5 @@ class LiteTopicCalls(CallGroup):
             self._connection.timeout_s + wait_s,
         )
         queues = {name: Queue(lite_queue(parent, name), 0) for name in set(answer.lite_topics)}
-        messages = split_records(
-            answer.records,
-            answer.queue_offsets,
-            queues=[queues[name] for name in answer.lite_topics],
-        )
-        columns = (messages, answer.handles, answer.deliveries, answer.until_ms)
-        if len({*map(len, columns)}) > 1:
-            raise ServerError("the columns of the received messages have different lengths")
-        return ReceivedLite(list(map(Received, *columns)), list(answer.lost_lite_topics))
+        messages = received_in(answer, [queues[name] for name in answer.lite_topics])
+        return ReceivedLite(messages, list(answer.lost_lite_topics))

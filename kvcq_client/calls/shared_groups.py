@@ -34,6 +34,15 @@ if TYPE_CHECKING:
 HANDLES_A_CALL = 1024
 
 
+def received_in(answer: shared_pb.ReceiveResponse, queues: Sequence[Queue]) -> list[Received]:
+    """What was received, each from its queue. Raises ServerError, CorruptRecordError."""
+    messages = split_records(answer.records, answer.queue_offsets, queues=queues)
+    columns = (messages, answer.handles, answer.deliveries, answer.until_ms)
+    if len({*map(len, columns)}) > 1:
+        raise ServerError("the columns of the received messages have different lengths")
+    return list(map(Received, *columns))
+
+
 class _Outcomes(NamedTuple):
     outcomes: list[Outcome]
 
@@ -91,15 +100,7 @@ class SharedGroupCalls(CallGroup):
             late=partial(self._give_back_late, group),
         )
         queues = {queue_id: Queue(topic, queue_id) for queue_id in set(answer.queue_ids)}
-        messages = split_records(
-            answer.records,
-            answer.queue_offsets,
-            queues=[queues[queue_id] for queue_id in answer.queue_ids],
-        )
-        columns = (messages, answer.handles, answer.deliveries, answer.until_ms)
-        if len({*map(len, columns)}) > 1:
-            raise ServerError("the columns of the received messages have different lengths")
-        return list(map(Received, *columns))
+        return received_in(answer, [queues[queue_id] for queue_id in answer.queue_ids])
 
     def _give_back_late(self, group: str, response: bytes) -> None:
         """What was received for a caller that has gone is delivered again at once."""
