@@ -16,14 +16,16 @@ from server.cli.terminal import (
     ask,
     counted,
     document_of,
+    print_first,
     print_json,
-    print_table,
     say,
     text,
     time_text,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kvcq_client import Client, DeadLetter
 
 _DOCUMENT = "offset topic queue_id queue_offset message_id deliveries time_ms"
@@ -46,29 +48,16 @@ def list_letters(group: str, limit: int, server: str, as_json: bool) -> None:
     """List the dead letters of GROUP, the oldest first."""
     with connect(server) as client:
         found = client.dead_letters(group, max_letters=limit + 1)
-    shown = found[:limit]
-    if as_json:
-        print_json([document_of(one, _DOCUMENT) for one in shown])
-    elif shown:
-        print_table(
-            "",
-            ("offset", "from", "queue", "queue offset", "deliveries", "since"),
-            [
-                (
-                    one.offset,
-                    one.topic or "-",
-                    one.queue_id,
-                    "-" if one.queue_offset is None else one.queue_offset,
-                    one.deliveries,
-                    time_text(one.time_ms),
-                )
-                for one in shown
-            ],
-        )
-    else:
-        say(f"no dead letters of group {group}")
-    if len(found) > limit:
-        say("there are more; show them with a larger --limit")
+    columns: dict[str, Callable[[DeadLetter], object]] = {
+        "offset": lambda one: one.offset,
+        "from": lambda one: one.topic or "-",
+        "queue": lambda one: one.queue_id,
+        "queue offset": lambda one: "-" if one.queue_offset is None else one.queue_offset,
+        "deliveries": lambda one: one.deliveries,
+        "since": lambda one: time_text(one.time_ms),
+    }
+    none = f"no dead letters of group {group}"
+    print_first(found, limit, _DOCUMENT, columns, none, as_json=as_json)
 
 
 @dlq.command()

@@ -13,7 +13,7 @@ from server.cli.terminal import (
     COUNT,
     Sections,
     counted,
-    document_of,
+    print_first,
     print_json,
     print_table,
     say,
@@ -22,7 +22,9 @@ from server.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from kvcq_client import Client, DeliverAt, Message
+    from collections.abc import Callable
+
+    from kvcq_client import Client, Delayed, DeliverAt, Message
 
 _DOCUMENT = "handle deliver_at_ms topic queue_id tag keys light_queues body_bytes"
 
@@ -71,29 +73,16 @@ def list_timers(topic: str, limit: int, server: str, as_json: bool) -> None:
     """List messages that wait for their time, the next one first; of TOPIC, or of all topics."""
     with connect(server) as client:
         found = client.delayed(topic, max_messages=limit + 1)
-    shown = found[:limit]
-    if as_json:
-        print_json([document_of(one, _DOCUMENT) for one in shown])
-    elif shown:
-        print_table(
-            "",
-            ("delivered at", "topic", "queue", "tag", "bytes", "handle"),
-            [
-                (
-                    time_text(one.deliver_at_ms),
-                    one.topic,
-                    one.queue_id,
-                    one.tag or "-",
-                    one.body_bytes,
-                    one.handle,
-                )
-                for one in shown
-            ],
-        )
-    else:
-        say(f"no delayed messages of topic {topic}" if topic else "no delayed messages")
-    if len(found) > limit:
-        say("there are more; show them with a larger --limit")
+    columns: dict[str, Callable[[Delayed], object]] = {
+        "delivered at": lambda one: time_text(one.deliver_at_ms),
+        "topic": lambda one: one.topic,
+        "queue": lambda one: one.queue_id,
+        "tag": lambda one: one.tag or "-",
+        "bytes": lambda one: one.body_bytes,
+        "handle": lambda one: one.handle,
+    }
+    none = f"no delayed messages of topic {topic}" if topic else "no delayed messages"
+    print_first(found, limit, _DOCUMENT, columns, none, as_json=as_json)
 
 
 @timers.command()

@@ -11,9 +11,8 @@ from server.cli.terminal import (
     COUNT,
     Sections,
     counted,
-    document_of,
+    print_first,
     print_json,
-    print_table,
     say,
     text,
     time_text,
@@ -21,6 +20,8 @@ from server.cli.terminal import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kvcq_client import OpenTransaction
 
 _DOCUMENT = "transaction_id group topic begun_ms checks next_check_ms"
 
@@ -43,29 +44,18 @@ def list_transactions(group: str, given_up: bool, limit: int, server: str, as_js
     """List open transactions, the oldest first."""
     with connect(server) as client:
         found = client.open_transactions(group, given_up=given_up, max_transactions=limit + 1)
-    shown = found[:limit]
-    if as_json:
-        print_json([document_of(one, _DOCUMENT) for one in shown])
-    elif shown:
-        print_table(
-            "",
-            ("transaction", "group", "topic", "since", "checks", "next check"),
-            [
-                (
-                    one.transaction_id,
-                    one.group,
-                    one.topic,
-                    time_text(one.begun_ms),
-                    one.checks,
-                    "given up" if one.next_check_ms is None else time_text(one.next_check_ms),
-                )
-                for one in shown
-            ],
-        )
-    else:
-        say("no open transactions")
-    if len(found) > limit:
-        say("there are more; show them with a larger --limit")
+    columns: dict[str, Callable[[OpenTransaction], object]] = {
+        "transaction": lambda one: one.transaction_id,
+        "group": lambda one: one.group,
+        "topic": lambda one: one.topic,
+        "since": lambda one: time_text(one.begun_ms),
+        "checks": lambda one: one.checks,
+        "next check": lambda one: (
+            "given up" if one.next_check_ms is None else time_text(one.next_check_ms)
+        ),
+    }
+    none = "no open transactions"
+    print_first(found, limit, _DOCUMENT, columns, none, as_json=as_json)
 
 
 @tran.command()

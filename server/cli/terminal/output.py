@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
 
 import click
 from rich.table import Table
@@ -19,7 +19,9 @@ from rich.table import Table
 from server.cli.terminal.screen import Screen, escape, has_all_text, visible_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+T = TypeVar("T")
 
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
@@ -198,6 +200,31 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     # Blanks up to the width of the last column are nothing to a program.
     for line in captured.get().splitlines():
         console.out(line.rstrip(), highlight=False)
+
+
+def print_first(
+    found: Sequence[T],
+    limit: int,
+    fields: str,
+    columns: Mapping[str, Callable[[T], object]],
+    none: str,
+    *,
+    as_json: bool,
+) -> None:
+    """The first `limit` of what was found, of which there is one more when there are more.
+
+    `fields`: see document_of. `none` is said when nothing was found.
+    """
+    shown = found[:limit]
+    if as_json:
+        print_json([document_of(one, fields) for one in shown])
+    elif shown:
+        rows = ([value_of(one) for value_of in columns.values()] for one in shown)
+        print_table("", list(columns), rows)
+    else:
+        say(none)
+    if len(found) > limit:
+        say("there are more; show them with a larger --limit")
 
 
 def print_done(done: str, name: str, *, as_json: bool) -> None:
