@@ -140,12 +140,13 @@ class DeadRecords:
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """Delayed, timer or half messages of RocketMQ: taken over, and not delivered by this server."""
+    """Messages of one kind that RocketMQ keeps in a topic of its own."""
 
     kind: str
     topic: str
     records: int  # in the log, delivered ones included
-    waiting: int | None  # not delivered yet; None where only the broker can tell
+    waiting: int  # not delivered yet
+    outcome: str  # what becomes of these
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ one, `adopt` takes over what RocketMQ wrote, and `release.py` gives it back. The
 which may use those before it:
 
 * `formats`: RocketMQ's bytes; `broker_config`: what a broker keeps beside them;
+* `waiting`: what a broker has not delivered yet;
 * `files`: queues and key index in files;
 * `state`: what migration.json says, and what it means;
 * `sides`: files and RocksDB behind one dispatch; `fill`: brings one of them up from the log;

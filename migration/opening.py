@@ -77,5 +77,9 @@ def open_any(
         progress,
         still_needed=lambda: databases.queues.still_needed(),
     )
-    databases.migration.begin(store, databases.queues)
+    try:
+        databases.migration.begin(store, databases.queues)
+    except BaseException:
+        store.close()
+        raise
     return Opened(store, databases.migration)

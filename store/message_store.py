@@ -26,7 +26,7 @@ from store.errors import (
 )
 from store.format import ITEM_END, check_group
 from store.groups import SharedGroups
-from store.held import Halves, RolledHalves, Rolling, Timers
+from store.held import Halves, Inherited, RolledHalves, Rolling, Timers
 from store.light_queue import LMQ_PREFIX, is_light
 from store.lite import LiteTopics
 from store.metadata import MessageType, Retention
@@ -105,6 +105,8 @@ class MessageStore:
         #: Messages that wait for their time, and those of transactions.
         self.timers = Timers(appends, topics, queues, self.tables, times, self)
         self.halves = Halves(appends, topics, state, times, self)
+        #: What another program kept of these becomes the store's own.
+        self.inherited = Inherited(appends, topics, times)
         rolled_halves = RolledHalves(appends, topics, state, self.tables, self)
         #: What keeps them when their segment goes.
         self.rolling = Rolling(

@@ -128,7 +128,14 @@ UNITS |= {
 }
 _FORMATS = {"migration.errors", "migration.formats"}
 _SIDES = {*_FORMATS, "migration.files", "migration.state"}
-_STEPS = {*_SIDES, "migration.broker_config", "migration.fill", "migration.jobs", "migration.plan"}
+_STEPS = {
+    *_SIDES,
+    "migration.broker_config",
+    "migration.fill",
+    "migration.jobs",
+    "migration.plan",
+    "migration.waiting",
+}
 UNITS |= {
     "migration.broker_config": set(),
     "migration.errors": {"migration.next_step"},
@@ -144,6 +151,7 @@ UNITS |= {
         "migration.sides",
         "migration.state",
     },
+    "migration.waiting": {"migration.broker_config"},
     "migration.plan": {*_STEPS, "migration.next_step"} - {"migration.plan", "migration.jobs"},
     "migration.steps": {*_STEPS, "migration.sides"},
     "migration.repair": {

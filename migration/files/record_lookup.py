@@ -75,14 +75,20 @@ class RecordLookup:
             return None
         return store_time_of(head, 0)
 
-    def request(self, physical_offset: int) -> DispatchRequest | None:
-        """What is derived from the record there; None when no whole one is."""
+    def record(self, physical_offset: int) -> bytes | None:
+        """The record there; None when no whole one is."""
         head = self._read(physical_offset, 8)
         size = int.from_bytes(head[:4], "big", signed=True)
         if len(head) < 8 or not MIN_RECORD_BYTES <= size <= self._segment_bytes:
             return None
         data = self._read(physical_offset, size)
-        if check_record(data, 0, len(data), physical_offset).found is not Found.RECORD:
+        found = check_record(data, 0, len(data), physical_offset).found
+        return data if found is Found.RECORD else None
+
+    def request(self, physical_offset: int) -> DispatchRequest | None:
+        """What is derived from the record there; None when no whole one is."""
+        data = self.record(physical_offset)
+        if data is None:
             return None
         try:
             return dispatch_request(data, 0)

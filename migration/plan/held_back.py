@@ -1,14 +1,4 @@
-"""Messages that a RocketMQ broker keeps in topics of its own until it delivers them.
-
-Taken over they are ordinary messages of those topics: nothing here delivers, fires or commits them.
-
-| topic                    | holds                                                          |
-|--------------------------|----------------------------------------------------------------|
-| SCHEDULE_TOPIC_XXXX      | delayed messages, a queue for each level; what was delivered   |
-|                          | stays, up to the offset in `config/delayOffset.json`           |
-| rmq_sys_wheel_timer      | timer messages; the timer's own files say which have fired     |
-| RMQ_SYS_TRANS_HALF_TOPIC | half messages of transactions; those that ended are named in   |
-|                          | another topic                                                  |
+"""What a RocketMQ broker keeps in topics of its own until it delivers it: counted for people.
 
 Source: RocketMQ 5.5, ScheduleMessageService, TimerMessageStore, TransactionalMessageUtil.
 """
@@ -17,21 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from migration.broker_config import delivered_offsets
+from migration.waiting import HALF_TOPIC, find_delayed, find_halves, find_timers
 from store.format import SCHEDULE_TOPIC
+from store.state import TIMER_TOPIC
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
     from migration.plan.log_survey import LogSurvey
-
-TIMER_TOPIC = "rmq_sys_wheel_timer"
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-_KINDS = (
-    ("delayed messages", SCHEDULE_TOPIC),
-    ("timer messages", TIMER_TOPIC),
-    ("half messages of transactions", HALF_TOPIC),
-)
+    from migration.waiting import Found, TimerFiles, Watched
 
 
 class HeldBack(NamedTuple):
@@ -40,29 +24,44 @@ class HeldBack(NamedTuple):
     kind: str
     topic: str
     records: int  # in the log, delivered ones included
-    waiting: int | None  # not delivered yet; None where only the broker can tell
+    waiting: int  # not delivered yet
+    outcome: str  # what becomes of these
 
     def __str__(self) -> str:
-        waiting = "some may not be delivered yet"
-        if self.waiting is not None:
-            waiting = f"{self.waiting} not delivered yet"
-        return f"{self.records} {self.kind} in {self.topic}, {waiting}"
+        return (
+            f"{self.records} {self.kind} in {self.topic}, {self.waiting} not delivered yet: "
+            f"{self.outcome}"
+        )
 
 
-def held_back(root: Path, log: LogSurvey) -> tuple[HeldBack, ...]:
-    """Of each kind that the log has. Raises StoreFormatError for a damaged delayOffset.json."""
-    found = []
-    for kind, topic in _KINDS:
-        runs = [(queue_id, log.queues.last((topic, queue_id))) for queue_id in log.ids_of(topic)]
-        records = sum(run.count for _, run in runs)
-        if not records:
-            continue
-        waiting = None
-        if topic == SCHEDULE_TOPIC:
-            delivered = delivered_offsets(root)
-            waiting = sum(
-                min(run.count, max(0, run.next_offset - delivered.get(queue_id + 1, 0)))
-                for queue_id, run in runs
-            )
-        found.append(HeldBack(kind, topic, records, waiting))
-    return tuple(found)
+def held_back(log: LogSurvey, watched: Watched, timers: TimerFiles | None) -> tuple[HeldBack, ...]:
+    """Of each kind that the log has."""
+    kinds = (
+        ("delayed messages", SCHEDULE_TOPIC, _delayed(watched), "delivered when they are due"),
+        (
+            "timer messages",
+            TIMER_TOPIC,
+            find_timers(watched, timers, 0),
+            "delivered when they are due",
+        ),
+        (
+            "half messages of transactions",
+            HALF_TOPIC,
+            find_halves(watched, 0),
+            "open transactions, about which their producers are asked",
+        ),
+    )
+    return tuple(
+        HeldBack(kind, topic, records, _waiting(found), outcome)
+        for kind, topic, found, outcome in kinds
+        if (records := log.records_of(topic))
+    )
+
+
+def _delayed(watched: Watched) -> Iterator[Found]:
+    for queue_id in watched.ids(SCHEDULE_TOPIC):
+        yield from find_delayed(watched, queue_id, 0)
+
+
+def _waiting(found: Iterable[Found]) -> int:
+    return sum(each.is_waiting for each in found)

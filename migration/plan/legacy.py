@@ -33,6 +33,7 @@ from migration.plan.held_back import HeldBack, held_back
 from migration.plan.log_survey import LogSurvey, segment_files, survey_log, walk_log
 from migration.plan.queue_evidence import QueueEvidence, own_rocksdb
 from migration.state import FileLayout, Phase, read_state
+from migration.waiting import Watched, delivered_delayed, done_below, read_timer_files
 from store.errors import StoreFormatError
 from store.format import is_topic_name
 from store.light_queue import is_light
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from migration.formats import BoolArray, IntArray
     from store.base import Progress
+    from store.consume_queue import DispatchRequest
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +89,7 @@ class Inventory:
     queues_in_rocksdb: int = 0
     #: Names of queues that live and cannot be kept in files, each with the reason.
     unnameable: list[str] = field(default_factory=list)
-    #: Messages that a broker delivers later, and nobody here.
+    #: Messages that a broker delivers later.
     held_back: tuple[HeldBack, ...] = ()
 
     @property
@@ -128,7 +130,7 @@ def take_inventory(
     index files cannot be told, or a table of `config/` makes no sense; EngineFailedError when one
     of its databases cannot be read.
     """
-    config = read_config(root)
+    config = read_config_with_marks(root)
     segment_bytes = detect_segment_bytes(root)
     layout = layout or detect_layout(root)
     try:
@@ -145,7 +147,14 @@ def take_inventory(
             log_start=segments.first_offset,
             progress=progress,
         )
-        log = survey_log(segments, lambda share: progress("reading the log", share), files.take)
+        timers = read_timer_files(root)
+        watched = Watched(lookup.record, done_below(config.offsets), timers)
+
+        def take(requests: Sequence[DispatchRequest]) -> None:
+            files.take(requests)
+            watched.take(requests)
+
+        log = survey_log(segments, lambda share: progress("reading the log", share), take)
         topics, generations = _what_lives(root, log, config, lookup)
         # What to require was not known when the log was read: as long as nothing is dead, all is.
         admission = Admission(
@@ -158,6 +167,7 @@ def take_inventory(
             is_required=admission.is_live,
         )
         last_ms = _last_store_time_ms(lookup, log)
+        waiting = held_back(log, watched, timers)
     finally:
         segments.close()
         lookup.close()
@@ -180,8 +190,14 @@ def take_inventory(
         config,
         in_rocksdb,
         _unnameable(generations, topics),
-        held_back(root, log),
+        waiting,
     )
+
+
+def read_config_with_marks(root: Path) -> BrokerConfig:
+    """See `read_config`; what the broker has delivered of delayed messages is among the offsets."""
+    config = read_config(root)
+    return replace(config, offsets=[*config.offsets, *delivered_delayed(root)])
 
 
 def _unnameable(generations: Generations, topics: Collection[str]) -> list[str]:

@@ -46,6 +46,10 @@ class LogSurvey:
         ids = range(self.topics.get(topic, -1) + 1)
         return [queue_id for queue_id in ids if (topic, queue_id) in self.queues]
 
+    def records_of(self, topic: str) -> int:
+        """Those in its queues, of their youngest lives."""
+        return sum(self.queues.last((topic, queue_id)).count for queue_id in self.ids_of(topic))
+
     def add(self, requests: Sequence[DispatchRequest]) -> None:
         topics = self.topics
         self.records += len(requests)

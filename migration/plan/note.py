@@ -22,11 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvcq.inspect import Finding, Kind, Remedy
-from migration.broker_config import read_config
 from migration.formats import ChecksumError, read_checked, write_checked
 from migration.plan.generations import Generations
 from migration.plan.held_back import HeldBack
-from migration.plan.legacy import Inventory, detect_layout, take_inventory
+from migration.plan.legacy import (
+    Inventory,
+    detect_layout,
+    read_config_with_marks,
+    take_inventory,
+)
 from migration.plan.log_survey import LogSurvey
 from migration.state import FileLayout
 from store.errors import StoreError
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 2
+_VERSION = 3
 #: Coarser than the time stamps of any file system in use.
 _SETTLED_NS = 2_000_000_000
 
@@ -192,7 +196,7 @@ def _inventory(root: Path, document: dict[str, Any]) -> Inventory:
             )
             for each in document["findings"]
         ],
-        read_config(root),
+        read_config_with_marks(root),
         document["queues_in_rocksdb"],
         held_back=tuple(HeldBack(*each) for each in document["held_back"]),
     )

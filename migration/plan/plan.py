@@ -81,7 +81,7 @@ class Plan:
     config: tuple[ConfigFound, ...] = ()  # tables of the broker's own directory
     queues_in_rocksdb: int = 0  # RocketMQ has no files of them; they are made from the log
     dead: tuple[DeadRecords, ...] = ()  # of topics that RocketMQ deleted: they are not taken over
-    held_back: tuple[HeldBack, ...] = ()  # what a broker delivers later, and nobody here
+    held_back: tuple[HeldBack, ...] = ()  # what a broker delivers later
 
     @property
     def faults(self) -> list[Finding]:

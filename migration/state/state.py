@@ -102,6 +102,9 @@ class MigrationState:
     #: A release has begun, and only a release may go on: where the queues go to, as `release.Home`
     #: has it, or empty when they stay where they are. None: none has begun.
     released: str | None = None
+    #: What the broker had not delivered yet, in the log below this physical offset, becomes the
+    #: store's own when it is opened; None: that is done.
+    inherits: int | None = None
     #: Tables of the broker's `config/` that were taken over; None when nobody noted that.
     config: tuple[str, ...] | None = None
     #: (ms since 1970, what happened)
@@ -157,6 +160,7 @@ def to_document(state: MigrationState) -> dict[str, Any]:
         "verify_broken_off": broken_off.reason,
         "unreadable_side": broken_off.side,
         "released": state.released,
+        "inherits": state.inherits,
         "config": None if state.config is None else list(state.config),
         "history": [list(each) for each in state.history],
     }
@@ -196,6 +200,7 @@ def read_state(root: Path) -> MigrationState | None:
             reclaim_unexpired=document.get("reclaim_unexpired"),
             unopened=document.get("unopened_side", ""),
             released=document.get("released"),
+            inherits=document.get("inherits"),
             broken_off=BrokenOff(reason, document.get("unreadable_side", ""))
             if (reason := document.get("verify_broken_off", ""))
             else None,

@@ -114,7 +114,7 @@ def adopt(
         progress("topics and groups", 1.0)
         made, passed_over = _what_was_done(inventory)
         event = f"taken over; rebuilt from the log: {len(made)} queues or indexes"
-        state = state.moved(clock.now_ms(), event, phase=Phase.FILES)
+        state = state.moved(clock.now_ms(), event, phase=Phase.FILES, inherits=inventory.log.end)
         write_state(root, state)
         if tell is not None:
             for line in (
@@ -200,9 +200,7 @@ def _held_back_told(inventory: Inventory) -> list[str]:
         return []
     return [
         *map(str, inventory.held_back),
-        "these were taken over as ordinary messages of the broker's own topics: nothing here "
-        "delivers them. To have the broker deliver them first, go back: "
-        f"`kvcq migrate rollback {inventory.root}`, `kvcq migrate release {inventory.root}`",
+        "they are taken over when the store is opened for the first time",
     ]
 
 

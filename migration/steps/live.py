@@ -15,6 +15,7 @@ from migration.jobs import JobList
 from migration.state import BrokenOff, Phase, SideName
 from migration.steps.filling import fill
 from migration.steps.ingesting import ingest
+from migration.steps.inheriting import inherit
 from migration.steps.migration import Migration, taken_back
 from migration.steps.verify import VerifyOptions
 from migration.steps.verifying import Verifying
@@ -66,6 +67,10 @@ class LiveMigration:
         self._on = Migration(store, double, self._keeper, self._opener, self._clock)
         self._double = double
         self._verifier = Verifying(self._on)
+        if self.state.inherits is not None:
+            taken = inherit(store, self._keeper.root, self.state.inherits)
+            event = "; ".join(taken.lines()) or "nothing waited in the broker's topics"
+            self._keeper.move(event, inherits=None)
         self._begun = True
         self.look()
 

@@ -15,6 +15,7 @@ from store.held.halves import (
     Halves,
     Transaction,
 )
+from store.held.inherited import Inherited, InheritedHalf, InheritedTimer
 from store.held.readable import Readable, read_each
 from store.held.reads import Reads
 from store.held.records import (
@@ -59,6 +60,9 @@ __all__ = [
     "Decided",
     "Done",
     "Halves",
+    "Inherited",
+    "InheritedHalf",
+    "InheritedTimer",
     "Kind",
     "Readable",
     "Reads",

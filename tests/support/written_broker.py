@@ -13,6 +13,7 @@ from migration.state.state import FileLayout
 from tests.support.log_writer import Entry, LogWriter, Row
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 SEGMENT_BYTES = 1 << 16
@@ -44,6 +45,10 @@ class BrokerStore:
         light: tuple[str, ...] = (),
         keys: str = "",
         offset: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        store_time_ms: int = 1_700_000_000_456,
+        reconsume_times: int = 0,
     ) -> list[Row]:
         """Messages whose bodies tell them apart. `offset`: of the first, where the broker erred.
 
@@ -56,9 +61,11 @@ class BrokerStore:
             row = self.log.append(
                 Entry(
                     topic=topic,
-                    body=b"message %06d" % len(self.log.rows),
+                    body=b"message %06d" % len(self.log.rows) if body is None else body,
                     queue_id=queue_id,
-                    properties={"KEYS": keys} if keys else {},
+                    properties={**({"KEYS": keys} if keys else {}), **(properties or {})},
+                    store_time_ms=store_time_ms,
+                    reconsume_times=reconsume_times,
                     light_queues=light,
                     queue_offset=offset,
                 )

@@ -189,16 +189,18 @@ class MigrationPlan(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., phase: _Optional[str] = ..., segments: _Optional[int] = ..., log_bytes: _Optional[int] = ..., bytes_to_replay: _Optional[int] = ..., messages: _Optional[int] = ..., messages_are_estimated: _Optional[bool] = ..., topics: _Optional[int] = ..., queues: _Optional[int] = ..., bytes_per_unit: _Optional[float] = ..., disk_needed_bytes: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., units_per_s: _Optional[float] = ..., expected_s: _Optional[float] = ..., findings: _Optional[_Iterable[_Union[MigrationFinding, _Mapping]]] = ..., blocking: _Optional[_Iterable[str]] = ..., next_command: _Optional[str] = ..., config: _Optional[_Iterable[_Union[MigrationConfigTable, _Mapping]]] = ..., queues_in_rocksdb: _Optional[int] = ..., dead: _Optional[_Iterable[_Union[DeadRecords, _Mapping]]] = ..., hint: _Optional[str] = ..., held_back: _Optional[_Iterable[_Union[HeldBack, _Mapping]]] = ...) -> None: ...
 
 class HeldBack(_message.Message):
-    __slots__ = ("kind", "topic", "records", "waiting")
+    __slots__ = ("kind", "topic", "records", "waiting", "outcome")
     KIND_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
     kind: str
     topic: str
     records: int
     waiting: int
-    def __init__(self, kind: _Optional[str] = ..., topic: _Optional[str] = ..., records: _Optional[int] = ..., waiting: _Optional[int] = ...) -> None: ...
+    outcome: str
+    def __init__(self, kind: _Optional[str] = ..., topic: _Optional[str] = ..., records: _Optional[int] = ..., waiting: _Optional[int] = ..., outcome: _Optional[str] = ...) -> None: ...
 
 class MigrationConfigTable(_message.Message):
     __slots__ = ("path", "form", "holds", "rows", "offsets", "detail")

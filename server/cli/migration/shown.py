@@ -146,15 +146,15 @@ def show_plan(found: MigrationPlan, limit: int, *, as_json: bool) -> None:
         )
     if found.held_back:
         print_table(
-            "messages that the broker would deliver later: they are taken over, but kvcq "
-            "does not deliver them",
-            ("what", "topic", "in the log", "not delivered yet"),
+            "what the broker has not delivered yet, and what becomes of it here",
+            ("what", "topic", "in the log", "not delivered yet", "becomes"),
             [
                 (
                     each.kind,
                     each.topic,
                     f"{each.records:,}",
-                    f"{each.waiting:,}" if each.waiting is not None else "known only to the broker",
+                    f"{each.waiting:,}",
+                    each.outcome,
                 )
                 for each in found.held_back
             ],

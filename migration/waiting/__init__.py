@@ -1,0 +1,39 @@
+"""What a RocketMQ broker has not delivered yet: found in its topics, and in files beside them.
+
+`names.py` says where it is, `broker_log.py` reads it, of one walk or of an open store, `found.py`
+tells what waits still, `timer_files.py` reads and writes the timer's own files, `marks.py` says how
+far the broker was. Nothing here changes a store.
+"""
+
+from migration.waiting.broker_log import BrokerLog, OpenLog, Watched
+from migration.waiting.found import (
+    Found,
+    due_of,
+    find_delayed,
+    find_halves,
+    find_timers,
+    message_of,
+)
+from migration.waiting.marks import delivered_delayed, done_below
+from migration.waiting.names import HALF_GROUP, HALF_TOPIC, TAKEN_GROUP
+from migration.waiting.timer_files import TimerFiles, read_timer_files, write_timer_files
+
+__all__ = [
+    "HALF_GROUP",
+    "HALF_TOPIC",
+    "TAKEN_GROUP",
+    "BrokerLog",
+    "Found",
+    "OpenLog",
+    "TimerFiles",
+    "Watched",
+    "delivered_delayed",
+    "done_below",
+    "due_of",
+    "find_delayed",
+    "find_halves",
+    "find_timers",
+    "message_of",
+    "read_timer_files",
+    "write_timer_files",
+]

@@ -1,0 +1,116 @@
+"""What waits: delayed messages, timers and halves that the broker has not delivered or decided.
+
+What it has delivered is told by how far it is in its queues, and where that was not written down
+any more, since it was killed, by the log: a message of the same id in the topic that the waiting
+one is for, behind it. So what is delivered twice is only what the broker itself would deliver
+twice: a message without an id (UNIQ_KEY) that was delivered after the offsets were written last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from migration.waiting.names import (
+    ENDED_TOPIC,
+    GIVEN_UP_TOPIC,
+    HALF_TOPIC,
+    WAITING_PROPERTIES,
+)
+from store.format import LMQ_NAMES, SCHEDULE_TOPIC, UNIQ_KEY
+from store.held import TIMER_OUT, again, number_of, target_of
+from store.light_queue import is_light
+from store.state import TIMER_TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from migration.waiting.broker_log import BrokerLog
+    from migration.waiting.timer_files import TimerFiles
+    from store.message import Message, StoredMessage
+
+_RECALLS = "TIMER_DEL_UNIQKEY"
+_ROLLED = "TIMER_ROLL_TIMES"
+_FIRST_HALF = "TRAN_PREPARED_QUEUE_OFFSET"
+_HELD_PROPERTIES = frozenset(
+    ("REAL_TOPIC", "REAL_QID", "TIMER_OUT_MS", "TIMER_DELIVER_MS", *WAITING_PROPERTIES)
+)
+
+
+class Found(NamedTuple):
+    """A message of one of the broker's queues."""
+
+    was: StoredMessage
+    is_waiting: bool  # otherwise it was delivered, decided, recalled, or is put in another place
+
+
+def find_delayed(log: BrokerLog, queue_id: int, first: int) -> Iterator[Found]:
+    """Of one level, from that offset on, rising."""
+    for was in log.read(SCHEDULE_TOPIC, queue_id, first):
+        yield Found(was, is_waiting=not _came(log, was))
+
+
+def find_timers(log: BrokerLog, files: TimerFiles | None, first: int) -> Iterator[Found]:
+    """Those from that offset on, rising. Memory: an entry for each recall and each that was put
+    once more."""
+    recalls: dict[str, int] = {}
+    rolled: dict[str, int] = {}
+    for was in log.read(TIMER_TOPIC, 0, 0):
+        if recalled := was.properties.get(_RECALLS):
+            recalls[recalled] = was.queue_offset
+        elif _ROLLED in was.properties and (key := was.properties.get(UNIQ_KEY)):
+            rolled[key] = was.queue_offset
+    for was in log.read(TIMER_TOPIC, 0, first):
+        key = was.properties.get(UNIQ_KEY, "")
+        topic = was.properties.get("REAL_TOPIC", "")
+        # The broker's setting says whether a recall names the topic as well.
+        names = (key, f"{topic}+{key}", f"{topic}_{key}") if key else ()
+        is_over = (
+            _RECALLS in was.properties
+            or (files is not None and not files.may_wait(was.queue_offset, was.physical_offset))
+            or any(recalls.get(name, -1) > was.queue_offset for name in names)
+            or rolled.get(key, -1) > was.queue_offset
+        )
+        yield Found(was, is_waiting=not is_over and not _came(log, was))
+
+
+def find_halves(log: BrokerLog, first: int) -> Iterator[Found]:
+    """Those from that offset on, rising. Memory: an entry for each that was decided, or put."""
+    ended: set[int] = set()
+    for was in log.read(ENDED_TOPIC, 0, 0):
+        numbers = was.body.decode("ascii", "replace").split(",")
+        ended.update(int(number) for number in numbers if number.isascii() and number.isdigit())
+    latest: dict[str, int] = {}
+    for was in log.read(HALF_TOPIC, 0, first):
+        if key := was.properties.get(UNIQ_KEY):
+            latest[key] = was.queue_offset
+    for was in log.read(HALF_TOPIC, 0, first):
+        key = was.properties.get(UNIQ_KEY, "")
+        is_over = (
+            was.queue_offset in ended
+            or number_of(was.properties, _FIRST_HALF, -1) in ended
+            or latest.get(key, -1) > was.queue_offset
+            or (bool(key) and log.is_later(GIVEN_UP_TOPIC, key, was.physical_offset))
+        )
+        yield Found(was, is_waiting=not is_over and not _came(log, was))
+
+
+def _came(log: BrokerLog, was: StoredMessage) -> bool:
+    """Whether the message it waits to be is in the log."""
+    key, topic = was.properties.get(UNIQ_KEY), was.properties.get("REAL_TOPIC")
+    return bool(key and topic and log.is_later(topic, key, was.physical_offset))
+
+
+def due_of(was: StoredMessage, tag_code: int) -> int:
+    """When it is due, ms since 1970. `tag_code`: of its unit, which the broker wrote."""
+    if was.topic == SCHEDULE_TOPIC:
+        return tag_code
+    return number_of(was.properties, "TIMER_DELIVER_MS", number_of(was.properties, TIMER_OUT, 0))
+
+
+def message_of(was: StoredMessage) -> Message:
+    """As it is for those who read its topic. Raises InvalidArgumentError for what says no topic."""
+    target = target_of(was.properties)
+    light = was.properties.get(LMQ_NAMES, "")
+    message = again(was, target.topic, _HELD_PROPERTIES, {})
+    names = tuple(dict.fromkeys(name for name in light.split(",") if is_light(name)))
+    return message._replace(queue_id=target.queue_id, light_queues=names)

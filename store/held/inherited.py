@@ -1,0 +1,175 @@
+"""Messages that another program kept until they are due or decided: from now on the store does.
+
+A RocketMQ broker keeps them in topics of its own, and says elsewhere which of them it has
+delivered. Each is appended again as one of ours, in one append with the entry that makes it wait
+and with the offset up to which that topic was taken over. So whatever crashes, each is taken once.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from store.errors import InvalidArgumentError
+from store.format import MAX_LIGHT_QUEUES, prepare_all
+from store.held.halves import FIRST_CHECK_MS, GROUP, IS_TRANSACTION
+from store.held.records import TIMER_DELIVER, TIMER_OUT, waiting
+from store.metadata import KEEP_ALL
+from store.puts import MOST_BODY_BYTES, Step
+from store.state import (
+    HALVES_TOPIC,
+    TIMER_TOPIC,
+    GroupMade,
+    HalfBegun,
+    HalfChecked,
+    TimerSet,
+    TopicsMade,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from store.format import Prepared
+    from store.log import StoreTimes
+    from store.message import Message
+    from store.puts import AppendPath
+    from store.state import Committed, Entry
+    from store.topics import Topics
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class InheritedTimer(NamedTuple):
+    """A message for a time."""
+
+    message: Message  # as its topic is to have it
+    due_ms: int  # ms since 1970; one that is past is delivered at once
+
+
+class InheritedHalf(NamedTuple):
+    """A message of an open transaction."""
+
+    message: Message  # as its topic is to have it
+    group: str  # of producers
+    begun_ms: int  # ms since 1970
+    checks: int  # how often a producer was asked
+
+
+class Inherited:
+    """Thread: one. Locks: the append lock."""
+
+    def __init__(
+        self,
+        appends: AppendPath,
+        topics: Topics,
+        times: StoreTimes,
+        new_nonce: Callable[[], int] = lambda: secrets.randbits(63) or 1,
+    ) -> None:
+        # Constant after construction.
+        self._appends = appends
+        self._topics = topics
+        self._now_ms = times.steady_ms
+        self._new_nonce = new_nonce
+
+    def take_timers(self, found: Sequence[InheritedTimer], mark: Committed) -> int:
+        """They wait, and the mark is committed, as durable as a put on return; returns how many do.
+        One whose topic is not there, or that cannot be put, is left out and logged.
+
+        Raises what an append raises.
+        """
+        ready = [
+            each
+            for message, due_ms in found
+            if (each := self._ready(TIMER_TOPIC, message, _times(due_ms), due_ms))
+        ]
+
+        def entries(each: _Ready[int], due_ms: int, place: int) -> list[Entry]:
+            return [TimerSet(each.topic, due_ms, place, each.nonce)]
+
+        return self._take(TIMER_TOPIC, ready, entries, mark)
+
+    def take_halves(self, found: Sequence[InheritedHalf], mark: Committed) -> int:
+        """The same; a producer is asked about each as about one that was begun now."""
+        ready = [
+            each
+            for half in found
+            if (each := self._ready(HALVES_TOPIC, half.message, _transaction(half.group), half))
+        ]
+
+        def entries(each: _Ready[InheritedHalf], half: InheritedHalf, place: int) -> list[Entry]:
+            group, begun_ms, checks = half[1:]
+            check_ms = self._now_ms() + FIRST_CHECK_MS
+            begun = HalfBegun(group, each.topic, place, each.nonce, begun_ms, check_ms)
+            return [begun, HalfChecked(place, checks, check_ms)] if checks else [begun]
+
+        return self._take(HALVES_TOPIC, ready, entries, mark)
+
+    def _ready(
+        self, system_topic: str, message: Message, more: dict[str, str], what: T
+    ) -> _Ready[T] | None:
+        held = waiting(system_topic, message, more)
+        try:
+            # Also as it will be put: a broker may have taken what no topic here takes.
+            prepare_all([message], MOST_BODY_BYTES, MAX_LIGHT_QUEUES)
+            (prepared,) = prepare_all([held], MOST_BODY_BYTES, MAX_LIGHT_QUEUES, is_batch=True)
+        except InvalidArgumentError as error:
+            logger.error("a message for topic %r is not taken over: %s", message.topic, error)
+            return None
+        return _Ready(message.topic, held, prepared, self._new_nonce(), what)
+
+    def _take(
+        self,
+        system_topic: str,
+        ready: Sequence[_Ready[T]],
+        entries: Callable[[_Ready[T], T, int], list[Entry]],
+        mark: Committed,
+    ) -> int:
+        taken: list[_Ready[T]] = []
+
+        def steps() -> list[Step]:
+            taken.clear()
+            tables = self._topics.view.tables
+            made: list[Entry] = []
+            if tables.topic(system_topic) is None:
+                made.append(TopicsMade([system_topic], 1, self._now_ms(), KEEP_ALL))
+            if tables.group(mark.group) is None:
+                made.append(GroupMade(mark.group, b""))
+            place = self._topics.next_own(system_topic)
+            decided: list[Entry] = []
+            for each in ready:
+                if tables.topic(each.topic) is None:
+                    continue
+                decided += entries(each, each.what, place + len(taken))
+                taken.append(each)
+            decided.append(mark)
+            step = Step(
+                decided, [each.held for each in taken], prepared=[each.prepared for each in taken]
+            )
+            return [Step(made), step] if made else [step]
+
+        self._appends.wait_acknowledged(self._appends.decide_steps(steps))
+        gone = len(ready) - len(taken)
+        if gone:
+            logger.warning("%d messages are not taken over: their topics were deleted", gone)
+        return len(taken)
+
+
+class _Ready(NamedTuple, Generic[T]):
+    """A message that can be taken."""
+
+    topic: str  # that the message is for
+    held: Message
+    prepared: Prepared
+    nonce: int
+    what: T
+
+
+def _times(due_ms: int) -> dict[str, str]:
+    return {TIMER_OUT: str(due_ms), TIMER_DELIVER: str(due_ms)}
+
+
+def _transaction(group: str) -> dict[str, str]:
+    return {GROUP: group, IS_TRANSACTION: "true"}
