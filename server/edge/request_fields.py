@@ -93,7 +93,7 @@ COUNT_LIMITS = {
         "Settings.client_properties": _FEW,
         "Publishing.topics": MAX_MESSAGES,
         "Subscription.subscriptions": MAX_MESSAGES,
-        "SyncLiteSubscriptionRequest.lite_topic_set": MAX_MESSAGES,
+        "SyncLiteSubscriptionRequest.lite_topic_set": MOST_LITE_QUOTA,
     }.items()
 }
 

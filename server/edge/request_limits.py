@@ -123,10 +123,10 @@ _ROCKETMQ = {
     RequestLimit(_NAMES, answers_large=True): "QueryRoute QueryAssignment",
     RequestLimit(_NAMES, CallKind.PULL): "ReceiveMessage PullMessage",
     RequestLimit(_NAMES, CallKind.TELEMETRY): "Telemetry",
-    RequestLimit(_ROWS): "AckMessage",
+    RequestLimit(_ROWS): "AckMessage SyncLiteSubscription",
     RequestLimit(_NAMES): (
         "Heartbeat NotifyClientTermination ForwardMessageToDeadLetterQueue UpdateOffset GetOffset "
-        "QueryOffset EndTransaction ChangeInvisibleDuration RecallMessage SyncLiteSubscription"
+        "QueryOffset EndTransaction ChangeInvisibleDuration RecallMessage"
     ),
 }
 #: By the path of the method: those of two services may have one name.

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from server.stage import Stage
     from server.wire import Encoded
     from store.message_store import MessageStore
+    from store.metadata import SharedGroup
 
 #: A parked pull answers this much before its caller's deadline: an answer that says where the
 #: queue ends is worth more than DEADLINE_EXCEEDED.
@@ -170,6 +171,11 @@ class Reads:
     async def take(self, wanted: Receive[T], wait_s: float = 0.0) -> T:
         """The answer to a receive that is none of our own client's. Raises as `receive`."""
         return await self._receives.take(wanted, wait_s)
+
+    async def make_group(self, group: str, settings: SharedGroup) -> None:
+        """Make a group that did not exist, for one that receives. Raises TooManyGroupsError, and
+        what SharedGroups.create raises."""
+        await self._receives.make_group(group, settings)
 
     def _asked(self, request: pb.PullRequest) -> tuple[Place, int]:
         """Where to read, and how long to wait there, in ms. Raises InvalidArgumentError."""

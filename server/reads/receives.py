@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from server.reads.queue_growth import QueueGrowth
     from server.stage import Stage
     from store.message_store import MessageStore
+    from store.metadata import SharedGroup
 
 logger = logging.getLogger(__name__)
 
@@ -163,6 +164,17 @@ class Receives:
     async def receive(self, request: pb.ReceiveRequest, wait_s: float) -> bytes:
         """The encoded response. Raises as `take`."""
         return (await self.take(_wanted(request), wait_s)).data
+
+    async def make_group(self, group: str, settings: SharedGroup) -> None:
+        """Make a group that did not exist, for one that receives. Raises TooManyGroupsError, and
+        what SharedGroups.create raises."""
+
+        def make(who: str) -> None:
+            self._new_groups.check(who)
+            self._groups.create(group, settings)
+            self._new_groups.made(who)
+
+        await self._threads.run(make, asker())
 
     def receive_now(self, request: pb.ReceiveRequest) -> bytes | None:
         """The same without a turn of the loop; None, and nothing handed over, when it takes one.

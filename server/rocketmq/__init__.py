@@ -2,7 +2,8 @@
 
 `service` answers the calls: messages come in and go out by `messages_in` and `messages_out`,
 `routes` says where queues are found, `settings` how a client behaves, `clients` who is there,
-`telemetry` is the stream on which each of them is. A refusal becomes an answer: `statuses`.
+`telemetry` is the stream on which each of them is, `lite` what consumers of lite topics have apart
+from others. A refusal becomes an answer: `statuses`.
 """
 
 from server.rocketmq.pb.messaging_pb2 import DESCRIPTOR

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from server.access import current_caller
 from server.errors import ClientStatusError
@@ -46,39 +46,52 @@ def client_of(context: Context) -> ClientKey:
     )
 
 
+class _Known(NamedTuple):
+    heard_s: float
+    is_lite: bool | None  # None: it has told no settings
+
+
 class Clients:
     """Those that are alive. Owned by the event loop's thread."""
 
     def __init__(self, now_s: Callable[[], float] = monotonic, most: int = MOST_CLIENTS) -> None:
         self._now_s = now_s
         self._most = most
-        # By id, when each was heard of; longest ago first.
-        self._heard_s: OrderedDict[ClientKey, float] = OrderedDict()
+        # By id; those that were heard of longest ago first.
+        self._known: OrderedDict[ClientKey, _Known] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._heard_s)
+        return len(self._known)
 
-    def hear(self, client: ClientKey) -> None:
-        """The client has told its settings, or called for messages."""
+    def hear(self, client: ClientKey, *, is_lite: bool | None = None) -> None:
+        """The client has told its settings, or called for messages. `is_lite`: the settings are
+        those of a consumer of lite topics; None: they were not told now."""
         now_s = self._now_s()
-        self._heard_s[client] = now_s
-        self._heard_s.move_to_end(client)
-        oldest_s = next(iter(self._heard_s.values()))
-        if len(self._heard_s) > self._most or now_s - oldest_s >= SILENT_S:
-            self._heard_s.popitem(last=False)
+        if is_lite is None:
+            is_lite = self.is_lite(client)
+        self._known[client] = _Known(now_s, is_lite)
+        self._known.move_to_end(client)
+        oldest = next(iter(self._known.values()))
+        if len(self._known) > self._most or now_s - oldest.heard_s >= SILENT_S:
+            self._known.popitem(last=False)
+
+    def is_lite(self, client: ClientKey) -> bool | None:
+        """Whether it is a consumer of lite topics; None: it has not told."""
+        known = self._known.get(client)
+        return None if known is None else known.is_lite
 
     def beat(self, client: ClientKey) -> None:
         """A heartbeat. Raises ClientStatusError when it is of a client that is not known."""
-        if client not in self._heard_s:
+        if client not in self._known:
             raise ClientStatusError(
                 v2.UNRECOGNIZED_CLIENT_TYPE, "this client has told no settings yet"
             )
         self.hear(client)
 
     def is_alive(self, client: ClientKey) -> bool:
-        heard_s = self._heard_s.get(client)
-        return heard_s is not None and self._now_s() - heard_s < SILENT_S
+        known = self._known.get(client)
+        return known is not None and self._now_s() - known.heard_s < SILENT_S
 
     def end(self, client: ClientKey) -> None:
         """The client has ended. Repeatable."""
-        self._heard_s.pop(client, None)
+        self._known.pop(client, None)

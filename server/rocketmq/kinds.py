@@ -1,8 +1,8 @@
 """Kinds of messages: which one a message is of, and which a topic takes.
 
 As RocketMQ's proxy does, a message is told by what it carries and not by the type that it claims:
-one with a time and a message group is one for a time. A kind that is not served is refused: stored
-as an ordinary message it would be delivered at once, or when it was to be taken back.
+one with a time and a message group is one for a time. A topic that is for any type has no order of
+priorities, and lite topics only when it is made for them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ class Kind(NamedTuple):
     """One of the types of messages."""
 
     type: v2.MessageType
-    name: str  # as its sender is told
     field: Literal["", "delivery_timestamp", "message_group", "priority", "lite_topic"]
-    is_served: bool
 
     def fits(self, system: v2.SystemProperties) -> bool:
         if self.field and system.HasField(self.field):
@@ -30,24 +28,30 @@ class Kind(NamedTuple):
 
 #: The first that fits is a message's. One that says FIFO and has no group is an ordinary one.
 KINDS = (
-    Kind(v2.TRANSACTION, "a transaction", "", is_served=True),
-    Kind(v2.DELAY, "delivery at a time", "delivery_timestamp", is_served=True),
-    Kind(v2.FIFO, "a message group", "message_group", is_served=True),
-    Kind(v2.PRIORITY, "a priority", "priority", is_served=True),
-    Kind(v2.LITE, "a lite topic", "lite_topic", is_served=False),
+    Kind(v2.TRANSACTION, ""),
+    Kind(v2.DELAY, "delivery_timestamp"),
+    Kind(v2.FIFO, "message_group"),
+    Kind(v2.PRIORITY, "priority"),
+    Kind(v2.LITE, "lite_topic"),
 )
-_NORMAL = Kind(v2.NORMAL, "nothing of these", "", is_served=True)
-#: What a topic takes that is for any type. Only one that is for priorities delivers by them.
-_SERVED = sorted(
-    kind.type for kind in (_NORMAL, *KINDS) if kind.is_served and kind.type != v2.PRIORITY
-)
+_NORMAL = Kind(v2.NORMAL, "")
+#: What a topic takes that is for any type.
+_ANY = [v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION]
+#: Why it does not take the others.
+_NOT_BY_ANY = {
+    MessageType.PRIORITY: "only a topic of type priority delivers by priority; nothing was stored. "
+    "Have this one changed: kvcq topic update TOPIC --type priority",
+    MessageType.LITE: "the topic is not made for lite topics; nothing was stored. Have it made for "
+    "them: kvcq lite create TOPIC",
+}
 _TYPES = {kind.type: MessageType[v2.MessageType.Name(kind.type)] for kind in (_NORMAL, *KINDS)}
 
 
-def accepted(topic_type: MessageType) -> list[v2.MessageType]:
-    """What a route says that a topic takes: clients refuse the other types by themselves."""
+def accepted(topic_type: MessageType, *, takes_lite: bool) -> list[v2.MessageType]:
+    """What a route says that a topic takes: clients refuse the other types by themselves.
+    `takes_lite`: one that is for any type is made for lite topics too."""
     if topic_type == MessageType.ANY:
-        return _SERVED
+        return [*_ANY, v2.LITE] if takes_lite else _ANY
     return [each for each, of_topic in _TYPES.items() if of_topic == topic_type]
 
 
@@ -56,25 +60,25 @@ def kind_of(system: v2.SystemProperties) -> Kind:
     return next((kind for kind in KINDS if kind.fits(system)), _NORMAL)
 
 
-def check_kind(system: v2.SystemProperties, topic_type: MessageType) -> None:
+def check_kind(
+    system: v2.SystemProperties, topic_type: MessageType, *, takes_lite: bool = False
+) -> None:
     """Raises ClientStatusError when the message is not of a kind for a topic of that type."""
     kind = kind_of(system)
     its_type = _TYPES[kind.type]
-    if topic_type == MessageType.ANY and its_type == MessageType.PRIORITY:
+    if kind.type != v2.LITE and system.HasField("lite_topic"):
         raise ClientStatusError(
             v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-            "only a topic of type priority delivers by priority; nothing was stored. Have this one "
-            "changed: kvcq topic update TOPIC --type priority",
+            f"a message of a lite topic is not of type {its_type.name}; nothing was stored",
         )
+    if topic_type == MessageType.ANY and not (kind.type == v2.LITE and takes_lite):
+        if why := _NOT_BY_ANY.get(its_type):
+            raise ClientStatusError(v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, why)
+        return
     if topic_type not in (MessageType.ANY, its_type):
         raise ClientStatusError(
             v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
             f"the topic is for messages of type {topic_type.name}, and this one is of type "
             f"{its_type.name}; nothing was stored. Send it to another topic, or have this one "
             f"changed: kvcq topic update TOPIC --type {its_type.name.lower()}",
-        )
-    if not kind.is_served:
-        raise ClientStatusError(
-            v2.UNSUPPORTED,
-            f"this server does not take messages with {kind.name}; nothing was stored",
         )

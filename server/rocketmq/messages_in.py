@@ -8,6 +8,7 @@
 | body encoding GZIP     | the flag of a compressed body; the bytes stay as they are            |
 | trace context          | property TRACE_CONTEXT                                               |
 | priority               | its queue, and property _SYS_MSG_PRIORITY_                           |
+| lite topic             | the light queue of that name, and property __LITE_TOPIC              |
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from server.rocketmq.pb import values_pb2 as v2
 from server.rocketmq.times import milliseconds_of
 from store.errors import InvalidArgumentError
 from store.format import SHARDING_KEY, UNIQ_KEY
+from store.lite import check_lite_topic, queue_of
 from store.message import Message
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 TRACE_CONTEXT = "TRACE_CONTEXT"
 PRIORITY = "_SYS_MSG_PRIORITY_"
+LITE_TOPIC = "__LITE_TOPIC"
 #: Properties that are the system's, whose values have fields of their own: a user's would be taken
 #: for those. Source: RocketMQ 5, MessageConst.
 _RESERVED = """
@@ -44,7 +47,7 @@ _RESERVED = """
     INNER_MULTI_DISPATCH INNER_NUM INNER_BASE TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_DELIVER_MS
     TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY
     TIMER_DELAY_LEVEL __BORNHOST BORN_TIMESTAMP DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __CRC32#
-    TRACE_CONTEXT __SHARDINGKEY _SYS_MSG_PRIORITY_
+    TRACE_CONTEXT __SHARDINGKEY _SYS_MSG_PRIORITY_ __LITE_TOPIC
 """
 RESERVED = frozenset(_RESERVED.split())
 #: Bytes of a message group are fewer.
@@ -60,9 +63,12 @@ def messages_in(
     choose: Callable[[str, str], int],
     of_priority: Callable[[str, int], int],
     budget: Budget,
+    *,
+    takes_lite: bool = False,
 ) -> list[Message]:
     """All of one request, to a topic of that type; `choose` gives a queue by topic and message
-    group, `of_priority` by topic and priority.
+    group, `of_priority` by topic and priority. `takes_lite`: a topic for any type is made for lite
+    topics too.
 
     Raises InvalidArgumentError and ClientStatusError; TooMuchError when there is more to look at
     than is left in the budget. What the store checks of a message is not checked here.
@@ -80,7 +86,7 @@ def messages_in(
         system = message.system_properties
         budget.parts(len(system.keys) + len(message.user_properties), "messages")
         budget.tag(len(system.tag), "messages")
-        check_kind(system, topic_type)
+        check_kind(system, topic_type, takes_lite=takes_lite)
         found.append(_message_in(message, born_host, choose, of_priority))
     return found
 
@@ -124,6 +130,10 @@ def _message_in(
         _check_group(group)
         properties[SHARDING_KEY] = group
     properties[UNIQ_KEY] = _checked_id(system.message_id)
+    lite = ""
+    if kind_of(system).type == v2.LITE:
+        lite = properties[LITE_TOPIC] = system.lite_topic
+        check_lite_topic(lite, "lite_topic")
     if system.trace_context:
         properties[TRACE_CONTEXT] = system.trace_context
     if system.HasField("priority"):
@@ -132,7 +142,7 @@ def _message_in(
         properties[PRIORITY] = str(system.priority)
         queue_id = of_priority(topic, system.priority)
     else:
-        queue_id = choose(topic, group)
+        queue_id = choose(topic, group or lite)
     if system.HasField("tag"):
         _check_tag(system.tag)
     return Message(
@@ -141,7 +151,7 @@ def _message_in(
         queue_id,
         system.tag,
         tuple(system.keys),
-        (),
+        (queue_of(topic, lite),) if lite else (),
         properties,
         sys_flag=COMPRESSED if system.body_encoding == v2.GZIP else 0,
         born_time_ms=max(0, milliseconds_of(system.born_timestamp)),

@@ -10,15 +10,18 @@ import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client.format import COMPRESSED, BodyError, decompress
-from server.rocketmq.messages_in import PRIORITY, RESERVED, TRACE_CONTEXT
+from server.rocketmq.messages_in import LITE_TOPIC, PRIORITY, RESERVED, TRACE_CONTEXT
 from server.rocketmq.pb import messaging_pb2 as pb
 from server.rocketmq.pb import values_pb2 as v2
 from server.rocketmq.statuses import OK
 from server.rocketmq.times import timestamp_of
 from server.wire import host_text, message_id_of
 from store.format import OWN_PROPERTIES, SHARDING_KEY, TAGS, UNIQ_KEY, unpack_record
+from store.lite import parts_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from store.groups import Delivery, Received
     from store.message import Message, StoredMessage
 
@@ -39,6 +42,7 @@ class EncodedAnswer(NamedTuple):
     message_count: int
     cost_bytes: int  # of the records
     parts: list[bytes]
+    lost: Sequence[str]  # lite topics that others have taken
 
 
 def encode_answer(received: Received, namespace: str, now_ms: int) -> EncodedAnswer:
@@ -57,6 +61,7 @@ def encode_answer(received: Received, namespace: str, now_ms: int) -> EncodedAns
         len(deliveries),
         sum(len(one.record) for one in deliveries),
         [part.SerializeToString() for part in parts],
+        received.lost,
     )
 
 
@@ -65,23 +70,27 @@ def message_out(delivery: Delivery, namespace: str = "") -> v2.Message:
     message = unpack_record(delivery.record, verify=False)
     properties = message.properties
     body, encoding = _body_of(message)
+    topic, queue_id, lite = delivery.topic, delivery.queue_id, properties.get(LITE_TOPIC)
+    if parts := parts_of(topic):  # of a lite topic: the offset is its own, the queue the parent's
+        (topic, lite), queue_id = parts, message.queue_id
     system = v2.SystemProperties(
         tag=properties.get(TAGS),
         keys=message.keys,
         message_id=properties.get(UNIQ_KEY) or message_id_of(message),
         body_digest=_digest_of(body),
         body_encoding=encoding,
-        message_type=_type_of(properties),
+        message_type=v2.LITE if lite else _type_of(properties),
         born_timestamp=timestamp_of(message.born_time_ms),
         born_host=host_text(message.born_host),
         store_timestamp=timestamp_of(message.store_time_ms),
         store_host=host_text(message.store_host),
         receipt_handle=delivery.handle,
-        queue_id=delivery.queue_id,
+        queue_id=queue_id,
         queue_offset=delivery.queue_offset,
         delivery_attempt=delivery.deliveries,
         message_group=properties.get(SHARDING_KEY),
         trace_context=properties.get(TRACE_CONTEXT),
+        lite_topic=lite,
     )
     deliver_ms = properties.get(_DELIVER_MS, "")
     if deliver_ms.isascii() and deliver_ms.isdigit() and len(deliver_ms) < 16:
@@ -90,10 +99,12 @@ def message_out(delivery: Delivery, namespace: str = "") -> v2.Message:
     if priority.isascii() and priority.isdigit() and len(priority) < 10:
         system.priority = int(priority)
     if _ORIGIN_TOPIC in properties:
-        system.dead_letter_queue.topic = properties[_ORIGIN_TOPIC]
+        origin = properties[_ORIGIN_TOPIC]
+        parts = parts_of(origin)
+        system.dead_letter_queue.topic = parts[0] if parts else origin
         system.dead_letter_queue.message_id = properties.get(_ORIGIN_MESSAGE_ID, "")
     return v2.Message(
-        topic=v2.Resource(resource_namespace=namespace, name=delivery.topic),
+        topic=v2.Resource(resource_namespace=namespace, name=topic),
         user_properties={name: value for name, value in properties.items() if name not in _HIDDEN},
         system_properties=system,
         body=body,

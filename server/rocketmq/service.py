@@ -9,7 +9,8 @@ from server.access import ResourceKind, Role, current_caller
 from server.errors import ClientStatusError, ForbiddenError
 from server.reads import Receive
 from server.rocketmq.clients import Clients, client_of
-from server.rocketmq.kinds import accepted
+from server.rocketmq.kinds import accepted, kind_of
+from server.rocketmq.lite import LiteConsumers, is_lite
 from server.rocketmq.messages_in import messages_in, times_in
 from server.rocketmq.messages_out import EncodedAnswer, encode_answer
 from server.rocketmq.pb import messaging_pb2 as pb
@@ -81,6 +82,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         self._advertised = advertised
         self._clients = Clients()
         self._streams = Streams()
+        self._lite = LiteConsumers(store, reads, pools, self._clients, self._streams)
         self._settling = Settling(settlements)
         self._renewals = Renewals(self._settling, self._clients, stage)
 
@@ -91,7 +93,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
     ) -> pb.QueryRouteResponse | bytes:
         broker = broker_of(request.endpoints, self._advertised)
         topic = await self._topic(request.topic.name)
-        ids, types = range(topic.queue_count), accepted(topic.message_type)
+        ids, types = range(topic.queue_count), self._accepted(topic)
 
         def route() -> pb.QueryRouteResponse:
             queues = queues_out(request.topic, ids, broker, types)
@@ -105,7 +107,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         """The same for every member: each may take from any queue, the group keeps order."""
         broker = broker_of(request.endpoints, self._advertised)
         topic = await self._topic(request.topic.name)
-        types = accepted(topic.message_type)
+        types = self._accepted(topic)
         group = await self._settings_of(request.group.name)
         ids = range(topic.queue_count) if group is not None and group.in_order else (ANY_QUEUE,)
 
@@ -130,6 +132,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         client = client_of(context)
         self._clients.end(client)
         self._renewals.give_back(client)
+        await self._lite.leave(client, request.group.name)
         return pb.NotifyClientTerminationResponse(status=OK)
 
     async def Telemetry(
@@ -144,11 +147,13 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
                 raise ClientStatusError(
                     v2.BAD_REQUEST, "the settings are neither of a producer nor of a consumer"
                 )
-            self._clients.hear(client)
+            self._clients.hear(client, is_lite=is_lite(settings))
             if kind == "publishing":
                 return of_producer(settings, self._store.config.max_body_bytes)
             group = settings.subscription.group.name
             current_caller().check(Role.SUBSCRIBE, ResourceKind.GROUP, group)
+            if is_lite(settings):
+                await self._lite.settled(settings)
             return of_consumer(settings, await self._settings_of(group))
 
         with (
@@ -177,6 +182,9 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         self._puts.forget_topic(topic)
         return made
 
+    def _accepted(self, topic: TopicConfig) -> list[v2.MessageType]:
+        return accepted(topic.message_type, takes_lite=self._lite.takes_lite(topic.name))
+
     async def _settings_of(self, group: str) -> SharedGroup | None:
         """None: it is not made yet, or is not shared, which a receive tells."""
         try:
@@ -196,11 +204,19 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         born_host = host_of_peer(context.peer())
         topic = request.messages[0].topic.name if request.messages else ""
         topic_type = self._puts.type_of(topic)
+        has_lite = any(kind_of(each.system_properties).type == v2.LITE for each in request.messages)
+        takes_lite = has_lite and self._lite.takes_lite(topic)
 
         def make(budget: Budget) -> list[Message]:
             puts = self._puts
             return messages_in(
-                request.messages, born_host, topic_type, puts.choose, puts.of_priority, budget
+                request.messages,
+                born_host,
+                topic_type,
+                puts.choose,
+                puts.of_priority,
+                budget,
+                takes_lite=takes_lite,
             )
 
         if is_transaction(request.messages):
@@ -263,7 +279,8 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
             handles.extend(one.handle for one in received.deliveries)
             return encode_answer(received, topic.resource_namespace, self._store.lease_time_ms())
 
-        answer = await self._reads.take(
+        answer = await self._lite.take(
+            client,
             Receive(
                 group,
                 topic.name,
@@ -313,7 +330,9 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         """The handle stays good: a new one would be lost with the answer that carries it."""
         group, handle = request.group.name, request.receipt_handle
         hold_ms = milliseconds_of(request.invisible_duration)
-        if hold_ms:
+        if request.suspend:  # the consumer has not begun with it: the attempt does not count
+            (status,) = await self._settling.give_back(group, [handle], hold_ms, not_begun=True)
+        elif hold_ms:
             (status,) = await self._settling.hold_on(group, [handle], hold_ms)
         else:
             (status,) = await self._settling.give_back(group, [handle], 0)
@@ -334,12 +353,13 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         await self._transactions.end(request)
         return pb.EndTransactionResponse(status=OK)
 
-    # --- what is not served ----------------------------------------------------------------
-
     async def SyncLiteSubscription(
         self, request: pb.SyncLiteSubscriptionRequest, context: Context
     ) -> pb.SyncLiteSubscriptionResponse:
-        _unsupported("lite topics")
+        await self._lite.sync(client_of(context), request)
+        return pb.SyncLiteSubscriptionResponse(status=OK)
+
+    # --- what is not served ----------------------------------------------------------------
 
     async def PullMessage(
         self, request: pb.PullMessageRequest, context: Context

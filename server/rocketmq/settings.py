@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from server.rocketmq.pb import values_pb2 as v2
 from server.rocketmq.times import duration_of
-from store.metadata import SharedGroup
+from store.lite import MOST_NAME
+from store.metadata import LiteGroup, SharedGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,8 +28,8 @@ _WAITS_MS = (
     *(each * _SECOND for each in (1, 5, 10, 30)),
     *(each * _MINUTE for each in (*range(1, 11), 20, 30, 60, 120)),
 )
-#: Of what may be in effect for lite topics, which are not served: what RocketMQ tells everyone.
-_LITE_QUOTA, _LITE_NAME_BYTES = 2000, 64
+#: Lite topics of a client whose group says nothing of it, as RocketMQ tells everyone.
+_LITE_QUOTA = LiteGroup("").client_quota
 _NO_LIMIT = (1 << 31) - 1
 
 
@@ -57,8 +58,8 @@ def of_consumer(given: v2.Settings, group: SharedGroup | None) -> v2.Settings:
     subscription.fifo = group.in_order
     subscription.receive_batch_size = MOST_RECEIVED
     subscription.long_polling_timeout.CopyFrom(duration_of(LONGEST_POLL_MS))
-    subscription.lite_subscription_quota = _LITE_QUOTA
-    subscription.max_lite_topic_size = _LITE_NAME_BYTES
+    subscription.lite_subscription_quota = group.lite.client_quota if group.lite else _LITE_QUOTA
+    subscription.max_lite_topic_size = MOST_NAME
     return settings
 
 

@@ -49,11 +49,13 @@ class Settling:
             group, handles, partial(self._settlements.hold_on, hold_ms=hold_ms)
         )
 
-    async def give_back(self, group: str, handles: Sequence[str], delay_ms: int) -> list[v2.Status]:
-        """The same; the handles are of no use any more."""
-        return await self._settle(
-            group, handles, partial(self._settlements.give_back, delay_ms=delay_ms)
-        )
+    async def give_back(
+        self, group: str, handles: Sequence[str], delay_ms: int, *, not_begun: bool = False
+    ) -> list[v2.Status]:
+        """The same; the handles are of no use any more. With `not_begun` this delivery does not
+        count."""
+        give_back = partial(self._settlements.give_back, delay_ms=delay_ms, not_begun=not_begun)
+        return await self._settle(group, handles, give_back)
 
     async def bury(self, group: str, handle: str) -> v2.Status:
         """It is a dead letter. A client tries again for ever until it is told that it is done, and

@@ -26,6 +26,9 @@ _BY_REASON = {
     "UNKNOWN_TOPIC": v2.TOPIC_NOT_FOUND,
     "UNKNOWN_GROUP": v2.CONSUMER_GROUP_NOT_FOUND,
     "GROUP_KIND": v2.ILLEGAL_CONSUMER_GROUP,
+    "LITE_GROUP": v2.ILLEGAL_CONSUMER_GROUP,
+    "LITE_QUOTA": v2.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
+    "TOO_MANY_GROUPS": v2.TOO_MANY_REQUESTS,
     "MEMORY_FULL": v2.TOO_MANY_REQUESTS,
     "REQUEST_LATE": v2.TOO_MANY_REQUESTS,
     "TOO_MANY_CALLS": v2.TOO_MANY_REQUESTS,
@@ -48,6 +51,12 @@ _BY_FIELD = {
     "deliver_at": v2.ILLEGAL_DELIVERY_TIME,
     "delay_ms": v2.ILLEGAL_INVISIBLE_TIME,
     "handles": v2.INVALID_RECEIPT_HANDLE,
+    "lite_topic": v2.ILLEGAL_LITE_TOPIC,
+    "lite_topics": v2.ILLEGAL_LITE_TOPIC,
+    "lite_topic_set": v2.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,  # more than any quota
+    "offset": v2.ILLEGAL_OFFSET,
+    "from_end": v2.ILLEGAL_OFFSET,
+    "from_time": v2.ILLEGAL_OFFSET,
 }
 #: The last part of a field's name, such as `tag` of messages[0].tag.
 _LAST_PART = re.compile(r"(?:^|\.)(\w+)(?:\[[^\]]*\])*$")

@@ -20,7 +20,14 @@ from server.rocketmq.pb import messaging_pb2 as pb
 from server.rocketmq.statuses import OK
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Iterable,
+        Iterator,
+    )
 
     from server.rocketmq.clients import ClientKey
     from server.rocketmq.pb import values_pb2 as v2
@@ -94,6 +101,14 @@ class Streams:
         outbox = self._outboxes.get(client)
         return outbox is not None and outbox.say(command)
 
+    async def tell_each(self, client: ClientKey, commands: Iterable[pb.TelemetryCommand]) -> None:
+        """Say them to the client, each when it took the one before; the first that it does not
+        take is the last."""
+        outbox = self._outboxes.get(client)
+        for command in commands:
+            if outbox is None or not await outbox.hand_over(command):
+                return
+
     @contextmanager
     def open(self, client: ClientKey) -> Iterator[Outbox]:
         """The client has a stream until the end of the block; a later one takes its place."""
@@ -115,15 +130,14 @@ async def telemetry(
     client says answers a question of the server's, and none is asked that has one."""
 
     async def read() -> None:
-        try:
-            async for command in commands:
-                if command.HasField("settings"):
-                    settled = await settle(command.settings)
-                    await outbox.answer(pb.TelemetryCommand(status=OK, settings=settled))
-        finally:
-            outbox.end()
+        async for command in commands:
+            if command.HasField("settings"):
+                settled = await settle(command.settings)
+                await outbox.answer(pb.TelemetryCommand(status=OK, settings=settled))
 
     reader = asyncio.create_task(read(), name="telemetry")
+    # Not at the end of `read`: a task that is cancelled before its first step never gets there.
+    reader.add_done_callback(lambda _: outbox.end())
 
     def changed() -> None:
         if stage.is_draining:

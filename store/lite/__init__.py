@@ -12,13 +12,14 @@ from store.lite.lite_topics import (
     FromEnd,
     LiteTopics,
 )
-from store.lite.names import check_lite_topic, name_of, parts_of, queue_of
+from store.lite.names import MOST_NAME, check_lite_topic, name_of, parts_of, queue_of
 from store.lite.subscriptions import Action, Synced
 
 __all__ = [
     "LEAST_EXPIRY_MS",
     "MOST_CLIENT_ID",
     "MOST_EXPIRY_MS",
+    "MOST_NAME",
     "MOST_SYNCED",
     "Action",
     "FromEnd",

@@ -119,20 +119,22 @@ class LiteTopics:
 
         self._appends.wait_durable(self._appends.decide(decide))
 
+    def is_parent(self, topic: str) -> bool:
+        """Whether the topic is for lite topics. Raises UnknownTopicError, InvalidArgumentError."""
+        if self._topics.get(topic).message_type is MessageType.LITE:
+            return True
+        return self._tables.lite_expiry_ms(topic) is not None
+
     def expiry_ms(self, topic: str) -> int:
         """After which time an idle lite topic of this parent ends; 0: never.
 
         Raises UnknownTopicError; InvalidArgumentError when it is no parent of lite topics.
         """
-        is_for_lite = self._topics.get(topic).message_type is MessageType.LITE
-        found = self._tables.lite_expiry_ms(topic)
-        if found is None and is_for_lite:
-            return 0
-        if found is None:
+        if not self.is_parent(topic):
             raise InvalidArgumentError(
                 "topic", f"{topic!r} is not made for lite topics: kvcq lite create {topic}"
             )
-        return found
+        return self._tables.lite_expiry_ms(topic) or 0
 
     def list(self, topic: str, prefix: str, after: str, limit: int) -> list[str]:
         """Lite topics of the parent that have messages and whose names begin so, by length, then by

@@ -94,7 +94,12 @@ class Client:
         return await self.call.AckMessage(request, metadata=self.metadata)  # type: ignore[no-any-return]
 
     async def change(
-        self, group: str, topic: str, handle: str, hold_s: float
+        self,
+        group: str,
+        topic: str,
+        handle: str,
+        hold_s: float,
+        **given: Any,  # noqa: ANN401
     ) -> pb.ChangeInvisibleDurationResponse:
         request = pb.ChangeInvisibleDurationRequest(
             group=v2.Resource(name=group),
@@ -102,8 +107,32 @@ class Client:
             receipt_handle=handle,
             invisible_duration=_duration(hold_s),
             message_id="m",
+            **given,
         )
         return await self.call.ChangeInvisibleDuration(request, metadata=self.metadata)  # type: ignore[no-any-return]
+
+    async def sync(
+        self,
+        group: str,
+        parent: str,
+        *names: str,
+        action: v2.LiteSubscriptionAction = v2.COMPLETE_ADD,
+        **given: Any,  # noqa: ANN401
+    ) -> v2.Status:
+        request = pb.SyncLiteSubscriptionRequest(
+            action=action,
+            topic=v2.Resource(name=parent),
+            group=v2.Resource(name=group),
+            lite_topic_set=names,
+            **given,
+        )
+        answer = await self.call.SyncLiteSubscription(request, metadata=self.metadata)
+        return answer.status  # type: ignore[no-any-return]
+
+    async def end(self, group: str) -> v2.Status:
+        request = pb.NotifyClientTerminationRequest(group=v2.Resource(name=group))
+        answer = await self.call.NotifyClientTermination(request, metadata=self.metadata)
+        return answer.status  # type: ignore[no-any-return]
 
     def telemetry(self) -> Any:  # noqa: ANN401 - grpc's call
         return self.call.Telemetry(metadata=self.metadata)

@@ -46,6 +46,15 @@ def _message(body: bytes = b"x", **system: Any) -> v2.Message:  # noqa: ANN401 -
 ENDPOINTS_OF_MANY = v2.Endpoints(
     scheme=v2.IPv4, addresses=[v2.Address(host="h" * 100, port=1)] * 100_000
 )
+
+
+def _names(count: int) -> pb.SyncLiteSubscriptionRequest:
+    names = [f"s{number}" for number in range(count)]
+    return pb.SyncLiteSubscriptionRequest(
+        action=v2.COMPLETE_ADD, topic=TOPIC, group=GROUP, lite_topic_set=names
+    )
+
+
 REQUESTS: dict[str, tuple[str, Any]] = {
     "settings of 60 MiB": (
         "Telemetry",
@@ -65,6 +74,10 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     ),
     "a thousand handles that are none": ("AckMessage", _handles(MOST_HANDLES, "x" * 80)),
     "a hundred thousand handles": ("AckMessage", _handles(100_000, "x" * 80)),
+    "a million lite topics": ("SyncLiteSubscription", _names(1_000_000)),
+    "100,001 lite topics": ("SyncLiteSubscription", _names(100_001)),
+    "100,000 lite topics": ("SyncLiteSubscription", _names(100_000)),
+    "2,000 lite topics": ("SyncLiteSubscription", _names(2000)),
     "4,000 messages": ("SendMessage", pb.SendMessageRequest(messages=[_message()] * 4000)),
     "1,024 messages of which the last is bad": (
         "SendMessage",

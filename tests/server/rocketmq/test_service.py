@@ -216,7 +216,7 @@ async def test_a_batch_has_an_entry_for_each_message_and_a_group_one_queue(clien
         ({"properties": {"UNIQ_KEY": "x"}}, v2.ILLEGAL_MESSAGE_PROPERTY_KEY),
         ({"properties": {"a": "\x02"}}, v2.ILLEGAL_MESSAGE_PROPERTY_KEY),
         ({"message_type": v2.DELAY}, v2.ILLEGAL_DELIVERY_TIME),
-        ({"lite_topic": "session"}, v2.UNSUPPORTED),
+        ({"lite_topic": "session"}, v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
         ({"priority": 1}, v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
     ],
 )
@@ -519,7 +519,7 @@ async def test_a_time_too_far_ahead_or_for_some_of_a_request_is_refused(
 
 @pytest.mark.parametrize(
     "name",
-    ["SyncLiteSubscription", "UpdateOffset", "GetOffset"],
+    ["QueryOffset", "UpdateOffset", "GetOffset"],
 )
 async def test_what_is_not_served_says_so_in_a_status(client: Client, name: str) -> None:
     answer = await getattr(client.call, name)(
