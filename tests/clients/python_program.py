@@ -160,8 +160,8 @@ class Program:
         return {}
 
 
-def main() -> None:
-    program = Program(*(*sys.argv[1:], "", "", "")[:4])
+def main(kind: type[Program] = Program) -> None:
+    program = kind(*(*sys.argv[1:], "", "", "")[:4])
     for line in sys.stdin:
         name, given = json.loads(line)
         try:
