@@ -558,6 +558,11 @@ class MessageStore:
         self._appends.check_open()
         return self._topics.get(name)
 
+    def describe_topics(self, names: Sequence[str]) -> list[TopicConfig | None]:
+        """Of each of them; None: there is none of that name."""
+        self._appends.check_open()
+        return self._topics.find(names)
+
     def list_topics(self, prefix: str, after: str | None, limit: int) -> list[TopicConfig]:
         """In name order, names above `after`."""
         self._appends.check_open()

@@ -55,6 +55,8 @@ STREAM_WINDOW = 64
 REMEMBERED_PRODUCERS = 4096
 REMEMBERED_BATCHES = 16
 REMEMBERED_MESSAGES = 1_000_000
+#: Topics of a batch that are looked up together, in the loop.
+_MOST_LOOKED_UP = 1024
 
 
 class Puts:
@@ -236,6 +238,10 @@ class Puts:
         self, request: pb.PutBatchRequest, born_host: Host, *, large: bool
     ) -> AppendedBatch:
         """Append the batch: in the loop, unless it is large, or has many messages or parts."""
+
+        names = request.columns.topics
+        if 1 < len(names) <= _MOST_LOOKED_UP:
+            self._chooser.look_up(names)
 
         def messages_in(budget: Budget | None = None) -> Sequence[Message]:
             return request_in(request, born_host, self._chooser.choose, budget or Budget())

@@ -13,12 +13,17 @@ from store.format import LONGEST_NAME, java_hash
 from store.metadata import MessageType
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from store.message_store import MessageStore
+    from store.metadata import TopicConfig
 
 _U64 = (1 << 64) - 1
 _LCG_FACTOR = 2862933555777941757  # of Guava's LinearCongruentialGenerator
 #: Topics whose turn is remembered, about 200 bytes each. Others begin anywhere.
 TOPIC_LIMIT = 16_384
+#: Fewer are looked up one by one as fast.
+_FEW = 4
 
 
 @lru_cache(maxsize=16_384)
@@ -77,6 +82,19 @@ class QueueChooser:
             turn.next_queue = queue_id + 1 if queue_id + 1 < turn.queue_count else 0
             return queue_id
 
+    def look_up(self, topics: Sequence[str]) -> None:
+        """The next calls for these topics need no look at their rows: one for all of them here."""
+        with self._choosing:
+            turns = self._turns
+            unknown = [
+                topic for topic in topics if topic not in turns and len(topic) <= LONGEST_NAME
+            ]
+            if len(unknown) < _FEW:
+                return
+            found = self._store.describe_topics(unknown)
+            for topic, config in zip(unknown, found, strict=True):
+                self._note(topic, self._new() if config is None else _turn_of(config))
+
     def of_priority(self, topic: str, priority: int) -> int:
         """The queue for messages of that priority: the topic's last one has all from there on."""
         with self._choosing:
@@ -98,14 +116,23 @@ class QueueChooser:
             self._turns.move_to_end(topic)
             return turn
         try:
-            found = self._store.describe_topic(topic)
-            turn = _Turn(found.queue_count, found.message_type)
+            turn = _turn_of(self._store.describe_topic(topic))
         except (UnknownTopicError, InvalidArgumentError):
-            # The append creates it with the default count, or refuses the message.
-            turn = _Turn(self._store.config.default_queue_count, MessageType.ANY)
+            turn = self._new()
             if len(topic) > LONGEST_NAME:  # no name of anything: the caller's text is not kept
                 return turn
+        self._note(topic, turn)
+        return turn
+
+    def _new(self) -> _Turn:
+        """The append creates the topic with the default count, or refuses the message."""
+        return _Turn(self._store.config.default_queue_count, MessageType.ANY)
+
+    def _note(self, topic: str, turn: _Turn) -> None:
         self._turns[topic] = turn
         if len(self._turns) > self._limit:
             self._turns.popitem(last=False)
-        return turn
+
+
+def _turn_of(config: TopicConfig) -> _Turn:
+    return _Turn(config.queue_count, config.message_type)

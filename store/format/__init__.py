@@ -106,7 +106,7 @@ from store.format.record import (
     unpack_record,
 )
 from store.format.records import Records
-from store.format.system_topics import check_may_write, is_system_topic
+from store.format.system_topics import check_all_may_write, check_may_write, is_system_topic
 
 __all__ = [
     "AT",
@@ -166,6 +166,7 @@ __all__ = [
     "PlainBatch",
     "Prepared",
     "Records",
+    "check_all_may_write",
     "check_group",
     "check_length",
     "check_light_queue",

@@ -8,7 +8,12 @@ Source: RocketMQ 5.5, TopicValidator; RMQ_SYS_TRACE_TOPIC is missing, as clients
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: Delayed messages; transactions that are open or settled; what a broker notes or tests with.
 _NAMES = frozenset(
@@ -29,6 +34,13 @@ _PREFIX = "rmq_sys_"
 def is_system_topic(name: str) -> bool:
     """Whether callers may neither create, limit nor delete the topic, nor put to it."""
     return name.startswith(_PREFIX) or name in _NAMES
+
+
+def check_all_may_write(topics: Sequence[str]) -> None:
+    """`check_may_write` of each. Names of which none is of this kind are seen in one look."""
+    if not _NAMES.isdisjoint(topics) or _PREFIX in "\n".join(topics):
+        for topic in topics:
+            check_may_write(topic)
 
 
 def check_may_write(topic: str, field: str = "topic") -> None:

@@ -18,6 +18,7 @@ from store.errors import (
     UnknownTopicError,
 )
 from store.format import (
+    check_all_may_write,
     check_may_write,
     check_queue_count,
     check_topic,
@@ -124,6 +125,10 @@ class Topics:
         if found is None:
             raise UnknownTopicError(name)
         return found
+
+    def find(self, names: Sequence[str]) -> list[TopicConfig | None]:
+        """The same of each of them; None: there is no topic of that name that is not hidden."""
+        return self._tables.topics(names)
 
     def list_topics(self, prefix: str, after: str | None, limit: int) -> list[TopicConfig]:
         """In name order (by UTF-8 bytes), names above `after` only."""
@@ -250,8 +255,7 @@ class Topics:
         """Messages may be put into these queues, of topics of these names. Raises as `load`."""
         counts: dict[str, int] = {}
         missing: list[str] = []
-        for name in names:  # also of those that exist: their queues are never hot
-            check_may_write(name)
+        check_all_may_write(names)  # also of those that exist: their queues are never hot
         for name, found in zip(names, self.view.tables.topics(names), strict=True):
             if found is not None:
                 counts[name] = found.queue_count
@@ -268,6 +272,10 @@ class Topics:
     def _check_queues(self, queues: Sequence[tuple[str, int]], counts: Mapping[str, int]) -> None:
         """`counts`: of topics that exist; others are made. Raises UnknownQueueError."""
         default = self._config.default_queue_count
+        if not counts:  # as of a batch of new topics
+            ids = [queue_id for _, queue_id in queues]
+            if min(ids, default=0) >= 0 and max(ids, default=0) < default:
+                return
         for topic, queue_id in queues:
             count = counts.get(topic, default)
             if not 0 <= queue_id < count:

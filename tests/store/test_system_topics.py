@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store.errors import InvalidArgumentError
-from store.format import is_system_topic
+from store.format import check_all_may_write, is_system_topic
 from store.message import Message
 from store.topics import table
 from tests.support.stores import bodies, open_small
@@ -55,6 +55,13 @@ def test_other_names_are_taken(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["rmq_sys_x", "SCHEDULE_TOPIC_XXXX"])
+@pytest.mark.parametrize("name", NAMES)
+def test_one_among_many_others_is_found(name: str) -> None:
+    check_all_may_write(OTHERS * 20)
+    with pytest.raises(InvalidArgumentError, match=name):
+        check_all_may_write([*OTHERS, name, *OTHERS])
+
+
 def test_one_that_a_store_has_already_stays_readable_and_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from server.puts.queue_chooser import QueueChooser, queue_of_key
 from store.errors import UnknownTopicError
+from store.format import LONGEST_NAME
 from store.metadata import TopicConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from store.message_store import MessageStore
 
 
@@ -30,6 +33,13 @@ class Topics:
         if name not in self.counts:
             raise UnknownTopicError(name)
         return TopicConfig(name, self.counts[name], 0, 0)
+
+    def describe_topics(self, names: Sequence[str]) -> list[TopicConfig | None]:
+        self.asked += 1
+        return [
+            TopicConfig(name, self.counts[name], 0, 0) if name in self.counts else None
+            for name in names
+        ]
 
 
 @pytest.mark.parametrize(
@@ -105,3 +115,29 @@ def test_what_can_be_no_name_is_not_kept() -> None:
     assert not chooser._turns
     chooser.choose("t" * 255, "")
     assert chooser._turns
+
+
+def test_topics_of_a_batch_are_looked_up_together() -> None:
+    topics = Topics()
+    names = [f"orders-{number}" for number in range(100)]
+    topics.counts = dict.fromkeys(names[:50], 7)
+    chooser, longest = _chooser(topics), "x" * (LONGEST_NAME + 1)
+    chooser.choose(names[0], "")
+    chooser.look_up([*names, longest])
+    assert topics.asked == 2
+    found = {name: {chooser.choose(name, "") for _ in range(20)} for name in names}
+    assert topics.asked == 2
+    assert [len(found[name]) for name in names] == [7] * 50 + [4] * 50
+    chooser.choose(longest, "")
+    assert topics.asked == 3, "a text that names nothing is not kept"
+
+
+def test_looking_up_remembers_no_more_topics_than_the_limit() -> None:
+    topics = Topics()
+    chooser = _chooser(topics, 10)
+    chooser.look_up([f"orders-{number}" for number in range(100)])
+    for number in range(90, 100):
+        chooser.choose(f"orders-{number}", "")
+    assert topics.asked == 1
+    chooser.choose("orders-0", "")
+    assert topics.asked == 2
