@@ -145,6 +145,9 @@ def _message_in(
         queue_id = choose(topic, group or lite)
     if system.HasField("tag"):
         _check_tag(system.tag)
+    for key in system.keys:
+        if _CONTROL.search(key):
+            raise InvalidArgumentError("keys", f"{key!r} has a control character")
     return Message(
         topic,
         message.body,

@@ -211,6 +211,7 @@ async def test_a_batch_has_an_entry_for_each_message_and_a_group_one_queue(clien
         ({"tag": "  "}, v2.ILLEGAL_MESSAGE_TAG),
         ({"keys": [" "]}, v2.ILLEGAL_MESSAGE_KEY),
         ({"keys": ["\x01"]}, v2.ILLEGAL_MESSAGE_KEY),
+        ({"keys": ["\tb"]}, v2.ILLEGAL_MESSAGE_KEY),
         ({"message_group": "x" * 64}, v2.ILLEGAL_MESSAGE_GROUP),
         ({"message_group": " "}, v2.ILLEGAL_MESSAGE_GROUP),
         ({"properties": {"UNIQ_KEY": "x"}}, v2.ILLEGAL_MESSAGE_PROPERTY_KEY),
