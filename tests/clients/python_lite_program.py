@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import python_program
 from rocketmq import ConsumeResult, LitePushConsumer, LiteSimpleConsumer, Message, MessageListener
+
+from tests.clients import python_program
 
 
 def shown(message: Any) -> dict[str, Any]:  # noqa: ANN401 - the client is not typed

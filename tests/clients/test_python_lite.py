@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.packages, pytest.mark.timeout(900)]
 
+ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("python_lite_program.py")
 
 
@@ -36,7 +37,8 @@ def port() -> int:
 
 @pytest.fixture
 def program(python: Path, tmp_path: Path, port: int) -> Iterator[Program]:
-    with starting((python, "-W", "ignore", PROGRAM), tmp_path) as start:
+    command = ("env", f"PYTHONPATH={ROOT}", python, "-W", "ignore", PROGRAM)
+    with starting(command, tmp_path) as start:
         yield start(f"127.0.0.1:{port}")
 
 
