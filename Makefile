@@ -33,7 +33,7 @@ PROTOS       := $(patsubst proto/%,$(PB)/%,$(wildcard proto/v1/*.proto)) \
 .DEFAULT_GOAL := help
 .PHONY: help run setup setup-spark fmt lint types test test-fast test-slow test-crash test-spark \
 	test-spark-cluster test-packages test-console clients dist proto \
-	proto-drift bench bench-peers bench-scenarios fuzz campaign check soak soak-groups clean
+	proto-drift bench bench-peers bench-scenarios fuzz campaign check soak soak-kills clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -126,9 +126,10 @@ fuzz: $(STAMPS)/dev  ## Call every method a million times in all with requests m
 
 check: $(CHECK_STATIC) $(CHECK_TESTS)  ## All that must pass
 
-soak-groups: $(STAMPS)/dev  ## Shared groups under 500 kills at points chosen at random; an hour
-	$(PY) -m pytest -m "soak or not soak" --timeout 0 -o faulthandler_timeout=0 \
-		tests/crash/test_shared_groups.py -k test_kills_at_random_points
+LOAD ?= test
+soak-kills: $(STAMPS)/dev  ## 500 kills and 500 losses of power under each load, or LOAD=waiting; hours
+	$(PYTEST) -m "soak or not soak" --timeout 0 -o faulthandler_timeout=0 \
+		tests/crash/test_random_points.py -k $(LOAD)
 
 soak: $(STAMPS)/dev  ## The long tests
 	$(PY) -m pytest -m soak --timeout 0 -o faulthandler_timeout=0

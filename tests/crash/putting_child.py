@@ -40,14 +40,17 @@ POINTS = {
     "after deletion": ("store.topics.dead_names", "DeadNames", "changed"),
     "behind a record of state": ("store.puts.append_path", "AppendPath", "_settle_state"),
     "before its rows": ("kvcq.state_store", "KvStateStore", "apply"),
+    "before segments go": ("store.log.retention", "RetentionService", "_drop"),
+    "as one goes": ("store.log.segment_set", "SegmentSet", "drop_first"),
+    "in rolling": ("store.held.rolling", "Rolling", "_keep"),
     "in snapshot": ("kvcq.snapshots.snapshot", "Snapshot", "write"),
     "before the seal": ("kvcq.snapshots.snapshot", "Snapshot", "seal"),
     "as one is removed": ("kvcq.snapshots.snapshot", "Snapshot", "remove_copy"),
 }
 
 
-def kill_at(point: str, count: int) -> None:
-    """Replace the function of the point by one that counts, then kills."""
+def kill_at(point: str, count: int, before: Callable[[], object] = lambda: None) -> None:
+    """Replace the function of the point by one that counts, then kills; what is done before."""
     module_name, class_name, name = POINTS[point]
     owner = importlib.import_module(module_name)
     if class_name is not None:
@@ -58,6 +61,7 @@ def kill_at(point: str, count: int) -> None:
     def counted(*arguments: object, **named: object) -> object:
         left[0] -= 1
         if left[0] <= 0:
+            before()
             os.kill(os.getpid(), signal.SIGKILL)
         return original(*arguments, **named)
 

@@ -1,0 +1,29 @@
+"""Loads over kills and losses of power at points chosen at random; see tests/crash/loads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crash.loads.killing import LOADS, kill_at_random
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.crash
+
+FEW, MANY = 6, 500
+SEEDS = [*range(FEW), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(FEW, MANY))]
+
+
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_kills(tmp_path: Path, load: str, seed: int) -> None:
+    kill_at_random(tmp_path, load, seed)
+
+
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_losses_of_power(tmp_path: Path, load: str, seed: int) -> None:
+    kill_at_random(tmp_path, load, seed, power=True)
