@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING
 from kvcq.backup import list_backups, open_place, restore
 from kvcq_client.pb.v1 import jobs_pb2, jobs_pb2_grpc
 from migration.check import check_store
+from tests.campaign.decided import DecidingWorker
 from tests.campaign.disk import LoopDisk
 from tests.campaign.judge import check_latest, judge
 from tests.campaign.limits import Limits
+from tests.campaign.lite import LiteWorker
 from tests.campaign.model import Failure, Model
 from tests.campaign.shared import SharedWorker
 from tests.campaign.timed import TimedWorker
@@ -32,6 +34,8 @@ from tests.support.skewed_clock import Skew
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
+
+    from tests.campaign.owner import Owner
 
 _ROOT = Path(__file__).parents[2]
 _WORKERS = 2
@@ -150,10 +154,8 @@ class Tally:
     backups_judged: int = 0
     hidden_by_limits_in_backups: int = 0
     checks: int = 0
-    #: Messages of shared groups by what was done with them, and how often all of them were.
-    shared: dict[str, int] = field(default_factory=dict)
-    #: Delayed messages by what was done with them.
-    delayed: dict[str, int] = field(default_factory=dict)
+    #: By kind: messages by what was done with them.
+    owned: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 def settings_of(chance: random.Random, *, flush: str) -> dict[str, str]:
@@ -230,14 +232,14 @@ class Lives:
             Worker(model, random.Random(f"{seed}/{model.name}"), 3000, left_out) for model in models
         ]
         self._models = models
-        self._owners: tuple[SharedWorker | TimedWorker, ...] = (
+        self._owners: tuple[Owner, ...] = (
             SharedWorker("s0", random.Random(f"{seed}/shared")),
             TimedWorker("s0", random.Random(f"{seed}/timed")),
+            DecidingWorker("s0", random.Random(f"{seed}/decided")),
+            LiteWorker("s0", random.Random(f"{seed}/lite"), is_wildcard=False),
+            LiteWorker("s0", random.Random(f"{seed}/wild"), is_wildcard=True),
         )
-        self._callers: tuple[Worker | SharedWorker | TimedWorker, ...] = (
-            *self._workers,
-            *self._owners,
-        )
+        self._callers: tuple[Worker | Owner, ...] = (*self._workers, *self._owners)
 
     def run_kills(self, lives: int) -> None:
         """The process is killed, the machine lives on: nothing appended is lost."""
@@ -330,10 +332,9 @@ class Lives:
 
     def _judge_owners(self, stubs: Stubs) -> None:
         session = Session(stubs, threading.Event(), threading.Event())
-        for owner, tally in zip(
-            self._owners, (self._tally.shared, self._tally.delayed), strict=True
-        ):
+        for owner in self._owners:
             owner.judge(session, may_expire=_RESERVED in self._settings)
+            tally = self._tally.owned.setdefault(owner.counted_as, {})
             for what, count in owner.counts.items():
                 tally[what] = tally.get(what, 0) + count
             owner.counts.clear()

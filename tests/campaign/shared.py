@@ -17,30 +17,31 @@ import grpc
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import shared_groups_pb2 as shared
 from tests.campaign.model import Failure
+from tests.campaign.owner import TIMEOUT_S, Owner
 from tests.campaign.workload import Gone, Refused
 from tests.support.shared_history import Answer, Dead, Given, History, Lost, Place, What, judge
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tests.campaign.workload import Session, Stubs
 
-_TIMEOUT_S = 30.0
 _MOST_DELIVERIES = 3
 #: Leases are short: at the end of a store they are waited for.
 _LEASES_MS = (1, 20, 200)
 _DELAYS_MS = (0, 0, 50)
 
 
-class SharedWorker:
-    """`run` is one life of the server; it may be called again."""
+class SharedWorker(Owner):
+    """See Owner."""
+
+    counted_as = "shared"
 
     def __init__(self, name: str, chance: random.Random) -> None:
-        self.topic, self.group = f"{name}-work", f"{name}-shared"
+        super().__init__(f"{name}-work", chance)
+        self.group = f"{name}-shared"
         self.history = History()
-        self._chance = chance
-        self._next = 0
         #: Texts that must be somewhere: to be delivered, or a dead letter.
         self._living: set[str] = set()
         #: Acknowledged or deleted, and answered; and without an answer.
@@ -49,44 +50,34 @@ class SharedWorker:
         #: Seen as dead letters, and not redriven since.
         self._dead: set[str] = set()
         self._held: list[tuple[str, str]] = []  # handle and text
-        self.counts: Counter[str] = Counter()
-        self.failure: BaseException | None = None
 
     # --- calls -----------------------------------------------------------------------------
 
-    def run(self, session: Session) -> None:
-        """Until it stops or the server is gone. A Failure is kept in `failure`."""
-        calls = (self._put, self._receive, self._answer, self._redrive, self._delete)
-        try:
-            self._make(session)
-            while not session.stop.is_set():
-                self._chance.choices(calls, (20, 40, 40, 2, 1))[0](session)
-        except Gone:
-            pass
-        except Exception as error:  # noqa: BLE001 - the driver raises it again
-            self.failure = error
+    def _calls(self) -> Mapping[Callable[[Session], None], int]:
+        return {
+            self._put: 20,
+            self._receive: 40,
+            self._answer: 40,
+            self._redrive: 2,
+            self._delete: 1,
+        }
 
     def _make(self, session: Session) -> None:
-        """The topic and the group, where they are not there yet, or not any more."""
-        created = pb.CreateTopicRequest(name=self.topic, queue_count=2)
-        session.call(session.stubs.topics.CreateTopics, pb.CreateTopicsRequest(topics=[created]))
-        settings = shared.SharedGroupSettings(max_deliveries=_MOST_DELIVERIES)
-        request = shared.CreateGroupRequest(group=self.group, settings=settings)
+        super()._make(session)
+        request = shared.CreateGroupRequest(group=self.group, settings=self._settings())
         session.call(session.stubs.shared.CreateGroup, request)
 
+    def _settings(self) -> shared.SharedGroupSettings:
+        return shared.SharedGroupSettings(max_deliveries=_MOST_DELIVERIES)
+
+    def _message(self, body: bytes) -> pb.Message:
+        return pb.Message(topic=self.topic, queue_id=self._chance.randrange(2), body=body)
+
     def _put(self, session: Session) -> None:
-        texts = [f"{self.group}/{self._next + each}" for each in range(self._chance.choice((1, 5)))]
-        self._next += len(texts)
+        texts = self._new()
         size = self._chance.choice((0, 2000))
         request = pb.PutBatchRequest(
-            messages=[
-                pb.Message(
-                    topic=self.topic,
-                    queue_id=self._chance.randrange(2),
-                    body=f"{text} ".encode().ljust(size),
-                )
-                for text in texts
-            ]
+            messages=[self._message(f"{text} ".encode().ljust(size)) for text in texts]
         )
         if session.call(session.stubs.messages.PutBatch, request, once=True) is not None:
             self._living.update(texts)
@@ -117,7 +108,9 @@ class SharedWorker:
         ended = self.history.now()
         found = []
         for at, message in enumerate(answer.messages):
-            place = Place(self.topic, answer.queue_ids[at], answer.queue_offsets[at])
+            place = Place(
+                self._queue_of(answer, at), answer.queue_ids[at], answer.queue_offsets[at]
+            )
             until_ms = answer.until_ms[at]
             self.history.given.append(
                 Given(
@@ -133,6 +126,11 @@ class SharedWorker:
             found.append((answer.handles[at], text))
         self.counts["received"] += len(found)
         return found
+
+    def _queue_of(self, answer: shared.ReceiveResponse, at: int) -> str:
+        """The topic, or light queue, of that message."""
+        del answer, at
+        return self.topic
 
     def _answer(self, session: Session) -> None:
         """Of messages that it has, or had."""
@@ -218,7 +216,7 @@ class SharedWorker:
                 group=self.group, page_size=1000, page_token=token
             )
             try:
-                page = stubs.shared.ListDeadLetters(request, timeout=_TIMEOUT_S)
+                page = stubs.shared.ListDeadLetters(request, timeout=TIMEOUT_S)
                 for letter in page.letters:
                     pulled = stubs.messages.Pull(
                         pb.PullRequest(
@@ -227,7 +225,7 @@ class SharedWorker:
                             max_messages=1,
                             form=pb.RECORD_FORM_DECODED,
                         ),
-                        timeout=_TIMEOUT_S,
+                        timeout=TIMEOUT_S,
                     )
                     text = pulled.messages[0].body.decode().split(" ")[0]
                     place = Place(letter.topic, letter.queue_id, letter.queue_offset)
@@ -243,7 +241,6 @@ class SharedWorker:
     # --- judging ---------------------------------------------------------------------------
 
     def power_lost(self, *, is_flushed: bool) -> None:
-        """No call is under way."""
         self.history.losses.append(Lost(self.history.now(), is_flushed))
         if not is_flushed:
             # Puts may be gone, acknowledgements too: nothing that was answered is certain.
@@ -252,10 +249,6 @@ class SharedWorker:
             self._dead.clear()
 
     def judge(self, session: Session, *, may_expire: bool) -> None:
-        """At the beginning of a life, alone. `may_expire`: the log keeps messages for seconds.
-
-        Raises Failure at the first thing that must hold and does not.
-        """
         if not self._next:
             return
         self._make(session)
@@ -299,7 +292,7 @@ class SharedWorker:
     def _drain(self, session: Session) -> set[str]:
         """All that is delivered until nothing more comes, each acknowledged."""
         seen: Counter[str] = Counter()
-        until_s, quiet = monotonic() + _TIMEOUT_S, 0
+        until_s, quiet = monotonic() + TIMEOUT_S, 0
         # What is given back waits 50 ms, leases last 200 ms.
         while quiet < 3:
             if monotonic() > until_s:

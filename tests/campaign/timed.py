@@ -14,26 +14,25 @@ import grpc
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import timers_pb2
 from tests.campaign.model import Failure
-from tests.campaign.workload import Gone
+from tests.campaign.owner import QUEUES, TIMEOUT_S, Owner, delivered
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable, Mapping
 
     from tests.campaign.workload import Session
 
-_TIMEOUT_S = 30.0
-_QUEUES = 2
 _FAR_MS = 24 * 3_600_000
 _DELAYS_MS = (0, 1, 100, 3000, _FAR_MS)
 
 
-class TimedWorker:
-    """`run` is one life of the server; it may be called again."""
+class TimedWorker(Owner):
+    """See Owner."""
+
+    counted_as = "delayed"
 
     def __init__(self, name: str, chance: random.Random) -> None:
-        self.topic = f"{name}-later"
-        self._chance = chance
-        self._next = 0
+        super().__init__(f"{name}-later", chance)
         #: Put, answered, and not recalled: by text, the handle.
         self._living: dict[str, str] = {}
         #: Of those, the ones that are due in a day.
@@ -43,28 +42,13 @@ class TimedWorker:
         self._maybe: set[str] = set()
         #: Where what was delivered stands.
         self._places: dict[str, tuple[int, int]] = {}
-        self.counts: Counter[str] = Counter()
-        self.failure: BaseException | None = None
 
-    def run(self, session: Session) -> None:
-        """Until it stops or the server is gone. A Failure is kept in `failure`."""
-        try:
-            self._make(session)
-            while not session.stop.is_set():
-                self._chance.choices((self._put, self._recall), (3, 1))[0](session)
-                session.stop.wait(0.005)
-        except Gone:
-            pass
-        except Exception as error:  # noqa: BLE001 - the driver raises it again
-            self.failure = error
-
-    def _make(self, session: Session) -> None:
-        created = pb.CreateTopicRequest(name=self.topic, queue_count=_QUEUES)
-        session.call(session.stubs.topics.CreateTopics, pb.CreateTopicsRequest(topics=[created]))
+    def _calls(self) -> Mapping[Callable[[Session], None], int]:
+        return {self._put: 3, self._recall: 1}
 
     def _put(self, session: Session) -> None:
-        texts = [f"{self.topic}/{self._next + at}" for at in range(self._chance.choice((1, 5)))]
-        self._next += len(texts)
+        session.stop.wait(0.005)
+        texts = self._new()
         delays = [self._chance.choice(_DELAYS_MS) for _ in texts]
         size = self._chance.choice((0, 2000))
         request = timers_pb2.PutDelayedRequest(
@@ -72,7 +56,7 @@ class TimedWorker:
                 timers_pb2.DelayedMessage(
                     message=pb.Message(
                         topic=self.topic,
-                        queue_id=self._chance.randrange(_QUEUES),
+                        queue_id=self._chance.randrange(QUEUES),
                         body=bytes(size),
                         keys=[text],
                     ),
@@ -111,26 +95,20 @@ class TimedWorker:
     # --- judging ---------------------------------------------------------------------------
 
     def power_lost(self, *, is_flushed: bool) -> None:
-        """No call is under way."""
         if not is_flushed:
-            # Nothing that was answered is certain.
             self._living.clear()
             self._far.clear()
             self._recalled.clear()
             self._places.clear()
 
     def judge(self, session: Session, *, may_expire: bool) -> None:
-        """At the beginning of a life, alone. `may_expire`: the log keeps messages for seconds.
-
-        Raises Failure at the first thing that must hold and does not.
-        """
         if not self._next:
             return
         self._make(session)
         try:
             # First: what is delivered meanwhile is found among what was.
             waiting = self._waiting(session)
-            found = self._delivered(session)
+            found = [(each.keys[0], place) for each, place in delivered(session, self.topic)]
         except grpc.RpcError as error:
             raise Failure(f"delayed messages cannot be looked at: {error}") from error
         for text, place in found:
@@ -155,7 +133,7 @@ class TimedWorker:
             request = timers_pb2.ListDelayedRequest(
                 topic=self.topic, page_size=1000, page_token=token
             )
-            page = session.stubs.timers.ListDelayed(request, timeout=_TIMEOUT_S)
+            page = session.stubs.timers.ListDelayed(request, timeout=TIMEOUT_S)
             found += [one.keys[0] for one in page.messages]
             token = page.next_page_token
             if not token:
@@ -163,26 +141,3 @@ class TimedWorker:
         if twice := [text for text, count in Counter(found).items() if count > 1]:
             raise Failure(f"waits twice: {twice[:5]}")
         return set(found)
-
-    def _delivered(self, session: Session) -> list[tuple[str, tuple[int, int]]]:
-        found: list[tuple[str, tuple[int, int]]] = []
-        for queue_id in range(_QUEUES):
-            queue = pb.Queue(topic=self.topic, queue_id=queue_id)
-            bounds = session.stubs.messages.GetOffsets(
-                pb.GetOffsetsRequest(queues=[queue]), timeout=_TIMEOUT_S
-            )
-            at, end = bounds.queues[0].min_offset, bounds.queues[0].max_offset
-            while at < end:
-                pulled = session.stubs.messages.Pull(
-                    pb.PullRequest(
-                        topic=self.topic,
-                        queue_id=queue_id,
-                        offset=at,
-                        max_messages=1000,
-                        form=pb.RECORD_FORM_DECODED,
-                    ),
-                    timeout=_TIMEOUT_S,
-                )
-                found += [(each.keys[0], (queue_id, each.queue_offset)) for each in pulled.messages]
-                at = pulled.next_offset
-        return found

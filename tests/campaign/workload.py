@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 import grpc
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.pb.v1 import kvcq_pb2_grpc, shared_groups_pb2_grpc, timers_pb2_grpc
+from kvcq_client.pb.v1 import (
+    kvcq_pb2_grpc,
+    lite_topics_pb2_grpc,
+    shared_groups_pb2_grpc,
+    timers_pb2_grpc,
+    transactions_pb2_grpc,
+)
 from tests.campaign.limits import choose
 from tests.campaign.model import Batch, Failure, Model, Place, Sent
 
@@ -54,6 +60,8 @@ class Stubs:
         self.groups = kvcq_pb2_grpc.GroupServiceStub(self.channel)
         self.shared = shared_groups_pb2_grpc.SharedGroupServiceStub(self.channel)
         self.timers = timers_pb2_grpc.TimerServiceStub(self.channel)
+        self.transactions = transactions_pb2_grpc.TransactionServiceStub(self.channel)
+        self.lite = lite_topics_pb2_grpc.LiteTopicServiceStub(self.channel)
         self.admin = kvcq_pb2_grpc.AdminServiceStub(self.channel)
 
     def close(self) -> None:

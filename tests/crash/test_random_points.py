@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.crash
 
-FEW, MANY = 6, 500
+FEW, MANY = 8, 500
 SEEDS = [*range(FEW), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(FEW, MANY))]
 
 

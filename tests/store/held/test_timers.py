@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -276,3 +277,38 @@ def test_a_closed_store_has_all_of_it_when_it_is_opened(tmp_path: Path, clock: F
         assert fire(store) == 2
         assert texts(store) == ["1", "2"]
         assert store.timers.recall("T", handles).outcomes == [Recall.NOT_WAITING] * 3
+
+
+def test_a_recall_against_its_time_has_one_outcome_ten_thousand_times(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    rounds, each = 100, 100
+    with open_small(tmp_path / "store", clock) as store:
+        recalled: set[str] = set()
+        for number in range(rounds):
+            some = [f"{number}.{at}" for at in range(each)]
+            due = clock.now_ms() + 1000
+            messages = [Message("T", text.encode(), 1) for text in some]
+            handles = store.timers.put(messages, [due] * each).handles
+            begin = threading.Barrier(2)
+
+            def recall(some: list[str] = some, handles: list[str] = handles) -> None:
+                begin.wait()  # noqa: B023 - of this round
+                for text, handle in zip(reversed(some), reversed(handles), strict=True):
+                    (outcome,) = store.timers.recall("T", [handle]).outcomes
+                    if outcome is Recall.RECALLED:
+                        recalled.add(text)
+
+            thread = threading.Thread(target=recall)
+            thread.start()
+            begin.wait()
+            clock.advance(1)  # its own thread puts what is due
+            store.timers.firing.fire()
+            thread.join()
+        while store.timers.count():
+            store.timers.firing.fire()
+        found = Counter(texts(store))
+        assert set(found.values()) <= {1}
+        assert not recalled & found.keys()
+        assert len(recalled) + len(found) == rounds * each
+        assert store.statistics()["store.timers_lost"] == 0
