@@ -30,7 +30,8 @@ _DISK = tempfile.gettempdir()
 _MEMORY = Path("/dev/shm")
 if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
-    tempfile.tempdir = os.environ["PYTEST_DEBUG_TEMPROOT"]  # for directories of property tests
+    # For directories of property tests, and of the processes that tests start.
+    tempfile.tempdir = os.environ["TMPDIR"] = os.environ["PYTEST_DEBUG_TEMPROOT"]
 
 # What a developer's shell is set up for, such as another server, a proxy or colours, is not what is
 # tested. The names left are those by which tests themselves are told something.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,6 +17,7 @@ from store.format.record import unpack_record
 from store.message import Message
 from tests.crash.putting_child import POINTS
 from tests.support.checked import assert_whole
+from tests.support.forked import run_forked
 from tests.support.rebuild import differences
 from tests.support.stores import open_small
 
@@ -102,12 +101,7 @@ class Administered:
 
 
 def run_child(root: Path, mode: FlushMode, point: str, count: int) -> list[list[object]]:
-    child = subprocess.run(
-        [sys.executable, "-m", "tests.crash.putting_child", root, mode.value, point, str(count)],
-        stdout=subprocess.PIPE,
-        check=False,
-        timeout=100,
-    )
+    child = run_forked("tests.crash.putting_child", root, mode.value, point, count)
     assert child.returncode == -signal.SIGKILL, "it never came to the point"
     return [json.loads(line) for line in child.stdout.splitlines() if line.endswith(b"]")]
 

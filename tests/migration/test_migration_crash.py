@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from migration.state.phase import Phase
+from tests.support.forked import run_forked
 from tests.support.migrating import (
     advance,
     check_messages,
@@ -55,20 +54,7 @@ def test_a_kill_at_any_point_loses_and_repeats_nothing(
     make_on_files(root)
     with open_store(config(root)) as store:
         store.put(messages(0, FIRST))
-    child = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.support.migration_child",
-            root,
-            point,
-            str(count),
-            str(FIRST),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    child = run_forked("tests.support.migration_child", root, point, count, FIRST)
     assert child.returncode == -signal.SIGKILL, child.stderr
     acknowledged = max([FIRST, *map(int, child.stdout.split())])
     with open_store(config(root)) as store:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import grpc
 
@@ -14,6 +15,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc, shared_groups_pb2_grpc, timers_pb2_grpc
 from migration.opening import open_any
 from server.app import Server
+from server.app import server as server_module
 from server.config import ServerConfig
 from server.settings import RunningSettings, Settings
 from tests.support.checked import assert_whole
@@ -150,7 +152,9 @@ async def serving(
                 timers_pb2_grpc.TimerServiceStub(channel),
             )
     finally:
-        server.stop()
-        await running
+        # No call of the test is on its way in any more, so the stop need not wait for one.
+        with patch.object(server_module, "DRAIN_NOTICE_S", 0.0):
+            server.stop()
+            await running
     if not damaged:
         assert_whole(directory)
