@@ -6,62 +6,40 @@ from it, and the reader is where it leaves. `opening.py` puts a store together.
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from store.base import Lock
 from store.config import StoreConfig
-from store.errors import (
-    DamagedQueueError,
-    GroupKindError,
-    InvalidArgumentError,
-    MessageNotFoundError,
-    OffsetBehindError,
-    OffsetOutOfRangeError,
-    StoreBusyError,
-    StoreClosedError,
-    StoreFailedError,
-)
-from store.format import ITEM_END, check_group
+from store.errors import StoreBusyError
+from store.format import check_group
 from store.groups import SharedGroups
 from store.held import Halves, Inherited, RolledHalves, Rolling, Timers
 from store.light_queue import LMQ_PREFIX, is_light
 from store.lite import LiteTopics
-from store.metadata import MessageType, Retention
-from store.puts import NumberedBatches
-from store.reads import TagFilter
+from store.puts import CommittedOffsets, NumberedBatches, TopicChanges
+from store.reads import ReadPath
 from store.setting import live_names
-from store.state import Committed, GroupEnded, GroupMade, Tables, unpack_group
+from store.state import Tables
+from store.upkeep import Health, Maintenance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from store.base import Counted
     from store.consume_queue import Boundary, Bounds, ConsumeQueueStore, DispatchRequest
-    from store.derive import Rebuilt
     from store.format import BatchMark
-    from store.log import LogHold, StoreTimes
+    from store.log import StoreTimes
     from store.message import Appended, KeyQueryPage, Message
-    from store.metadata import TopicConfig
+    from store.metadata import MessageType, Retention, TopicConfig
     from store.notes import Notes
     from store.puts import AppendPath
-    from store.reads import Filter, LatestKept, LatestMessages, Pulled, PullPlan, Reader
-    from store.state import Entry, StateStore
-    from store.topics import Admission, End, Topics
+    from store.reads import Filter, LatestMessages, Pulled, Reader
+    from store.state import StateStore
+    from store.topics import Admission, Topics
     from store.upkeep import Services, Upkeep
 
-#: No watermark reaches it: a callback that waits for it gets the failure.
-_NEVER = 1 << 63
-#: Each is looked up under the append lock: so many take about 10 ms.
-_DELETED_TOGETHER = 1000
-
 T = TypeVar("T")
-
-
-class _EndedMeanwhileError(Exception):
-    """A queue that was looked at has ended."""
 
 
 class MessageStore:
@@ -92,12 +70,13 @@ class MessageStore:
         self.tables = Tables(state)
         self.batches = NumberedBatches(appends.log, queues, topics)
         self._appends = appends
-        self._reader = reader
+        #: Pulls in two halves.
+        self.reads = ReadPath(appends.log, reader, services.repair, appends.check_open)
         self._topics = topics
+        self._topic_changes = TopicChanges(appends, topics, latest.superseded, self.wait_visible)
+        self._committed = CommittedOffsets(appends, topics, reader, self.tables)
         self._upkeep = upkeep
         self._services = services
-        self._repair = services.repair
-        self._latest = latest
         self._times = times
         self.snapshots = services.snapshots
         #: Groups that share their work.
@@ -115,6 +94,12 @@ class MessageStore:
         #: Lite topics: light queues of a parent topic, to which clients subscribe.
         self.lite = LiteTopics(appends, topics, queues, self.tables, times, self, self.groups)
         services.reput.add_listener(self.lite.dispatched)
+        others = (self.groups, self.timers, self.halves, self.lite)
+        #: For operators.
+        self.maintenance = Maintenance(appends, topics, queues, latest, upkeep, services)
+        self.health = Health(
+            appends, reader, queues, times, services, [each.statistics for each in others]
+        )
         self._closing = Lock()
 
     @property
@@ -161,13 +146,6 @@ class MessageStore:
         Waits for nothing, and raises nothing: a failure is that of the next append.
         """
         self._appends.dispatch_appended()
-
-    def make_segments_aside(self) -> None:
-        """From now on no append makes a segment itself, also with `preallocate` off. Repeatable.
-
-        For a service, which would stand still meanwhile; an append raises SegmentNotReadyError.
-        """
-        self.log.make_segments_aside()
 
     @property
     def acknowledges_at_append(self) -> bool:
@@ -233,71 +211,19 @@ class MessageStore:
         UnknownQueueError, OffsetOutOfRangeError outside min..max, CorruptRecordError, and
         DamagedQueueError; the damaged queue is then rebuilt from the log in the background.
         """
-        return self.read_planned(
-            self.plan_pull(
-                topic,
-                queue_id,
-                offset,
-                max_messages=max_messages,
-                max_bytes=max_bytes,
-                tag_filter=tag_filter,
-            )
+        plan = self.reads.plan_pull(
+            topic,
+            queue_id,
+            offset,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            tag_filter=tag_filter,
         )
-
-    def plan_pull(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        *,
-        max_messages: int,
-        max_bytes: int,
-        tag_filter: str | Filter | None,
-        given_at: int | None = None,
-    ) -> PullPlan:
-        """The first half of `pull`: what it is to read of the log. Reads no record.
-
-        `given_at`: that of the answer that `offset` is from, see `with_given_at`. Raises what
-        `pull` raises, but for what is found in records; and RecreatedQueueError.
-        """
-        if max_messages < 1:
-            raise InvalidArgumentError("max_messages", f"{max_messages} is below 1")
-        if max_bytes < 1:
-            raise InvalidArgumentError("max_bytes", f"{max_bytes} is below 1")
-        self._appends.check_open()
-        if isinstance(tag_filter, str):
-            tag_filter = TagFilter.parse(tag_filter)
-        try:
-            return self._reader.plan(
-                topic, queue_id, offset, max_messages, max_bytes, tag_filter, given_at
-            )
-        except DamagedQueueError as error:
-            self._repair_queue_of(error)
-            raise
-
-    def read_planned(self, plan: PullPlan) -> Pulled:
-        """The second half of `pull`, soon after the first. Raises what `pull` raises."""
-        self._appends.check_open()
-        try:
-            return self._reader.read(plan)
-        except DamagedQueueError as error:
-            self._repair_queue_of(error)
-            raise
-
-    def _repair_queue_of(self, error: DamagedQueueError) -> None:
-        """Rebuild its queue in the background; if that has not helped, say where to read on."""
-        place = error.topic, error.queue_id, error.queue_offset
-        if self._repair.has_failed(*place):
-            error.next_offset = error.behind
-        else:
-            self._repair.start(*place)
+        return self.reads.read_planned(plan)
 
     def is_cold(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a pull there would read far behind the end of the log, from disk."""
-        if self.log.is_hot(self.log.start_offset):
-            return False
-        unit = self._reader.first_unit(topic, queue_id, offset)
-        return unit is not None and not self.log.is_hot(unit.physical_offset)
+        return self.reads.is_cold(topic, queue_id, offset)
 
     def query(
         self,
@@ -316,25 +242,11 @@ class MessageStore:
         Raises UnknownTopicError, InvalidArgumentError; CorruptHitError when the next message cannot
         be read: its `next_cursor` goes on behind that one.
         """
-        if not key:
-            raise InvalidArgumentError("key", "is empty")
-        if ITEM_END in key:
-            raise InvalidArgumentError("key", "has a control separator in it")
-        if limit < 1:
-            raise InvalidArgumentError("limit", f"{limit} is below 1")
-        if begin_ms < 0 or end_ms < 0:
-            raise InvalidArgumentError("begin_ms" if begin_ms < 0 else "end_ms", "is below 0")
-        self._appends.check_open()
-        return self._reader.query(topic, key, begin_ms, end_ms, limit, cursor, max_bytes)
+        return self.reads.query(topic, key, begin_ms, end_ms, limit, cursor, max_bytes)
 
     def get(self, physical_offset: int) -> bytes:
         """The whole record at the offset. Raises MessageNotFoundError, DamagedQueueError."""
-        self._appends.check_open()
-        try:
-            return self._reader.get(physical_offset)
-        except DamagedQueueError as error:
-            self._repair_queue_of(error)
-            raise
+        return self.reads.get(physical_offset)
 
     def batch_records(self, producer_id: str, sequence: int) -> list[bytes | None] | None:
         """Records of the numbered batch, in order; None in it: one that has left the log, or that
@@ -343,41 +255,15 @@ class MessageStore:
         None when no batch of the log begins with that number. What a later message of its key
         hides is there. Raises CorruptRecordError, DamagedQueueError.
         """
-        self._appends.check_open()
-        while True:
-            start = self.log.start_offset
-            found = self.batches.find(producer_id, sequence)
-            if found is None:
-                return None
-            try:
-                records = [
-                    one if one is None else self.log.read(one.physical_offset, one.record_size)
-                    for one in found.messages
-                ]
-                begins: dict[tuple[str, int], int] = {}
-                return [
-                    one if one is not None and self._reader.is_kept(one, begins) else None
-                    for one in records
-                ]
-            except DamagedQueueError as error:
-                self._repair_queue_of(error)
-                raise
-            except MessageNotFoundError:
-                if self.log.start_offset == start:
-                    raise
-                # Its segment was dropped meanwhile.
+        is_kept = partial(self.reads.reader.is_kept, begins={})
+        return self.reads.repairing(lambda: self.batches.records(producer_id, sequence, is_kept))
 
     def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:
         """Min and max of each queue.
 
         Raises UnknownTopicError, UnknownQueueError, DamagedQueueError as `pull` does.
         """
-        self._appends.check_open()
-        try:
-            return [self._reader.bounds(topic, queue_id) for topic, queue_id in queues]
-        except DamagedQueueError as error:
-            self._repair_queue_of(error)
-            raise
+        return self.reads.bounds(queues)
 
     def with_given_at(self, topics: Sequence[str], read: Callable[[], T]) -> tuple[T, int]:
         """What `read` returns, and `given_at`: the end of the log when its offsets were given.
@@ -386,37 +272,18 @@ class MessageStore:
         was given at or below the place in the log where its topic begins is of an earlier topic of
         the name. `read` is repeated when one was made meanwhile.
         """
-        return self._reader.with_given_at(topics, read)
+        return self.reads.reader.with_given_at(topics, read)
 
     def bounds_in_log(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:
         """The same with all that is in the log, also what its topic does not keep any more."""
-        self._appends.check_open()
-        try:
-            return [self._reader.bounds_in_log(topic, queue_id) for topic, queue_id in queues]
-        except DamagedQueueError as error:
-            self._repair_queue_of(error)
-            raise
+        return self.reads.bounds_in_log(queues)
 
     def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
         """Offset by store time; the table is in kvcq/tables/time_search.py.
 
         Raises as `pull` does. What is missing after a rebuild from the log is passed over.
         """
-        self._appends.check_open()
-        try:
-            while True:
-                try:
-                    return self._reader.search_time(topic, queue_id, time_ms, boundary)
-                except DamagedQueueError as error:
-                    low, high = self._reader.bounds(topic, queue_id)
-                    if low <= error.queue_offset < high:
-                        raise
-                    # Its unit expired, or was deleted, since the bounds were looked up.
-        except DamagedQueueError as error:
-            self._repair_queue_of(error)
-            if error.next_offset is None:
-                raise
-            return self._reader.search_time_over_holes(topic, queue_id, time_ms, boundary)
+        return self.reads.search_time(topic, queue_id, time_ms, boundary)
 
     def on_dispatch(
         self, listener: Callable[[Sequence[DispatchRequest]], None]
@@ -443,13 +310,7 @@ class MessageStore:
         retention or another type: none is made then. What waiting for the flush raises: they may be
         made then.
         """
-        for index, (name, _) in enumerate(topics):
-            if (retention := (retentions or {}).get(name)) is not None:
-                self._check_retention(f"topics[{index}].retention.", retention)
-        self._appends.wait_durable(
-            self._appends.decide(lambda: self._topics.create(topics, retentions or {}, types or {}))
-        )
-        return [self._topics.get(name) for name, _ in topics]
+        return self._topic_changes.create(topics, retentions or {}, types or {})
 
     def keep(
         self,
@@ -466,41 +327,14 @@ class MessageStore:
         of time or messages shows again what is still in the log; one of bytes lets queues grow from
         where they begin. Raises UnknownTopicError, InvalidArgumentError.
         """
-
-        def change(kept: Retention) -> Retention:
-            changed = Retention(
-                kept.time_ms if time_ms is None else time_ms,
-                kept.bytes if size_bytes is None else size_bytes,
-                kept.messages if messages is None else messages,
-                kept.latest if latest is None else latest,
-            )
-            self._check_retention("retention_", changed)
-            return changed
-
-        self._appends.wait_durable(self._appends.decide(lambda: self._topics.keep(name, change)))
-        return self._topics.get(name)
+        return self._topic_changes.keep(name, time_ms, size_bytes, messages, latest=latest)
 
     def take(self, name: str, message_type: MessageType) -> TopicConfig:
         """The topic is for messages of that type from now on, durably. Those that it has stay.
 
         Raises UnknownTopicError.
         """
-        self._appends.wait_durable(
-            self._appends.decide(lambda: self._topics.take(name, message_type))
-        )
-        return self._topics.get(name)
-
-    def _check_retention(self, prefix: str, retention: Retention) -> None:
-        for field, value in retention._asdict().items():
-            if value < 0:
-                raise InvalidArgumentError(f"{prefix}{field}", f"{value} is below 0")
-        hours = self.config.reserved_hours
-        if retention.time_ms > hours * 3_600_000:
-            raise InvalidArgumentError(
-                f"{prefix}time_ms",
-                f"{retention.time_ms} ms is longer than the log keeps any message: "
-                f"store.reserved_hours is {hours:g}, {hours * 3_600_000:.0f} ms",
-            )
+        return self._topic_changes.take(name, message_type)
 
     def delete_topic(self, name: str) -> None:
         """The topic, or light queue, and every row of it are gone, durably; so are offsets on it.
@@ -508,45 +342,18 @@ class MessageStore:
         Its records stay in the log, dead. A message that is appended behind the deletion makes a
         new one of that name. Raises UnknownTopicError, and what an append raises.
         """
-        self.delete_topics([name])
+        self._topic_changes.delete([name])
 
     def delete_topics(self, names: Sequence[str]) -> None:
         """The same of several, of a thousand at once: light queues of sessions, for example. What
         is raised for one of a thousand leaves all of these and those behind them as they were.
         """
-        different = list(dict.fromkeys(names))
-        for first in range(0, len(different), _DELETED_TOGETHER):
-            some = different[first : first + _DELETED_TOGETHER]
-            self.wait_visible()  # a light queue is there once its first message is dispatched
-            self._appends.wait_durable(self._appends.decide(partial(self._topics.end, some)))
-            for name in some:
-                self._latest.superseded.forget(name)
+        self._topic_changes.delete(names)
 
     def delete_idle(self, ends: Mapping[str, int]) -> int:
         """Those of these light queues are gone whose next offset is still the one given; returns
         how many. Raises what an append raises."""
-        deleted = 0
-
-        def decide(some: Sequence[str]) -> Sequence[Entry]:
-            nonlocal deleted
-            next_offsets = self.log.next_light_offsets(some)
-            still = [
-                name
-                for name, offset in zip(some, next_offsets, strict=True)
-                if offset == ends[name] and not self._topics.view.has_ended(name)
-            ]
-            entries = self._topics.end(still)
-            deleted += len(entries)
-            return entries
-
-        names = list(ends)
-        for first in range(0, len(names), _DELETED_TOGETHER // 4):
-            some = names[first : first + _DELETED_TOGETHER // 4]
-            self.wait_visible()
-            self._appends.wait_durable(self._appends.decide(partial(decide, some)))
-            for name in some:
-                self._latest.superseded.forget(name)
-        return deleted
+        return self._topic_changes.delete_idle(ends)
 
     def check_queue(self, topic: str, queue_id: int) -> None:
         """Raises UnknownTopicError, UnknownQueueError where there is no such queue."""
@@ -589,59 +396,11 @@ class MessageStore:
         shared group; OffsetOutOfRangeError above the queue's max, RecreatedQueueError, and, unless
         `allow_back`, OffsetBehindError below what the group committed before.
         """
-        check_group(group)
-        wanted, given = list(offsets), list(given_at)
-        end: int | None = None
-        while end is None:  # again when a queue ended between the look and the record
-            self._appends.check_open()
-            ends = {topic: self._topics.ends.get(topic) for topic, _, _ in wanted}
-            for place, at in zip(wanted, given, strict=False):
-                self._reader.check_given(*place, at)
-            for topic, queue_id, offset in wanted:
-                low, high = self._reader.bounds(topic, queue_id)
-                if not 0 <= offset <= high:
-                    raise OffsetOutOfRangeError(topic, queue_id, offset, low, high)
-            with suppress(_EndedMeanwhileError):
-                end = self._appends.decide(
-                    partial(self._commit, group, wanted, ends, allow_back=allow_back)
-                )
-        self._appends.wait_acknowledged(end)
-
-    def _commit(
-        self,
-        group: str,
-        wanted: Sequence[tuple[str, int, int]],
-        ends: Mapping[str, End],
-        *,
-        allow_back: bool,
-    ) -> Sequence[Entry]:
-        """Under the append lock."""
-        if self._topics.have_ended(ends):
-            raise _EndedMeanwhileError
-        found = self._topics.view.tables.group(group)
-        if found is not None and unpack_group(found) is not None:
-            raise GroupKindError(group, is_shared=True)
-        if not allow_back:
-            self._check_not_behind(group, wanted)
-        entries: list[Entry] = [Committed(group, *each) for each in wanted]
-        if wanted and found is None:
-            entries.insert(0, GroupMade(group, b""))
-        return entries
-
-    def _check_not_behind(self, group: str, wanted: Sequence[tuple[str, int, int]]) -> None:
-        """Under the append lock."""
-        committed = self._topics.view.tables.committed_offsets(group, [one[:2] for one in wanted])
-        for (topic, queue_id, offset), before in zip(wanted, committed, strict=True):
-            if before is not None and offset < before:
-                raise OffsetBehindError(group, topic, queue_id, offset, before)
+        self._committed.commit(group, offsets, given_at, allow_back=allow_back)
 
     def committed_offsets(self, group: str, queues: Sequence[tuple[str, int]]) -> list[int | None]:
         """None: the group has committed nothing there. Raises GroupKindError of a shared group."""
-        check_group(group)
-        self._appends.check_open()
-        if self.tables.shared_group(group) is not None:
-            raise GroupKindError(group, is_shared=True)
-        return self.tables.committed_offsets(group, queues)
+        return self._committed.of(group, queues)
 
     def list_committed(
         self, group: str, after: tuple[str, int] | None, limit: int
@@ -651,13 +410,8 @@ class MessageStore:
         return self.tables.list_committed(group, after, limit)
 
     def delete_group(self, group: str) -> None:
-        check_group(group)
-        self._appends.check_open()
-
-        def end() -> Sequence[Entry]:
-            return [GroupEnded(group)] if self._topics.view.tables.group(group) is not None else []
-
-        self._appends.wait_durable(self._appends.decide(end))
+        """The group by offsets, and what it committed, are gone, durably. Repeatable."""
+        self._committed.delete_group(group)
 
     def has_group(self, group: str) -> bool:
         """Of either kind."""
@@ -701,65 +455,6 @@ class MessageStore:
         """The log is flushed soon, up to what is appended now. Waits for nothing."""
         self._appends.ask_flush(self.log.appended_offset)
 
-    def compact(
-        self,
-        progress: Callable[[float], None],
-        *,
-        family: str | None = None,
-        topic: str | None = None,
-    ) -> None:
-        """Rows of what is expired or deleted give their space back: see ConsumeQueueStore. Slow.
-
-        Raises StoreClosedError, and what `progress` raises.
-        """
-
-        def told(share: float) -> None:
-            # Between pieces: closing does not wait for all of it.
-            self._appends.check_open()
-            progress(share)
-
-        self._appends.check_open()
-        self.queues.compact(told, family=family, topic=topic)
-
-    def rebuild(
-        self, topic: str, queue_id: int | None, progress: Callable[[int, int, int], None]
-    ) -> Rebuilt:
-        """Units of the topic, or of one of its queues, are written again from the log; none is
-        removed. Slow: it reads all of the log.
-
-        `progress`: see QueueRepair.rebuild. Raises UnknownTopicError, UnknownQueueError, and what
-        `progress` raises.
-        """
-        self.check_queue(topic, queue_id or 0)
-
-        def told(start: int, at: int, end: int) -> None:
-            self._appends.check_open()
-            progress(start, at, end)
-
-        return self._repair.rebuild(topic, queue_id, told)
-
-    def keep_latest(
-        self, topic: str, queue_id: int, progress: Callable[[int, int], None]
-    ) -> LatestKept:
-        """Of messages with the same key in the queue, all but the latest are hidden. Slow.
-
-        As far as they are durable now. One call at a time; see LatestMessages.keep.
-        """
-        self.check_queue(topic, queue_id)
-        self.flush()
-        durable_end = min(self.flushed_offset, self.queues.dispatched_offset)
-
-        def told(done: int, total: int) -> None:
-            self._appends.check_open()
-            progress(done, total)
-
-        return self._latest.keep(topic, queue_id, durable_end, told)
-
-    def hidden_messages(self, topic: str, queue_id: int) -> int:
-        """How many were hidden when `keep_latest` last went through the queue."""
-        hidden = self._latest.superseded.get(topic, queue_id)
-        return 0 if hidden is None else hidden.count
-
     def expire(self) -> int:
         """Segments whose messages have expired go now, whatever the hour; returns how many went.
 
@@ -772,47 +467,6 @@ class MessageStore:
         """What a job does every second, at once: see Upkeep."""
         self._upkeep.maintain()
 
-    def hold_log(self) -> LogHold:
-        """A context: retention drops nothing until it ends, or the hold is moved.
-
-        Blocks while a run of retention works. What expires meanwhile goes with a later run.
-        """
-        return self._services.retention.hold()
-
-    @contextmanager
-    def at_one_point(self) -> Iterator[None]:
-        """Begins when all that was appended before is durable and dispatched. Until it ends, no
-        checkpoint is written; puts and reads go on. For copies of the database.
-
-        Raises what `flush` raises, StoreBusyError.
-        """
-        self._appends.check_open()
-        self._appends.drain(self.log.appended_offset)
-        with self._upkeep.checkpoints.lock:
-            self._upkeep.checkpoints.flush()
-            yield
-
-    def when_failed(self, callback: Callable[[], None]) -> None:
-        """Call back, on a store thread, once or twice, when no more writes are taken for good.
-
-        Not when the store is closed.
-        """
-
-        def ended(error: BaseException | None) -> None:
-            if isinstance(error, StoreFailedError):
-                callback()
-
-        for watermark in (self._appends.flushed, self._appends.dispatched):
-            watermark.call_when(_NEVER, ended)
-
-    def why_not_writable(self) -> str | None:
-        """Why puts are refused, for a reason that does not pass by itself in a moment; None: they
-        are taken. A failed fsync, a file that is gone, a full disk, one that cannot be written to.
-
-        Any thread. Waits for nothing; the disk is looked at every `clean_interval_s`.
-        """
-        return self._appends.why_not_writable()
-
     @property
     def admission(self) -> Admission:
         """What of a record read from the log belongs to topics that exist."""
@@ -820,55 +474,15 @@ class MessageStore:
 
     def statistics(self) -> dict[str, float]:
         """Numbers for operators, by name; units in the names."""
-        retention = self._services.retention
-        return {
-            **self._appends.statistics(),
-            "store.dropped_segments": retention.dropped_segments,
-            "store.retention_read_errors": retention.read_errors,
-            **self._clock_statistics(),
-            "store.queue_repairs": self._repair.done,
-            "store.filter_errors": self._reader.filter_errors,
-            **self.groups.statistics(),
-            **self.timers.statistics(),
-            **self.halves.statistics(),
-            **self.lite.statistics(),
-            **{f"store.{name}": value for name, value in self.snapshots.statistics().items()},
-            **{f"kvcq.{name}": value for name, value in self.queues.statistics().items()},
-        }
-
-    def _clock_statistics(self) -> dict[str, float]:
-        return {
-            "store.clock_jumped_s": self._times.jumped_ms() / 1000,
-            "store.clock_behind_s": self._times.behind_ms(self.log.last_store_time_ms) / 1000,
-            "store.time_falls": len(self._times.falls),
-        }
+        return self.health.statistics()
 
     def lease_time_ms(self) -> int:
         """The time that leases and delays of shared groups go by, ms since 1970; it never falls."""
         return self._times.steady_ms()
 
-    def what_about_the_clock(self) -> str | None:
-        """What is wrong with the machine's clock, a sentence; None: nothing that is known."""
-        return self._times.what_is_wrong(self.log.last_store_time_ms)
-
-    @property
-    def flush_seconds(self) -> Counted:
-        """How long flushes of the log took, since it was opened."""
-        return self._appends.flush_seconds
-
-    def first_store_time_ms(self) -> int | None:
-        """When the oldest message of the log was stored, ms since 1970; None: there is none."""
-        while True:
-            self._appends.check_open()
-            with suppress(StoreClosedError):  # its segment was dropped meanwhile
-                found = self.log.first_time_from(self.log.start_offset)
-                return None if found is None else found[1]
-
     def backlog_since_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
         """When the message at that offset was stored, ms since 1970; None: there is none."""
-        self._appends.check_open()
-        unit = self._reader.first_unit(topic, queue_id, offset)
-        return None if unit is None else unit.store_time_ms
+        return self.reads.backlog_since_ms(topic, queue_id, offset)
 
     def close(self) -> None:
         """Drain, flush, and let go of the directory. Repeatable.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Tests flush thousands of times, and none waits for a real disk to be right: in memory they take
 # a third of the time. Where there is little of it, as in a small container, the disk has to do.
-_DISK = tempfile.gettempdir()
+_DISK = os.environ.setdefault("TESTS_ON_DISK", tempfile.gettempdir())  # xdist's workers are told
 _MEMORY = Path("/dev/shm")
 if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))

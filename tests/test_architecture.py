@@ -89,13 +89,13 @@ UNITS |= {
     "store.state": {"store.errors", "store.metadata"},
     "store.topics": _TOPICS,
     "store.derive": {*_TOPICS, "store.topics"},
-    "store.puts": _PUTS,
+    "store.puts": {*_PUTS, "store.reads"},
     "store.reads": {*_PUTS, "store.reads.sql"},
     "store.reads.sql": {"store.errors", "store.format"},
     "store.groups": {*_PUTS, "store.held", "store.puts", "store.reads"},
     "store.held": {*_PUTS, "store.puts", "store.reads"},
     "store.lite": {*_PUTS, "store.groups", "store.puts"},
-    "store.upkeep": {*_PUTS, "store.notes", "store.puts", "store.store_dir"},
+    "store.upkeep": {*_PUTS, "store.notes", "store.puts", "store.reads", "store.store_dir"},
 }
 UNITS |= {
     "kvcq.engine": {"kvcq.errors"},

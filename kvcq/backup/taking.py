@@ -77,9 +77,9 @@ def take_backup(
     check_owner(place, identity.created_ms, identity.segment_bytes)
     report("a copy of the database", 0, 0)
     with ExitStack() as stack:
-        hold = stack.enter_context(store.hold_log())
+        hold = stack.enter_context(store.maintenance.hold_log())
         taken_ms = (clock or SystemClock()).now_ms()
-        with store.at_one_point():
+        with store.maintenance.at_one_point():
             kvcq = _kept(stack, queues.back_up())
             loose = _loose(root, kvcq)
         store.snapshots.take()

@@ -358,7 +358,7 @@ class Server:
 
     async def _serve(self, opened: Opened, port: int) -> None:
         store = opened.store
-        store.make_segments_aside()  # a roll must not hold the event loop while the disk works
+        store.log.make_segments_aside()  # a roll must not hold the event loop while the disk works
         users: Users | None = None
         if self._gatekeeper is not None:
             users = self._gatekeeper.users = await asyncio.to_thread(
@@ -376,7 +376,7 @@ class Server:
         serving.reconfigure(self._config)  # a reload may have come before
         self._settings.on_change(serving.reconfigure)
         loop = asyncio.get_running_loop()
-        store.when_failed(lambda: call_soon(loop, self._stage.fail))
+        store.health.when_failed(lambda: call_soon(loop, self._stage.fail))
         watching = asyncio.create_task(watch_writes(store, self._stage))
         try:
             self._stage.ready()

@@ -22,12 +22,12 @@ async def watch_writes(store: MessageStore, stage: Stage) -> None:
     last: str | None = None
     remark: str | None = None
     while True:
-        about_clock = store.what_about_the_clock()
+        about_clock = store.health.what_about_the_clock()
         if (about_clock is None) != (remark is None):
             logger.error("%s", about_clock or "the clock is correct again")
         remark = about_clock
         stage.set_remark(remark)
-        why_not = store.why_not_writable()
+        why_not = store.health.why_not_writable()
         if (why_not is None) != (last is None):
             if why_not is None:
                 logger.warning("ready again: the store accepts writes")

@@ -47,7 +47,7 @@ class Compact:
                 running.check()
 
             running.step("rewrite rows", 0, _WHOLE)
-            store.compact(progress, family=family, topic=topic)
+            store.maintenance.compact(progress, family=family, topic=topic)
             after = _bytes_of(store)
             return Outcome(
                 f"the database files had {before:,} bytes before, and have {after:,} now",

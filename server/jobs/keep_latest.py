@@ -68,7 +68,7 @@ class KeepLatest:
                     worked_s = time.thread_time()
 
                 try:
-                    found = store.keep_latest(name, queue_id, progress)
+                    found = store.maintenance.keep_latest(name, queue_id, progress)
                 except UnknownTopicError:
                     if topic and not by_prefix:
                         raise

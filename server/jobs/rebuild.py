@@ -45,7 +45,7 @@ class Rebuild:
 
             start = store.log.start_offset
             running.step("read the log", 0, store.queues.dispatched_offset - start)
-            found = store.rebuild(topic, queue_id, progress)
+            found = store.maintenance.rebuild(topic, queue_id, progress)
             which = f"queue {queue_id} of {topic!r}" if queue_id is not None else f"{topic!r}"
             damaged = found.damaged_records
             left_out = f"; {damaged:,} damaged records of the log were skipped" if damaged else ""

@@ -243,14 +243,14 @@ class Observer:
     def _add_store(self, gathered: Gathered, store: MessageStore) -> None:
         numbers = store.statistics()
         add_statistics(gathered, numbers)
-        gathered.add_histogram(_FSYNC, store.flush_seconds, {})
+        gathered.add_histogram(_FSYNC, store.health.flush_seconds, {})
         begin, end = numbers["store.log_start_offset"], numbers["store.log_appended_offset"]
         gathered.add(_STORAGE, end - begin)
         gathered.add(_FLUSH_BEHIND, numbers["store.flush_behind_bytes"])
         gathered.add(_DISPATCH_BEHIND, numbers["store.dispatch_behind_bytes"])
         takes_puts = not (numbers["store.failed"] or numbers["store.puts_refused_for_space"])
         gathered.add(_PERMISSION, _READ_WRITE if takes_puts else _READ)
-        first_ms = store.first_store_time_ms()
+        first_ms = store.maintenance.first_store_time_ms()
         age_ms = 0 if first_ms is None else max(0, self._clock.now_ms() - first_ms)
         gathered.add(_RESERVE, age_ms)
         for database in ("kvcq", "meta"):

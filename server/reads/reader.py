@@ -202,13 +202,13 @@ class QueueReader:
 
     def _pull(self, place: Place) -> Pulled:
         plan = self._plan(place)
-        return _NOTHING_YET if plan is None else self._store.read_planned(plan)
+        return _NOTHING_YET if plan is None else self._store.reads.read_planned(plan)
 
     def _plan(self, place: Place) -> PullPlan | None:
         """None: a light queue that has no message yet, which its reader allows."""
         (topic, queue_id), offset, max_bytes, wanted, given_at = place
         try:
-            return self._store.plan_pull(
+            return self._store.reads.plan_pull(
                 topic,
                 queue_id,
                 offset,

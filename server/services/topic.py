@@ -136,7 +136,7 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
         def describe(queue_ids: Sequence[int]) -> pb.DescribeTopicResponse:
             queues = [(topic.name, queue_id) for queue_id in queue_ids]
             bounds = self._store.bounds(queues)
-            in_log, hidden = bounds, self._store.hidden_messages
+            in_log, hidden = bounds, self._store.maintenance.hidden_messages
             if topic.retention != KEEP_ALL:
                 in_log = self._store.bounds_in_log(queues)
             return pb.DescribeTopicResponse(

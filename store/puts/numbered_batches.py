@@ -22,6 +22,8 @@ from store.format import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from store.consume_queue import ConsumeQueueStore, DispatchRequest, KeyHit
     from store.log import CommitLog
     from store.topics import Topics
@@ -78,6 +80,29 @@ class NumberedBatches:
             start = self._log.start_offset
             try:
                 return self._find(key_of(producer_id, sequence))
+            except MessageNotFoundError:
+                if self._log.start_offset == start:
+                    raise
+                # Its segment was dropped meanwhile.
+
+    def records(
+        self, producer_id: str, sequence: int, is_kept: Callable[[bytes], bool]
+    ) -> list[bytes | None] | None:
+        """Records of the batch, in order; None in it: one that has left the log, or is not kept.
+
+        None when the log has no record of it. Raises CorruptRecordError, and what `is_kept` raises.
+        """
+        while True:
+            start = self._log.start_offset
+            found = self.find(producer_id, sequence)
+            if found is None:
+                return None
+            try:
+                records = [
+                    one if one is None else self._log.read(one.physical_offset, one.record_size)
+                    for one in found.messages
+                ]
+                return [one if one is not None and is_kept(one) else None for one in records]
             except MessageNotFoundError:
                 if self._log.start_offset == start:
                     raise

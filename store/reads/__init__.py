@@ -1,11 +1,12 @@
 """Where messages leave: bounds, units, records that verify, and what of a queue is hidden.
 
-A read changes nothing in the store. What it finds missing, the facade has repaired.
+A read changes nothing in the store. What it finds missing, `ReadPath` has repaired.
 """
 
 from store.reads.filters import Filter, parse_filter
 from store.reads.latest_messages import LatestKept, LatestMessages
 from store.reads.pull_plan import Pulled, PullPlan
+from store.reads.read_path import ReadPath
 from store.reads.reader import Reader
 from store.reads.sql import SqlFilter
 from store.reads.tag_filter import TagFilter
@@ -18,6 +19,7 @@ __all__ = [
     "LatestMessages",
     "PullPlan",
     "Pulled",
+    "ReadPath",
     "Reader",
     "SqlFilter",
     "TagFilter",

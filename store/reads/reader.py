@@ -212,7 +212,7 @@ class Reader:
         wanted: Filter | None,
         given_at: int | None,
     ) -> PullPlan:
-        """Which records a pull from `offset` on gives. See MessageStore.plan_pull."""
+        """Which records a pull from `offset` on gives. See ReadPath.plan_pull."""
         end_of = self._topics.ends.get
         try:
             while True:  # as in `with_given_at`

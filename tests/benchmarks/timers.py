@@ -51,7 +51,7 @@ def main() -> None:
         _tell_late(store)
     with _open(options.directory) as store:
         tell("memory, opened again", f"{(private_bytes() - before) / 1e6:,.0f} MB more")
-        store.compact(lambda _share: None)
+        store.maintenance.compact(lambda _share: None)
         tell("disk", f"{_bytes_of(options.directory / 'kvcq') / 1e6:,.0f} MB of database")
         pending = store.timers.count()
         tell("waiting", f"{pending:,}")

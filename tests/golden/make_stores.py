@@ -169,7 +169,7 @@ def _messages_of_topics_that_keep_less(store: MessageStore, clock: FakeClock) ->
         store.put([Message("prices", body[: number % 8 * 4], keys=(("gold", "tin")[number % 2],))])
         clock.advance(120)
     store.flush()
-    store.keep_latest("prices", 0, lambda _done, _total: None)
+    store.maintenance.keep_latest("prices", 0, lambda _done, _total: None)
     plain = PlainMessages(
         ["orders"] * 60,
         [f"plain {number}".encode() for number in range(60)],
@@ -228,7 +228,11 @@ def answers(store: MessageStore, key_file: Path) -> dict[str, Any]:
     queues += [(name, 0) for name in light]
     users = Users(store.notes, Vault.open(key_file), FakeClock(ANSWERED_MS))
     return {
-        "log": [store.log.start_offset, store.log.appended_offset, store.first_store_time_ms()],
+        "log": [
+            store.log.start_offset,
+            store.log.appended_offset,
+            store.maintenance.first_store_time_ms(),
+        ],
         "topics": [_topic(each) for each in topics],
         "light_queues": light,
         "queues": {f"{topic}:{queue}": _queue(store, topic, queue) for topic, queue in queues},
@@ -267,7 +271,7 @@ def _queue(store: MessageStore, topic: str, queue: int) -> dict[str, Any]:
         "in_log": list(store.bounds_in_log([(topic, queue)])[0]),
         "messages": _pull(store, topic, queue, ""),
         "paid": [offset for offset, _ in _pull(store, topic, queue, "paid || t1")],
-        "hidden": store.hidden_messages(topic, queue),
+        "hidden": store.maintenance.hidden_messages(topic, queue),
         "backlog_since_ms": store.backlog_since_ms(topic, queue, low),
         "searches": [
             store.search_time(topic, queue, time_ms, boundary)

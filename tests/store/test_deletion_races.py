@@ -39,7 +39,7 @@ def test_a_search_that_a_deletion_overtakes_finds_no_topic_and_no_damage(
         monkeypatch.setattr(engine, "get", deleting)
         with pytest.raises(UnknownTopicError):
             store.search_time("T", 0, 5, Boundary.LOWER)
-        assert store._repair._thread is None
+        assert store._services.repair._thread is None
 
 
 def test_a_search_that_a_new_topic_overtakes_searches_that_one(

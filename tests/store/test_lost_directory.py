@@ -50,7 +50,7 @@ def test_no_put_is_acknowledged_into_files_that_are_gone(
     root = tmp_path / "store"
     store = open_small(root, flush_mode=mode)
     failed = threading.Event()
-    store.when_failed(failed.set)
+    store.health.when_failed(failed.set)
     store.put([Message("T", b"x")])
     store.maintain()
     assert not failed.is_set()
@@ -70,6 +70,6 @@ def test_no_put_is_acknowledged_into_files_that_are_gone(
 def test_closing_is_no_failure(tmp_path: Path) -> None:
     failed = threading.Event()
     with open_small(tmp_path) as store:
-        store.when_failed(failed.set)
+        store.health.when_failed(failed.set)
         store.put([Message("T", b"x")])
     assert not failed.is_set()

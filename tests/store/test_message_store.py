@@ -193,7 +193,7 @@ def test_a_missing_unit_is_damage_and_is_made_again(tmp_path: Path) -> None:
             assert differences(store) != []
             with pytest.raises(DamagedQueueError):
                 store.pull(topic, 0, lost[0])
-            store._repair.wait()
+            store._services.repair.wait()
             assert len(store.pull(topic, 0, 0).records) == 9
             assert differences(store) == []
         assert store.statistics()["store.queue_repairs"] == 4
@@ -205,6 +205,6 @@ def test_first_units_made_again_are_seen(tmp_path: Path) -> None:
         store.put([Message("T", b"x")] * 3)
         live_engine(store).write(KvBatch(deletes=[(UNITS, unit_key("T", 0, 0))]))
         assert store.queues.bounds("T", 0, 0).min_offset == 1
-        store._repair.start("T", 0)
-        store._repair.wait()
+        store._services.repair.start("T", 0)
+        store._services.repair.wait()
         assert store.queues.bounds("T", 0, 0).min_offset == 0

@@ -208,7 +208,7 @@ class StoreMachine(RuleBasedStateMachine):
         if topic in LIGHT:
             queue_id = 0
         if topic in self.model.topics or self.model.queue(topic, queue_id):
-            self.store.keep_latest(topic, queue_id, lambda _done, _total: None)
+            self.store.maintenance.keep_latest(topic, queue_id, lambda _done, _total: None)
             self.model.keep_latest(topic, queue_id)
 
     @rule(topic=st.sampled_from(TOPICS))

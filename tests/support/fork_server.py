@@ -52,11 +52,17 @@ def _forked(requests: socket.socket) -> str | None:
             continue
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for each in (requests, woken, waking, reply, *replies.values()):
-            each.close()
+        for ours in (requests, woken, waking, reply, *replies.values()):
+            ours.close()
         for standard, each in enumerate(descriptors):
             os.dup2(each, standard)
             os.close(each)
+        # What stands over the old ones knows whether these can be searched, and has buffers.
+        sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+        sys.stderr = os.fdopen(2, "w", 1, "utf-8", "backslashreplace", closefd=False)
+        hangup = signal.SIG_IGN if wanted["hears_no_hangup"] else signal.SIG_DFL
+        signal.signal(signal.SIGHUP, hangup)
         os.chdir(wanted["directory"])
         os.environ.clear()
         os.environ.update(wanted["environment"])

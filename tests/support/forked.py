@@ -10,11 +10,12 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -79,6 +80,7 @@ class Forked:
         wanted = {
             "module": module,
             "arguments": [*map(str, arguments)],
+            "hears_no_hangup": signal.getsignal(signal.SIGHUP) is signal.SIG_IGN,
             "directory": str(Path.cwd()),
             "environment": {**os.environ, **(environment or {})},
         }
@@ -117,10 +119,11 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # ended, and its code is on the way
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
-        self.send_signal(9)
+        self.send_signal(signal.SIGKILL)
 
     def __enter__(self) -> Forked:
         return self

@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.support.forked import Forked, run_forked
+
 if TYPE_CHECKING:
     import signal
 
@@ -25,21 +27,16 @@ class ServerProcess:
 
     def __init__(self, data_dir: Path, *flags: str, port: int = 0, module: str = "server") -> None:
         """`module` is what is run: one that changes something and then runs the server."""
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", module, "serve", "--json"),
-                *("--port", str(port), "--data", str(data_dir)),
-                *("--set", "store.segment_bytes=4194304"),
-                *flags,
-            ],
-            stdin=subprocess.DEVNULL,
+        self._process = Forked(
+            *(module, "serve", "--json", "--port", port, "--data", data_dir),
+            *("--set", "store.segment_bytes=4194304"),
+            *flags,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
         )
         self.events: list[dict[str, Any]] = []
         self.errors: list[str] = []
-        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._readers = [
             threading.Thread(target=self._read_events),
             threading.Thread(target=self._read_errors),
@@ -112,16 +109,21 @@ class ServerProcess:
 
     def _read_errors(self) -> None:
         assert self._process.stderr is not None
-        self.errors.extend(self._process.stderr)
+        self.errors.extend(line.decode() for line in self._process.stderr)
 
 
 def run_kvcq(
     *arguments: str, stdin: bytes = b"", environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """`kvcq` with these arguments, to its end; `environment` is added to that of the tests."""
+    """`kvcq` with these arguments, to its end; `environment` is added to that of the tests.
+
+    With one the process is not forked: an interpreter reads its own at its start.
+    """
+    if environment is None:
+        return run_forked("server", *arguments, stdin=stdin, timeout=TIMEOUT_S)
     return subprocess.run(
         [sys.executable, "-m", "server", *arguments],
-        env={**os.environ, **(environment or {})},
+        env={**os.environ, **environment},
         input=stdin,
         capture_output=True,
         timeout=TIMEOUT_S,

@@ -356,15 +356,15 @@ def test_what_was_decided_behind_a_cut_is_undone(tmp_path: Path) -> None:
         put = [Message("K", b"%d" % n, n % 2, keys=("k",)) for n in range(8)]
         store.put(put)
         store.commit_offsets("g", [("K", 0, 1)])
-        store.keep_latest("K", 0, told)
+        store.maintenance.keep_latest("K", 0, told)
         half = store.log.appended_offset
         store.put(put)
         store.create_topics([("later", 1)])
         store.keep("K", messages=5)
         store.commit_offsets("g", [("K", 0, 8)])
         store.commit_offsets("h", [("K", 0, 8)])
-        store.keep_latest("K", 0, told)
-        store.keep_latest("K", 1, told)
+        store.maintenance.keep_latest("K", 0, told)
+        store.maintenance.keep_latest("K", 1, told)
         store.delete_topic("later")
         taken = take_backup(store, queues_of(store), str(tmp_path / "b"), clock=clock)
     place = open_place(str(tmp_path / "b"))

@@ -27,11 +27,11 @@ async def fill(client: AsyncClient, count: int, queues: int = 1, tag: str = "") 
 
 
 def damage_behind(damage: int, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan_pull = served.store.plan_pull
+    plan_pull = served.store.reads.plan_pull
 
     def damaged(topic: str, queue_id: int, offset: int, **rest: Any) -> PullPlan:  # noqa: ANN401 - handed on
         if offset >= damage:
             raise store.errors.DamagedQueueError(topic, queue_id, damage, "no unit")
         return plan_pull(topic, queue_id, offset, **{**rest, "max_messages": damage - offset})
 
-    monkeypatch.setattr(served.store, "plan_pull", damaged)
+    monkeypatch.setattr(served.store.reads, "plan_pull", damaged)

@@ -96,7 +96,7 @@ async def test_damage_is_skipped_where_the_settings_say_so(
 ) -> None:
     await fill(client, 10)
     await client.put(Message("other", b"sound", 0))
-    whole, asked = served.store.plan_pull, []
+    whole, asked = served.store.reads.plan_pull, []
 
     def damaged(topic: str, queue_id: int, offset: int, **limits: Any) -> PullPlan:  # noqa: ANN401
         if topic == "orders" and offset <= 4:
@@ -109,7 +109,7 @@ async def test_damage_is_skipped_where_the_settings_say_so(
         return whole(topic, queue_id, offset, **limits)
 
     monkeypatch.setattr(subscription, "REBUILD_WAIT_S", 0.001)
-    monkeypatch.setattr(served.store, "plan_pull", damaged)
+    monkeypatch.setattr(served.store.reads, "plan_pull", damaged)
     async with await client.consumer(["orders", Queue("other", 0)], skip_damaged=True) as consumer:
         seen = [(one.topic, one.queue_offset) async for one in consumer.to_end()]
         assert sorted(seen) == [
@@ -136,7 +136,7 @@ async def test_a_queue_that_is_being_rebuilt_can_be_left_and_moved(
     served: Served, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(client, 10)
-    whole = served.store.plan_pull
+    whole = served.store.reads.plan_pull
     met = asyncio.Event()
 
     def damaged(topic: str, queue_id: int, offset: int, **limits: Any) -> PullPlan:  # noqa: ANN401
@@ -145,7 +145,7 @@ async def test_a_queue_that_is_being_rebuilt_can_be_left_and_moved(
             raise store.errors.DamagedQueueError(topic, queue_id, 0, "its unit is missing")
         return whole(topic, queue_id, offset, **limits)
 
-    monkeypatch.setattr(served.store, "plan_pull", damaged)
+    monkeypatch.setattr(served.store.reads, "plan_pull", damaged)
     async with await client.consumer({QUEUE: 0}, skip_damaged=True) as consumer:
         await met.wait()
         await until(lambda: consumer._core.subscription._delayed)
@@ -180,7 +180,7 @@ async def test_a_queue_that_cannot_be_read_for_a_while_is_asked_for_again_ever_l
 ) -> None:
     """Not at once: a server that is short of something would be asked without end."""
     await fill(client, 8, queues=2)
-    plan_pull = served.store.plan_pull
+    plan_pull = served.store.reads.plan_pull
     refusals = iter(range(4))
     waits: list[float] = []
 
@@ -195,7 +195,7 @@ async def test_a_queue_that_cannot_be_read_for_a_while_is_asked_for_again_ever_l
             return 0.0
 
     monkeypatch.setattr(subscription, "Backoff", Noted)
-    monkeypatch.setattr(served.store, "plan_pull", busy)
+    monkeypatch.setattr(served.store.reads, "plan_pull", busy)
     async with await client.consumer("orders") as consumer:
         found = [message.body for message in await consumer.take(8)]
     assert [body for body in found if int(body) % 2] == [b"1", b"3", b"5", b"7"]

@@ -63,11 +63,11 @@ async def test_a_queue_whose_messages_all_expired_is_at_its_end(
     def expired(*_: object, **__: object) -> PullPlan:
         raise store.errors.OffsetOutOfRangeError("orders", 0, 5, 10, 10)
 
-    pull = served.store.plan_pull
-    monkeypatch.setattr(served.store, "plan_pull", expired)
+    pull = served.store.reads.plan_pull
+    monkeypatch.setattr(served.store.reads, "plan_pull", expired)
     async with await client.consumer({QUEUE: 5}, when_expired=Start.EARLIEST) as consumer:
         await until(lambda: consumer._core.subscription._offsets[QUEUE] == 10)
-        monkeypatch.setattr(served.store, "plan_pull", pull)
+        monkeypatch.setattr(served.store.reads, "plan_pull", pull)
         assert [message async for message in consumer.to_end(10)] == []
         assert consumer.positions() == {QUEUE: 10}
 

@@ -45,7 +45,7 @@ def read(store: MessageStore, topic: str, queue_id: int = 0) -> dict[int, bytes]
         try:
             pulled = store.pull(topic, queue_id, at, max_messages=1000)
         except DamagedQueueError as error:
-            store._repair.wait()
+            store._services.repair.wait()
             at = error.next_offset if error.next_offset is not None else at
             continue
         for offset, record in zip(pulled.queue_offsets, pulled.records, strict=True):

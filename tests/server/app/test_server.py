@@ -160,7 +160,7 @@ async def test_an_unexpected_error_is_internal_and_logged(
     def broken(*_: object, **__: object) -> None:
         raise KeyError("a secret")
 
-    monkeypatch.setattr(served.store, "plan_pull", broken)
+    monkeypatch.setattr(served.store.reads, "plan_pull", broken)
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await served.messages.Pull(pb.PullRequest(topic="t"))
     info = error_info(refused.value)

@@ -88,7 +88,7 @@ async def test_a_stream_has_one_id(
     def corrupt(*_: object, **__: object) -> None:
         raise CorruptRecordError(0, "a flipped bit")
 
-    monkeypatch.setattr(served.store, "plan_pull", corrupt)
+    monkeypatch.setattr(served.store.reads, "plan_pull", corrupt)
     await served.messages.Put(pb.PutRequest(message=pb.Message(topic="t", queue_id=0)))
     call = served.messages.Subscribe(metadata=(("x-request-id", "mine-8"),))
     await call.write(pb.SubscribeRequest(add=[pb.QueuePosition(topic="t")], credit_bytes=1 << 20))

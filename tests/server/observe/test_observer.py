@@ -205,7 +205,7 @@ async def test_faults_are_there_before_the_first_one(
             raise KeyError("a defect")
 
         assert (await scrape(served)).get("kvcq_errors_total", code="INTERNAL") == 0
-        monkeypatch.setattr(served.store, "plan_pull", broken)
+        monkeypatch.setattr(served.store.reads, "plan_pull", broken)
         with pytest.raises(grpc.aio.AioRpcError):
             await served.messages.Pull(pb.PullRequest(topic="t"))
         samples = await scrape(served)

@@ -42,7 +42,7 @@ def files_of(store: MessageStore) -> LogFiles:
 
 def plain(store: MessageStore, plan: PullPlan, form: pb.RecordForm) -> Encoded:
     """The server's own answer."""
-    return in_order(encode_pull(store.read_planned(plan), form))
+    return in_order(encode_pull(store.reads.read_planned(plan), form))
 
 
 def in_order(found: Encoded) -> Encoded:
@@ -89,7 +89,7 @@ def fill(store: MessageStore, clock: FakeClock, rng: random.Random) -> None:
         if phase == 0:
             store.delete_topic("again")
         elif phase == 1:
-            store.keep_latest("latest", 0, lambda _done, _total: None)
+            store.maintenance.keep_latest("latest", 0, lambda _done, _total: None)
             clock.advance(rng.choice((0, 73)) * 3600)
             store.flush()
             store.expire()
@@ -103,7 +103,7 @@ def plans(store: MessageStore, rng: random.Random) -> Iterator[PullPlan]:
         low, high = store.bounds([(topic, queue_id)])[0]
         for tag_filter in filters:
             for offset in {low, rng.randint(low, high), max(low, high - 1), high}:
-                yield store.plan_pull(
+                yield store.reads.plan_pull(
                     topic,
                     queue_id,
                     offset,
@@ -134,7 +134,7 @@ def one_plan(store: MessageStore) -> PullPlan:
     for number in range(200):
         store.put([Message("T", b"%04d" % number * 250)])
     store.flush()
-    plan = store.plan_pull("T", 0, 0, max_messages=200, max_bytes=1 << 20, tag_filter=None)
+    plan = store.reads.plan_pull("T", 0, 0, max_messages=200, max_bytes=1 << 20, tag_filter=None)
     assert len({offset // SEGMENT_BYTES for offset, _ in plan.places}) > 2
     return plan
 
@@ -151,7 +151,7 @@ def test_nothing_is_answered_where_a_record_is_damaged(tmp_path: Path) -> None:
             file.write(b"?")
         assert aside(files_of(store), plan, pb.RECORD_FORM_WHOLE) is None
         # The server's own way: what comes before, and then the error.
-        assert len(store.read_planned(plan).records) == 150
+        assert len(store.reads.read_planned(plan).records) == 150
         with pytest.raises(CorruptRecordError):
             store.pull("T", 0, 150)
 
@@ -166,7 +166,7 @@ def test_nothing_is_answered_where_a_segment_is_gone(tmp_path: Path) -> None:
         assert store.expire()
         assert aside(files_of(store), plan, pb.RECORD_FORM_WHOLE) is None
         with pytest.raises(StoreError, match="is outside"):
-            store.read_planned(plan)
+            store.reads.read_planned(plan)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_nothing_is_answered_to_units_that_point_elsewhere(
 ) -> None:
     with checked(open_small(tmp_path / "store")) as store:
         store.put([Message("T", b"a"), Message("T", b"b")])
-        plan = store.plan_pull("T", 0, 0, max_messages=2, max_bytes=1 << 20, tag_filter=None)
+        plan = store.reads.plan_pull("T", 0, 0, max_messages=2, max_bytes=1 << 20, tag_filter=None)
         assert aside(files_of(store), plan, pb.RECORD_FORM_WHOLE) is not None
         wrong = plan._replace(**change)  # type: ignore[arg-type]
         assert (

@@ -35,7 +35,9 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
 
 
 def plan_of(store: MessageStore, max_messages: int = 200) -> PullPlan:
-    return store.plan_pull("T", 0, 0, max_messages=max_messages, max_bytes=1 << 20, tag_filter=None)
+    return store.reads.plan_pull(
+        "T", 0, 0, max_messages=max_messages, max_bytes=1 << 20, tag_filter=None
+    )
 
 
 def log_of(store: MessageStore) -> LogPlace:

@@ -296,7 +296,7 @@ async def test_a_queue_moved_while_a_worker_reads_it_answers_from_its_new_place(
     async with serving(tmp_path, store={"hot_read_bytes": 1}) as served:
         await _put(served, 0, [b"a", b"b", b"c"])
         reading, go_on = threading.Event(), threading.Event()
-        read = served.store.read_planned
+        read = served.store.reads.read_planned
 
         def slow_read(plan: PullPlan) -> Pulled:
             found = read(plan)
@@ -304,7 +304,7 @@ async def test_a_queue_moved_while_a_worker_reads_it_answers_from_its_new_place(
             go_on.wait(10)
             return found
 
-        monkeypatch.setattr(served.store, "read_planned", slow_read)
+        monkeypatch.setattr(served.store.reads, "read_planned", slow_read)
         call = await _open(
             served,
             pb.SubscribeRequest(add=[_at("t", 0)], credit_bytes=PLENTY, max_messages=1),

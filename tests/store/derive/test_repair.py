@@ -55,13 +55,13 @@ def test_a_lost_queue_is_made_again(
     store: MessageStore, topic: str, queue_id: int, count: int
 ) -> None:
     lose(store, topic, queue_id)
-    assert store._repair.rebuild(topic, queue_id).units == count
+    assert store._services.repair.rebuild(topic, queue_id).units == count
     assert differences(store) == []
 
 
 def test_a_repair_of_what_is_whole_changes_nothing(store: MessageStore) -> None:
-    store._repair.rebuild("T", 0)
-    assert store._repair.rebuild("none", 0).units == 0
+    store._services.repair.rebuild("T", 0)
+    assert store._services.repair.rebuild("none", 0).units == 0
     assert differences(store) == []
 
 
@@ -78,27 +78,27 @@ def test_a_repair_brings_no_deleted_topic_back(
         rewrite(self, requests)
 
     monkeypatch.setattr(KvConsumeQueueStore, "rewrite", slow)
-    store._repair.start("T", 0)
+    store._services.repair.start("T", 0)
     assert looked_up.wait(30)
     deleting = threading.Thread(target=store.delete_topic, args=("T",))
     deleting.start()
     deleting.join(0.05)
     go_on.set()
     deleting.join()
-    store._repair.wait()
+    store._services.repair.wait()
     assert live_engine(store).scan(UNITS, *topic_range("T")) == []
     assert differences(store) == []
 
 
 def test_one_repair_at_a_time_and_none_after_the_end(store: MessageStore) -> None:
     lose(store, "T", 0)
-    store._repair.start("T", 0)
-    store._repair.wait()
-    assert store._repair.done == 1
-    store._repair.stop()
-    store._repair.start("T", 0)
-    store._repair.wait()
-    assert store._repair.done == 1
+    store._services.repair.start("T", 0)
+    store._services.repair.wait()
+    assert store._services.repair.done == 1
+    store._services.repair.stop()
+    store._services.repair.start("T", 0)
+    store._services.repair.wait()
+    assert store._services.repair.done == 1
 
 
 def test_a_repair_that_met_a_stall_is_tried_again(
@@ -110,12 +110,12 @@ def test_a_repair_that_met_a_stall_is_tried_again(
     lose(store, "T", 0)
     with monkeypatch.context() as patch:
         patch.setattr(KvConsumeQueueStore, "rewrite", stalled)
-        store._repair.start("T", 0)
-        store._repair.wait()
-    assert store._repair.done == 0
+        store._services.repair.start("T", 0)
+        store._services.repair.wait()
+    assert store._services.repair.done == 0
     with pytest.raises(DamagedQueueError):
         store.pull("T", 0, 0)
-    store._repair.wait()
+    store._services.repair.wait()
     assert len(store.pull("T", 0, 0).records) == 32
 
 
@@ -136,8 +136,8 @@ def test_a_damaged_record_costs_a_repair_its_own_message_and_no_other(
     lose(store, "T", 1)
     with pytest.raises(DamagedQueueError):
         store.pull("T", 1, 0)
-    store._repair.wait()
-    assert store._repair.done == 1
+    store._services.repair.wait()
+    assert store._services.repair.done == 1
     assert caplog.text.count("left out of the repair") == 2
     assert len(store.pull("T", 1, 0, max_messages=99).records) == 20
     assert len(store.pull("T", 1, 21, max_messages=999).records) == 129
@@ -151,7 +151,7 @@ def test_messages_before_a_unit_that_points_elsewhere_are_read(store: MessageSto
     with pytest.raises(DamagedQueueError, match="another message") as met:
         store.pull("T", 1, 20)
     assert met.value.queue_offset == 20
-    store._repair.wait()
+    store._services.repair.wait()
     assert store.pull("T", 1, 20).queue_offsets[0] == 20
 
 
@@ -163,7 +163,7 @@ def test_after_a_rebuild_in_vain_a_reader_is_told_where_to_read_on(store: Messag
     with pytest.raises(DamagedQueueError) as met:
         store.pull("T", 1, 20)
     assert met.value.next_offset is None
-    store._repair.wait()
+    store._services.repair.wait()
     with pytest.raises(DamagedQueueError) as met:
         store.pull("T", 1, 20)
     assert met.value.next_offset == 22
@@ -188,12 +188,12 @@ def test_a_search_by_time_passes_over_what_is_missing_for_good(
             try:
                 return store.search_time("T", 0, wanted_ms, boundary)
             except DamagedQueueError:
-                store._repair.wait()  # in vain
+                store._services.repair.wait()  # in vain
                 return store.search_time("T", 0, wanted_ms, boundary)
 
         with pytest.raises(DamagedQueueError):
             store.pull("T", 0, gone[0])
-        store._repair.wait()
+        store._services.repair.wait()
         low = store.bounds([("T", 0)])[0].min_offset
         left = [offset for offset in range(150) if offset not in gone]
         for wanted in range(times[0] - 5, times[-1] + 15, 5):
@@ -212,14 +212,14 @@ def test_a_unit_whose_record_is_damaged_is_looked_for_once_and_others_again(
     for _ in range(3):
         with pytest.raises(DamagedQueueError):
             store.pull("T", 1, 20)
-        store._repair.wait()
-    assert store._repair.done == 1
+        store._services.repair.wait()
+    assert store._services.repair.done == 1
     assert "1 records of the log are damaged" in caplog.text
     live_engine(store).write(KvBatch(deletes=[(UNITS, unit_key("T", 1, 30))]))
     with pytest.raises(DamagedQueueError):
         store.pull("T", 1, 30)
-    store._repair.wait()
-    assert store._repair.done == 2
+    store._services.repair.wait()
+    assert store._services.repair.done == 2
     assert store.pull("T", 1, 30, max_messages=1).queue_offsets == [30]
 
 
@@ -235,14 +235,14 @@ def test_units_lost_at_the_front_are_damage_and_not_expiry(
     assert store.bounds([(topic, queue_id)])[0].min_offset == 0
     with pytest.raises(DamagedQueueError):
         store.pull(topic, queue_id, 0)
-    store._repair.wait()
+    store._services.repair.wait()
     assert store.pull(topic, queue_id, 0, max_messages=9).queue_offsets == list(range(9))
     assert differences(store) == []
     live_engine(store).write(KvBatch(delete_ranges=[(UNITS, unit_prefix(topic, queue_id), end)]))
     store.queues._min_offsets.clear()  # type: ignore[attr-defined]
     with pytest.raises(DamagedQueueError):
         store.search_time(topic, queue_id, 0, Boundary.LOWER)
-    store._repair.wait()
+    store._services.repair.wait()
     assert store.search_time(topic, queue_id, 0, Boundary.LOWER) == 0
 
 
@@ -254,8 +254,8 @@ def test_a_front_whose_record_is_damaged_does_not_count_as_expired(store: Messag
     for _ in range(2):
         with pytest.raises(DamagedQueueError):
             store.pull("T", 1, 0)
-        store._repair.wait()
-    assert store._repair.done == 1
+        store._services.repair.wait()
+    assert store._services.repair.done == 1
     assert store.bounds([("T", 1)])[0].min_offset == 0
     assert store.pull("T", 1, 1, max_messages=2).queue_offsets == [1, 2]
 
@@ -269,12 +269,12 @@ def test_a_queue_that_begins_later_in_its_log_is_served_from_there(store: Messag
     store.put([Message("V", b"5"), Message("V", b"6")])
     with pytest.raises(DamagedQueueError):
         store.pull("V", 0, 0)
-    store._repair.wait()
+    store._services.repair.wait()
     assert store.bounds([("V", 0)])[0] == (5, 7)
     with pytest.raises(OffsetOutOfRangeError):
         store.pull("V", 0, 0)
     assert store.pull("V", 0, 5).queue_offsets == [5, 6]
-    assert store._repair.done == 1
+    assert store._services.repair.done == 1
 
 
 def test_a_queue_older_than_the_log_begins_where_the_log_does(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_a_queue_older_than_the_log_begins_where_the_log_does(tmp_path: Path) ->
         low, high = store.bounds([("T", 0)])[0]
         assert 0 < low < high
         assert store.pull("T", 0, low).queue_offsets[0] == low
-        assert store._repair.done == 0
+        assert store._services.repair.done == 0
 
 
 def test_units_that_a_jump_of_the_clock_took_are_made_again(tmp_path: Path) -> None:
@@ -310,12 +310,12 @@ def test_units_that_a_jump_of_the_clock_took_are_made_again(tmp_path: Path) -> N
         live_engine(store).write(KvBatch(deletes=taken))
         clock.jump(30_000)
         store.maintain()
-        store._repair.wait()
+        store._services.repair.wait()
         assert differences(store) == before
-        assert store._repair.done == 1
+        assert store._services.repair.done == 1
         store.maintain()
-        store._repair.wait()
-        assert store._repair.done == 1  # told once
+        store._services.repair.wait()
+        assert store._services.repair.done == 1  # told once
 
 
 def test_units_that_are_owed_stay_owed_over_errors_and_restarts(
@@ -342,14 +342,14 @@ def test_units_that_are_owed_stay_owed_over_errors_and_restarts(
             patch.setattr(KvConsumeQueueStore, "rewrite", failing)
             for _ in range(2):
                 store.maintain()
-                store._repair.wait()
-        assert (store._repair.done, differences(store) == before) == (0, False)
+                store._services.repair.wait()
+        assert (store._services.repair.done, differences(store) == before) == (0, False)
     with open_small(root, clock, reserved_hours=1, expiry_margin_s=10) as store:
         store.maintain()
-        store._repair.wait()
-        assert (store._repair.done, differences(store)) == (1, before)
+        store._services.repair.wait()
+        assert (store._services.repair.done, differences(store)) == (1, before)
         store.maintain()
     with open_small(root, clock, reserved_hours=1, expiry_margin_s=10) as store:
         store.maintain()
-        store._repair.wait()
-        assert store._repair.done == 0
+        store._services.repair.wait()
+        assert store._services.repair.done == 0

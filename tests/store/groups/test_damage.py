@@ -126,6 +126,6 @@ def test_a_unit_that_is_missing_is_skipped_once_a_rebuild_has_not_helped(
     with pytest.raises(DamagedQueueError) as caught:
         receive(store, skip_damaged=True)
     assert caught.value.next_offset is None
-    store._repair.wait()
+    store._services.repair.wait()
     assert texts(receive(store, skip_damaged=True)) == [*"bc"]
     assert store.statistics()["store.shared_damaged_skipped"] == 1

@@ -25,10 +25,10 @@ TOPIC, LIGHT = "T", "%LMQ%t"
 
 
 def read(store: MessageStore, name: str, offset: int, given_at: int | None) -> Pulled:
-    plan = store.plan_pull(
+    plan = store.reads.plan_pull(
         name, 0, offset, max_messages=3, max_bytes=1 << 20, tag_filter=None, given_at=given_at
     )
-    return store.read_planned(plan)
+    return store.reads.read_planned(plan)
 
 
 def put(store: MessageStore, generations: dict[str, int], count: int = 1) -> None:

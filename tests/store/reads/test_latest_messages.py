@@ -50,7 +50,7 @@ def put(store: MessageStore, *values: tuple[str, str]) -> None:
 
 
 def keep(store: MessageStore, topic: str = "T", queue_id: int = 0) -> LatestKept:
-    return store.keep_latest(topic, queue_id, lambda _done, _total: None)
+    return store.maintenance.keep_latest(topic, queue_id, lambda _done, _total: None)
 
 
 @pytest.mark.parametrize("sys_flag", [0x4, 0xC])
@@ -69,7 +69,7 @@ def test_what_stands_in_no_queue_is_neither_hidden_nor_behind_its_begin(
     assert [len(store.query("T", key).records) for key in keys] == before == [1] * len(keys)
     store.keep("T", messages=1)
     assert [len(store.query("T", key).records) for key in keys] == before
-    assert store._reader.is_kept(store.log.read_at(at), {})
+    assert store.reads.reader.is_kept(store.log.read_at(at), {})
     assert seen(store) == [(2, "2")]
 
 
@@ -91,7 +91,7 @@ def test_the_latest_of_each_key_is_seen(store: MessageStore) -> None:
     assert keep(store) == (6, 2)
     assert seen(store) == [(2, "3"), (3, "4"), (4, "5"), (5, "6")]
     assert seen(store, max_messages=1) == seen(store)
-    assert store.hidden_messages("T", 0) == 2
+    assert store.maintenance.hidden_messages("T", 0) == 2
     assert store.bounds([("T", 0)]) == [(0, 6)]
     assert len(seen(store, LIGHT)) == 6  # the light queue is another one
     keep(store, LIGHT)
@@ -157,7 +157,7 @@ def test_it_outlives_a_restart_and_a_kill(tmp_path: Path, clock: FakeClock) -> N
     for name in ("store", "killed"):
         with checked(open_small(tmp_path / name, clock)) as store:
             assert [body for _, body in seen(store)] == ["2", "3"]
-            assert store.hidden_messages("T", 0) == 1
+            assert store.maintenance.hidden_messages("T", 0) == 1
             assert differences(store) == []
 
 
@@ -182,7 +182,7 @@ def test_what_stands_later_at_a_hidden_offset_is_seen(tmp_path: Path, clock: Fak
         bits = Tables(store.state).hidden_bits("T", 0, 0)
         store.delete_topic("T")
         assert bits is not None
-        store._latest.superseded.put(head, {0: bits})
+        store.maintenance._latest.superseded.put(head, {0: bits})
         put(store, ("a", "3"), ("a", "4"))
         assert [body for _, body in seen(store)] == ["3", "4"]
         assert keep(store).hidden == 1
@@ -211,8 +211,7 @@ def test_what_is_not_durable_supersedes_nothing(
     store.flush()
     durable = store.flushed_offset
     put(store, ("a", "2"))
-    monkeypatch.setattr(type(store), "flush", lambda _: None)
-    monkeypatch.setattr(type(store), "flushed_offset", durable)
+    monkeypatch.setattr(store.maintenance, "_durable_end", lambda: durable)
     assert keep(store) == (1, 0)
     assert [body for _, body in seen(store)] == ["1", "2"]
 
@@ -224,7 +223,7 @@ def test_many_keys_are_gone_through_in_parts(
     monkeypatch.setattr(latest_messages, "_UNITS_A_READ", 5)
     put(store, *((f"k{number % 20}", str(number)) for number in range(50)))
     told: list[tuple[int, int]] = []
-    found = store.keep_latest("T", 0, lambda done, total: told.append((done, total)))
+    found = store.maintenance.keep_latest("T", 0, lambda done, total: told.append((done, total)))
     assert found == (50, 30)
     assert [body for _, body in seen(store)] == [str(number) for number in range(30, 50)]
     assert told == sorted(told)
@@ -238,7 +237,7 @@ def test_an_error_of_the_progress_hides_nothing(store: MessageStore) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        store.keep_latest("T", 0, stop)
+        store.maintenance.keep_latest("T", 0, stop)
     assert len(seen(store)) == 2
 
 

@@ -108,7 +108,7 @@ def test_a_unit_of_another_message_is_damage(store: MessageStore) -> None:
     with pytest.raises(DamagedQueueError) as caught:
         store.pull("T", 0, 4)
     assert caught.value.queue_offset == 4
-    store._repair.wait()
+    store._services.repair.wait()
     assert unpack_record(store.pull("T", 0, 4).records[0]).body == b"4"
 
 
@@ -119,7 +119,7 @@ def test_a_unit_that_points_outside_the_log_is_damage(store: MessageStore) -> No
         engine.write(KvBatch(puts={UNITS: [(unit_key("T", 0, 4), pack_unit(changed))]}))
         with pytest.raises(DamagedQueueError):
             store.pull("T", 0, 4)
-        store._repair.wait()
+        store._services.repair.wait()
         assert len(store.pull("T", 0, 4).records) == 5
 
 

@@ -1,0 +1,128 @@
+"""Changes of topics: each is a record of the log, decided under the append lock."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from store.errors import InvalidArgumentError
+from store.metadata import Retention
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from store.derive import Superseded
+    from store.metadata import MessageType, TopicConfig
+    from store.puts.append_path import AppendPath
+    from store.state import Entry
+    from store.topics import Topics
+
+#: Each is looked up under the append lock: this many take about 10 ms.
+_DELETED_TOGETHER = 1000
+
+
+class TopicChanges:
+    """Makes, changes and ends topics.
+
+    Its methods are those of MessageStore, which says what they promise. Thread: any.
+    """
+
+    def __init__(
+        self,
+        appends: AppendPath,
+        topics: Topics,
+        superseded: Superseded,
+        wait_visible: Callable[[], None],
+    ) -> None:
+        self._appends = appends
+        self._topics = topics
+        self._superseded = superseded
+        self._wait_visible = wait_visible
+
+    def create(
+        self,
+        topics: Sequence[tuple[str, int]],
+        retentions: Mapping[str, Retention],
+        types: Mapping[str, MessageType],
+    ) -> list[TopicConfig]:
+        for index, (name, _) in enumerate(topics):
+            if (retention := retentions.get(name)) is not None:
+                self._check_retention(f"topics[{index}].retention.", retention)
+        self._decide(lambda: self._topics.create(topics, retentions, types))
+        return [self._topics.get(name) for name, _ in topics]
+
+    def keep(
+        self,
+        name: str,
+        time_ms: int | None,
+        size_bytes: int | None,
+        messages: int | None,
+        *,
+        latest: bool | None,
+    ) -> TopicConfig:
+        def change(kept: Retention) -> Retention:
+            changed = Retention(
+                kept.time_ms if time_ms is None else time_ms,
+                kept.bytes if size_bytes is None else size_bytes,
+                kept.messages if messages is None else messages,
+                kept.latest if latest is None else latest,
+            )
+            self._check_retention("retention_", changed)
+            return changed
+
+        self._decide(lambda: self._topics.keep(name, change))
+        return self._topics.get(name)
+
+    def take(self, name: str, message_type: MessageType) -> TopicConfig:
+        self._decide(lambda: self._topics.take(name, message_type))
+        return self._topics.get(name)
+
+    def _check_retention(self, prefix: str, retention: Retention) -> None:
+        for field, value in retention._asdict().items():
+            if value < 0:
+                raise InvalidArgumentError(f"{prefix}{field}", f"{value} is below 0")
+        hours = self._appends.config.reserved_hours
+        if retention.time_ms > hours * 3_600_000:
+            raise InvalidArgumentError(
+                f"{prefix}time_ms",
+                f"{retention.time_ms} ms is longer than the log keeps any message: "
+                f"store.reserved_hours is {hours:g}, {hours * 3_600_000:.0f} ms",
+            )
+
+    def delete(self, names: Sequence[str]) -> None:
+        self._end(list(dict.fromkeys(names)), _DELETED_TOGETHER, self._topics.end)
+
+    def delete_idle(self, ends: Mapping[str, int]) -> int:
+        deleted = 0
+
+        def end_idle(names: Sequence[str]) -> Sequence[Entry]:
+            nonlocal deleted
+            next_offsets = self._appends.log.next_light_offsets(names)
+            still = [
+                name
+                for name, offset in zip(names, next_offsets, strict=True)
+                if offset == ends[name] and not self._topics.view.has_ended(name)
+            ]
+            entries = self._topics.end(still)
+            deleted += len(entries)
+            return entries
+
+        self._end(list(ends), _DELETED_TOGETHER // 4, end_idle)
+        return deleted
+
+    def _end(
+        self,
+        names: Sequence[str],
+        together: int,
+        decide: Callable[[Sequence[str]], Sequence[Entry]],
+    ) -> None:
+        for first in range(0, len(names), together):
+            some = names[first : first + together]
+            self._wait_visible()  # a light queue is there once its first message is dispatched
+            self._decide(partial(decide, some))
+            for name in some:
+                self._superseded.forget(name)
+
+    def _decide(self, entries: Callable[[], Sequence[Entry]]) -> None:
+        """The entries are in the log, durably."""
+        self._appends.wait_durable(self._appends.decide(entries))

@@ -1,0 +1,163 @@
+"""Reads of an open store: arguments are checked, and a damaged queue is repaired.
+
+The counterpart of `store.puts.AppendPath`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from store.errors import DamagedQueueError, InvalidArgumentError
+from store.format import ITEM_END
+from store.reads.tag_filter import TagFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from store.consume_queue import Boundary, Bounds
+    from store.derive import QueueRepair
+    from store.log import CommitLog
+    from store.message import KeyQueryPage
+    from store.reads.filters import Filter
+    from store.reads.pull_plan import Pulled, PullPlan
+    from store.reads.reader import Reader
+
+T = TypeVar("T")
+
+
+class ReadPath:
+    """The reader, and the repair of what it finds damaged.
+
+    Methods without a docstring are those of MessageStore, which says what they promise. Thread:
+    any.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        reader: Reader,
+        repair: QueueRepair,
+        check_open: Callable[[], None],
+    ) -> None:
+        """`check_open` raises StoreClosedError."""
+        self.reader = reader
+        self._log = log
+        self._repair = repair
+        self._check_open = check_open
+
+    def repairing(self, read: Callable[[], T]) -> T:
+        """What `read` returns. The queue that a DamagedQueueError names is rebuilt from the log in
+        the background, and the error is raised."""
+        self._check_open()
+        try:
+            return read()
+        except DamagedQueueError as error:
+            self._repair_queue_of(error)
+            raise
+
+    def _repair_queue_of(self, error: DamagedQueueError) -> None:
+        """Rebuild its queue in the background; if that has not helped, say where to read on."""
+        place = error.topic, error.queue_id, error.queue_offset
+        if self._repair.has_failed(*place):
+            error.next_offset = error.behind
+        else:
+            self._repair.start(*place)
+
+    def plan_pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        max_messages: int,
+        max_bytes: int,
+        tag_filter: str | Filter | None,
+        given_at: int | None = None,
+    ) -> PullPlan:
+        """The first half of `MessageStore.pull`: what it is to read of the log. Reads no record.
+
+        `given_at`: that of the answer that `offset` is from, see `MessageStore.with_given_at`.
+        Raises what `pull` raises, but for what is found in records; and RecreatedQueueError.
+        """
+        if max_messages < 1:
+            raise InvalidArgumentError("max_messages", f"{max_messages} is below 1")
+        if max_bytes < 1:
+            raise InvalidArgumentError("max_bytes", f"{max_bytes} is below 1")
+        self._check_open()
+        if isinstance(tag_filter, str):
+            tag_filter = TagFilter.parse(tag_filter)
+        try:  # not `repairing`: each pull comes here
+            return self.reader.plan(
+                topic, queue_id, offset, max_messages, max_bytes, tag_filter, given_at
+            )
+        except DamagedQueueError as error:
+            self._repair_queue_of(error)
+            raise
+
+    def read_planned(self, plan: PullPlan) -> Pulled:
+        """The second half of `pull`, soon after the first. Raises what `pull` raises."""
+        self._check_open()
+        try:
+            return self.reader.read(plan)
+        except DamagedQueueError as error:
+            self._repair_queue_of(error)
+            raise
+
+    def is_cold(self, topic: str, queue_id: int, offset: int) -> bool:
+        if self._log.is_hot(self._log.start_offset):
+            return False
+        unit = self.reader.first_unit(topic, queue_id, offset)
+        return unit is not None and not self._log.is_hot(unit.physical_offset)
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int,
+        end_ms: int,
+        limit: int,
+        cursor: bytes | None,
+        max_bytes: int,
+    ) -> KeyQueryPage:
+        if not key:
+            raise InvalidArgumentError("key", "is empty")
+        if ITEM_END in key:
+            raise InvalidArgumentError("key", "has a control separator in it")
+        if limit < 1:
+            raise InvalidArgumentError("limit", f"{limit} is below 1")
+        if begin_ms < 0 or end_ms < 0:
+            raise InvalidArgumentError("begin_ms" if begin_ms < 0 else "end_ms", "is below 0")
+        self._check_open()
+        return self.reader.query(topic, key, begin_ms, end_ms, limit, cursor, max_bytes)
+
+    def get(self, physical_offset: int) -> bytes:
+        return self.repairing(lambda: self.reader.get(physical_offset))
+
+    def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:
+        return self.repairing(lambda: [self.reader.bounds(*queue) for queue in queues])
+
+    def bounds_in_log(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:
+        return self.repairing(lambda: [self.reader.bounds_in_log(*queue) for queue in queues])
+
+    def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
+        try:
+            return self.repairing(lambda: self._search_time(topic, queue_id, time_ms, boundary))
+        except DamagedQueueError as error:
+            if error.next_offset is None:
+                raise
+            return self.reader.search_time_over_holes(topic, queue_id, time_ms, boundary)
+
+    def _search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
+        while True:
+            try:
+                return self.reader.search_time(topic, queue_id, time_ms, boundary)
+            except DamagedQueueError as error:
+                low, high = self.reader.bounds(topic, queue_id)
+                if low <= error.queue_offset < high:
+                    raise
+                # Its unit expired, or was deleted, since the bounds were looked up.
+
+    def backlog_since_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
+        self._check_open()
+        unit = self.reader.first_unit(topic, queue_id, offset)
+        return None if unit is None else unit.store_time_ms

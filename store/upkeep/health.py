@@ -1,0 +1,93 @@
+"""What an operator sees of an open store: whether it takes writes, its clock, its numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from store.errors import StoreFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from store.base import Counted
+    from store.consume_queue import ConsumeQueueStore
+    from store.log import StoreTimes
+    from store.puts import AppendPath
+    from store.reads import Reader
+    from store.upkeep.services import Services
+
+    Numbers = Mapping[str, float]
+
+#: No watermark reaches it: a callback that waits for it gets the failure.
+_NEVER = 1 << 63
+
+
+class Health:
+    """Thread: any. Waits for nothing."""
+
+    def __init__(
+        self,
+        appends: AppendPath,
+        reader: Reader,
+        queues: ConsumeQueueStore,
+        times: StoreTimes,
+        services: Services,
+        others: Iterable[Callable[[], Numbers]],
+    ) -> None:
+        """`others` have numbers of their own."""
+        self._appends = appends
+        self._log = appends.log
+        self._reader = reader
+        self._queues = queues
+        self._times = times
+        self._services = services
+        self._others = tuple(others)
+
+    def when_failed(self, callback: Callable[[], None]) -> None:
+        """Call back, on a store thread, once or twice, when no more writes are taken for good.
+
+        Not when the store is closed.
+        """
+
+        def ended(error: BaseException | None) -> None:
+            if isinstance(error, StoreFailedError):
+                callback()
+
+        for watermark in (self._appends.flushed, self._appends.dispatched):
+            watermark.call_when(_NEVER, ended)
+
+    def why_not_writable(self) -> str | None:
+        """Why puts are refused, for a reason that does not pass by itself in a moment; None: they
+        are taken. A failed fsync, a file that is gone, a full disk, one that cannot be written to.
+
+        The disk is looked at every `clean_interval_s`.
+        """
+        return self._appends.why_not_writable()
+
+    def what_about_the_clock(self) -> str | None:
+        """What is wrong with the machine's clock, a sentence; None: nothing that is known."""
+        return self._times.what_is_wrong(self._log.last_store_time_ms)
+
+    @property
+    def flush_seconds(self) -> Counted:
+        """How long flushes of the log took, since it was opened."""
+        return self._appends.flush_seconds
+
+    def statistics(self) -> dict[str, float]:
+        """See MessageStore.statistics."""
+        retention, snapshots = self._services.retention, self._services.snapshots
+        found: dict[str, float] = {
+            **self._appends.statistics(),
+            "store.dropped_segments": retention.dropped_segments,
+            "store.retention_read_errors": retention.read_errors,
+            "store.clock_jumped_s": self._times.jumped_ms() / 1000,
+            "store.clock_behind_s": self._times.behind_ms(self._log.last_store_time_ms) / 1000,
+            "store.time_falls": len(self._times.falls),
+            "store.queue_repairs": self._services.repair.done,
+            "store.filter_errors": self._reader.filter_errors,
+            **{f"store.{name}": value for name, value in snapshots.statistics().items()},
+            **{f"kvcq.{name}": value for name, value in self._queues.statistics().items()},
+        }
+        for numbers in self._others:
+            found.update(numbers())
+        return found
