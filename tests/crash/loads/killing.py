@@ -6,8 +6,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 from migration.check import check_store
@@ -17,6 +15,7 @@ from tests.crash.loads.load import Told
 from tests.crash.loads.ordered import Ordered
 from tests.crash.loads.waiting import Waiting
 from tests.support.fake_clock import FakeClock
+from tests.support.forked import run_forked
 from tests.support.rebuild import differences
 from tests.support.stores import open_small
 
@@ -68,12 +67,7 @@ def kill(
     too."""
     root, image = directory / "store", directory / "image"
     arguments = [name, root, mode.value, str(seed), point, str(count), *([image] if power else [])]
-    child = subprocess.run(
-        [sys.executable, "-m", "tests.crash.loads", *arguments],
-        stdout=subprocess.PIPE,
-        check=False,
-        timeout=300,
-    )
+    child = run_forked("tests.crash.loads", *arguments, timeout=300)
     assert child.returncode in (0, -signal.SIGKILL)
     is_killed = child.returncode != 0
     told = [Told(*json.loads(line)) for line in child.stdout.splitlines() if line.endswith(b"]")]
