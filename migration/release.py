@@ -23,6 +23,7 @@ from migration.migrator import open_migrator
 from migration.next_step import NextStep
 from migration.plan import end_of_own_rocksdb, own_rocksdb
 from migration.state import STATE_FILE, Phase, next_step, read_state, write_state
+from migration.steps import give_back, waits_here
 from store.base import SystemClock, fsync_directory, make_directory, no_progress
 from store.state import STATE_TOPIC
 from store.store_dir import DirKind, StoreDir, inspect
@@ -125,7 +126,8 @@ def _give_back(
                 raise IllegalStepError(
                     "release", state.phase.value, "a side is behind", NextStep("resume")
                 )
-            if home is None and _rocketmqs_rocksdb_is_behind(root, live.on.store):
+            store = live.on.store
+            if home is None and _rocketmqs_rocksdb_is_behind(root, store):
                 raise IllegalStepError(
                     "release",
                     state.phase.value,
@@ -146,8 +148,11 @@ def _give_back(
                     NextStep("release", ("--files",), stopped_only=True),
                 )
             is_new = _made_config(root)
+            # Should this be cut short and the store be opened again, it takes back what was given.
+            live.on.keeper.move("giving back what waits", inherits=0)
+            done += give_back(store, root, clock)
             done += _told(live.on.give_config_back(), is_new=is_new)
-            done += _told_of_state(live.on.store)
+            done += _told_of_state(store)
     directory = StoreDir.open(root, segment_bytes, clock)
     try:
         if state.released is None:
@@ -189,6 +194,8 @@ def _rocketmqs_rocksdb_is_behind(root: Path, store: MessageStore) -> bool:
     end = end_of_own_rocksdb(root)
     if end is None:
         return False
+    if waits_here(store):  # it is appended
+        return True
     feed = LogFeed(store)
     at, log_end = max(end, feed.start_offset), feed.appended_offset
     while at < log_end:

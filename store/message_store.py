@@ -15,7 +15,7 @@ from store.config import StoreConfig
 from store.errors import StoreBusyError
 from store.format import check_group
 from store.groups import SharedGroups
-from store.held import Halves, Inherited, RolledHalves, Rolling, Timers
+from store.held import Halves, HandBack, Inherited, RolledHalves, Rolling, Timers
 from store.light_queue import LMQ_PREFIX, is_light
 from store.lite import LiteTopics
 from store.puts import CommittedOffsets, NumberedBatches, TopicChanges
@@ -84,8 +84,9 @@ class MessageStore:
         #: Messages that wait for their time, and those of transactions.
         self.timers = Timers(appends, topics, queues, self.tables, times, self)
         self.halves = Halves(appends, topics, state, times, self)
-        #: What another program kept of these becomes the store's own.
+        #: From another program, and to it.
         self.inherited = Inherited(appends, topics, times)
+        self.handing_back = HandBack(appends, topics, state, times, self)
         rolled_halves = RolledHalves(appends, topics, state, self.tables, self)
         #: What keeps them when their segment goes.
         self.rolling = Rolling(

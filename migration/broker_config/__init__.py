@@ -8,7 +8,7 @@ the rest of the migration it needs nothing.
 
 from migration.broker_config.back import WrittenBack, write_back
 from migration.broker_config.broker_conf import read_properties, reclaims_unexpired
-from migration.broker_config.json_files import delivered_offsets
+from migration.broker_config.json_files import delivered_offsets, write_delivered_offsets
 from migration.broker_config.reading import (
     BrokerConfig,
     ConfigFound,
@@ -16,8 +16,10 @@ from migration.broker_config.reading import (
     is_own_topic,
     read_config,
 )
+from migration.broker_config.tables import TAKEN_GROUP
 
 __all__ = [
+    "TAKEN_GROUP",
     "BrokerConfig",
     "ConfigFound",
     "GroupOffset",
@@ -28,4 +30,5 @@ __all__ = [
     "read_properties",
     "reclaims_unexpired",
     "write_back",
+    "write_delivered_offsets",
 ]

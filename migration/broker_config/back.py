@@ -27,7 +27,14 @@ from migration.broker_config.reading import (
     read_tables,
     topic_and_group,
 )
-from migration.broker_config.tables import DIRECTORY, SEPARATOR, Form, Kind, Table
+from migration.broker_config.tables import (
+    DIRECTORY,
+    SEPARATOR,
+    TAKEN_GROUP,
+    Form,
+    Kind,
+    Table,
+)
 from store.errors import InvalidArgumentError
 from store.format import is_topic_name
 from store.light_queue import is_light
@@ -204,10 +211,22 @@ def _offsets(state: Tables, before: Table, taken_over: Sequence[str]) -> dict[st
     return rows
 
 
+def _shared(state: Tables, group: str) -> Iterator[tuple[str, str, int, int]]:
+    last: tuple[str, int] | None = None
+    while rows := state.list_windows(group, last, _PAGE):
+        for topic, queue_id, window in rows:
+            yield group, topic, queue_id, window.done_below
+        last = rows[-1][:2]
+
+
 def _committed(state: Tables) -> Iterator[tuple[str, str, int, int]]:
+    """Of a shared group where the first message is that is not done: a broker takes no more."""
     after: str | None = None
     while groups := state.list_groups(after, _PAGE):
         for group in groups:
+            if group == TAKEN_GROUP:
+                continue
+            yield from _shared(state, group)
             last: tuple[str, int] | None = None
             while rows := state.list_committed(group, last, _PAGE):
                 for topic, queue_id, offset in rows:

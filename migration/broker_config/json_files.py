@@ -27,6 +27,7 @@ from store.errors import StoreFormatError
 from store.light_queue import is_light
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -97,6 +98,13 @@ def delivered_offsets(root: Path) -> dict[int, int]:
         return offset_row(document.get("offsetTable") or {})
     except (AttributeError, TypeError, ValueError) as error:
         raise StoreFormatError(path, f"does not make sense: {error}") from error
+
+
+def write_delivered_offsets(root: Path, offsets: Mapping[int, int]) -> None:
+    """delayOffset.json says so by level, durably; the rest of it stays. Raises StoreFormatError."""
+    path = root / DIRECTORY / "delayOffset.json"
+    document = {**(read_document(path) or {}), "offsetTable": dict(sorted(offsets.items()))}
+    write_file(path, (_text(document) + "\n").encode())
 
 
 def offset_row(row: dict[str, Any]) -> dict[int, int]:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 #: Separates topic and group in the name of an offset row.
 SEPARATOR = "@"
+#: In the name of this group the state says how far it was taken over what a broker delivers later.
+#: No broker is told of it.
+TAKEN_GROUP = "CID_RMQ_SYS_KVCQ_TAKEN"
 #: Below the store's directory.
 DIRECTORY = "config"
 #: A group of a light queue has one offset, whatever the queue id.

@@ -4,6 +4,7 @@ Uses all the rooms below: formats, files, plan, state, sides, fill.
 """
 
 from migration.steps.adopting import adopt
+from migration.steps.giving_back import give_back, waits_here
 from migration.steps.live import LiveMigration
 from migration.steps.verify import VerifyOptions
 
@@ -11,4 +12,6 @@ __all__ = [
     "LiveMigration",
     "VerifyOptions",
     "adopt",
+    "give_back",
+    "waits_here",
 ]

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from migration.broker_config import TAKEN_GROUP
 from migration.waiting import (
     HALF_GROUP,
     HALF_TOPIC,
-    TAKEN_GROUP,
     OpenLog,
     due_of,
     find_delayed,
@@ -41,6 +41,8 @@ T = TypeVar("T")
 #: Of one append.
 _TOGETHER = 256
 _MOST_BYTES = 4 << 20
+#: Above every physical offset.
+_EVERYTHING = 1 << 62
 
 
 class Inheritance(NamedTuple):
@@ -80,7 +82,8 @@ def inherit(store: MessageStore, root: Path, end: int) -> Inheritance:
     halves = 0
     if log.ids(HALF_TOPIC):
         mark = Committed(HALF_GROUP, HALF_TOPIC, 0, 0)
-        found = find_halves(log, _done(store, mark))
+        # Only a broker writes there, and a release.
+        found = find_halves(OpenLog(store, _EVERYTHING), _done(store, mark))
         halves = _take(found, mark, _half, store.inherited.take_halves)
     return Inheritance(timers, halves)
 
@@ -116,7 +119,8 @@ def _take(
             logger.error("what %s has at place %d is not taken over: %s", *where)
             continue
         size += was.record_size
-    if last is not None:
+    # Where nothing waits the broker's own offsets stay as they are.
+    if last is not None and (ready or count):
         count += take(ready, mark._replace(offset=last + 1))
     return count
 

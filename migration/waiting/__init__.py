@@ -15,13 +15,13 @@ from migration.waiting.found import (
     message_of,
 )
 from migration.waiting.marks import delivered_delayed, done_below
-from migration.waiting.names import HALF_GROUP, HALF_TOPIC, TAKEN_GROUP
+from migration.waiting.names import GIVEN_UP_TOPIC, HALF_GROUP, HALF_TOPIC
 from migration.waiting.timer_files import TimerFiles, read_timer_files, write_timer_files
 
 __all__ = [
+    "GIVEN_UP_TOPIC",
     "HALF_GROUP",
     "HALF_TOPIC",
-    "TAKEN_GROUP",
     "BrokerLog",
     "Found",
     "OpenLog",

@@ -21,6 +21,7 @@ from store.errors import (
     CorruptRecordError,
     DamagedQueueError,
     OffsetOutOfRangeError,
+    UnknownQueueError,
     UnknownTopicError,
 )
 from store.format import SCHEDULE_TOPIC, unpack_record
@@ -167,6 +168,8 @@ class OpenLog:
                 pulled = self._store.pull(
                     *(topic, queue_id, at), max_messages=_PAGE, max_bytes=_PAGE_BYTES
                 )
+            except (UnknownTopicError, UnknownQueueError):
+                return
             except OffsetOutOfRangeError as error:
                 if at >= error.min_offset:
                     return

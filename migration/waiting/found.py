@@ -17,7 +17,7 @@ from migration.waiting.names import (
     WAITING_PROPERTIES,
 )
 from store.format import LMQ_NAMES, SCHEDULE_TOPIC, UNIQ_KEY
-from store.held import TIMER_OUT, again, number_of, target_of
+from store.held import HELD_PROPERTIES, TIMER_OUT, again, number_of, target_of
 from store.light_queue import is_light
 from store.state import TIMER_TOPIC
 
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 _RECALLS = "TIMER_DEL_UNIQKEY"
 _ROLLED = "TIMER_ROLL_TIMES"
 _FIRST_HALF = "TRAN_PREPARED_QUEUE_OFFSET"
-_HELD_PROPERTIES = frozenset(
-    ("REAL_TOPIC", "REAL_QID", "TIMER_OUT_MS", "TIMER_DELIVER_MS", *WAITING_PROPERTIES)
-)
 
 
 class Found(NamedTuple):
@@ -111,6 +108,8 @@ def message_of(was: StoredMessage) -> Message:
     """As it is for those who read its topic. Raises InvalidArgumentError for what says no topic."""
     target = target_of(was.properties)
     light = was.properties.get(LMQ_NAMES, "")
-    message = again(was, target.topic, _HELD_PROPERTIES, {})
-    names = tuple(dict.fromkeys(name for name in light.split(",") if is_light(name)))
+    message = again(was, target.topic, HELD_PROPERTIES | WAITING_PROPERTIES, {})
+    # Ours is of a message that was given back.
+    given = (*light.split(","), *target.light_queues)
+    names = tuple(dict.fromkeys(name for name in given if is_light(name)))
     return message._replace(queue_id=target.queue_id, light_queues=names)

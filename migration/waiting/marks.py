@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from migration.broker_config import GroupOffset, delivered_offsets
-from migration.waiting.names import HALF_GROUP, REVIVE_GROUP, TAKEN_GROUP
+from migration.broker_config import TAKEN_GROUP, GroupOffset, delivered_offsets
+from migration.waiting.names import HALF_GROUP, REVIVE_GROUP
 from store.format import SCHEDULE_TOPIC
 
 if TYPE_CHECKING:

@@ -29,8 +29,6 @@ RETRY_TOPICS = "%RETRY%"
 #: The broker's own groups, in whose names it commits.
 HALF_GROUP = "CID_RMQ_SYS_TRANS"
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
-#: Ours: how far it was taken over what the broker keeps no offset of in that form.
-TAKEN_GROUP = "CID_RMQ_SYS_KVCQ_TAKEN"
 
 #: Properties of waiting messages that say how they wait; what is delivered has none of them.
 WAITING_PROPERTIES = frozenset(

@@ -15,10 +15,13 @@ from store.held.halves import (
     Halves,
     Transaction,
 )
+from store.held.handing_back import HandBack, HandedBack
 from store.held.inherited import Inherited, InheritedHalf, InheritedTimer
 from store.held.readable import Readable, read_each
 from store.held.reads import Reads
 from store.held.records import (
+    HELD_PROPERTIES,
+    LIGHT_QUEUES,
     TIMER_DELIVER,
     TIMER_OUT,
     Target,
@@ -47,6 +50,8 @@ from store.held.timers import (
 from store.held.transaction_ids import unpack_transaction_id
 
 __all__ = [
+    "HELD_PROPERTIES",
+    "LIGHT_QUEUES",
     "MOST_AHEAD_MS",
     "MOST_IMMUNITY_MS",
     "MOST_LISTED",
@@ -60,6 +65,8 @@ __all__ = [
     "Decided",
     "Done",
     "Halves",
+    "HandBack",
+    "HandedBack",
     "Inherited",
     "InheritedHalf",
     "InheritedTimer",

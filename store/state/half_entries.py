@@ -11,7 +11,7 @@ its name when its record is appended again. Fields of the entries, big-endian, b
 |   51 | HalfMoved       | i64 half, i64 place                                                |
 |   52 | HalvesForgotten | i64 below                                                          |
 
-`how`: 1 committed, 2 rolled back, 3 its topic is gone, 4 its record is gone.
+`how`: 1 committed, 2 rolled back, 3 its topic is gone, 4 its record is gone, 5 handed back.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class HalfEnd(enum.IntEnum):
     ROLLED_BACK = 2
     TOPIC_GONE = 3  # the topic was deleted before it was committed
     RECORD_GONE = 4  # no space was left to keep it when its segment went
+    HANDED_BACK = 5  # the append that has this record has it as a half of another program
 
 
 class HalfBegun(NamedTuple):

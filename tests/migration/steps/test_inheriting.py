@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from store.message_store import MessageStore
 
-NOW_MS = 1_700_000_000_000
+NOW_MS = 2_000_000_000_000
 HOUR_MS = 3_600_000
 
 
