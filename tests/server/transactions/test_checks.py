@@ -1,0 +1,67 @@
+"""Producers are asked about what nobody decided; whoever was not there was not asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from server.transactions.checks import Checks
+from store.message import Message
+from tests.support.fake_clock import FakeClock
+from tests.support.stores import open_small
+from tests.support.until import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store.held import Check
+
+MINUTES = 60
+
+
+class Producer:
+    """One that may be gone."""
+
+    def __init__(self, *, is_there: bool = True) -> None:
+        self.is_there = is_there
+        self.asked: list[Check] = []
+
+    def may_be_asked(self, topic: str) -> bool:
+        return topic == "T"
+
+    async def send(self, check: Check) -> None:
+        if not self.is_there:
+            raise ConnectionError("gone")
+        self.asked.append(check)
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+async def test_an_hour_without_a_producer_keeps_a_half_and_counts_no_check(
+    tmp_path: Path, *, is_listed: bool
+) -> None:
+    """`is_listed`: there is a stream whose producer is gone, which nobody has noticed."""
+    clock = FakeClock()
+    with open_small(tmp_path / "s", clock) as store:
+        one = store.halves.begin(Message("T", b"x"), "g")
+        checks = Checks(store.halves)
+        gone = Producer(is_there=False)
+        remove = checks.listen("g", gone) if is_listed else lambda: None
+        for _ in range(MINUTES):
+            clock.advance(60)
+            await checks.look("g")
+        (half,) = store.halves.list()[0]
+        assert (half.transaction_id, half.checks) == (one, 0)
+        assert half.next_check_ms is not None
+        assert half.next_check_ms <= clock.now_ms(), "the next one who is there is asked at once"
+        assert store.statistics()["store.transaction_checks_sent"] == 0
+        remove()
+        back = Producer()
+        remove = checks.listen("g", back)
+        await until(lambda: store.halves.list()[0][0].checks == 1)
+        assert [check.transaction_id for check in back.asked] == [one]
+        store.halves.end(one, commit=True)
+        store.wait_visible()
+        assert len(store.pull("T", 0, 0).records) == 1
+        remove()
+        checks.close()
