@@ -147,13 +147,13 @@ def recover_log(
         raise _missing(segments, found.end_offset, dispatched_offset)
     before_cut(found.end_offset)
     files_end = _set_aside(segments, found.end_offset, files_end)
+    if not clean and files_end:
+        logger.info("the last run did not stop in order: the log ends at %d", found.end_offset)
     if found.end_offset == files_end:
         for segment in segments:
             segment.flush_file()
         segments.roll()
     else:
-        if not clean and found.end_offset != start:
-            logger.info("the last run did not stop in order: the log ends at %d", found.end_offset)
         was_there = segments.truncate(found.end_offset)
         if clean and was_there is not None:
             logger.error(

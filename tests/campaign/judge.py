@@ -42,22 +42,24 @@ def judge(
     models: Iterable[Model],
     chance: random.Random,
     *,
-    may_lose: bool,
+    cut_at: int | None = None,
     wrong_since_s: float | None,
 ) -> Verdict:
     """Raises Failure at the first thing that must hold and does not.
 
-    `may_lose`: the power was lost and puts were not fsynced: what lies behind the log's end
-    may be missing, and nothing else. `wrong_since_s`: `time.monotonic` since when the server's
-    clock was not right all the time; None: it always was.
+    `cut_at`: the power was lost and puts were not fsynced: what lay behind that physical offset,
+    where the log ended then, may be missing, and nothing else; above the log's end it is that.
+    `wrong_since_s`: `time.monotonic` since when the server's clock was not right all the time;
+    None: it always was.
     """
     statistics = stubs.admin.GetStatistics(pb.GetStatisticsRequest(), timeout=TIMEOUT_S).values
     end = int(statistics["store.log_appended_offset"])
+    may_lose = cut_at is not None
     messages = lost = expired = 0
     hidden: Counter[str] = Counter()
     for model in models:
-        if may_lose:
-            lost += model.lost_behind(end)
+        if cut_at is not None:
+            lost += model.lost_behind(min(cut_at, end))
         reads: dict[str, Read] = {}
         retention = RetentionJudge(stubs, model, reads, wrong_since_s=wrong_since_s)
         retention.check_limits(may_lose=may_lose)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -158,6 +159,10 @@ class Tally:
     owned: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
+#: Of the line that says it, after a run that did not stop in order.
+_LOG_END = re.compile(r"did not stop in order: the log ends at (\d+)")
+
+
 def settings_of(chance: random.Random, *, flush: str) -> dict[str, str]:
     """Small and hasty: rolls, flushes, drops and forgotten producers happen all the time."""
     settings = {
@@ -214,7 +219,8 @@ class Lives:
         self._disk: LoopDisk | None = None
         self._root = directory / "data"
         self._settings: dict[str, str] = {}
-        self._may_lose = False
+        #: Bytes of the server's log when the power was lost with puts that were not fsynced.
+        self._lost_at: int | None = None
         self._power_lost = threading.Event()
         self._clock_may_move = True
         self._began_s = monotonic()
@@ -305,10 +311,10 @@ class Lives:
                 stubs,
                 self._models,
                 self._chance,
-                may_lose=self._may_lose,
+                cut_at=self._cut_at(),
                 wrong_since_s=self._wrong_since_s,
             )
-            self._may_lose = False
+            self._lost_at = None
             self._judge_owners(stubs)
             self._tally.messages_read += verdict.messages
             self._tally.messages_lost_unsynced += verdict.lost
@@ -380,9 +386,7 @@ class Lives:
         server = Server(self._launcher, root, self._settings, self._log, self._skew.path)
         stubs = Stubs(server.wait_ready())
         try:
-            verdict = judge(
-                stubs, models, self._chance, may_lose=False, wrong_since_s=self._wrong_since_s
-            )
+            verdict = judge(stubs, models, self._chance, wrong_since_s=self._wrong_since_s)
             self._tally.hidden_by_limits_in_backups += verdict.hidden.total()
         finally:
             stubs.close()
@@ -435,6 +439,17 @@ class Lives:
         for owner in self._owners:
             owner.power_lost(is_flushed=self._settings["store.flush_mode"] == "sync")
 
+    def _cut_at(self) -> int | None:
+        """Where the log ended at the lowest since the power was lost; None: it was not lost, or
+        nothing with it. What is appended from there on, by timers that are due say, is new.
+
+        A log that is empty, or was closed in order before, does not say it: it ends where it ends.
+        """
+        if self._lost_at is None:
+            return None
+        told = self._log.read_bytes()[self._lost_at :].decode()
+        return min((int(end) for end in _LOG_END.findall(told)), default=1 << 62)
+
     def _start(self) -> Server:
         return Server(self._launcher, self._root, self._settings, self._log, self._skew.path)
 
@@ -442,7 +457,8 @@ class Lives:
         if power:
             assert self._disk is not None
             self._disk.lose_power(self._chance, self._power_lost)
-            self._may_lose |= self._settings["store.flush_mode"] == "async"
+            if self._settings["store.flush_mode"] == "async" and self._lost_at is None:
+                self._lost_at = self._log.stat().st_size
         with suppress(ProcessLookupError):  # it had ended by itself
             server.send(signal.SIGKILL)
         server.end()

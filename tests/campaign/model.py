@@ -95,6 +95,9 @@ class Model:
     altered: dict[bytes, list[Place | None]] = field(default_factory=dict)
     next_number: int = 0
     next_sequence: int = 0
+    #: The number of the producer's newest batch that was answered, and where the last of its
+    #: messages stood; -1: it had expired by then.
+    newest: tuple[int, int] | None = None
     producer_count: int = 0
 
     @property
@@ -105,6 +108,7 @@ class Model:
         """Begin under another id, as a producer does that lost its place."""
         self.producer_count += 1
         self.next_sequence = 0
+        self.newest = None
         self.batches.clear()
         self.touched.clear()
         self.pending = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import grpc
+
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from tests.campaign.workload import Gone
 
@@ -71,24 +73,37 @@ class Owner:
 
 
 def delivered(session: Session, topic: str) -> Iterator[tuple[pb.StoredMessage, tuple[int, int]]]:
-    """All messages of the topic, with queue and offset. Raises grpc.RpcError."""
+    """All messages of the topic, with queue and offset, but those that expire meanwhile.
+
+    Raises grpc.RpcError.
+    """
     for queue_id in range(QUEUES):
-        queue = pb.Queue(topic=topic, queue_id=queue_id)
-        bounds = session.stubs.messages.GetOffsets(
-            pb.GetOffsetsRequest(queues=[queue]), timeout=TIMEOUT_S
-        )
-        at, end = bounds.queues[0].min_offset, bounds.queues[0].max_offset
+        at, end = _bounds(session, topic, queue_id)
         while at < end:
-            pulled = session.stubs.messages.Pull(
-                pb.PullRequest(
-                    topic=topic,
-                    queue_id=queue_id,
-                    offset=at,
-                    max_messages=1000,
-                    form=pb.RECORD_FORM_DECODED,
-                ),
-                timeout=TIMEOUT_S,
+            request = pb.PullRequest(
+                topic=topic,
+                queue_id=queue_id,
+                offset=at,
+                max_messages=1000,
+                form=pb.RECORD_FORM_DECODED,
             )
+            try:
+                pulled = session.stubs.messages.Pull(request, timeout=TIMEOUT_S)
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.OUT_OF_RANGE:
+                    raise
+                first, _ = _bounds(session, topic, queue_id)
+                if first <= at:
+                    raise
+                at = first
+                continue
             for each in pulled.messages:
                 yield each, (queue_id, each.queue_offset)
             at = pulled.next_offset
+
+
+def _bounds(session: Session, topic: str, queue_id: int) -> tuple[int, int]:
+    bounds = session.stubs.messages.GetOffsets(
+        pb.GetOffsetsRequest(queues=[pb.Queue(topic=topic, queue_id=queue_id)]), timeout=TIMEOUT_S
+    )
+    return bounds.queues[0].min_offset, bounds.queues[0].max_offset

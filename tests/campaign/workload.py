@@ -207,11 +207,8 @@ class Worker:
 
     def _has_expired(self, session: Session) -> bool:
         """Whether the newest batch of the producer has left the log."""
-        newest = max(self.model.batches, key=lambda batch: batch.sequence, default=None)
-        if newest is None:
-            return False
-        places = [sent.place.physical_offset for sent in newest.messages if sent.place is not None]
-        return bool(places) and max(places) < _log_start(session)
+        newest = self.model.newest
+        return newest is not None and newest[1] < _log_start(session)
 
     def _take(self, session: Session, batch: Batch, answer: pb.PutBatchResponse) -> None:
         lights = iter(answer.light_queue_offsets)
@@ -221,6 +218,11 @@ class Worker:
                 f"answered with {answer.store_time_ms} ms"
             )
         batch.store_time_ms = answer.store_time_ms
+        newest = self.model.newest
+        if batch.producer_id == self.model.producer_id and (
+            newest is None or newest[0] <= batch.sequence
+        ):
+            self.model.newest = batch.sequence, max(answer.physical_offsets)
         for index, message in enumerate(batch.messages):
             if answer.physical_offsets[index] < 0:
                 # It has expired, the answer says.
