@@ -46,8 +46,8 @@ _SCANNED_TOGETHER = 64
 _SCANNED_BYTES = 4 << 20
 #: A lease counts no further.
 _MOST_DELIVERIES = 0xFFFF
-#: Of so many receives from a topic by priority, one goes round its queues as of other topics: so
-#: what has a low priority is not held up for ever by what has a higher one.
+#: Of so many receives from a topic by priority, the last goes round its queues as of other topics:
+#: so what has a low priority is not held up for ever by what has a higher one.
 _ROUND_ONE_IN = 10
 
 
@@ -55,9 +55,9 @@ def _queues_of(place: Place, turn: int) -> list[int]:
     """The order in which a receive looks at the queues; `turn`: receives before it, of all."""
     count = place.queue_count
     if place.by_priority:
-        if turn % _ROUND_ONE_IN:
+        turn, of_ten = divmod(turn, _ROUND_ONE_IN)
+        if of_ten < _ROUND_ONE_IN - 1:
             return [*reversed(range(count))]
-        turn //= _ROUND_ONE_IN
     return [(turn + at) % count for at in range(count)]
 
 

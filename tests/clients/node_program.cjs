@@ -7,6 +7,9 @@ const readline = require('node:readline');
 const {
   ConsumeResult, Producer, PushConsumer, SimpleConsumer,
 } = require('rocketmq-client-nodejs');
+// The client's own index does not have it.
+const { TransactionResolution } =
+  require('rocketmq-client-nodejs/proto/apache/rocketmq/v2/definition_pb');
 
 const [ endpoints, accessKey, accessSecret, kind ] = process.argv.slice(2);
 const sessionCredentials = accessKey ? { accessKey, accessSecret } : undefined;
@@ -24,27 +27,45 @@ const shown = message => ({
   attempt: message.deliveryAttempt,
 });
 
+// Tells what it is asked; what begins with `bad` was not done.
+const checker = {
+  async check(message) {
+    const body = message.body.toString();
+    say({ pushed: { checked: body }, failed: false });
+    return body.startsWith('bad') ? TransactionResolution.ROLLBACK : TransactionResolution.COMMIT;
+  },
+};
+
 const held = new Map();
 const seen = new Set();
 let producer, simple, push;
 
 const commands = {
   async producer({ topic }) {
-    producer = new Producer({ endpoints, sslEnabled, sessionCredentials, topics: [ topic ], logger });
+    producer = new Producer({ endpoints, sslEnabled, sessionCredentials, topic, checker, logger });
     await producer.startup();
     return {};
   },
-  async send({ topic, bodies, tag, keys, message_group, properties }) {
-    const ids = [];
+  async send({ topic, bodies, tag, keys, message_group, delivery_timestamp, priority, properties }) {
+    const receipts = [];
     for (const body of bodies) {
-      const receipt = await producer.send({
-        topic, tag, body: Buffer.from(body), messageGroup: message_group,
+      receipts.push(await producer.send({
+        topic, tag, priority, body: Buffer.from(body), messageGroup: message_group,
         keys: keys === undefined ? [] : [ keys ],
+        deliveryTimestamp: delivery_timestamp === undefined ? undefined : new Date(delivery_timestamp * 1000),
         properties: properties === undefined ? undefined : new Map(Object.entries(properties)),
-      });
-      ids.push(receipt.messageId);
+      }));
     }
-    return { ids };
+    return { ids: receipts.map(each => each.messageId), handles: receipts.map(each => each.recallHandle) };
+  },
+  async recall({ topic, handle }) {
+    return { id: (await producer.recallMessage(topic, handle)).messageId };
+  },
+  async half({ topic, body, resolution }) {
+    const transaction = producer.beginTransaction();
+    const receipt = await producer.send({ topic, body: Buffer.from(body) }, transaction);
+    if (resolution) await transaction[resolution]();
+    return { id: receipt.messageId };
   },
   async simple({ group, topic, tag = '*', wait_s = 5 }) {
     simple = new SimpleConsumer({

@@ -24,7 +24,11 @@ Start = Callable[..., "Program"]
 class Program:
     """The client's process, command by command; what it is pushed stands apart."""
 
-    def __init__(self, command: Sequence[str | Path], home: Path) -> None:
+    def __init__(
+        self, command: Sequence[str | Path], home: Path, lacks: frozenset[str] = frozenset()
+    ) -> None:
+        """`lacks`: the commands that the client cannot do."""
+        self.lacks = lacks
         self.pushed: queue.Queue[dict[str, Any]] = queue.Queue()
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
         self._process = subprocess.Popen(
@@ -110,12 +114,14 @@ class Program:
 
 
 @contextmanager
-def starting(command: Sequence[str | Path], home: Path) -> Iterator[Start]:
+def starting(
+    command: Sequence[str | Path], home: Path, lacks: frozenset[str] = frozenset()
+) -> Iterator[Start]:
     """Programs of this command until the end of the block."""
     programs: list[Program] = []
 
     def start(*arguments: str) -> Program:
-        programs.append(Program((*command, *arguments), home))
+        programs.append(Program((*command, *arguments), home, lacks))
         return programs[-1]
 
     try:

@@ -85,12 +85,6 @@ class Program:
         self._held: dict[str, Any] = {}
 
     def producer(self, topic: str) -> dict[str, Any]:
-        self._producer = Producer(self._config, (topic,), **self._tls)
-        self._producer.startup()
-        return {}
-
-    def transactions(self, topic: str) -> dict[str, Any]:
-        """Begin a producer that answers checks."""
         self._producer = Producer(self._config, (topic,), checker=Checker(), **self._tls)
         self._producer.startup()
         return {}
@@ -107,18 +101,24 @@ class Program:
         return {"id": receipt.message_id, "transaction_id": receipt.transaction_id}
 
     def send(self, topic: str, bodies: list[str], **given: Any) -> dict[str, Any]:  # noqa: ANN401
-        ids = []
+        receipts = []
         for body in bodies:
             message = Message()
             message.topic = topic
             message.body = body.encode()
-            for name in ("tag", "keys", "message_group", "delivery_timestamp"):
+            for name in ("tag", "keys", "message_group", "delivery_timestamp", "priority"):
                 if name in given:
                     setattr(message, name, given[name])
             for name, value in given.get("properties", {}).items():
                 message.add_property(name, value)
-            ids.append(self._producer.send(message).message_id)
-        return {"ids": ids}
+            receipts.append(self._producer.send(message))
+        answer = {"ids": [each.message_id for each in receipts]}
+        if "delivery_timestamp" in given:
+            answer["handles"] = [each.recall_handle for each in receipts]
+        return answer
+
+    def recall(self, topic: str, handle: str) -> dict[str, Any]:
+        return {"id": self._producer.recall_message(topic, handle)}
 
     def simple(self, group: str, topic: str, tag: str = "*", wait_s: int = 5) -> dict[str, Any]:
         subscription = {topic: FilterExpression(tag)}

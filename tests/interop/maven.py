@@ -10,14 +10,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def build(project: Path) -> str:
-    """Compile it; the class path of what came of it."""
+def build(project: Path, *settings: str) -> str:
+    """Compile it, with these settings of Maven; the class path of what came of it."""
     target = project / "target"
     subprocess.run(
         [
             *("mvn", "-q", "-B", "-f", str(project / "pom.xml")),
             *("compile", "dependency:build-classpath"),
             f"-Dmdep.outputFile={target / 'classpath'}",
+            *settings,
         ],
         check=True,
         timeout=900,

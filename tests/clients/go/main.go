@@ -23,6 +23,9 @@ type given struct {
 	Tag          string            `json:"tag"`
 	Keys         string            `json:"keys"`
 	MessageGroup string            `json:"message_group"`
+	DeliveryS    int64             `json:"delivery_timestamp"`
+	Body         string            `json:"body"`
+	Resolution   string            `json:"resolution"`
 	Bodies       []string          `json:"bodies"`
 	Ids          []string          `json:"ids"`
 	Id           string            `json:"id"`
@@ -72,6 +75,16 @@ func consume(message *rmq.MessageView) rmq.ConsumerResult {
 	return rmq.SUCCESS
 }
 
+// Tells what it is asked; what begins with `bad` was not done.
+func check(message *rmq.MessageView) rmq.TransactionResolution {
+	body := string(message.GetBody())
+	say(answer{"pushed": answer{"checked": body}, "failed": false})
+	if strings.HasPrefix(body, "bad") {
+		return rmq.ROLLBACK
+	}
+	return rmq.COMMIT
+}
+
 func subscription(of given) map[string]*rmq.FilterExpression {
 	if of.Tag == "" {
 		return map[string]*rmq.FilterExpression{of.Topic: rmq.SUB_ALL}
@@ -90,7 +103,9 @@ func do(name string, of given) (answer, error) {
 	var err error
 	switch name {
 	case "producer":
-		if producer, err = rmq.NewProducer(&config, rmq.WithTopics(of.Topic)); err == nil {
+		producer, err = rmq.NewProducer(&config, rmq.WithTopics(of.Topic),
+			rmq.WithTransactionChecker(&rmq.TransactionChecker{Check: check}))
+		if err == nil {
 			err = producer.Start()
 		}
 		return answer{}, err
@@ -110,6 +125,9 @@ func do(name string, of given) (answer, error) {
 			if of.MessageGroup != "" {
 				message.SetMessageGroup(of.MessageGroup)
 			}
+			if of.DeliveryS != 0 {
+				message.SetDelayTimestamp(time.Unix(of.DeliveryS, 0))
+			}
 			for key, value := range of.Properties {
 				message.AddProperty(key, value)
 			}
@@ -120,6 +138,20 @@ func do(name string, of given) (answer, error) {
 			ids = append(ids, receipts[0].MessageID)
 		}
 		return answer{"ids": ids}, nil
+	case "half":
+		transaction := producer.BeginTransaction()
+		message := &rmq.Message{Topic: of.Topic, Body: []byte(of.Body)}
+		receipts, err := producer.SendWithTransaction(ctx, message, transaction)
+		if err != nil {
+			return nil, err
+		}
+		switch of.Resolution {
+		case "commit":
+			err = transaction.Commit()
+		case "rollback":
+			err = transaction.RollBack()
+		}
+		return answer{"id": receipts[0].MessageID}, err
 	case "simple":
 		simple, err = rmq.NewSimpleConsumer(ofGroup(of.Group),
 			rmq.WithSimpleAwaitDuration(5*time.Second),

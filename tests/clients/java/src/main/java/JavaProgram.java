@@ -28,6 +28,9 @@ import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
 import org.apache.rocketmq.client.apis.message.MessageBuilder;
 import org.apache.rocketmq.client.apis.message.MessageView;
 import org.apache.rocketmq.client.apis.producer.Producer;
+import org.apache.rocketmq.client.apis.producer.SendReceipt;
+import org.apache.rocketmq.client.apis.producer.Transaction;
+import org.apache.rocketmq.client.apis.producer.TransactionResolution;
 
 /**
  * A program that uses RocketMQ's own client for Java, and nothing of ours: java JavaProgram HOST:PORT [KEY SECRET [tls]].
@@ -87,14 +90,37 @@ public final class JavaProgram {
         switch (name) {
             case "producer":
                 producer = provider.newProducerBuilder().setClientConfiguration(config)
+                    .setTransactionChecker(JavaProgram::check)
                     .setTopics(given.get("topic").getAsString()).build();
                 break;
             case "send":
                 List<String> ids = new ArrayList<>();
+                List<String> handles = new ArrayList<>();
                 for (JsonElement body : given.getAsJsonArray("bodies")) {
-                    ids.add(producer.send(message(given, body.getAsString())).getMessageId().toString());
+                    SendReceipt receipt = producer.send(message(given, body.getAsString()));
+                    ids.add(receipt.getMessageId().toString());
+                    if (given.has("delivery_timestamp")) {
+                        handles.add(receipt.getRecallHandle());
+                    }
                 }
                 answer.put("ids", ids);
+                answer.put("handles", handles);
+                break;
+            case "recall":
+                answer.put("id", producer.recallMessage(given.get("topic").getAsString(),
+                    given.get("handle").getAsString()).getMessageId().toString());
+                break;
+            case "half":
+                Transaction transaction = producer.beginTransaction();
+                SendReceipt half =
+                    producer.send(message(given, given.get("body").getAsString()), transaction);
+                answer.put("id", half.getMessageId().toString());
+                String resolution = given.has("resolution") ? given.get("resolution").getAsString() : "";
+                if (resolution.equals("commit")) {
+                    transaction.commit();
+                } else if (resolution.equals("rollback")) {
+                    transaction.rollback();
+                }
                 break;
             case "simple":
                 simple = provider.newSimpleConsumerBuilder().setClientConfiguration(config)
@@ -151,11 +177,27 @@ public final class JavaProgram {
         if (given.has("message_group")) {
             builder.setMessageGroup(given.get("message_group").getAsString());
         }
+        if (given.has("delivery_timestamp")) {
+            builder.setDeliveryTimestamp(given.get("delivery_timestamp").getAsLong() * 1000);
+        }
+        if (given.has("priority")) {
+            builder.setPriority(given.get("priority").getAsInt());
+        }
         if (given.has("properties")) {
             given.getAsJsonObject("properties").entrySet()
                 .forEach(each -> builder.addProperty(each.getKey(), each.getValue().getAsString()));
         }
         return builder.build();
+    }
+
+    /** Tells what it is asked; what begins with "bad" was not done. */
+    private static TransactionResolution check(MessageView message) {
+        String body = text(message.getBody());
+        Map<String, Object> asked = new LinkedHashMap<>();
+        asked.put("pushed", Collections.singletonMap("checked", body));
+        asked.put("failed", false);
+        say(asked);
+        return body.startsWith("bad") ? TransactionResolution.ROLLBACK : TransactionResolution.COMMIT;
     }
 
     private static ConsumeResult consume(MessageView message) {
@@ -180,7 +222,7 @@ public final class JavaProgram {
             answer.put("done", name);
             try {
                 answer.putAll(program.answer(name, command.get(1).getAsJsonObject()));
-            } catch (Exception error) {
+            } catch (Exception | LinkageError error) { // an older release has less
                 answer.put("error", error.toString());
             }
             say(answer);
