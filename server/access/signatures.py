@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
 from kvcq_client.transport import ACCESS_KEY_FORM, ALGORITHM, AUTHORIZATION, DATE_TIME, signature_of
@@ -19,8 +19,7 @@ _FORM = re.compile(
     rf"{ALGORITHM}\s+Credential=(?P<key>[^,/\s]+)(?:/[^,\s]*)?,\s*"
     r"SignedHeaders=(?P<signed>[^,\s]+),\s*Signature=(?P<signature>[0-9A-Fa-f]{40})"
 )
-_TIME_FORM = "%Y%m%dT%H%M%SZ"
-_TIME_LENGTH = len("20240131T235959Z")
+_TIME_LENGTH = len("2024-01-31T23:59:59.123456789+01:00")
 _QUARTER_S = 15 * 60
 #: From UTC-12 to UTC+14.
 _ZONES_S = 14 * 3600
@@ -59,13 +58,16 @@ def is_signed_with(secret: str, signed: Signed) -> bool:
 
 
 def time_of(date_time: str) -> float | None:
-    """Seconds since 1970; None for what is no time."""
-    if len(date_time) != _TIME_LENGTH or not date_time.isascii():
+    """Seconds since 1970 of a time in ISO 8601 with its zone; None for anything else.
+
+    Most clients write 20240131T235959Z, Rust's 2024-01-31T23:59:59.123456789+01:00."""
+    if len(date_time) > _TIME_LENGTH or not date_time.isascii():
         return None
     try:
-        return datetime.strptime(date_time, _TIME_FORM).replace(tzinfo=UTC).timestamp()
+        found = datetime.fromisoformat(date_time)
     except ValueError:
         return None
+    return None if found.tzinfo is None else found.timestamp()
 
 
 def is_fresh(signed_s: float, now_s: float, max_skew_s: float, *, any_zone: bool) -> bool:

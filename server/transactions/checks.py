@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
@@ -48,7 +47,8 @@ class Checks:
     def __init__(self, halves: Halves) -> None:
         self._halves = halves
         self._thread = Workers(1, "transaction-check")
-        self._listeners: dict[str, list[Listener]] = {}
+        # Of each group, by a key of its own: ten thousand may end together.
+        self._listeners: dict[str, dict[object, Listener]] = {}
         self._task: asyncio.Task[None] | None = None
         self._turn = count()
 
@@ -65,14 +65,13 @@ class Checks:
 
     def listen(self, group: str, listener: Listener) -> Callable[[], None]:
         """Ask this one, too, from now on. Returns how to end that, which may be called again."""
-        listeners = self._listeners.setdefault(group, [])
-        listeners.append(listener)
+        listeners, key = self._listeners.setdefault(group, {}), object()
+        listeners[key] = listener
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
         def remove() -> None:
-            with suppress(ValueError):
-                listeners.remove(listener)
+            listeners.pop(key, None)
             if not listeners and self._listeners.get(group) is listeners:
                 del self._listeners[group]
 
@@ -114,6 +113,8 @@ class Checks:
         return False
 
     def _in_turn(self, group: str, topic: str) -> Sequence[Listener]:
-        able = [each for each in self._listeners.get(group, ()) if each.may_be_asked(topic)]
+        able = [
+            each for each in self._listeners.get(group, {}).values() if each.may_be_asked(topic)
+        ]
         first = next(self._turn) % len(able) if able else 0
         return [*able[first:], *able[:first]]

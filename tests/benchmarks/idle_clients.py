@@ -3,7 +3,7 @@
 Each has a connection and a telemetry stream, tells its settings, and sends a heartbeat in ten
 seconds, as the official clients do; with `--receive` each is a push consumer whose receive waits.
 What is told, a line each: memory of the server before and with them; its processor time; the most
-processor time that its event loop took at once, so long as they came, and when they were there.
+processor time that its event loop took at once: as they came, when all were there, when all went.
 """
 
 from __future__ import annotations
@@ -77,12 +77,18 @@ async def _measure(server: ServerProcess, rounds: Path, options: argparse.Namesp
     cores = (_cpu_s(server.pid) - cpu_s) / (time.perf_counter() - began)
     tell("memory, all connected", f"{private_mib(server.pid)} MiB")
     tell("processor", f"{cores:.2f} of a core")
-    _tell_longest("the loop at once, all connected", rounds, seen)
+    seen = _tell_longest("the loop at once, all connected", rounds, seen)
     beats = sum(each.beats for each in idle)
     tell("heartbeats answered", f"{beats:,}")
-    for each in beating:
-        each.cancel()
-    await asyncio.gather(*beating, return_exceptions=True)
+    for task in beating:
+        task.cancel()
+    ended = await asyncio.gather(*beating, return_exceptions=True)
+    failed = [each for each in ended if not isinstance(each, asyncio.CancelledError)]
+    assert not failed, f"{len(failed)} clients ended early; the first: {failed[0]}"
+    await asyncio.gather(*(each.close() for each in idle))
+    await asyncio.sleep(_BEAT_S)
+    _tell_longest("the loop at once, all of them gone together", rounds, seen)
+    tell("memory, nobody connected again", f"{private_mib(server.pid)} MiB")
 
 
 def _tell_longest(what: str, rounds: Path, behind: int) -> int:
@@ -126,6 +132,10 @@ class _Idle:
     async def stay(self) -> None:
         waits = [self._beat()] if self._group is None else [self._beat(), self._receive()]
         await asyncio.gather(*waits)
+
+    async def close(self) -> None:
+        self._stream.cancel()
+        await self._channel.close()
 
     async def _beat(self) -> None:
         # Spread over the ten seconds, as programs that began at other times.

@@ -86,5 +86,5 @@ NODE = Official("node", "1.0.8", _node, ("node", "npm"))
 JAVA = Official("java", "5.2.0", _java, ("mvn", "java"))
 GO = Official("go", "5.1.3", _go, ("go",), frozenset({"recall", "priority"}))
 RUST = Official(
-    "rust", "5.0.0", _rust, ("cargo",), frozenset({"push", "recall", "priority", "change"})
+    "rust", "5.0.0", _rust, ("cargo",), frozenset({"push", "recall", "priority", "change", "tls"})
 )

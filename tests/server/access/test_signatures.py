@@ -91,8 +91,15 @@ def test_anything_altered_does_not_fit() -> None:
 
 def test_a_time_is_one_of_the_calendar() -> None:
     assert time_of(DATE) == NOW_S
+    for same in ("2024-02-29T23:59:58Z", "2024-03-01T01:59:58+02:00"):
+        assert time_of(same) == NOW_S
+    assert time_of("2024-02-29T23:59:58.123456789Z") == pytest.approx(NOW_S + 0.123456)
     for wrong in (
         "",
+        "2024-02-29",
+        "2024-02-29T23:59:58",
+        "2024-02-29T23:59:58.123456789012Z" + "0" * 9,
+        "0001-01-01T00:00:00+25:00",
         "20240230T000000Z",
         "20240229T235958",
         DATE + "Z",
