@@ -135,7 +135,7 @@ class _Idle:
 
     async def close(self) -> None:
         self._stream.cancel()
-        await self._channel.close()
+        await self._channel.close(None)
 
     async def _beat(self) -> None:
         # Spread over the ten seconds, as programs that began at other times.
