@@ -98,6 +98,15 @@ from kvcq_client.shared_groups import (
     SharedQueue,
 )
 from kvcq_client.timers import DELAY_LEVELS, Delayed, DeliverAt, RecallOutcome, Scheduled
+from kvcq_client.trace import (
+    MessageState,
+    Trace,
+    TracedGroup,
+    TraceEvent,
+    TraceEventKind,
+    TraceGroupState,
+    TracePlace,
+)
 from kvcq_client.values import (
     LIGHT_PREFIX,
     Boundary,
@@ -170,6 +179,7 @@ __all__ = [
     "LiteReceiver",
     "LiteSettings",
     "Message",
+    "MessageState",
     "MessageType",
     "Migration",
     "MigrationConfigTable",
@@ -224,6 +234,12 @@ __all__ = [
     "StoredMessage",
     "Topic",
     "TopicTraffic",
+    "Trace",
+    "TraceEvent",
+    "TraceEventKind",
+    "TraceGroupState",
+    "TracePlace",
+    "TracedGroup",
     "Transaction",
     "TransactionCheck",
     "TransactionChecks",

@@ -207,6 +207,7 @@ class Client(Blocking[AsyncClient], Closing):
     recall = blocking(AsyncClient.recall)
     delayed = blocking(AsyncClient.delayed)
     delayed_pending = blocking(AsyncClient.delayed_pending)
+    trace = blocking(AsyncClient.trace)
     pull = blocking(AsyncClient.pull)
     query = blocking(AsyncClient.query)
     get = blocking(AsyncClient.get)

@@ -22,6 +22,7 @@ from store.puts import CommittedOffsets, NumberedBatches, TopicChanges
 from store.reads import ReadPath
 from store.setting import live_names
 from store.state import Tables
+from store.trace import Traces
 from store.upkeep import Health, Maintenance
 
 if TYPE_CHECKING:
@@ -100,6 +101,11 @@ class MessageStore:
         self.maintenance = Maintenance(appends, topics, queues, latest, upkeep, services)
         self.health = Health(
             appends, reader, queues, times, services, [each.statistics for each in others]
+        )
+        #: What became of a message.
+        self.traces = Traces(
+            *(appends.log, queues, state, self.tables, self, self.reads.find),
+            *(topics.begins_at, times.steady_ms),
         )
         self._closing = Lock()
 

@@ -95,6 +95,7 @@ UNITS |= {
     "store.groups": {*_PUTS, "store.held", "store.puts", "store.reads"},
     "store.held": {*_PUTS, "store.puts", "store.reads"},
     "store.lite": {*_PUTS, "store.groups", "store.puts"},
+    "store.trace": {*_TOPICS, "store.groups", "store.held", "store.reads"},
     "store.upkeep": {*_PUTS, "store.notes", "store.puts", "store.reads", "store.store_dir"},
 }
 UNITS |= {
@@ -213,6 +214,7 @@ UNITS |= {
         "kvcq_client.settings",
         "kvcq_client.shared_groups",
         "kvcq_client.timers",
+        "kvcq_client.trace",
         "kvcq_client.pb.v1.transactions_pb2",
         "kvcq_client.transactions",
         "kvcq_client.transport",

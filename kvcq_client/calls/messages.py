@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from kvcq_client.arguments import (
@@ -26,6 +27,7 @@ from kvcq_client.format import (
 )
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.results import Pulled, QueryPage, StoredBatch
+from kvcq_client.trace import Trace, TraceEvent
 from kvcq_client.values import (
     Boundary,
     Bounds,
@@ -35,7 +37,7 @@ from kvcq_client.values import (
     Queue,
     given_at,
 )
-from kvcq_client.wire import position_in
+from kvcq_client.wire import from_wire, position_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -207,6 +209,43 @@ class MessageCalls(CallGroup):
             self._messages.Get, pb.GetRequest(message_id=message_id), timeout_s
         )
         return await self._stored(answer.message, timeout_s)
+
+    async def trace(
+        self,
+        message_id: str = "",
+        *,
+        handle: str = "",
+        topic: str = "",
+        transaction_id: str = "",
+        page_token: str = "",
+        search_s: float = 10.0,
+        timeout_s: float | None = None,
+    ) -> Trace:
+        """What became of a message: who received it, when and how often, who acknowledged it.
+
+        By the id that a put returned; or by the `handle` of a delayed message and its `topic`; or
+        by the id of a transaction. The server looks through what its log says since the message
+        was put; after `search_s` the answer is what was found until then, and its
+        `next_page_token` goes on behind that. Only groups that the caller may receive or read with
+        are in it. `timeout_s` is for each half second of the search. Raises NotFoundError, also
+        when the message has left the log.
+        """
+        request = pb.TraceRequest(
+            message_id=message_id,
+            handle=handle,
+            topic=topic,
+            transaction_id=transaction_id,
+            page_token=page_token,
+        )
+        until_s = monotonic() + search_s
+        events: list[TraceEvent] = []
+        while True:
+            answer = await self._call(self._messages.Trace, request, timeout_s)
+            page = from_wire(Trace, answer)
+            events += page.events
+            request.page_token = page.next_page_token
+            if not page.next_page_token or monotonic() >= until_s:
+                return page._replace(events=tuple(events))
 
     async def stored_batch(
         self, producer_id: str, sequence: int, *, timeout_s: float | None = None

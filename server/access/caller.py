@@ -51,6 +51,10 @@ class Caller:
         """Whether any role is had on the topic. On any thread."""
         return True
 
+    def may_see_group(self, group: str) -> bool:
+        """Whether the group may be received and read with. On any thread."""
+        return True
+
     # --- what calls ask for, in short ------------------------------------------------------
 
     def publishes(self, topics: Iterable[str]) -> None:
@@ -120,6 +124,9 @@ class UserCaller(Caller):
 
     def may_look_at(self, topic: str) -> bool:
         return self._now().rights.allow(ResourceKind.TOPIC, None, topic)
+
+    def may_see_group(self, group: str) -> bool:
+        return self._now().rights.allow(ResourceKind.GROUP, Role.SUBSCRIBE, group)
 
     def check_admin(self, what: str) -> None:
         if not self._now().is_admin:

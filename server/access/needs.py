@@ -239,6 +239,7 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "Subscribe": Need(_nothing),  # each read of a queue is checked: server/reads
         "Query": Need(_topic(_SUBSCRIBE, "topic")),
         "Get": Need(_nothing),  # the topics of what was found are checked: server/services
+        "Trace": Need(_nothing),  # likewise
         "GetBatch": Need(_nothing),
         "GetProducer": Need(_nothing),  # a producer is its user's own: server/puts
         "GetOffsets": Need(_get_offsets),

@@ -39,6 +39,7 @@ _SECTIONS = {
         "pull": (".online.messages", "Read some messages of a topic or a queue."),
         "query": (".online.messages", "Find messages by key."),
         "get": (".online.messages", "Show one message by its id."),
+        "trace": (".online.trace", "Show who received a message, and what became of it."),
     },
     "A running server": {
         "serve": (".serve", "Serve the store in a directory until Ctrl-C."),

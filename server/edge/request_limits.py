@@ -55,7 +55,7 @@ _OURS = {
         RequestLimit(_MESSAGES, waits_to_be_read=True): "PutBatch",
         RequestLimit(_MESSAGES, CallKind.STREAM): "PutStream Subscribe",
         RequestLimit(_NAMES, CallKind.PULL): "Pull",
-        RequestLimit(_NAMES, answers_large=True): "Query GetBatch",
+        RequestLimit(_NAMES, answers_large=True): "Query GetBatch Trace",
         RequestLimit(_NAMES): "Get GetProducer SearchTime",
         RequestLimit(_ROWS, answers_large=True): "GetOffsets",
         RequestLimit(_MANY, answers_large=True, waits_to_be_read=True): "Echo",

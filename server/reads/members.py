@@ -92,6 +92,12 @@ class Members:
         while len(self._leases) > LEASES:
             self._leases.popitem(last=False)
 
+    def who(self, nonces: Iterable[int]) -> dict[int, tuple[str, str]]:
+        """User, and gRPC's name of the connection, that were given these leases, as far as that is
+        remembered."""
+        known = {nonce: self._leases.get(nonce) for nonce in nonces}
+        return {nonce: (one.user, one.peer) for nonce, one in known.items() if one is not None}
+
     def of(self, group: str, held: Mapping[int, int]) -> list[Shown]:
         """Those of the group, who came first at the front; `held`: messages by nonces of leases."""
         has: dict[_Member, int] = {}

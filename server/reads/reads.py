@@ -19,13 +19,22 @@ from server.wire import (
     PAGE_BYTES,
     bounded,
     form_of,
+    host_of_peer,
+    host_text,
     in_range,
     not_negative,
 )
 from store.reads import parse_filter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Iterable,
+        Mapping,
+    )
 
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
     from kvcq_client.pb.v1 import shared_groups_pb2
@@ -167,6 +176,13 @@ class Reads:
     def members(self, group: str, held: Mapping[int, int]) -> list[Shown]:
         """Who receives from the group; `held`: messages in flight by nonces of leases."""
         return self._receives.members.of(group, held)
+
+    def receivers(self, nonces: Iterable[int]) -> dict[int, tuple[str, str]]:
+        """User and address of who was given these leases, as far as that is remembered."""
+        return {
+            nonce: (user, host_text(host_of_peer(peer)))
+            for nonce, (user, peer) in self._receives.members.who(nonces).items()
+        }
 
     async def take(self, wanted: Receive[T], wait_s: float = 0.0) -> T:
         """The answer to a receive that is none of our own client's. Raises as `receive`."""

@@ -10,6 +10,7 @@ from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server.access import ResourceKind, Role, current_caller
 from server.edge import request_id_of
 from server.puts import check_number, name_of, wait_visible
+from server.services.paging import cursor_of
 from server.wire import (
     DEFAULT_QUERY_MESSAGES,
     MAX_MESSAGES,
@@ -24,12 +25,13 @@ from server.wire import (
     not_negative,
     queues_of,
     stored_out,
+    story_out,
 )
 from store.errors import InvalidArgumentError, MessageNotFoundError
 from store.format import parse_message_id
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
     from server.edge import Context, Requests
     from server.puts import Puts
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from server.workers import Pools
     from store.message import KeyQueryPage
     from store.message_store import MessageStore
+    from store.trace import Found, Story
 
 #: Bounds of that many queues are read in the loop; more of them in a worker, slice by slice.
 INLINE_QUEUES = 16
@@ -135,6 +138,49 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
             # The store knows places in the log alone; the caller knows the id.
             reason = str(error).partition(": ")[2]
             raise MessageNotFoundError(request.message_id, reason) from None
+
+    async def Trace(self, request: pb.TraceRequest, context: Context) -> bytes:
+        name, find = self._traced(request)
+        cursor = cursor_of(request.page_token)
+        caller, traces = current_caller(), self._store.traces
+
+        def tell() -> Story:
+            found = find()
+            caller.reads_found((found.subject.topic,), f"message {name}")
+            return traces.story(found, cursor, caller.may_see_group)
+
+        try:
+            story = await self._pools.scans.run(tell)
+        except MessageNotFoundError as error:
+            raise MessageNotFoundError(name, str(error).partition(": ")[2]) from None
+        receivers = self._reads.receivers(
+            {each.nonce for each in story.events} | {each.nonce for each in story.standings}
+        )
+        is_limited = not caller.is_unbound(Role.SUBSCRIBE, ResourceKind.GROUP)
+        return await self._pools.scans.encoded(
+            lambda: story_out(story, receivers, is_limited=is_limited)
+        )
+
+    def _traced(self, request: pb.TraceRequest) -> tuple[str, Callable[[], Found]]:
+        """How the caller names the message, and what looks for it."""
+        traces = self._store.traces
+        given = [
+            field for field in ("message_id", "handle", "transaction_id") if getattr(request, field)
+        ]
+        if len(given) != 1:
+            raise InvalidArgumentError(
+                "message_id",
+                f"{' and '.join(given) or 'none'} given: give message_id, handle with topic, or "
+                "transaction_id",
+            )
+        if request.message_id:
+            _, offset = parse_message_id(request.message_id)
+            return request.message_id, lambda: traces.message(offset)
+        if request.handle:
+            if not request.topic:
+                raise InvalidArgumentError("topic", "is empty: a handle is of a topic")
+            return request.handle, lambda: traces.timer(request.topic, request.handle)
+        return request.transaction_id, lambda: traces.transaction(request.transaction_id)
 
     async def GetBatch(self, request: pb.GetBatchRequest, context: Context) -> bytes:
         producer_id, sequence = request.producer.producer_id, request.producer.sequence

@@ -19,6 +19,7 @@ from server.wire import (
     bounded,
     dead_letter_out,
     host_of_peer,
+    host_text,
     not_more,
     not_negative,
     of_settings,
@@ -241,11 +242,9 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
 
 
 def _member_out(member: Shown) -> pb.GroupMember:
-    host, port = host_of_peer(member.peer)
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return pb.GroupMember(
         user=member.user,
-        address=address,
+        address=host_text(host_of_peer(member.peer)),
         since_ms=member.since_ms,
         last_ms=member.last_ms,
         waiting=member.waiting,

@@ -66,6 +66,7 @@ from server.wire.shared_groups import (
 )
 from server.wire.status import INTERNAL_ROW, Refusal, refusal_of, rich_status, row_of
 from server.wire.timers import delayed_in, recalls_out, waiting_out
+from server.wire.trace import story_out
 from server.wire.transactions import check_out, transaction_out
 
 __all__ = [
@@ -128,6 +129,7 @@ __all__ = [
     "settings_out",
     "status_out",
     "stored_out",
+    "story_out",
     "topic_out",
     "topics_of",
     "transaction_out",

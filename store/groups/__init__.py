@@ -5,7 +5,7 @@ record of the log. Here it is decided what such records say. See store/docs/grou
 """
 
 from store.groups.damage import DAMAGE
-from store.groups.dead_letters import DeadLetter
+from store.groups.dead_letters import LETTER_OFFSET, DeadLetter
 from store.groups.deliveries import Delivery, Outcome, Received
 from store.groups.handles import is_handle
 from store.groups.leases import Answered
@@ -38,6 +38,7 @@ from store.groups.turn import Turn
 
 __all__ = [
     "DAMAGE",
+    "LETTER_OFFSET",
     "MOST_ATTEMPT_ID",
     "MOST_DELAY_MS",
     "MOST_DESCRIBED",

@@ -8,6 +8,7 @@ there is one outcome, whatever crashes. See store/docs/held.md.
 from store.held.deciding import Begin, Decide
 from store.held.half_rolling import RolledHalves
 from store.held.halves import (
+    GROUP,
     MOST_IMMUNITY_MS,
     MOST_TOGETHER,
     Check,
@@ -16,6 +17,7 @@ from store.held.halves import (
     Transaction,
 )
 from store.held.handing_back import HandBack, HandedBack
+from store.held.handles import unpack_handle
 from store.held.inherited import Inherited, InheritedHalf, InheritedTimer
 from store.held.readable import Readable, read_each
 from store.held.reads import Reads
@@ -50,6 +52,7 @@ from store.held.timers import (
 from store.held.transaction_ids import unpack_transaction_id
 
 __all__ = [
+    "GROUP",
     "HELD_PROPERTIES",
     "LIGHT_QUEUES",
     "MOST_AHEAD_MS",
@@ -92,6 +95,7 @@ __all__ = [
     "read_each",
     "read_places",
     "target_of",
+    "unpack_handle",
     "unpack_transaction_id",
     "waiting",
 ]

@@ -7,7 +7,7 @@ from store.reads.filters import Filter, parse_filter
 from store.reads.latest_messages import LatestKept, LatestMessages
 from store.reads.pull_plan import Pulled, PullPlan
 from store.reads.read_path import ReadPath
-from store.reads.reader import Reader
+from store.reads.reader import Hidden, Reader
 from store.reads.sql import SqlFilter
 from store.reads.tag_filter import TagFilter
 from store.reads.topic_retention import TopicRetention
@@ -15,6 +15,7 @@ from store.reads.unit_search import first_where
 
 __all__ = [
     "Filter",
+    "Hidden",
     "LatestKept",
     "LatestMessages",
     "PullPlan",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from store.errors import DamagedQueueError, InvalidArgumentError
+from store.errors import DamagedQueueError, InvalidArgumentError, MessageNotFoundError
 from store.format import ITEM_END
 from store.reads.tag_filter import TagFilter
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from store.message import KeyQueryPage
     from store.reads.filters import Filter
     from store.reads.pull_plan import Pulled, PullPlan
-    from store.reads.reader import Reader
+    from store.reads.reader import Hidden, Reader
 
 T = TypeVar("T")
 
@@ -131,7 +131,14 @@ class ReadPath:
         return self.reader.query(topic, key, begin_ms, end_ms, limit, cursor, max_bytes)
 
     def get(self, physical_offset: int) -> bytes:
-        return self.repairing(lambda: self.reader.get(physical_offset))
+        record, hidden = self.find(physical_offset)
+        if hidden is not None:
+            raise MessageNotFoundError(str(physical_offset), hidden.reason)
+        return record
+
+    def find(self, physical_offset: int) -> tuple[bytes, Hidden | None]:
+        """The record there, also when readers do not see it any more, and why they do not."""
+        return self.repairing(lambda: self.reader.find(physical_offset))
 
     def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:
         return self.repairing(lambda: [self.reader.bounds(*queue) for queue in queues])

@@ -10,7 +10,7 @@ import struct
 from bisect import bisect_right
 from contextlib import suppress
 from itertools import accumulate
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from store.base import Lock
 from store.consume_queue import Boundary, Bounds, KeyHit
@@ -56,6 +56,13 @@ _MANY_QUEUES = 65_536
 
 _CURSOR = struct.Struct(">qq")
 _I64_MAX = (1 << 63) - 1
+
+
+class Hidden(NamedTuple):
+    """Why a message that is in the log is not seen any more."""
+
+    reason: str
+    is_superseded: bool  # by a later one of its key; otherwise its topic keeps no more
 
 
 def _fitting(sizes: Sequence[int], room: int, *, first: bool) -> tuple[int, int]:
@@ -501,8 +508,9 @@ class Reader:
             return True
         return message.queue_offset >= begins[queue]
 
-    def get(self, physical_offset: int) -> bytes:
-        """The record at the offset. Raises MessageNotFoundError where none begins.
+    def find(self, physical_offset: int) -> tuple[bytes, Hidden | None]:
+        """The record at the offset, and why readers of its topic do not see it, if they do not.
+        Raises MessageNotFoundError where none begins.
 
         A body may hold what looks like a record; the unit of the queue proves where one begins.
         """
@@ -521,12 +529,11 @@ class Reader:
                 low = self.bounds(topic, queue_id).min_offset
                 if queue_offset < low:
                     reason = f"its topic {topic!r} keeps no message below offset {low}"
-                    raise MessageNotFoundError(str(physical_offset), reason)
+                    return record, Hidden(reason, is_superseded=False)
             hidden = self._superseded.get(topic, queue_id)
             if hidden is not None and hidden.has(queue_offset, physical_offset):
-                reason = "a later message has its key"
-                raise MessageNotFoundError(str(physical_offset), reason)
-            return record
+                return record, Hidden("a later message has its key", is_superseded=True)
+            return record, None
         if unit is None:
             low, high = self.bounds(topic, queue_id)
             if low <= queue_offset < high:

@@ -46,6 +46,7 @@ from store.state.half_entries import (
     HalvesForgotten,
 )
 from store.state.halves import EndedHalf, HalfTables, HalvesCount, OpenHalf
+from store.state.happenings import ENDS, Happened, Happening, happening
 from store.state.packing import pack_entries, unpack_entries
 from store.state.rows import (
     DEAD_LETTERS,
@@ -76,6 +77,7 @@ from store.state.windows import FRESH, NOBODY, SPAN, Lease, Window, runs_of, unp
 
 __all__ = [
     "DEAD_LETTERS",
+    "ENDS",
     "FRESH",
     "HALVES_TOPIC",
     "MOST_MADE",
@@ -104,6 +106,8 @@ __all__ = [
     "HalfTables",
     "HalvesCount",
     "HalvesForgotten",
+    "Happened",
+    "Happening",
     "Held",
     "LatestLooked",
     "Lease",
@@ -134,6 +138,7 @@ __all__ = [
     "dead_key",
     "group_key",
     "group_made_at",
+    "happening",
     "kept_key",
     "offset_key",
     "pack_entries",

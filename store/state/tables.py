@@ -173,10 +173,10 @@ class Tables:
         row = self._rows.get(reader_key(topic, group))
         return unpack_offset(row) if row else None
 
-    def readers(self, topic: str) -> list[str]:
-        """Groups with an offset or a window on the topic."""
+    def readers(self, topic: str, limit: int | None = None) -> list[str]:
+        """Groups with an offset or a window on the topic, in name order."""
         start, end = readers_range(topic)
-        return [key[len(start) :].decode() for key, _ in self._rows.scan(start, end)]
+        return [key[len(start) :].decode() for key, _ in self._rows.scan(start, end, limit)]
 
     # --- dead letters ----------------------------------------------------------------------
 

@@ -301,3 +301,13 @@ def test_a_conversation_goes_on_after_its_agent_was_killed(tmp_path: Path) -> No
                 assert ask("tea-2", "Which tea?") == "tea-2, turn 1: Which tea?"
             assert list(client.list_lite_topics("questions")) == ["tea-1", "tea-2"]
             assert client.lite_expiry_s("questions") == 7 * 86_400
+
+
+def test_a_message_is_traced_as_the_page_does(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "store") as server:
+        server.wait_for("ready")
+        (program,) = programs("docs/trace.md", tmp_path, server.target).values()
+        done = subprocess.run(
+            [sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=True
+        )
+    assert done.stdout == "['delivered', 'acknowledged']\n"

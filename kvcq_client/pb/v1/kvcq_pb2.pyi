@@ -20,6 +20,65 @@ class PullStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PULL_STATUS_NO_NEW_MESSAGE: _ClassVar[PullStatus]
     PULL_STATUS_NO_MATCH: _ClassVar[PullStatus]
 
+class MessageState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MESSAGE_STATE_UNSPECIFIED: _ClassVar[MessageState]
+    MESSAGE_STATE_READABLE: _ClassVar[MessageState]
+    MESSAGE_STATE_NOT_KEPT: _ClassVar[MessageState]
+    MESSAGE_STATE_SUPERSEDED: _ClassVar[MessageState]
+    MESSAGE_STATE_PENDING: _ClassVar[MessageState]
+    MESSAGE_STATE_OPEN: _ClassVar[MessageState]
+    MESSAGE_STATE_GIVEN_UP: _ClassVar[MessageState]
+    MESSAGE_STATE_ENDED: _ClassVar[MessageState]
+
+class TraceEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TRACE_EVENT_KIND_UNSPECIFIED: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_DELIVERED: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_HELD_ON: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_GIVEN_BACK: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_ACKNOWLEDGED: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_DEAD: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_GONE: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_DAMAGED: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_PASSED: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_READ: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_READ_AGAIN: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_RESET: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_RESET_BACK: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_GROUP_DELETED: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_QUEUE_DELETED: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_TIMER_SET: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_FIRED: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_RECALLED: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_TIMER_TOPIC_GONE: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_TIMER_LOST: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_BEGUN: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_CHECKED: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_GAVE_UP: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_COMMITTED: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_ROLLED_BACK: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_TOPIC_GONE: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_RECORD_GONE: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_BURIED: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_REDRIVEN: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_DELETED: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_EXPIRED: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_LETTER_GIVEN_UP: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_MOVED: _ClassVar[TraceEventKind]
+
+class TraceGroupState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TRACE_GROUP_STATE_UNSPECIFIED: _ClassVar[TraceGroupState]
+    TRACE_GROUP_STATE_NOT_RECEIVED: _ClassVar[TraceGroupState]
+    TRACE_GROUP_STATE_BEFORE_START: _ClassVar[TraceGroupState]
+    TRACE_GROUP_STATE_IN_FLIGHT: _ClassVar[TraceGroupState]
+    TRACE_GROUP_STATE_AGAIN: _ClassVar[TraceGroupState]
+    TRACE_GROUP_STATE_IN_ORDER: _ClassVar[TraceGroupState]
+    TRACE_GROUP_STATE_DONE: _ClassVar[TraceGroupState]
+    TRACE_GROUP_STATE_READ: _ClassVar[TraceGroupState]
+    TRACE_GROUP_STATE_UNREAD: _ClassVar[TraceGroupState]
+
 class TimeBoundary(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     TIME_BOUNDARY_UNSPECIFIED: _ClassVar[TimeBoundary]
@@ -43,6 +102,56 @@ PULL_STATUS_UNSPECIFIED: PullStatus
 PULL_STATUS_FOUND: PullStatus
 PULL_STATUS_NO_NEW_MESSAGE: PullStatus
 PULL_STATUS_NO_MATCH: PullStatus
+MESSAGE_STATE_UNSPECIFIED: MessageState
+MESSAGE_STATE_READABLE: MessageState
+MESSAGE_STATE_NOT_KEPT: MessageState
+MESSAGE_STATE_SUPERSEDED: MessageState
+MESSAGE_STATE_PENDING: MessageState
+MESSAGE_STATE_OPEN: MessageState
+MESSAGE_STATE_GIVEN_UP: MessageState
+MESSAGE_STATE_ENDED: MessageState
+TRACE_EVENT_KIND_UNSPECIFIED: TraceEventKind
+TRACE_EVENT_KIND_DELIVERED: TraceEventKind
+TRACE_EVENT_KIND_HELD_ON: TraceEventKind
+TRACE_EVENT_KIND_GIVEN_BACK: TraceEventKind
+TRACE_EVENT_KIND_ACKNOWLEDGED: TraceEventKind
+TRACE_EVENT_KIND_DEAD: TraceEventKind
+TRACE_EVENT_KIND_GONE: TraceEventKind
+TRACE_EVENT_KIND_DAMAGED: TraceEventKind
+TRACE_EVENT_KIND_PASSED: TraceEventKind
+TRACE_EVENT_KIND_READ: TraceEventKind
+TRACE_EVENT_KIND_READ_AGAIN: TraceEventKind
+TRACE_EVENT_KIND_RESET: TraceEventKind
+TRACE_EVENT_KIND_RESET_BACK: TraceEventKind
+TRACE_EVENT_KIND_GROUP_DELETED: TraceEventKind
+TRACE_EVENT_KIND_QUEUE_DELETED: TraceEventKind
+TRACE_EVENT_KIND_TIMER_SET: TraceEventKind
+TRACE_EVENT_KIND_FIRED: TraceEventKind
+TRACE_EVENT_KIND_RECALLED: TraceEventKind
+TRACE_EVENT_KIND_TIMER_TOPIC_GONE: TraceEventKind
+TRACE_EVENT_KIND_TIMER_LOST: TraceEventKind
+TRACE_EVENT_KIND_BEGUN: TraceEventKind
+TRACE_EVENT_KIND_CHECKED: TraceEventKind
+TRACE_EVENT_KIND_GAVE_UP: TraceEventKind
+TRACE_EVENT_KIND_COMMITTED: TraceEventKind
+TRACE_EVENT_KIND_ROLLED_BACK: TraceEventKind
+TRACE_EVENT_KIND_TOPIC_GONE: TraceEventKind
+TRACE_EVENT_KIND_RECORD_GONE: TraceEventKind
+TRACE_EVENT_KIND_BURIED: TraceEventKind
+TRACE_EVENT_KIND_REDRIVEN: TraceEventKind
+TRACE_EVENT_KIND_DELETED: TraceEventKind
+TRACE_EVENT_KIND_EXPIRED: TraceEventKind
+TRACE_EVENT_KIND_LETTER_GIVEN_UP: TraceEventKind
+TRACE_EVENT_KIND_MOVED: TraceEventKind
+TRACE_GROUP_STATE_UNSPECIFIED: TraceGroupState
+TRACE_GROUP_STATE_NOT_RECEIVED: TraceGroupState
+TRACE_GROUP_STATE_BEFORE_START: TraceGroupState
+TRACE_GROUP_STATE_IN_FLIGHT: TraceGroupState
+TRACE_GROUP_STATE_AGAIN: TraceGroupState
+TRACE_GROUP_STATE_IN_ORDER: TraceGroupState
+TRACE_GROUP_STATE_DONE: TraceGroupState
+TRACE_GROUP_STATE_READ: TraceGroupState
+TRACE_GROUP_STATE_UNREAD: TraceGroupState
 TIME_BOUNDARY_UNSPECIFIED: TimeBoundary
 TIME_BOUNDARY_LOWER: TimeBoundary
 TIME_BOUNDARY_UPPER: TimeBoundary
@@ -453,6 +562,106 @@ class Queue(_message.Message):
     topic: str
     queue_id: int
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ...) -> None: ...
+
+class TraceRequest(_message.Message):
+    __slots__ = ("message_id", "handle", "topic", "transaction_id", "page_token")
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    HANDLE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    message_id: str
+    handle: str
+    topic: str
+    transaction_id: str
+    page_token: str
+    def __init__(self, message_id: _Optional[str] = ..., handle: _Optional[str] = ..., topic: _Optional[str] = ..., transaction_id: _Optional[str] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class TraceEvent(_message.Message):
+    __slots__ = ("kind", "time_ms", "physical_offset", "group", "topic", "queue_id", "queue_offset", "delivery", "until_ms", "position", "message_id", "user", "address")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    PHYSICAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    kind: TraceEventKind
+    time_ms: int
+    physical_offset: int
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    delivery: int
+    until_ms: int
+    position: int
+    message_id: str
+    user: str
+    address: str
+    def __init__(self, kind: _Optional[_Union[TraceEventKind, str]] = ..., time_ms: _Optional[int] = ..., physical_offset: _Optional[int] = ..., group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., delivery: _Optional[int] = ..., until_ms: _Optional[int] = ..., position: _Optional[int] = ..., message_id: _Optional[str] = ..., user: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class TraceGroup(_message.Message):
+    __slots__ = ("group", "topic", "queue_id", "queue_offset", "state", "deliveries", "until_ms", "user", "address")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    state: TraceGroupState
+    deliveries: int
+    until_ms: int
+    user: str
+    address: str
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., state: _Optional[_Union[TraceGroupState, str]] = ..., deliveries: _Optional[int] = ..., until_ms: _Optional[int] = ..., user: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class TraceResponse(_message.Message):
+    __slots__ = ("message_id", "physical_offset", "store_time_ms", "topic", "places", "state", "due_ms", "producer_group", "groups", "events", "next_page_token", "searched_until_ms", "log_start_offset", "log_start_ms", "groups_limited")
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    PHYSICAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STORE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SEARCHED_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_MS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_LIMITED_FIELD_NUMBER: _ClassVar[int]
+    message_id: str
+    physical_offset: int
+    store_time_ms: int
+    topic: str
+    places: _containers.RepeatedCompositeFieldContainer[QueuePosition]
+    state: MessageState
+    due_ms: int
+    producer_group: str
+    groups: _containers.RepeatedCompositeFieldContainer[TraceGroup]
+    events: _containers.RepeatedCompositeFieldContainer[TraceEvent]
+    next_page_token: str
+    searched_until_ms: int
+    log_start_offset: int
+    log_start_ms: int
+    groups_limited: bool
+    def __init__(self, message_id: _Optional[str] = ..., physical_offset: _Optional[int] = ..., store_time_ms: _Optional[int] = ..., topic: _Optional[str] = ..., places: _Optional[_Iterable[_Union[QueuePosition, _Mapping]]] = ..., state: _Optional[_Union[MessageState, str]] = ..., due_ms: _Optional[int] = ..., producer_group: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[TraceGroup, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[TraceEvent, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., searched_until_ms: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_start_ms: _Optional[int] = ..., groups_limited: _Optional[bool] = ...) -> None: ...
 
 class GetBatchRequest(_message.Message):
     __slots__ = ("producer",)

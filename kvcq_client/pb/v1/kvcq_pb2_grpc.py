@@ -69,6 +69,11 @@ class MessageServiceStub:
                 request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetRequest.SerializeToString,
                 response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetResponse.FromString,
                 _registered_method=True)
+        self.Trace = channel.unary_unary(
+                '/kvcq.v1.MessageService/Trace',
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.TraceRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.TraceResponse.FromString,
+                _registered_method=True)
         self.GetBatch = channel.unary_unary(
                 '/kvcq.v1.MessageService/GetBatch',
                 request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetBatchRequest.SerializeToString,
@@ -137,6 +142,13 @@ class MessageServiceServicer:
 
     def Get(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Trace(self, request, context):
+        """What became of a message, as far as the log goes back.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -211,6 +223,11 @@ def add_MessageServiceServicer_to_server(servicer, server):
                     servicer.Get,
                     request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetRequest.FromString,
                     response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetResponse.SerializeToString,
+            ),
+            'Trace': grpc.unary_unary_rpc_method_handler(
+                    servicer.Trace,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.TraceRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.TraceResponse.SerializeToString,
             ),
             'GetBatch': grpc.unary_unary_rpc_method_handler(
                     servicer.GetBatch,
@@ -427,6 +444,33 @@ class MessageService:
             '/kvcq.v1.MessageService/Get',
             kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetRequest.SerializeToString,
             kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Trace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvcq.v1.MessageService/Trace',
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.TraceRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.TraceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -11,8 +11,8 @@ received before that, later events are there and earlier ones are not.
 | group, topic    | string  | the topic may be a light queue                                      |
 | queue_id        | int     |                                                                     |
 | queue_offset    | bigint  |                                                                     |
-| event           | string  | delivered, held on, given back, acknowledged, dead, gone            |
-| delivery        | int     | the how manieth; null for the last three                            |
+| event           | string  | delivered, held on, given back, acknowledged, dead, gone, damaged   |
+| delivery        | int     | the how manieth; null for the last four                             |
 | time_ms         | bigint  | when its record was stored, ms since 1970                           |
 | until_ms        | bigint  | until when the message is out of reach of others; null as above     |
 | physical_offset | bigint  | of the record that says so                                          |
@@ -28,8 +28,8 @@ received before that, later events are there and earlier ones are not.
 | deliveries        | bigint | how often it was delivered; one more than its retries               |
 | given_back, held_on | bigint | how often                                                         |
 | first_ms, last_ms | bigint | when it was delivered first, and last                               |
-| outcome           | string | acknowledged, dead, gone; null: it is in flight, or is to be        |
-|                   |        | delivered again                                                     |
+| outcome           | string | acknowledged, dead, gone, damaged; null: it is in flight, or is to  |
+|                   |        | be delivered again                                                  |
 | done_ms           | bigint | when that was                                                       |
 | stored_ms         | bigint | when the message was stored; null: the log has it no longer         |
 | waited_ms         | bigint | from then to the first delivery: lag as the message saw it          |
@@ -47,13 +47,13 @@ import pyarrow as pa
 from migration.spark.columns import chosen, struct_of
 from migration.spark.source import register_sources
 from store.state import (
+    ENDS,
     STATE_TOPIC,
-    Ended,
     Finished,
     GroupEnded,
-    Held,
     Leased,
     TopicEnded,
+    happening,
     unpack_entries,
 )
 
@@ -80,12 +80,6 @@ EVENTS = pa.schema(
         ("group_life", pa.int64()),
     ]
 )
-_HELD = {
-    Held.HANDED_OVER: "delivered",
-    Held.EXTENDED: "held on",
-    Held.GIVEN_BACK: "given back",
-}
-_ENDED = {Ended.ACKNOWLEDGED: "acknowledged", Ended.DEAD: "dead", Ended.GONE: "gone"}
 _MESSAGE = ["topic", "queue_id", "queue_offset", "topic_life"]
 _DELIVERY = ["group", *_MESSAGE, "group_life"]
 _STATE = ("physical_offset", "store_time_ms", "body")
@@ -115,7 +109,7 @@ def read_deliveries(spark: SparkSession, path: Path | str) -> DataFrame:
     def when(events: Sequence[str]) -> Column:
         return F.when(F.col("event").isin(*events), F.col("time_ms"))
 
-    ends = list(_ENDED.values())
+    ends = [str(each) for each in ENDS]
     found = events.groupBy(*_DELIVERY).agg(
         times("delivered").alias("deliveries"),
         times("given back").alias("given_back"),
@@ -224,16 +218,10 @@ def _events_of(
             if not isinstance(entry, (Leased, Finished)):
                 continue
             lives = _life(topics, entry.topic, at), _life(groups, entry.group, at)
-            told: tuple[object, ...]
-            if isinstance(entry, Leased):
-                offsets = entry.lease.offsets()
-                told = (_HELD[entry.how], entry.lease.deliveries, time_ms, entry.lease.until_ms)
-            else:
-                bits = range(entry.mask.bit_length())
-                offsets = (entry.first + bit for bit in bits if entry.mask >> bit & 1)
-                told = (_ENDED[entry.how], None, time_ms, None)
+            said = happening(entry)
+            told = str(said.what), said.delivery, time_ms, said.until_ms
             place = entry.group, entry.topic, entry.queue_id
-            rows += [(*place, offset, *told, at, *lives) for offset in offsets]
+            rows += [(*place, offset, *told, at, *lives) for offset in said.offsets()]
             if len(rows) >= _ROWS:
                 yield _batch(rows, EVENTS)
                 rows = []

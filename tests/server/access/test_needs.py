@@ -67,7 +67,7 @@ STREAMS = {
     "Telemetry",
 }
 #: What is found by a number shows its topic first.
-BY_NUMBER = {"Get", "GetBatch"}
+BY_NUMBER = {"Get", "GetBatch", "Trace"}
 OPEN = {"Check", "List", "Watch"}
 #: Requests that name something, so that it is the right that is missing and nothing else.
 REQUESTS: dict[str, Message] = {

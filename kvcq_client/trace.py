@@ -1,0 +1,156 @@
+"""What became of a message: what `trace` returns. Times are ms since 1970."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, NamedTuple
+
+from kvcq_client.wire import Wire
+
+
+class MessageState(enum.Enum):
+    """What a message is to readers of its topic now."""
+
+    READABLE = "readable"
+    NOT_KEPT = "not kept"  # it is in the log, and its topic keeps it no longer
+    SUPERSEDED = "superseded"  # a later message has its key
+    PENDING = "pending"  # waits for its time
+    OPEN = "open"  # waits for its transaction to be decided
+    GIVEN_UP = "given up"  # the same; its producers are not asked any more
+    ENDED = "ended"  # it waited; its last event says what came of it
+
+
+class TraceGroupState(enum.Enum):
+    """What a message is to a group now."""
+
+    NOT_RECEIVED = "not received"
+    BEFORE_START = "before start"  # the group began behind it
+    IN_FLIGHT = "in flight"
+    AGAIN = "again"  # it is delivered again, once `until_ms` is over
+    IN_ORDER = "in order"  # it waits for messages with its ordering key
+    DONE = "done"  # its events say how
+    READ = "read"  # a group by offsets has committed behind it
+    UNREAD = "unread"  # ... and has not
+
+
+class TraceEventKind(enum.Enum):
+    """What happened to a message."""
+
+    # For a group.
+    DELIVERED = "delivered"
+    HELD_ON = "held on"  # its receiver has it for longer, or for less time
+    GIVEN_BACK = "given back"
+    ACKNOWLEDGED = "acknowledged"
+    DEAD = "dead letter"  # delivered as often as the group allows; `message_id` is the dead letter
+    GONE = "gone"  # its topic did not keep it until it was to be delivered again
+    DAMAGED = "damaged"  # it cannot be read, and the group skipped it
+    #: The group went on behind it: its filter did not let it through, or it was not kept.
+    PASSED = "passed over"
+    READ = "read"  # a group by offsets committed `position`, behind it
+    READ_AGAIN = "set back"  # ... and one at or before it, later
+    RESET = "reset behind"  # the group was set to `position`, behind it
+    RESET_BACK = "reset before"  # ... or to it, or before it
+    GROUP_DELETED = "group deleted"
+    QUEUE_DELETED = "queue deleted"  # a light queue that it stood in
+    # While it waited for its time, and for a decision.
+    TIMER_SET = "put with a time"
+    FIRED = "put at its time"  # as `message_id`
+    RECALLED = "recalled"
+    TIMER_TOPIC_GONE = "its topic was deleted"
+    TIMER_LOST = "its record cannot be read"
+    BEGUN = "transaction begun"
+    CHECKED = "producer asked"  # for the time `delivery`
+    GAVE_UP = "given up"
+    COMMITTED = "committed"  # as `message_id`
+    ROLLED_BACK = "rolled back"
+    TOPIC_GONE = "topic gone"
+    RECORD_GONE = "record gone"
+    # As a dead letter.
+    BURIED = "made a dead letter"  # of `message_id`
+    REDRIVEN = "redriven"  # `message_id` is what it became, or the dead letter it was
+    DELETED = "deleted"
+    EXPIRED = "expired"
+    LETTER_GIVEN_UP = "given up for want of space"
+    MOVED = "kept in a new place"  # as `message_id`
+
+
+class TraceEvent(NamedTuple):
+    """One thing that happened to a message, by a record of the log."""
+
+    what: Annotated[TraceEventKind, Wire("kind")]
+    time_ms: int
+    physical_offset: int  # of the record
+    group: str  # "": of no group
+    topic: str  # or light queue
+    queue_id: int
+    queue_offset: int
+    delivery: int  # the how manieth; 0: of none
+    until_ms: int | None  # the receiver has it until then, or it waits
+    position: int | None  # where the group went on
+    message_id: str  # of what it became, or of what it was
+    user: str  # who received it, as far as the server knows: it forgets when it restarts
+    address: str
+
+
+class TracedGroup(NamedTuple):
+    """What a message is to one group, in one queue or light queue."""
+
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    state: TraceGroupState
+    deliveries: int  # so far, of one in flight or to be delivered again
+    until_ms: int | None
+    user: str  # who has it; see TraceEvent
+    address: str
+
+
+class TracePlace(NamedTuple):
+    """A queue that the message stands in."""
+
+    topic: str  # or light queue
+    queue_id: int
+    offset: int
+
+
+class Trace(NamedTuple):
+    """What became of a message, as far as the log says."""
+
+    message_id: str
+    physical_offset: int
+    store_time_ms: int
+    topic: str  # that it is for, while it waits
+    places: tuple[TracePlace, ...]  # none while it waits
+    state: MessageState
+    due_ms: int | None  # of one that waits, or waited, for its time
+    producer_group: str  # of one that waits for a decision
+    groups: tuple[TracedGroup, ...]  # that have received or read there; at most 1,000
+    events: tuple[TraceEvent, ...]  # in the order of the log
+    next_page_token: str  # not empty: the search ended before the log did
+    searched_until_ms: int | None  # the last record that was looked at is of then
+    log_start_offset: int  # what the log's records below said is not known any more
+    log_start_ms: int | None
+    groups_limited: bool  # groups that the caller may not see are left out
+
+    def events_of(self, one: TracedGroup) -> list[TraceEvent]:
+        """Of a group and a queue."""
+        key = one.group, one.topic, one.queue_id
+        return [each for each in self.events if (each.group, each.topic, each.queue_id) == key]
+
+    def outcome(self, one: TracedGroup) -> str:
+        """What it is to the group, in words."""
+        events = self.events_of(one)
+        if one.state is TraceGroupState.DONE and events:
+            return _KINDS[events[-1].what]
+        return _STATES.get(one.state) or str(one.state.value)
+
+
+_KINDS = {each: str(each.value) for each in TraceEventKind}
+_STATES = {
+    TraceGroupState.NOT_RECEIVED: "not received yet",
+    TraceGroupState.BEFORE_START: "before the group began",
+    TraceGroupState.AGAIN: "to be delivered again",
+    TraceGroupState.IN_ORDER: "waits behind others with its ordering key",
+    TraceGroupState.UNREAD: "not read yet",
+}

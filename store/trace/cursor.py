@@ -1,0 +1,46 @@
+"""Where a story goes on in the next call, as bytes: JSON, which the caller may have changed."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from store.errors import InvalidArgumentError
+from store.trace.story import What
+
+#: What was said of groups is remembered of so many groups and places, and names of so many bytes.
+_MOST_SAID = 500
+_MOST_NAMES = 24 << 10
+
+
+class Cursor(NamedTuple):
+    """What one call leaves for the next."""
+
+    at: int  # queue offset of the next record of the state
+    ended: list[int]  # places, by number, that were deleted
+    said: list[tuple[str, int, What]]  # what was said last, of group and place
+
+
+def pack_cursor(cursor: Cursor) -> bytes:
+    said, names = [], 0
+    for group, number, what in cursor.said[-_MOST_SAID:]:
+        names += len(group)
+        if names <= _MOST_NAMES:
+            said.append([group, number, what.value])
+    return json.dumps([cursor.at, cursor.ended, said], separators=(",", ":")).encode()
+
+
+def unpack_cursor(data: bytes, places: int, most_at: int) -> Cursor:
+    """Of a message with so many places. Raises InvalidArgumentError."""
+    try:
+        at, ended, said = json.loads(data)
+        if type(at) is not int or not 0 <= at <= most_at:
+            raise ValueError
+        numbers = [*ended, *(number for _, number, _ in said)]
+        if any(type(each) is not int or not 0 <= each < places for each in numbers):
+            raise ValueError
+        if any(type(group) is not str for group, _, _ in said):
+            raise ValueError
+        return Cursor(at, ended, [(group, number, What(what)) for group, number, what in said])
+    except (ValueError, TypeError, RecursionError):
+        raise InvalidArgumentError("page_token", "was returned by no call of this kind") from None

@@ -1,0 +1,151 @@
+"""Records of the state from some place of the log on, by the queue of their topic; and what was
+appended together with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.errors import OffsetOutOfRangeError, UnknownTopicError
+from store.format import message_id, pack_host, place_of, unpack_record
+from store.reads import first_where
+from store.state import (
+    STATE_TOPIC,
+    Ended,
+    Finished,
+    HalfBegun,
+    HalfEnd,
+    HalfEnded,
+    HalfMoved,
+    LetterEnd,
+    LetterEnded,
+    TimerEnd,
+    TimerEnded,
+    TimerSet,
+    unpack_entries,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from store.consume_queue import ConsumeQueueStore
+    from store.held import Reads
+    from store.log import CommitLog
+    from store.message import StoredMessage
+    from store.state import Entry
+
+#: Records, and bytes of them, that are read together.
+_TOGETHER = 256
+_READ_BYTES = 1 << 20
+#: Records of one append that are looked at.
+_MOST_APPENDED = 4096
+
+
+class StateRecord(NamedTuple):
+    """A record of the state."""
+
+    queue_offset: int
+    physical_offset: int
+    store_time_ms: int
+    body: bytes
+
+
+def state_bounds(reads: Reads) -> tuple[int, int]:
+    """Queue offsets of the records that the log has: the first, and behind the last."""
+    try:
+        ((low, high),) = reads.bounds([(STATE_TOPIC, 0)])
+    except UnknownTopicError:
+        return 0, 0
+    return low, high
+
+
+def first_record_from(
+    queues: ConsumeQueueStore, bounds: tuple[int, int], physical_offset: int
+) -> int:
+    """Queue offset of the first record of the state there or behind."""
+    return first_where(
+        *(queues, STATE_TOPIC, 0, *bounds), lambda unit: unit.physical_offset >= physical_offset
+    )[0]
+
+
+def records_from(reads: Reads, at: int, high: int) -> Iterator[list[StateRecord]]:
+    """Some at a time. Raises CorruptRecordError, DamagedQueueError."""
+    while at < high:
+        try:
+            pulled = reads.pull(
+                *(STATE_TOPIC, 0, at),
+                max_messages=_TOGETHER,
+                max_bytes=_READ_BYTES,
+                tag_filter=None,
+            )
+        except OffsetOutOfRangeError as error:  # retention took some meanwhile
+            if at >= error.min_offset:
+                return
+            at = error.min_offset
+            continue
+        if pulled.next_offset == at:
+            return
+        read = [unpack_record(record, verify=False) for record in pulled.records]
+        yield [
+            StateRecord(each.queue_offset, each.physical_offset, each.store_time_ms, each.body)
+            for each in read
+        ]
+        at = pulled.next_offset
+
+
+class Append(NamedTuple):
+    """What was appended together."""
+
+    begin: int  # physical
+    #: Entries that say of a message of this append what it is, and that message: its physical
+    #: offset and its id.
+    pairs: list[tuple[Entry, int, str]]
+    store_time_ms: int
+
+
+def append_of(log: CommitLog, physical_offset: int) -> Append | None:
+    """The one that the record there is of; None: it was appended by itself. Raises
+    MessageNotFoundError, CorruptRecordError."""
+    record = log.read_at(physical_offset)
+    place = place_of(record, 0)
+    if place is None:
+        return None
+    at = begin = physical_offset - place.distance
+    entries: list[Entry] = []
+    messages: list[StoredMessage] = []
+    found = unpack_record(record, verify=False)
+    for _ in range(_MOST_APPENDED):
+        record = log.read_at(at)
+        found = unpack_record(record, verify=False)
+        if found.topic == STATE_TOPIC:
+            entries += unpack_entries(found.body)
+        else:
+            messages.append(found)
+        place = place_of(record, 0)
+        if place is None or place.is_last:
+            break
+        at += len(record)
+    said = [entry for entry in entries for _ in range(_messages_of(entry))]
+    pairs = [
+        (entry, one.physical_offset, id_of(one)) for entry, one in zip(said, messages, strict=False)
+    ]
+    return Append(begin, pairs, found.store_time_ms)
+
+
+def id_of(message: StoredMessage) -> str:
+    return message_id(pack_host(message.store_host), message.physical_offset)
+
+
+def _messages_of(entry: Entry) -> int:
+    """How many messages the append of the entry has for it."""
+    match entry:
+        case TimerSet() | HalfBegun() | HalfMoved():
+            return 1
+        case TimerEnded(how=TimerEnd.FIRED | TimerEnd.MOVED):
+            return 1
+        case HalfEnded(how=HalfEnd.COMMITTED):
+            return 1
+        case LetterEnded(how=LetterEnd.REDRIVEN | LetterEnd.MOVED):
+            return 1
+        case Finished(how=Ended.DEAD):
+            return entry.mask.bit_count()
+    return 0

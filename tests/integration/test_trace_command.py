@@ -1,0 +1,39 @@
+"""kvcq trace against a server of its own."""
+
+from __future__ import annotations
+
+from tests.support.command_line import answer_of, kvcq
+
+
+def test_a_message_is_traced_from_put_to_acknowledgement(target: str) -> None:
+    put = answer_of("put", "traced", "x", server=target)
+    message_id = put["messageId"]
+    none = kvcq("trace", message_id, server=target)
+    assert "no group has received" in none.stderr
+    assert kvcq("group", "create", "tracers", server=target).exit_code == 0
+    consumed = kvcq("consume", "traced", "--group", "tracers", "--limit", "1", server=target)
+    assert consumed.exit_code == 0, consumed.stderr
+    trace = answer_of("trace", message_id, server=target)
+    assert [each["what"] for each in trace["events"]] == ["delivered", "acknowledged"]
+    assert [each["outcome"] for each in trace["groups"]] == ["acknowledged"]
+    shown = kvcq("trace", message_id, server=target)
+    assert "tracers" in shown.stdout
+    assert "acknowledged" in shown.stdout
+
+
+def test_a_delayed_message_is_traced_by_its_handle(target: str) -> None:
+    put = answer_of("put", "later", "x", "--delay", "2h", server=target)
+    trace = answer_of("trace", put["handle"], "--delayed", "later", server=target)
+    assert trace["state"] == "pending"
+    assert trace["dueMs"] == put["deliverAtMs"]
+    shown = kvcq("trace", put["handle"], "--delayed", "later", server=target)
+    assert "waits for its time" in shown.stdout
+
+
+def test_what_is_no_message_id_is_refused_with_what_to_do(target: str) -> None:
+    refused = kvcq("trace", "x", server=target)
+    assert refused.exit_code == 2
+    assert "--delayed TOPIC" in refused.stderr
+    missing = kvcq("trace", "7F00000100001FA30000000000000123", server=target)
+    assert missing.exit_code == 1
+    assert "no message" in missing.stderr
