@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.format import COMPRESSED
 from server.errors import ClientStatusError
-from server.rocketmq.kinds import check_kind, kind_of
+from server.rocketmq.kinds import check_kind
 from server.rocketmq.pb import values_pb2 as v2
 from server.rocketmq.times import milliseconds_of
 from store.errors import InvalidArgumentError
@@ -29,6 +29,7 @@ from store.message import Message
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from server.rocketmq.kinds import Kind
     from server.wire import Budget
     from store.message import Host
     from store.metadata import MessageType
@@ -86,20 +87,23 @@ def messages_in(
         system = message.system_properties
         budget.parts(len(system.keys) + len(message.user_properties), "messages")
         budget.tag(len(system.tag), "messages")
-        check_kind(system, topic_type, takes_lite=takes_lite)
-        found.append(_message_in(message, born_host, choose, of_priority))
+        kind = check_kind(system, topic_type, takes_lite=takes_lite)
+        found.append(_message_in(message, kind, born_host, choose, of_priority))
     return found
 
 
-def times_in(messages: Sequence[v2.Message]) -> list[int]:
+def times_in(messages: Sequence[v2.Message], types: Sequence[v2.MessageType]) -> list[int]:
     """When each message of a request is to be delivered, ms since 1970; nothing, where none says.
+    `types`: of each.
 
     Raises ClientStatusError.
     """
     times = []
-    for message in messages:
+    if v2.DELAY not in types:
+        return []
+    for message, its_type in zip(messages, types, strict=True):
         system = message.system_properties
-        if kind_of(system).type != v2.DELAY:
+        if its_type != v2.DELAY:
             continue
         if not system.HasField("delivery_timestamp"):
             raise ClientStatusError(
@@ -116,6 +120,7 @@ def times_in(messages: Sequence[v2.Message]) -> list[int]:
 
 def _message_in(
     message: v2.Message,
+    kind: Kind,
     born_host: Host,
     choose: Callable[[str, str], int],
     of_priority: Callable[[str, int], int],
@@ -131,7 +136,7 @@ def _message_in(
         properties[SHARDING_KEY] = group
     properties[UNIQ_KEY] = _checked_id(system.message_id)
     lite = ""
-    if kind_of(system).type == v2.LITE:
+    if kind.type == v2.LITE:
         lite = properties[LITE_TOPIC] = system.lite_topic
         check_lite_topic(lite, "lite_topic")
     if system.trace_context:

@@ -204,8 +204,8 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         born_host = host_of_peer(context.peer())
         topic = request.messages[0].topic.name if request.messages else ""
         topic_type = self._puts.type_of(topic)
-        has_lite = any(kind_of(each.system_properties).type == v2.LITE for each in request.messages)
-        takes_lite = has_lite and self._lite.takes_lite(topic)
+        types = [kind_of(each.system_properties).type for each in request.messages]
+        takes_lite = v2.LITE in types and self._lite.takes_lite(topic)
 
         def make(budget: Budget) -> list[Message]:
             puts = self._puts
@@ -219,7 +219,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
                 takes_lite=takes_lite,
             )
 
-        if is_transaction(request.messages):
+        if is_transaction(request.messages, types):
             pools = self._pools
             (message,) = await pools.changes.run(make, Budget()) if large else make(Budget())
             (given,) = request.messages
@@ -229,7 +229,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
                 transaction_id=await self._transactions.begin(given, message),
             )
             return pb.SendMessageResponse(status=OK, entries=[entry])
-        if times := times_in(request.messages):
+        if times := times_in(request.messages, types):
             done = await self._puts.put_delayed(lambda budget: (make(budget), times))
             offsets: Sequence[int] = done.places
             handles: Sequence[str] = done.handles

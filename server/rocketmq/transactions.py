@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from server.access import ResourceKind, Role, current_caller
 from server.errors import ClientStatusError, ForbiddenError
-from server.rocketmq.kinds import kind_of
 from server.rocketmq.messages_out import orphan_out
 from server.rocketmq.pb import messaging_pb2 as pb
 from server.rocketmq.pb import values_pb2 as v2
@@ -33,10 +32,12 @@ if TYPE_CHECKING:
 _MOST_GROUP = 120
 
 
-def is_transaction(messages: Sequence[v2.Message]) -> bool:
-    """Whether the messages of a request begin a transaction. Raises ClientStatusError."""
-    found = [kind_of(each.system_properties).type == v2.TRANSACTION for each in messages]
-    if not any(found):
+def is_transaction(messages: Sequence[v2.Message], types: Sequence[v2.MessageType]) -> bool:
+    """Whether the messages of a request, of these types, begin a transaction.
+
+    Raises ClientStatusError.
+    """
+    if v2.TRANSACTION not in types:
         return False
     if len(messages) > 1:
         raise ClientStatusError(
