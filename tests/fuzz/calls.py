@@ -15,13 +15,15 @@ import grpc
 
 from kvcq_client import Credentials
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from kvcq_client.pb.v1 import kvcq_pb2_grpc, lite_topics_pb2_grpc
+from kvcq_client.pb.v1 import lite_topics_pb2 as lite_pb
 from kvcq_client.transport.secured import Signer
 from server.rocketmq.pb import values_pb2 as v2
 from server.wire.status import STATUS_BY_ERROR
 from tests.fuzz.requests import (
     CONTROL_GROUP,
     CONTROL_TOPIC,
+    LITE_PARENT,
     METHODS,
     USERS,
     mutated,
@@ -81,6 +83,7 @@ class Fuzz:
         self._random = Random(seed)
         self._messages = kvcq_pb2_grpc.MessageServiceStub(channel)
         self._groups = kvcq_pb2_grpc.GroupServiceStub(channel)
+        self._lite = lite_topics_pb2_grpc.LiteTopicServiceStub(channel)
         self._control: list[object] = []
         self.statuses: Counter[tuple[str, str]] = Counter()
 
@@ -98,6 +101,8 @@ class Fuzz:
             pb.CommitOffsetsRequest(group=CONTROL_GROUP, offsets=[position]),
             metadata=self._headers(),
         )
+        parent = lite_pb.CreateLiteParentRequest(topic=LITE_PARENT)
+        await self._lite.CreateLiteParent(parent, metadata=self._headers())
         self._control = await self._look()
 
     async def run(self, calls: int) -> None:

@@ -76,8 +76,13 @@ _TEXTS = [
     *("7F000001", "0" * 32, "7F00000100001F910000000000000000", "F" * 32, "0" * 56, "1" * 5000),
     *("x" * 127, "x" * 128, "x" * 255, "x" * 256, "x" * 40_000, "kvcq.ready"),
 ]
+#: Made for lite topics.
+LITE_PARENT = _TOPICS[-1]
 _WORDS = ["a", "b", "k", "word", "p1"]
-_WORDY = ("tag", "tags", "keys", "key", "value", "producer_id", "tag_filter")
+_WORDY = (
+    *("tag", "tags", "keys", "key", "value", "producer_id", "tag_filter"),
+    *("lite_topic", "lite_topics", "lite_topic_set"),
+)
 _CONDITIONS = ["a = 1", "k > 3 AND TAGS = 'a'", "NOT (k IS NULL)", "a >", "(", "k IN ('a')", "'"]
 #: Whatever has one of them is refused, or is of another kind.
 _RARE = ("delivery_timestamp", "lite_topic", "priority", "message_group", "trace_context")
