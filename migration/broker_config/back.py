@@ -217,6 +217,15 @@ def _shared(state: Tables, group: str) -> Iterator[tuple[str, str, int, int]]:
         for topic, queue_id, window in rows:
             yield group, topic, queue_id, window.done_below
         last = rows[-1][:2]
+    if state.shared_group(group) is None:
+        return
+    last = None
+    while taken := state.list_committed(TAKEN_GROUP, last, _PAGE):
+        for topic, queue_id, offset in taken:
+            rest = topic.removeprefix(f"%RETRY%{group}")
+            if rest != topic and rest[:1] in ("", "_", "+"):
+                yield group, topic, queue_id, offset
+        last = taken[-1][:2]
 
 
 def _committed(state: Tables) -> Iterator[tuple[str, str, int, int]]:

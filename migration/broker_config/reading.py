@@ -15,7 +15,7 @@ from store.format import check_group, is_system_topic, is_topic_name
 from store.light_queue import is_light
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from migration.broker_config.choice import Choice
@@ -56,7 +56,8 @@ class BrokerConfig:
     topics: dict[str, int] | None = None
     #: Topics that no message can be put to in the broker.
     read_only: tuple[str, ...] = ()
-    groups: frozenset[str] = frozenset()
+    #: Settings of groups, as RocketMQ writes them.
+    groups: Mapping[str, Any] = field(default_factory=dict)
     offsets: list[GroupOffset] = field(default_factory=list)
     found: tuple[ConfigFound, ...] = ()
     #: Paths of the tables that topics and offsets are written back to.
@@ -116,7 +117,7 @@ def read_config(root: Path) -> BrokerConfig:
     return BrokerConfig(
         queue_counts if topics.used else None,
         tuple(read_only),
-        frozenset(merged_rows(choices[Kind.GROUPS])),
+        merged_rows(choices[Kind.GROUPS]),
         offsets,
         tuple(_found(choices, refused, left_out)),
         tuple(
@@ -149,7 +150,7 @@ def _found(
         for number, table in enumerate(choice.used):
             detail = "taken over"
             if kind is Kind.GROUPS:
-                detail = "stays where it is: a group needs no settings here"
+                detail = "of groups whose members pop: taken over"
             elif number:
                 detail = f"taken over, before rows of {choice.used[0].path}"
             if kind is Kind.OFFSETS and not number and refused:

@@ -29,11 +29,19 @@ from migration.formats import (
     queues_in,
 )
 from migration.plan.generations import Generations, find_generations
-from migration.plan.held_back import HeldBack, held_back
+from migration.plan.held_back import HeldBack, held_back, held_for_groups
 from migration.plan.log_survey import LogSurvey, segment_files, survey_log, walk_log
 from migration.plan.queue_evidence import QueueEvidence, own_rocksdb
 from migration.state import FileLayout, Phase, read_state
-from migration.waiting import Watched, delivered_delayed, done_below, read_timer_files
+from migration.waiting import (
+    Watched,
+    delivered_delayed,
+    done_below,
+    find_in_flight,
+    popping_groups,
+    read_timer_files,
+    seen_groups,
+)
 from store.errors import StoreFormatError
 from store.format import is_topic_name
 from store.light_queue import is_light
@@ -91,6 +99,8 @@ class Inventory:
     unnameable: list[str] = field(default_factory=list)
     #: Messages that a broker delivers later.
     held_back: tuple[HeldBack, ...] = ()
+    #: Groups whose members pop: they are shared here.
+    pops: frozenset[str] = frozenset()
 
     @property
     def files_are_whole(self) -> bool:
@@ -167,7 +177,10 @@ def take_inventory(
             is_required=admission.is_live,
         )
         last_ms = _last_store_time_ms(lookup, log)
+        in_flight = find_in_flight(watched, done_below(config.offsets))
+        pops = popping_groups(config.groups, seen_groups(watched, in_flight), topics)
         waiting = held_back(log, watched, timers)
+        waiting += held_for_groups(log, config, pops, in_flight)
     finally:
         segments.close()
         lookup.close()
@@ -191,6 +204,7 @@ def take_inventory(
         in_rocksdb,
         _unnameable(generations, topics),
         waiting,
+        pops,
     )
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 3
+_VERSION = 4
 #: Coarser than the time stamps of any file system in use.
 _SETTLED_NS = 2_000_000_000
 
@@ -173,6 +173,7 @@ def _document(inventory: Inventory) -> dict[str, Any]:
             for each in inventory.findings
         ],
         "queues_in_rocksdb": inventory.queues_in_rocksdb,
+        "pops": sorted(inventory.pops),
         "held_back": [list(each) for each in inventory.held_back],
     }
 
@@ -199,4 +200,5 @@ def _inventory(root: Path, document: dict[str, Any]) -> Inventory:
         read_config_with_marks(root),
         document["queues_in_rocksdb"],
         held_back=tuple(HeldBack(*each) for each in document["held_back"]),
+        pops=frozenset(document["pops"]),
     )

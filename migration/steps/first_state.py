@@ -16,6 +16,8 @@ from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.snapshots import DIRECTORY, Snapshots
 from kvcq.state_store import KvStateStore
 from kvcq.tables import STATE
+from migration.broker_config import TAKEN_GROUP
+from migration.waiting import RETRY_TOPICS, settings_of
 from store.log import SegmentSet
 from store.metadata import TopicConfig
 from store.state import (
@@ -24,8 +26,10 @@ from store.state import (
     Committed,
     Entry,
     GroupMade,
+    Reset,
     changes_of,
     dead_key,
+    pack_group,
     pack_offset,
     pack_topic,
     topic_key,
@@ -56,8 +60,15 @@ def make_state(directory: StoreDir, inventory: Inventory, clock: Clock) -> None:
         rows = [*_topics(inventory, clock.now_ms()), *_dead(inventory)]
         for first in range(0, len(rows), _PAGE):
             engine.write(KvBatch(puts={STATE: rows[first : first + _PAGE]}))
-        for _, offsets in groupby(sorted(inventory.config.offsets), lambda each: each[0]):
-            _take(state, engine, [Committed(*each) for each in offsets], end)
+        for group, rows_of in groupby(sorted(inventory.config.offsets), lambda each: each[0]):
+            offsets = [Committed(*each) for each in rows_of]
+            if group in inventory.pops:
+                _take_shared(state, engine, group, offsets, inventory)
+            else:
+                _take(state, engine, offsets, end)
+        taken = {each.group for each in inventory.config.offsets}
+        for group in sorted(inventory.pops - taken):
+            _take_shared(state, engine, group, [], inventory)
         state.advance(end)
         state.flush()
         Snapshots(directory.root, segments, engine.back_up, lambda: None, clock).take()
@@ -82,9 +93,33 @@ def _dead(inventory: Inventory) -> list[tuple[bytes, bytes]]:
     ]
 
 
+def _take_shared(
+    state: KvStateStore,
+    engine: RocksEngine,
+    group: str,
+    offsets: list[Committed],
+    inventory: Inventory,
+) -> None:
+    """A group whose members pop goes on where its offsets are. How far it is in its retry topics is
+    noted for `inherit`: here the message itself is delivered again."""
+    entries: list[Entry] = [
+        GroupMade(TAKEN_GROUP, b""),
+        GroupMade(group, pack_group(settings_of(inventory.config.groups.get(group, {})))),
+    ]
+    for each in offsets:
+        if each.topic.startswith(RETRY_TOPICS):
+            entries.append(each._replace(group=TAKEN_GROUP))
+        else:
+            entries.append(Reset(*each))
+    _write(entries, inventory.log.end, state, engine)
+
+
 def _take(state: KvStateStore, engine: RocksEngine, offsets: list[Committed], end: int) -> None:
     """All that one group has committed."""
-    entries: list[Entry] = [GroupMade(offsets[0].group, b""), *offsets]
+    _write([GroupMade(offsets[0].group, b""), *offsets], end, state, engine)
+
+
+def _write(entries: list[Entry], end: int, state: KvStateStore, engine: RocksEngine) -> None:
     changes: Changes = changes_of(entries, end, state)
     rows = [(key, value) for key, value in changes.written.items() if value is not None]
     engine.write(KvBatch(puts={STATE: rows}))

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from migration.broker_config import TAKEN_GROUP
+from migration.steps.undone import take_undone
 from migration.waiting import (
     HALF_GROUP,
     HALF_TOPIC,
@@ -50,6 +51,7 @@ class Inheritance(NamedTuple):
 
     timers: int = 0  # delayed messages as well
     halves: int = 0
+    undone: int = 0  # of shared groups
 
     def lines(self) -> list[str]:
         """For people."""
@@ -58,6 +60,7 @@ class Inheritance(NamedTuple):
             for count, what in (
                 (self.timers, "messages that are delivered when they are due"),
                 (self.halves, "open transactions, about which their producers are asked"),
+                (self.undone, "messages that shared groups are given again"),
             )
             if count
         ]
@@ -85,7 +88,7 @@ def inherit(store: MessageStore, root: Path, end: int) -> Inheritance:
         # Only a broker writes there, and a release.
         found = find_halves(OpenLog(store, _EVERYTHING), _done(store, mark))
         halves = _take(found, mark, _half, store.inherited.take_halves)
-    return Inheritance(timers, halves)
+    return Inheritance(timers, halves, take_undone(store, log))
 
 
 def _done(store: MessageStore, mark: Committed) -> int:

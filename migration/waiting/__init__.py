@@ -1,8 +1,9 @@
 """What a RocketMQ broker has not delivered yet: found in its topics, and in files beside them.
 
 `names.py` says where it is, `broker_log.py` reads it, of one walk or of an open store, `found.py`
-tells what waits still, `timer_files.py` reads and writes the timer's own files, `marks.py` says how
-far the broker was. Nothing here changes a store.
+tells what waits still, `popped.py` what members of groups had, `group_settings.py` which groups
+these are, `timer_files.py` reads and writes the timer's own files, `marks.py` says how far the
+broker was. Nothing here changes a store.
 """
 
 from migration.waiting.broker_log import BrokerLog, OpenLog, Watched
@@ -14,16 +15,34 @@ from migration.waiting.found import (
     find_timers,
     message_of,
 )
+from migration.waiting.group_settings import popping_groups, settings_of
 from migration.waiting.marks import delivered_delayed, done_below
-from migration.waiting.names import GIVEN_UP_TOPIC, HALF_GROUP, HALF_TOPIC
+from migration.waiting.names import (
+    GIVEN_UP_TOPIC,
+    HALF_GROUP,
+    HALF_TOPIC,
+    RETRY_TOPICS,
+    REVIVE_GROUP,
+    REVIVE_TOPICS,
+)
+from migration.waiting.popped import (
+    InFlight,
+    find_in_flight,
+    retry_topics_of,
+    seen_groups,
+)
 from migration.waiting.timer_files import TimerFiles, read_timer_files, write_timer_files
 
 __all__ = [
     "GIVEN_UP_TOPIC",
     "HALF_GROUP",
     "HALF_TOPIC",
+    "RETRY_TOPICS",
+    "REVIVE_GROUP",
+    "REVIVE_TOPICS",
     "BrokerLog",
     "Found",
+    "InFlight",
     "OpenLog",
     "TimerFiles",
     "Watched",
@@ -32,8 +51,13 @@ __all__ = [
     "due_of",
     "find_delayed",
     "find_halves",
+    "find_in_flight",
     "find_timers",
     "message_of",
+    "popping_groups",
     "read_timer_files",
+    "retry_topics_of",
+    "seen_groups",
+    "settings_of",
     "write_timer_files",
 ]

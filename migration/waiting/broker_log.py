@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from array import array
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -85,6 +86,8 @@ class Watched:
         self._keys: set[str] = set()
         self._later: dict[tuple[str, str], int] = {}
         self._is_watched: dict[str, bool] = {}
+        #: Of the revive log, places of what is over, the newest ones of each queue.
+        self._over: dict[QueueKey, deque[int]] = {}
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
         """These records come next in the log."""
@@ -103,6 +106,9 @@ class Watched:
     def _take(self, request: DispatchRequest) -> None:
         topic, queue_id, offset, physical_offset = request[:4]
         if offset < self._first.get((topic, queue_id), 0) or not request.in_queue:
+            if topic.startswith(REVIVE_TOPICS):
+                over = self._over.setdefault((topic, queue_id), deque(maxlen=_PAGE))
+                over.append(physical_offset)
             return
         timers = self._timers if topic == TIMER_TOPIC else None
         # A recall is in the wheel as long as what it recalls.
@@ -114,6 +120,14 @@ class Watched:
         places.extend((offset, physical_offset))
         if request.keys and topic in (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC):
             self._keys.add(request.keys[0])
+
+    def over(self) -> Iterator[StoredMessage]:
+        """Some of the revive log that the broker is done with."""
+        for places in self._over.values():
+            for physical_offset in places:
+                record = self._record_at(physical_offset)
+                if record is not None:
+                    yield unpack_record(record, verify=False)
 
     def topics(self, prefix: str) -> list[str]:
         return sorted({topic for topic, _ in self._places if topic.startswith(prefix)})

@@ -73,10 +73,11 @@ def letter_of(place: int, record: bytes, times: StoreTimes) -> DeadLetter:
     return DeadLetter(
         number_of(properties, LETTER_OFFSET, place),
         place,
-        properties.get(ORIGIN_TOPIC, ""),
+        # Brokers name it so where a consumer sent the message back.
+        properties.get(ORIGIN_TOPIC) or properties.get("RETRY_TOPIC", ""),
         number_of(properties, ORIGIN_QUEUE, 0),
         number_of(properties, ORIGIN_OFFSET, -1),
-        properties.get(ORIGIN_MESSAGE_ID, ""),
+        properties.get(ORIGIN_MESSAGE_ID) or properties.get("ORIGIN_MESSAGE_ID", ""),
         was.reconsume_times,
         min(number_of(properties, LETTER_TIME, stored_ms), stored_ms),
         record,

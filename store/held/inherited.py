@@ -107,6 +107,24 @@ class Inherited:
 
         return self._take(HALVES_TOPIC, ready, entries, mark)
 
+    def take_undone(
+        self, entries: Sequence[Entry], letters: Sequence[Message], mark: Committed | None
+    ) -> None:
+        """What entries say of messages that groups have not done, and letters for topics of dead
+        letters, with the mark, as durable as a put on return. Raises what an append raises."""
+        prepared = prepare_all(letters, MOST_BODY_BYTES, MAX_LIGHT_QUEUES, is_batch=True)
+        queues = list(dict.fromkeys((each.topic, 0) for each in letters))
+
+        def steps() -> list[Step]:
+            made: list[Entry] = [*self._topics.needed(queues)]
+            marks: list[Entry] = [] if mark is None else [mark]
+            if mark is not None and self._topics.view.tables.group(mark.group) is None:
+                made.append(GroupMade(mark.group, b""))
+            step = Step([*entries, *marks], letters, prepared=prepared)
+            return [Step(made), step] if made else [step]
+
+        self._appends.wait_acknowledged(self._appends.decide_steps(steps))
+
     def _ready(
         self, system_topic: str, message: Message, more: dict[str, str], what: T
     ) -> _Ready[T] | None:

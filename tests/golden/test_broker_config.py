@@ -63,10 +63,10 @@ def test_what_the_broker_finds_is_read_and_nothing_changes(form: str, root: Path
     assert "gone" not in found.topics
     if form == "v2":  # what every broker has is in no table there
         assert found.topics == {"empty": 2, "orders": 4}
-        assert found.groups == {"audit", "billing", "silent"}
+        assert found.groups.keys() == {"audit", "billing", "silent"}
     else:
         assert found.topics == theirs["topics"]
-        assert found.groups == set(theirs["groups"])
+        assert found.groups.keys() == set(theirs["groups"])
 
 
 def test_the_plan_names_every_table_and_finds_no_fault(form: str, root: Path) -> None:

@@ -59,6 +59,19 @@ class BrokerJudge:
             document: dict[str, Any] = json.loads(answer.read_bytes())
             return document
 
+    def wait(self, root: Path) -> None:
+        """A new store in `root`, whose broker was stopped while messages waited."""
+        self._run("wait", str(root))
+
+    def deliver(self, root: Path, seconds: int) -> dict[str, list[str]]:
+        """A broker runs on `root` for so long: the `bodies` that it has in their topic then, and of
+        halves that it has `asked` about."""
+        with tempfile.TemporaryDirectory() as scratch:
+            answer = Path(scratch) / "answer.json"
+            self._run("deliver", str(root), str(seconds), str(answer))
+            document: dict[str, list[str]] = json.loads(answer.read_bytes())
+            return document
+
     def _run(self, *arguments: str, flags: Sequence[str] = ()) -> None:
         with tempfile.TemporaryDirectory() as home:
             command = ["java", "-Xmx1g", f"-Duser.home={home}", *flags]  # its logs go home

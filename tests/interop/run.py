@@ -27,6 +27,7 @@ from tests.interop.given_back import (
 )
 from tests.interop.judge import Judge
 from tests.interop.make_golden import make_golden
+from tests.interop.waiting import check_waiting
 from tests.support import broker_store
 from tests.support.migrating import open_store
 
@@ -174,6 +175,8 @@ def main() -> None:
         say("a broker reads the topics and offsets that we give back")
         broker = BrokerJudge()
         they_read_what_is_given_back(broker, Path(scratch) / "back")
+        say("what waits goes from a broker to us, back, and to us again")
+        check_waiting(broker, Path(scratch) / "waiting")
         say("we read the topics and offsets that a broker writes")
         we_read_their_config(broker, Path(scratch) / "brokers")
     say("all equal")

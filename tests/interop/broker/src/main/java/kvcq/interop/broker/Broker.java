@@ -2,6 +2,7 @@ package kvcq.interop.broker;
 
 import java.net.ServerSocket;
 import java.nio.file.Path;
+import java.util.List;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
@@ -24,12 +25,13 @@ final class Broker implements AutoCloseable {
         store.setFileReservedTime(24 * 365 * 100);
         store.setDiskMaxUsedSpaceRatio(95);
         store.setDiskSpaceWarningLevelRatio(99);
-        store.setTimerWheelEnable(false);
+        // It has files of 38 MB.
+        store.setTimerWheelEnable(form.equals("waiting"));
         store.setEnableCompaction(false);
         store.setHaListenPort(freePort());
-        store.setEnableLmq(!form.equals("files"));
+        store.setEnableLmq(!form.equals("files") && !form.equals("waiting"));
         store.setEnableMultiDispatch(true);
-        boolean onFiles = form.equals("files") || form.equals("lmq");
+        boolean onFiles = List.of("files", "lmq", "waiting").contains(form);
         store.setStoreType(onFiles ? "default" : "defaultRocksDB");
 
         BrokerConfig broker = new BrokerConfig();

@@ -8,6 +8,8 @@ import java.nio.file.Path;
  *
  * <pre>
  * write lmq|separate|single|v2 DIR    a new store in DIR
+ * wait DIR    a new store in DIR, in which messages wait
+ * deliver DIR SECONDS JSON    what came to their topic after that time, halves that are asked about
  * read  files|lmq|separate|single|v2 DIR JSON    topics, groups, offsets, messages it finds
  * </pre>
  *
@@ -37,8 +39,16 @@ public final class Main {
             try (Broker broker = new Broker(args[1], Path.of(args[2]))) {
                 Reader.read(broker, Path.of(args[3]));
             }
+        } else if (args.length == 2 && args[0].equals("wait")) {
+            try (Broker broker = new Broker("waiting", Path.of(args[1]))) {
+                Waiting.write(broker);
+            }
+        } else if (args.length == 4 && args[0].equals("deliver")) {
+            try (Broker broker = new Broker("waiting", Path.of(args[1]))) {
+                Waiting.deliver(broker, Integer.parseInt(args[2]), Path.of(args[3]));
+            }
         } else {
-            System.err.println("usage: write FORM DIR | read FORM DIR JSON");
+            System.err.println("usage: write FORM DIR | read FORM DIR JSON | wait DIR | deliver DIR SECONDS JSON");
             System.exit(2);
         }
     }

@@ -1,0 +1,201 @@
+"""What members of groups that pop had not done is delivered to the group again, where it stands.
+
+A broker puts a copy into a retry topic of the group; here the message itself is given again. What
+left the log meanwhile becomes a dead letter of the group, made of the copy.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from migration.broker_config import TAKEN_GROUP, GroupOffset
+from migration.waiting import (
+    RETRY_TOPICS,
+    REVIVE_GROUP,
+    REVIVE_TOPICS,
+    done_below,
+    find_in_flight,
+    retry_topics_of,
+)
+from store.errors import CorruptHitError, UnknownTopicError
+from store.format import UNIQ_KEY, unpack_record
+from store.held import again
+from store.state import (
+    DEAD_LETTERS,
+    NOBODY,
+    Committed,
+    Held,
+    Lease,
+    Leased,
+    runs_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from migration.waiting import OpenLog
+    from store.message import Message, StoredMessage
+    from store.message_store import MessageStore
+    from store.state import Entry
+
+logger = logging.getLogger(__name__)
+
+#: Of one append.
+_TOGETHER = 256
+
+
+class _Undone(NamedTuple):
+    """A message that a group is to be given again."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    deliveries: int  # there were
+
+
+def take_undone(store: MessageStore, log: OpenLog) -> int:
+    """Messages of shared groups that the broker has in flight, or in retry topics, wait to be given
+    again; returns how many. Repeatable: what waits already waits once.
+
+    Raises what an append raises, and what reading queues raises.
+    """
+    shared = {group for group in _groups(store) if store.tables.shared_group(group) is not None}
+    if not shared:
+        return 0
+    count = 0
+    for group, found in _in_flight(store, log, shared).items():
+        count += _take(store, group, found, [], None)
+    # A broker that gets the store back does not give them again.
+    ends = [
+        (topic, queue_id, bounds.max_offset)
+        for topic in log.topics(REVIVE_TOPICS)
+        for queue_id in log.ids(topic)
+        for bounds in store.bounds([(topic, queue_id)])
+        if bounds.max_offset
+    ]
+    if ends:
+        store.commit_offsets(REVIVE_GROUP, ends)
+    names = set(log.topics(""))
+    for group in sorted(shared):
+        retried = retry_topics_of(group, names)
+        if RETRY_TOPICS + group in names:
+            retried.append((RETRY_TOPICS + group, ""))
+        for retry_topic, topic in retried:
+            for queue_id in log.ids(retry_topic):
+                count += _take_retried(store, log, group, topic, retry_topic, queue_id)
+    return count
+
+
+def _groups(store: MessageStore) -> Iterator[str]:
+    after: str | None = None
+    while page := store.list_groups(after, 1000):
+        yield from page
+        after = page[-1]
+
+
+def _in_flight(store: MessageStore, log: OpenLog, shared: set[str]) -> dict[str, list[_Undone]]:
+    found = defaultdict[str, list[_Undone]](list)
+    marks: list[GroupOffset] = []
+    for group in _groups(store):
+        last: tuple[str, int] | None = None
+        while group.startswith("CID_RMQ_SYS_") and (
+            rows := store.list_committed(group, last, 1000)
+        ):
+            marks += [GroupOffset(group, *row) for row in rows]
+            last = rows[-1][:2]
+    for group, topic, queue_id, offset in find_in_flight(log, done_below(marks)):
+        if group not in shared:
+            logger.warning("group %s is not shared: what it has of %s is not taken", group, topic)
+        elif topic.startswith(RETRY_TOPICS):
+            was = next(log.read(topic, queue_id, offset), None)
+            origin = _origin_topic(group, topic)
+            if was is not None and was.queue_offset == offset:
+                original = _original(store, origin or was.properties.get("RETRY_TOPIC", ""), was)
+                if original is not None:
+                    found[group].append(original)
+        else:
+            found[group].append(_Undone(topic, queue_id, offset, 1))
+    return found
+
+
+def _origin_topic(group: str, retry_topic: str) -> str:
+    return retry_topic.removeprefix(RETRY_TOPICS + group)[1:]
+
+
+def _take_retried(
+    store: MessageStore, log: OpenLog, group: str, topic: str, retry_topic: str, queue_id: int
+) -> int:
+    mark = Committed(TAKEN_GROUP, retry_topic, queue_id, 0)
+    (done,) = (
+        store.committed_offsets(TAKEN_GROUP, [(retry_topic, queue_id)])
+        if store.has_group(TAKEN_GROUP)
+        else [0]
+    )
+    count = 0
+    found: list[_Undone] = []
+    letters: list[Message] = []
+    for was in log.read(retry_topic, queue_id, done or 0):
+        origin = topic or was.properties.get("RETRY_TOPIC", "")
+        original = _original(store, origin, was)
+        if original is None:
+            more = {"DLQ_ORIGIN_TOPIC": origin}
+            letters.append(again(was, DEAD_LETTERS + group, ("RETRY_TOPIC",), more))
+        else:
+            found.append(original)
+        mark = mark._replace(offset=was.queue_offset + 1)
+        if len(found) + len(letters) >= _TOGETHER:
+            count += _take(store, group, found, letters, mark)
+            found, letters = [], []
+    if found or letters:
+        count += _take(store, group, found, letters, mark)
+    return count
+
+
+def _original(store: MessageStore, topic: str, was: StoredMessage) -> _Undone | None:
+    """The message that this is a copy of; None: it is not in the log any more."""
+    key = was.properties.get(UNIQ_KEY, "")
+    if not key or not topic:
+        return None
+    try:
+        records = store.query(topic, key, limit=1).records
+    except (UnknownTopicError, CorruptHitError):
+        return None
+    for record in records:
+        original = unpack_record(record, verify=False)
+        return _Undone(topic, original.queue_id, original.queue_offset, max(1, was.reconsume_times))
+    return None
+
+
+def _take(
+    store: MessageStore,
+    group: str,
+    found: list[_Undone],
+    letters: list[Message],
+    mark: Committed | None,
+) -> int:
+    entries: list[Entry] = []
+    by_queue = defaultdict[tuple[str, int], dict[int, list[int]]](lambda: defaultdict(list))
+    for each in found:
+        by_queue[each.topic, each.queue_id][each.deliveries].append(each.offset)
+    count = 0
+    settings = store.tables.shared_group(group)
+    assert settings is not None, "it is shared"
+    for (topic, queue_id), by_deliveries in by_queue.items():
+        if store.tables.topic(topic) is None:
+            continue
+        (window,) = store.tables.windows(group, topic, [queue_id])
+        if settings.in_order:
+            # In order it goes on with the first of them.
+            continue
+        for deliveries, offsets in by_deliveries.items():
+            # From its next offset on the group is given everything anyway.
+            wanted = sorted({each for each in offsets if each < window.next_offset})
+            count += len(wanted)
+            for first, mask in runs_of(wanted):
+                lease = Lease(first, mask, deliveries, NOBODY, 0, 0)
+                entries.append(Leased(group, topic, queue_id, lease, Held.GIVEN_BACK))
+    if entries or mark is not None:
+        store.inherited.take_undone(entries, letters, mark)
+    return count + len(letters)

@@ -1,0 +1,117 @@
+"""What members of a group have that pop, and did not acknowledge.
+
+A broker moves the offset of a group when a message is handed over, so what is in flight then is
+found nowhere else than in its revive log: queues of `rmq_sys_REVIVE_LOG_<cluster>`.
+
+| tag  | body, JSON                                                                            |
+|------|---------------------------------------------------------------------------------------|
+| ck   | handed over: `c` group, `t` topic, `q` queue id, `so` first offset, `pt` ms, `it` ms   |
+|      | invisible, `n` how many, `d` their offsets from the first, `bm` bits of those done     |
+| ack  | `c`, `t`, `q`, `so`, `pt` of the `ck`, `ao` offset that is acknowledged               |
+| bAck | the same with `aol`, offsets                                                           |
+
+What the broker's own group committed there is over: acknowledged, or put into a retry topic:
+%RETRY%group_topic, or %RETRY%group+topic; clients of RocketMQ 4 use %RETRY%group.
+
+Source: RocketMQ 5.5, PopCheckPoint, AckMsg, BatchAckMsg, PopReviveService, KeyBuilder.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from migration.waiting.names import RETRY_TOPICS, REVIVE_TOPICS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from migration.waiting.broker_log import BrokerLog, Watched
+
+logger = logging.getLogger(__name__)
+
+#: A broker hands over no more at once.
+_MOST = 64
+
+
+class InFlight(NamedTuple):
+    """A message that a group has."""
+
+    group: str
+    topic: str  # or a retry topic of the group's
+    queue_id: int
+    offset: int
+
+
+_Handed = tuple[str, str, int, int, int]
+
+
+def find_in_flight(log: BrokerLog, done: Mapping[tuple[str, int], int]) -> list[InFlight]:
+    """Those that were handed over and not acknowledged, each once. `done`: up to where the broker
+    is in its queues. What makes no sense is logged, and left out.
+
+    Memory: an entry for each handing over that the broker is not done with.
+    """
+    handed: dict[_Handed, set[int]] = {}
+    for topic in log.topics(REVIVE_TOPICS):
+        for queue_id in log.ids(topic):
+            for was in log.read(topic, queue_id, done.get((topic, queue_id), 0)):
+                try:
+                    _take(was.tag, json.loads(was.body), handed)
+                except (KeyError, TypeError, ValueError) as error:
+                    where = (topic, queue_id, was.queue_offset, error)
+                    logger.error("%s, queue %d, place %d makes no sense: %r", *where)
+    found = {
+        InFlight(group, topic, queue_id, offset)
+        for (group, topic, queue_id, *_), offsets in handed.items()
+        for offset in offsets
+    }
+    return sorted(found)
+
+
+def _take(tag: str, said: Mapping[str, object], handed: dict[_Handed, set[int]]) -> None:
+    first = _number(said, "so")
+    name = (str(said["c"]), str(said["t"]), _number(said, "q"), first, _number(said, "pt"))
+    if tag == "ck":
+        deltas = said.get("d") or list(range(min(_number(said, "n"), _MOST)))
+        bits = _number(said, "bm")
+        assert isinstance(deltas, list), "as JSON has it"
+        handed[name] = {first + int(delta) for at, delta in enumerate(deltas) if not bits >> at & 1}
+    elif tag in ("ack", "bAck"):
+        done = said.get("aol") if tag == "bAck" else [said["ao"]]
+        if not isinstance(done, list):
+            raise ValueError("aol is no list")
+        handed.get(name, set()).difference_update(map(int, done))
+
+
+def _number(said: Mapping[str, object], name: str) -> int:
+    value = said[name]
+    if not isinstance(value, int):
+        raise ValueError(f"{name} is no number")
+    return value
+
+
+def seen_groups(log: Watched, in_flight: Iterable[InFlight]) -> set[str]:
+    """Groups that were handed messages over, as far as the newest part of the revive log says."""
+    found = {each.group for each in in_flight}
+    for was in log.over():
+        try:
+            said = json.loads(was.body)
+            found.add(str(said["c"]))
+        except (KeyError, TypeError, ValueError):
+            continue
+    return found
+
+
+def retry_topics_of(group: str, topics: Collection[str]) -> list[tuple[str, str]]:
+    """Those of a group that pops, with the topic that each is of. A group and a topic may have
+    `_` in their names: what is left of it has to be a topic that there is."""
+    found = []
+    prefix = RETRY_TOPICS + group
+    for name in topics:
+        if name.startswith(prefix) and name[len(prefix) : len(prefix) + 1] in ("_", "+"):
+            topic = name[len(prefix) + 1 :]
+            if topic in topics:
+                found.append((name, topic))
+    return sorted(found)

@@ -1,0 +1,149 @@
+"""Groups that pop are shared here, with their settings, and are given again what they had."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from migration.plan.plan import plan_directory
+from migration.release import Home, release
+from migration.steps.adopting import adopt
+from store.base import no_progress
+from store.format import unpack_record
+from tests.migration.steps.test_inheriting import NOW_MS, opened
+from tests.support.fake_clock import FakeClock
+from tests.support.waiting_broker import WaitingBroker
+from tests.support.written_broker import LAYOUT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store.message_store import MessageStore
+
+REVIVE = "rmq_sys_REVIVE_LOG_DefaultCluster"
+RETRY = "%RETRY%billing_orders"
+
+
+class PoppingBroker(WaitingBroker):
+    """Hands messages over as a broker does."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, NOW_MS)
+        self.create(REVIVE, 2)
+        self.create(RETRY)
+        self.create("%DLQ%billing")
+        self.groups = {
+            "billing": {"groupName": "billing", "retryMaxTimes": 4},
+            "in-turn": {"groupName": "in-turn", "consumeMessageOrderly": True},
+            "pulls": {"groupName": "pulls", "retryMaxTimes": 16},
+        }
+
+    def _revive(self, tag: str, first: int, **said: object) -> None:
+        body = {"c": "billing", "t": "orders", "q": 0, "so": first, "pt": 1, "bn": "b", **said}
+        self.put(
+            REVIVE, properties={"TAGS": tag}, body=json.dumps(body, separators=(",", ":")).encode()
+        )
+
+    def hand_over(self, first: int, count: int, bits: int = 0) -> None:
+        self._revive("ck", first, n=count, d=list(range(count)), bm=bits, it=60_000)
+
+    def acknowledge(self, first: int, *offsets: int) -> None:
+        if len(offsets) == 1:
+            self._revive("ack", first, ao=offsets[0])
+        else:
+            self._revive("bAck", first, aol=list(offsets), ao=0)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> PoppingBroker:
+    broker = PoppingBroker(tmp_path / "store")
+    for number in range(20):
+        broker.put(
+            "orders", body=b"m%d" % number, properties={"UNIQ_KEY": f"id{number}", "own": "x"}
+        )
+    broker.hand_over(0, 4)  # done with: all of it is in the retry topic, or acknowledged
+    broker.hand_over(4, 6)
+    broker.acknowledge(4, 4)
+    broker.acknowledge(4, 6, 7)
+    broker.hand_over(10, 2, bits=1)
+    broker.put(RETRY, body=b"m0", properties={"UNIQ_KEY": "id0"}, reconsume_times=1)
+    broker.put(RETRY, body=b"m1", properties={"UNIQ_KEY": "id1"}, reconsume_times=2)
+    broker.put(RETRY, body=b"old", properties={"UNIQ_KEY": "gone"}, reconsume_times=1)
+    broker.put(
+        "%DLQ%billing",
+        body=b"dead",
+        properties={"UNIQ_KEY": "d", "RETRY_TOPIC": "orders"},
+        store_time_ms=NOW_MS,
+    )
+    broker.offsets = {
+        "orders@billing": {0: 12},
+        "orders@pulls": {0: 5},
+        f"{RETRY}@billing": {0: 1},
+        f"{REVIVE}@CID_RMQ_SYS_REVIVE_GROUP": {0: 1},
+    }
+    return broker
+
+
+def given(store: MessageStore) -> dict[str, int]:
+    """Bodies that the group is given, with how often they were."""
+    received = store.groups.receive("billing", "orders", max_messages=100)
+    return {
+        unpack_record(each.record).body.decode(): each.deliveries for each in received.deliveries
+    }
+
+
+def test_a_plan_counts_what_is_in_flight_and_to_be_given_again(broker: PoppingBroker) -> None:
+    root = broker.stop()
+    found = {each.kind: each for each in plan_directory(root, LAYOUT, no_progress).held_back}
+    assert found["messages in flight"].waiting == 4
+    assert found["messages to be delivered again"].waiting == 2
+    assert found["dead letters"].waiting == 1
+    assert "1 shared groups" in found["messages in flight"].outcome
+
+
+def test_a_group_that_pops_is_shared_with_its_settings(broker: PoppingBroker) -> None:
+    root = broker.stop()
+    adopt(root, layout=LAYOUT)
+    with closing(opened(root, FakeClock(NOW_MS))) as store:
+        settings = store.groups.describe("billing")
+        assert settings is not None
+        assert settings.max_deliveries == 5
+        in_turn = store.groups.describe("in-turn")
+        assert in_turn is not None
+        assert in_turn.in_order
+        assert store.groups.describe("pulls") is None
+        assert store.committed_offsets("pulls", [("orders", 0)]) == [5]
+
+
+def test_what_was_not_done_is_given_again_and_nothing_else(broker: PoppingBroker) -> None:
+    root = broker.stop()
+    adopt(root, layout=LAYOUT)
+    with closing(opened(root, FakeClock(NOW_MS))) as store:
+        again = {"m5": 2, "m8": 2, "m9": 2, "m11": 2, "m1": 3}
+        assert given(store) == again | {f"m{number}": 1 for number in range(12, 20)}
+        letters = store.groups.list_dead_letters("billing", -1, 10)
+        said = [(unpack_record(each.record).body, each.topic) for each in letters]
+        assert said == [(b"dead", "orders"), (b"old", "orders")]
+        assert store.groups.redrive("billing", [], max_messages=10).redriven == 2
+
+
+def test_it_goes_back_and_is_taken_again(broker: PoppingBroker) -> None:
+    root = broker.stop()
+    adopt(root, layout=LAYOUT)
+    with closing(opened(root, FakeClock(NOW_MS))) as store:
+        received = store.groups.receive("billing", "orders", max_messages=100)
+        store.groups.acknowledge("billing", [each.handle for each in received.deliveries])
+    release(root, home=Home.FILES)
+    table = json.loads(
+        (root / "config" / "consumerOffset.json").read_text().replace("{0:", '{"0":')
+    )["offsetTable"]
+    assert table["orders@billing"] == {"0": 20}
+    assert table[f"{RETRY}@billing"] == {"0": 3}
+    assert table[f"{REVIVE}@CID_RMQ_SYS_REVIVE_GROUP"] == {"0": 5}
+    adopt(root, layout=LAYOUT)
+    with closing(opened(root, FakeClock(NOW_MS))) as store:
+        assert given(store) == {}
+        assert len(store.groups.list_dead_letters("billing", -1, 10)) == 2
