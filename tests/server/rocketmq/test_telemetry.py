@@ -11,13 +11,15 @@ import pytest
 from server.rocketmq import RocketmqService
 from server.rocketmq.pb import messaging_pb2 as pb
 from server.rocketmq.pb import values_pb2 as v2
-from server.rocketmq.telemetry import MOST_WAITING, Streams
+from server.rocketmq.telemetry import MOST_WAITING, Outbox, Streams, telemetry
+from server.stage import Stage
 from store.metadata import SharedGroup
 from tests.server.rocketmq.client import Client
 from tests.support.serving import serving
 from tests.support.until import until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from tests.support.serving import Served
@@ -108,6 +110,23 @@ async def test_streams_end_when_the_server_drains(tmp_path: Path) -> None:
         async with asyncio.timeout(30):
             assert await stream.read() is EOF
         assert await stream.code() is grpc.StatusCode.OK
+
+
+async def test_a_stream_that_opens_while_the_server_drains_ends_at_once() -> None:
+    stage = Stage()
+    stage.drain()
+
+    async def silent() -> AsyncIterator[pb.TelemetryCommand]:
+        await asyncio.Event().wait()
+        yield pb.TelemetryCommand()
+
+    async def settle(settings: v2.Settings) -> v2.Settings:
+        return settings
+
+    outbox = Outbox()
+    async with asyncio.timeout(10):
+        assert [each async for each in telemetry(silent(), stage, settle, outbox)] == []
+        assert not await outbox.hand_over(pb.TelemetryCommand())
 
 
 async def test_what_the_server_says_by_itself_comes_in_order_with_answers(served: Served) -> None:
