@@ -24,10 +24,11 @@ from tests.support.stores import bodies, open_small
 from tests.support.tree import copy_open
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from store.message_store import MessageStore
-    from store.state import Changes
+    from store.state import Changes, Entry
 
 LIGHT = "%LMQ%a"
 
@@ -207,6 +208,30 @@ def test_many_light_queues_are_deleted_in_few_records(
         assert store.bounds([(names[1], 0)]) == [(0, 1)]
         differing = differences(store)
         assert differing == []
+
+
+def test_the_append_lock_is_held_for_a_hundred_deletions_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_small(tmp_path / "store") as store:
+        names = [f"%LMQ%{number}" for number in range(700)]
+        store.put([Message("T", b"x", light_queues=tuple(names))])
+        sizes: list[int] = []
+        decide = store._appends.decide
+
+        def counted(entries: Callable[[], Sequence[Entry]]) -> int:
+            def noted() -> Sequence[Entry]:
+                found = entries()
+                sizes.append(len(found))
+                return found
+
+            return decide(noted)
+
+        monkeypatch.setattr(store._appends, "decide", counted)
+        store.delete_topics(names[:350])
+        assert store.delete_idle(dict.fromkeys(names[350:], 1)) == 350
+        assert sum(sizes) == 700
+        assert max(sizes) <= 100
 
 
 def test_a_deletion_costs_the_same_however_many_there_were(
