@@ -6,6 +6,7 @@ Each call of the table is made against a real server over real gRPC; a refusal i
 from __future__ import annotations
 
 import functools
+import time
 from time import thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,12 +14,17 @@ import grpc
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import lite_topics_pb2 as lite_pb
 from kvcq_client.pb.v1 import shared_groups_pb2 as shared_pb
+from kvcq_client.pb.v1 import timers_pb2 as timers_pb
+from kvcq_client.pb.v1 import transactions_pb2 as transactions_pb
 from server.edge.request_fields import MAX_CALLS, MAX_SUBSCRIBED, MAX_TOPICS
 from server.wire.fields import MAX_QUEUES
 from server.wire.put_limits import INLINE_PARTS, MAX_MESSAGES, MAX_PARTS
 from store.format.limits import MAX_KEYS
 from store.groups import MOST_HANDLES, MOST_RECEIVED
+from store.held import MOST_TIMERS
+from store.lite import MOST_SYNCED
 from store.reads.tag_filter import MAX_FILTER_CHARACTERS
 from tests.support.loop_stops import watched_server
 
@@ -154,6 +160,9 @@ def _calls() -> Iterator[Call]:
     yield from _reads()
     yield from _lists()
     yield from _shared_groups()
+    yield from _timers()
+    yield from _transactions()
+    yield from _lite_topics()
 
 
 def _shared() -> Iterator[Call]:
@@ -208,6 +217,9 @@ def _reads() -> Iterator[Call]:
         "properties and a tag": pb.PullRequest(topic="wide", max_messages=256, tag_filter="a"),
         "properties and a condition": pb.PullRequest(
             topic="wide", max_messages=256, sql_filter="a = 1 OR a > 5"
+        ),
+        "a long condition": pb.PullRequest(
+            topic="many", max_messages=2048, sql_filter=" OR ".join(["a = 1"] * 227)
         ),
         "nothing meets the condition": pb.PullRequest(topic="many", sql_filter="a = 1"),
         "nothing has the tag": pb.PullRequest(topic="many", tag_filter="b || c"),
@@ -273,6 +285,121 @@ def _shared_groups() -> Iterator[Call]:
             getattr(server.shared, rpc)(made)
 
     yield Call("all that was received is renewed, and acknowledged", settled)
+
+
+def _delayed(count: int, **fields: Any) -> timers_pb.PutDelayedRequest:  # noqa: ANN401
+    fields = {"topic": "t", "queue_id": 0, "body": b"x", **fields}
+    message = timers_pb.DelayedMessage(message=pb.Message(**fields), delay_ms=86_400_000)
+    return timers_pb.PutDelayedRequest(messages=[message] * count)
+
+
+def _timers() -> Iterator[Call]:
+    for name, request in {
+        "at the limit": _delayed(MOST_TIMERS, body=bytes(1024)),
+        "above it": _delayed(100 * MOST_TIMERS),
+        "properties": _delayed(MAX_PARTS // PROPERTIES, properties=_properties(PROPERTIES)),
+        "light queues": _delayed(MAX_PARTS // LIGHT_QUEUES, light_queues=_light(LIGHT_QUEUES)),
+    }.items():
+        yield _unary(f"PutDelayed: {name}", "timers.PutDelayed", request)
+    for count in (MOST_TIMERS, 100 * MOST_TIMERS):
+        recall = timers_pb.RecallRequest(topic="t", handles=["A" * 80] * count)
+        yield _unary(f"Recall: {count} forged handles", "timers.Recall", recall)
+    listed = timers_pb.ListDelayedRequest(page_size=1000)
+    yield _unary("ListDelayed", "timers.ListDelayed", listed)
+
+    def recalled(server: Watched) -> None:
+        handles = server.timers.PutDelayed(_delayed(MOST_TIMERS)).handles
+        server.timers.Recall(timers_pb.RecallRequest(topic="t", handles=handles))
+
+    yield Call("all that was delayed is recalled", recalled)
+
+    def due_at_once(server: Watched) -> None:
+        request = _delayed(MOST_TIMERS)
+        due_ms = time.time_ns() // 1_000_000 + 300
+        for each in request.messages:
+            each.deliver_at_ms = due_ms
+        for _ in range(20):
+            server.timers.PutDelayed(request)
+        while server.timers.ListDelayed(listed).messages[0].deliver_at_ms <= due_ms:
+            server.messages.Put(pb.PutRequest(message=pb.Message(topic="t", queue_id=0)))
+
+    yield Call("20,000 are due at once, beside puts", due_at_once)
+
+
+def _transactions() -> Iterator[Call]:
+    for name, fields in {
+        "a body of 3 MiB": {"body": bytes(3 << 20)},
+        "properties": {"properties": _properties(PROPERTIES)},
+        "light queues": {"light_queues": _light(1000)},
+    }.items():
+        begin = transactions_pb.BeginTransactionRequest(
+            message=pb.Message(topic="t", queue_id=0, **fields),  # type: ignore[arg-type]
+            group="producers",
+        )
+
+        def decided(
+            server: Watched, begin: transactions_pb.BeginTransactionRequest = begin
+        ) -> None:
+            one = server.transactions.BeginTransaction(begin).transaction_id
+            server.transactions.DecideTransaction(
+                transactions_pb.DecideTransactionRequest(transaction_id=one, commit=True)
+            )
+
+        yield Call(f"a transaction is begun and committed: {name}", decided)
+
+    def many_begin(server: Watched) -> None:
+        small = transactions_pb.BeginTransactionRequest(
+            message=pb.Message(topic="t", queue_id=0, body=b"x"), group="producers"
+        )
+        calls = [server.transactions.BeginTransaction.future(small) for _ in range(2000)]
+        for call in calls:
+            call.result()
+
+    yield Call("2,000 transactions begin together", many_begin)
+    listed = transactions_pb.ListTransactionsRequest(page_size=1000)
+    yield _unary("ListTransactions", "transactions.ListTransactions", listed)
+
+
+def _lite_topics() -> Iterator[Call]:
+    make = lite_pb.CreateLiteParentRequest(topic="parent")
+    yield _unary("CreateLiteParent", "lite.CreateLiteParent", make)
+    for group, is_wildcard in (("by-name", False), ("wild", True)):
+        settings = shared_pb.SharedGroupSettings(
+            lite=shared_pb.LiteSettings(
+                parent="parent",
+                wildcard=is_wildcard,
+                client_quota=None if is_wildcard else 100_000,
+            )
+        )
+        made = shared_pb.CreateGroupRequest(group=group, settings=settings)
+        yield _unary(f"CreateGroup: {group}", "shared.CreateGroup", made)
+    # All may be put to one by one, and in 10 batches.
+    names = [f"s{number}" for number in range(MOST_SYNCED)]
+    for first in range(0, len(names), 2000):
+        some = [f"%LMQ%$parent${name}" for name in names[first : first + 2000]]
+        put = _batch(1, topic="parent", light_queues=some)
+        yield _unary(f"PutBatch: lite topics from {first}", "messages.PutBatch", put)
+    for name, count in (("at the limit", MOST_SYNCED), ("a million", 1_000_000)):
+        sync = lite_pb.SyncLiteSubscriptionsRequest(
+            group="by-name",
+            client_id="c",
+            action=lite_pb.LITE_ACTION_COMPLETE,
+            lite_topics=[f"s{number}" for number in range(count)],
+        )
+        yield _unary(f"SyncLiteSubscriptions: {name}", "lite.SyncLiteSubscriptions", sync)
+    wild = lite_pb.SyncLiteSubscriptionsRequest(
+        group="wild", client_id="c", action=lite_pb.LITE_ACTION_COMPLETE
+    )
+    yield _unary("SyncLiteSubscriptions: wildcard", "lite.SyncLiteSubscriptions", wild)
+    for group in ("by-name", "wild"):
+        receive = shared_pb.ReceiveRequest(
+            group=group, topic="parent", client_id="c", max_messages=MOST_RECEIVED
+        )
+        yield _unary(f"Receive: lite topics, {group}", "shared.Receive", receive)
+    listed = lite_pb.ListLiteTopicsRequest(topic="parent", page_size=10_000)
+    yield _unary("ListLiteTopics", "lite.ListLiteTopics", listed)
+    delete = lite_pb.DeleteLiteTopicsRequest(topic="parent", lite_topics=names)
+    yield _unary("DeleteLiteTopics", "lite.DeleteLiteTopics", delete)
 
 
 def _fill(server: Watched) -> None:

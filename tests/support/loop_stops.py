@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from kvcq_client.pb.v1 import kvcq_pb2_grpc, shared_groups_pb2_grpc
+from kvcq_client.pb.v1 import (
+    kvcq_pb2_grpc,
+    lite_topics_pb2_grpc,
+    shared_groups_pb2_grpc,
+    timers_pb2_grpc,
+    transactions_pb2_grpc,
+)
 from tests.support.serving import Served, serving
 
 if TYPE_CHECKING:
@@ -61,6 +67,9 @@ class Watched:
     groups: Any
     calls: Any
     shared: Any
+    timers: Any
+    transactions: Any
+    lite: Any
 
     async def longest_stop_s(self, call: Callable[[], object]) -> float:
         """Processor time of the longest callback while the call runs, and what it leaves behind.
@@ -113,6 +122,9 @@ async def watched_server(
                     kvcq_pb2_grpc.GroupServiceStub(channel),
                     kvcq_pb2_grpc.CallServiceStub(channel),
                     shared_groups_pb2_grpc.SharedGroupServiceStub(channel),
+                    timers_pb2_grpc.TimerServiceStub(channel),
+                    transactions_pb2_grpc.TransactionServiceStub(channel),
+                    lite_topics_pb2_grpc.LiteTopicServiceStub(channel),
                 )
             finally:
                 gc.callbacks.remove(collecting)
