@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from migration.check import check_store
 from migration.plan.plan import plan_directory
 from migration.release import Home, release
 from migration.steps.adopting import adopt
@@ -128,6 +129,7 @@ def test_what_was_not_done_is_given_again_and_nothing_else(broker: PoppingBroker
         said = [(unpack_record(each.record).body, each.topic) for each in letters]
         assert said == [(b"dead", "orders"), (b"old", "orders")]
         assert store.groups.redrive("billing", [], max_messages=10).redriven == 2
+    assert [each for each in check_store(root) if each.is_fault] == []
 
 
 def test_it_goes_back_and_is_taken_again(broker: PoppingBroker) -> None:
