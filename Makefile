@@ -59,7 +59,7 @@ types: $(STAMPS)/dev  ## Check the types, strictly
 test: $(STAMPS)/dev  ## All tests but the slow ones and those of Spark
 	$(PYTEST) -m "$(NOT_HERE)"
 
-test-slow: $(STAMPS)/dev  ## Those that take long: fuzz, load scenarios, benchmarks
+test-slow: $(STAMPS)/dev  ## Those that take long: fuzz, load scenarios, more steps, other servers
 	$(PYTEST) -m "slow and not spark"
 
 test-fast: $(STAMPS)/dev  ## The tests that kill no processes

@@ -56,9 +56,18 @@ settings.register_profile("nightly", _COMMON, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
+#: Fixtures that are slow to make: a server of a file in tests/integration, all imports.
+_SHARED = {"target", "imports", "edges"}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The test that starts Spark waits for it on its own time: a minute where much runs beside."""
+    """The test that starts Spark waits for it on its own time: a minute where much runs beside.
+
+    Tests that share what is made once for their file are run by one of xdist's workers.
+    """
     for item in items:
+        if isinstance(item, pytest.Function) and not _SHARED.isdisjoint(item.fixturenames):
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
         if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(400))
 

@@ -130,6 +130,7 @@ def test_report_is_kept_and_what_is_not_installed_is_left_out(
     assert set(report.systems) == {"kvcq"}
 
 
+@pytest.mark.slow
 def test_failure_and_missed_goal_end_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(monkeypatch, [fake("kvcq", "put_batches")], "--work", "batches") == 1
     # A goal is for scale 1; the fake one has 1,000/s at any.

@@ -24,7 +24,7 @@ KILLS = 2
 PUTS_BETWEEN = 400
 
 
-@pytest.mark.parametrize("flush_mode", ["async", "sync"])
+@pytest.mark.parametrize("flush_mode", [pytest.param("async", marks=pytest.mark.slow), "sync"])
 async def test_a_killed_server_loses_and_repeats_no_put(tmp_path: Path, flush_mode: str) -> None:
     pick = random.Random(flush_mode)
     stored: dict[bytes, int] = {}  # body to queue offset

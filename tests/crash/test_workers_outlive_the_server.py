@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.crash, pytest.mark.integration]
 
 
+@pytest.mark.slow
 def test_what_a_worker_has_stays_its_own_and_nothing_is_lost(tmp_path: Path) -> None:
     port = free_port()
     done: Counter[int] = Counter()

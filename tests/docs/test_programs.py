@@ -108,6 +108,7 @@ def _done(path: Path) -> list[str]:
 
 
 @pytest.mark.crash
+@pytest.mark.slow
 def test_each_amount_counts_once_through_kills_of_its_workers(tmp_path: Path) -> None:
     books = tmp_path / "books.db"
     with ServerProcess(tmp_path / "store") as server:
@@ -154,6 +155,7 @@ def test_chat_runs_as_it_is_printed(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
+@pytest.mark.slow
 def test_the_outbox_is_exact_through_kills_of_every_part(tmp_path: Path) -> None:
     port = free_port()
     target = f"127.0.0.1:{port}"
@@ -250,6 +252,7 @@ def test_a_reminder_comes_at_its_time_and_a_recalled_one_does_not(tmp_path: Path
             assert client.delayed_pending() == 0
 
 
+@pytest.mark.slow
 def test_an_order_is_in_the_database_and_the_topic_or_in_neither(tmp_path: Path) -> None:
     """Also when the program was killed in the middle: the next one is asked."""
     with ServerProcess(tmp_path / "store") as server:
@@ -276,6 +279,7 @@ def test_an_order_is_in_the_database_and_the_topic_or_in_neither(tmp_path: Path)
         assert _one(tmp_path / "shop.db", "SELECT count(*) FROM orders") == 2
 
 
+@pytest.mark.slow
 def test_a_conversation_goes_on_after_its_agent_was_killed(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "store") as server:
         server.wait_for("ready")

@@ -113,6 +113,7 @@ def test_nothing_of_an_upgraded_store_is_in_its_database_alone(
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_an_upgrade_that_is_killed_anywhere_is_done_by_the_next_opening(
     root: Path, answered: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,7 +153,9 @@ def test_an_upgrade_that_is_killed_anywhere_is_done_by_the_next_opening(
         shutil.rmtree(image.parent)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)]
+)
 def test_an_upgrade_that_is_killed_again_and_again_comes_to_its_end(
     root: Path,
     answered: dict[str, Any],
@@ -378,6 +381,7 @@ def old_million(target: Path, count: int, scratch: Path) -> None:
     ],
 )
 @pytest.mark.timeout(0)
+@pytest.mark.slow
 def test_a_store_with_many_topics_is_upgraded_whatever_kills_it(
     tmp_path: Path, count: int, kills: int
 ) -> None:

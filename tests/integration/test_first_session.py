@@ -22,6 +22,7 @@ pytestmark = pytest.mark.integration
 README = read("README.md")
 
 
+@pytest.mark.slow
 def test_the_first_session_goes_as_it_says(tmp_path: Path) -> None:
     blocking, asynchronous = blocks(README, "python")
     session = README.partition("## A first session")[2].partition("```python")[0]

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tests.support.serving import Served
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(autouse=True)
 def public_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiving, "cygrpc", None)

@@ -96,8 +96,15 @@ class Run:
         assert differences(store) == []
 
 
-@pytest.mark.parametrize("again", [0, 40])
-@pytest.mark.parametrize("mode", [FlushMode.ASYNC, FlushMode.SYNC])
+@pytest.mark.parametrize(
+    ("mode", "again"),
+    [
+        pytest.param(FlushMode.ASYNC, 0, marks=pytest.mark.slow),  # at each single one
+        (FlushMode.ASYNC, 40),
+        (FlushMode.SYNC, 0),
+        (FlushMode.SYNC, 40),
+    ],
+)
 def test_an_interrupt_at_any_instruction_leaves_the_batch_whole_or_out(
     tmp_path: Path, mode: FlushMode, again: int
 ) -> None:

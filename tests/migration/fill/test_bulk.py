@@ -273,6 +273,7 @@ def test_a_store_killed_in_the_middle_of_taking_files_in_goes_on(
         assert differences(again) == []
 
 
+@pytest.mark.slow
 def test_messages_are_all_there_after_a_bulk_backfill_with_traffic(
     tmp_path: Path, small: None
 ) -> None:

@@ -120,6 +120,7 @@ def test_a_plan_changes_nothing_and_finds_the_golden_stores_sound(name: str, roo
     assert (plan.queues_in_rocksdb > 0) == (name == "rocksdb")
 
 
+@pytest.mark.slow
 def test_a_golden_store_goes_all_the_way_and_back_with_equal_results(name: str, root: Path) -> None:
     view = "rocksdb" if name == "rocksdb" else "files"
     files_before = {

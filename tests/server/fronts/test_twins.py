@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from tests.support.serving import Served
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(autouse=True)
 def behind_fronts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(serving.DEFAULTS, "workers", 2)

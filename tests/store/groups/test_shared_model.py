@@ -7,6 +7,7 @@ end of each history everything is done, or is a dead letter, once.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections import Counter
@@ -528,5 +529,6 @@ class SharedMachine(RuleBasedStateMachine):
         assert said == [row for row in replayed if row[0][:1] not in (b"p", b"k")]
 
 
+_NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 TestShared = pytest.mark.timeout(600)(SharedMachine.TestCase)
-TestShared.settings = settings(stateful_step_count=30)
+TestShared.settings = settings(max_examples=300 if _NIGHTLY else 15, stateful_step_count=30)

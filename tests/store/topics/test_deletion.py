@@ -106,7 +106,8 @@ def test_without_room_for_the_record_nothing_is_deleted(
             store.delete_topic("T")
 
 
-def test_an_interrupt_anywhere_is_mended_by_the_next_deletion(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [149, pytest.param(13, marks=pytest.mark.slow)])
+def test_an_interrupt_anywhere_is_mended_by_the_next_deletion(tmp_path: Path, step: int) -> None:
     at, reached = 1, True
     while reached:
         with open_small(tmp_path / f"at-{at}") as store:
@@ -118,11 +119,12 @@ def test_an_interrupt_anywhere_is_mended_by_the_next_deletion(tmp_path: Path) ->
             store.wait_visible()
             assert len(store.pull("T", 0, 0, max_messages=9).records) == 1, (at, end)
             assert differences(store) == [], at
-        at += 13
+        at += step
     assert at > 100
 
 
-def test_an_interrupted_deletion_is_done_or_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [211, pytest.param(31, marks=pytest.mark.slow)])
+def test_an_interrupted_deletion_is_done_or_not(tmp_path: Path, step: int) -> None:
     at, reached = 3, True
     seen: set[bool] = set()
     while reached:
@@ -143,7 +145,7 @@ def test_an_interrupted_deletion_is_done_or_not(tmp_path: Path) -> None:
             ]
         shutil.rmtree(tmp_path / "image")
         seen.add(bool(left))
-        at += 31
+        at += step
     assert seen == {True, False}
 
 
