@@ -60,6 +60,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 _SHARED = {"target", "imports", "edges"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The test that starts Spark waits for it on its own time: a minute where much runs beside.
 
