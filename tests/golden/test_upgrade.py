@@ -376,12 +376,11 @@ def old_million(target: Path, count: int, scratch: Path) -> None:
 @pytest.mark.parametrize(
     ("count", "kills"),
     [
-        pytest.param(5_000, 4, id="5000"),
+        pytest.param(5_000, 4, id="5000", marks=pytest.mark.slow),
         pytest.param(1_000_000, 100, id="million", marks=pytest.mark.soak),
     ],
 )
 @pytest.mark.timeout(0)
-@pytest.mark.slow
 def test_a_store_with_many_topics_is_upgraded_whatever_kills_it(
     tmp_path: Path, count: int, kills: int
 ) -> None:
