@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from kvcq_client import Trace, TracedGroup, TraceGroupState
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.wire import from_wire
 from server.console.addresses import address
 from server.console.page import Page
 from server.console.shown import body_of
@@ -210,12 +212,28 @@ def _page(
 async def _message(visit: Visit) -> web.StreamResponse:
     found = await visit.ask("Get", pb.GetRequest(message_id=visit.text("id")), pb.GetResponse)
     body = await visit.backend.workers.run(body_of, found.message)
+    message_id = found.message.message_id
+    request = pb.TraceRequest(message_id=message_id, page_token=visit.token("after"))
+    trace = from_wire(Trace, await visit.ask("Trace", request, pb.TraceResponse))
     return await visit.long_html(
         "message.html",
         message=found.message,
+        trace=trace,
+        # Of one that is done the last event says how.
+        outcomes=[(one, _outcome(trace, one)) for one in trace.groups],
+        following=trace.next_page_token
+        and address("/message", id=message_id, after=trace.next_page_token),
         properties=sorted(found.message.properties.items()),
         body=body,
     )
+
+
+def _outcome(trace: Trace, one: TracedGroup) -> str:
+    """The key of the text that says what the message is to the group."""
+    events = trace.events_of(one)
+    if one.state is TraceGroupState.DONE and events:
+        return f"traceEvent.{events[-1].what.name}"
+    return f"traceGroup.{one.state.name}"
 
 
 PAGE = Page("messages", "/messages", {"/messages": _list, "/message": _message})

@@ -50,6 +50,7 @@ def shared_group(visit: Visit, name: str, found: pb.DescribeGroupResponse) -> we
         queues=[(one, lag_of(one)) for one in found.queues],
         flight=sum(one.in_flight for one in found.queues),
         dead_letters=found.dead_letters,
+        members=found.members,
         is_first=not visit.token("after"),
         following=found.next_page_token
         and address("/group", name=name, after=found.next_page_token),

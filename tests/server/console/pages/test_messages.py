@@ -12,6 +12,7 @@ from kvcq_client.format import COMPRESSED
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.console.pages.messages import MERGED_QUEUES
 from store.message import Message
+from tests.server.services.test_shared_group import acknowledge, receive
 
 if TYPE_CHECKING:
     from tests.support.consoles import Answer, ConsoleClient
@@ -229,3 +230,16 @@ async def test_the_form_before_it_is_filled_in(console: ConsoleClient) -> None:
         assert page.status == 200
         assert "<tbody>" not in page.html
         assert page.html.count('aria-current="true"') == 1
+
+
+async def test_a_message_says_what_became_of_it(served: Served, console: ConsoleClient) -> None:
+    placed = (await _put(served)).placed
+    page = await console.get(f"/message?id={placed.message_id}")
+    assert "No group has received or read" in page.text
+    found = await receive(served, max_messages=1)
+    page = await console.get(f"/message?id={placed.message_id}")
+    assert "in flight (1)" in page.text
+    await acknowledge(served, [*found.handles])
+    page = await console.get(f"/message?id={placed.message_id}")
+    assert "g orders 0 acknowledged" in page.text
+    assert page.text.index("delivered g 1") < page.text.index("acknowledged g")

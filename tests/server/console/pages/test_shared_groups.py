@@ -46,6 +46,8 @@ async def test_where_a_group_is(served: Served, console: ConsoleClient) -> None:
     assert "Shared group g" in page.text
     assert "2 in flight · 0 dead letters" in page.text
     assert "orders 0 3 4 2 1 4" in page.text
+    assert "Members Address User Since" in page.text
+    assert "127.0.0.1:" in page.text
     assert "Pause" not in page.text, "that is for administrators"
 
 

@@ -9,6 +9,7 @@ from string import Formatter
 import pytest
 
 import server.console
+from kvcq_client import TraceEventKind, TraceGroupState
 from server.console import PAGES
 from server.console.pages.jobs import kinds
 from server.console.pages.messages import WAYS
@@ -28,6 +29,8 @@ MADE = {
     *(f"messages.{way}" for way in WAYS),
     *(f"phase.{phase}" for phase in PHASES),
     *(f"{table}.{step}" for table in ("step", "stepDoes") for step in STEPS),
+    *(f"traceEvent.{kind.name}" for kind in TraceEventKind),
+    *(f"traceGroup.{state.name}" for state in TraceGroupState),
     *(f"state.{state}" for state in ("running", "done", "failed", "cancelled")),
 }
 #: Those that a page shows where there is one; what has none is shown by its name.
