@@ -2,6 +2,7 @@
 
 And what a notebook, or a program under spark-submit, imports: `verify`, `rebuild` and `export` on
 the directory of a store; `read_deliveries`, `read_events` and `read_lag`: what shared groups did;
+`read_timers` and `read_transactions`: what waits, or waited;
 `register_sources` for `format("commitlog")` and `("consumequeue")`.
 """
 
@@ -11,6 +12,8 @@ from migration.spark.jobs import (
     read_deliveries,
     read_events,
     read_lag,
+    read_timers,
+    read_transactions,
     rebuild,
     verify,
 )
@@ -24,6 +27,8 @@ __all__ = [
     "read_deliveries",
     "read_events",
     "read_lag",
+    "read_timers",
+    "read_transactions",
     "rebuild",
     "register_sources",
     "verify",

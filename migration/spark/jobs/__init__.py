@@ -3,6 +3,7 @@
 from migration.spark.jobs.deliveries import read_deliveries, read_events, read_lag
 from migration.spark.jobs.on_stores import choose, rebuild, verify
 from migration.spark.jobs.to_parquet import export
+from migration.spark.jobs.waiting import read_timers, read_transactions
 
 __all__ = [
     "choose",
@@ -10,6 +11,8 @@ __all__ = [
     "read_deliveries",
     "read_events",
     "read_lag",
+    "read_timers",
+    "read_transactions",
     "rebuild",
     "verify",
 ]

@@ -44,8 +44,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from migration.spark.columns import chosen, struct_of
-from migration.spark.source import register_sources
+from migration.spark.columns import struct_of
+from migration.spark.jobs.state_records import batch_of, entries_of, read_log, read_state
 from store.state import (
     ENDS,
     STATE_TOPIC,
@@ -54,7 +54,6 @@ from store.state import (
     Leased,
     TopicEnded,
     happening,
-    unpack_entries,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +62,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from store.state import Entry
 
 EVENTS = pa.schema(
     [
@@ -82,7 +80,6 @@ EVENTS = pa.schema(
 )
 _MESSAGE = ["topic", "queue_id", "queue_offset", "topic_life"]
 _DELIVERY = ["group", *_MESSAGE, "group_life"]
-_STATE = ("physical_offset", "store_time_ms", "body")
 _ROWS = 65_536
 
 #: Names of topics, or groups -> physical offsets at which they ended, rising.
@@ -91,7 +88,7 @@ Lives = dict[str, list[int]]
 
 def read_events(spark: SparkSession, path: Path | str) -> DataFrame:
     """See above."""
-    state = _read(spark, path, _STATE, topic=STATE_TOPIC)
+    state = read_state(spark, path)
     return state.mapInArrow(_events_of(*_lives(state)), struct_of(EVENTS))
 
 
@@ -99,7 +96,7 @@ def read_deliveries(spark: SparkSession, path: Path | str) -> DataFrame:
     """See above."""
     from pyspark.sql import functions as F
 
-    state = _read(spark, path, _STATE, topic=STATE_TOPIC)
+    state = read_state(spark, path)
     topics, groups = _lives(state)
     events = state.mapInArrow(_events_of(topics, groups), struct_of(EVENTS))
 
@@ -141,7 +138,7 @@ def read_lag(spark: SparkSession, path: Path | str) -> DataFrame:
     from pyspark.sql import functions as F
 
     deliveries = read_deliveries(spark, path)
-    state = _read(spark, path, _STATE, topic=STATE_TOPIC)
+    state = read_state(spark, path)
     stored = _stored(spark, path, _lives(state)[0])
     # Of lives of groups and topics the last ones that there are events of.
     readers = deliveries.groupBy("group", "topic").agg(
@@ -163,14 +160,6 @@ def read_lag(spark: SparkSession, path: Path | str) -> DataFrame:
     )
 
 
-def _read(
-    spark: SparkSession, path: Path | str, columns: Sequence[str], **options: str
-) -> DataFrame:
-    register_sources(spark)
-    reader = spark.read.format("commitlog").schema(struct_of(chosen(*columns)))
-    return reader.options(**options).load(str(path))
-
-
 def _lives(state: DataFrame) -> tuple[Lives, Lives]:
     """Ends of topics, and of groups: few, beside what else there is."""
     schema = pa.schema(
@@ -182,24 +171,15 @@ def _lives(state: DataFrame) -> tuple[Lives, Lives]:
             ("topic", entry.topic, at)
             if isinstance(entry, TopicEnded)
             else ("group", entry.group, at)
-            for entry, at, _ in _entries(batches)
+            for entry, at, _ in entries_of(batches)
             if isinstance(entry, (TopicEnded, GroupEnded))
         ]
-        yield _batch(rows, schema)
+        yield batch_of(rows, schema)
 
     found: dict[str, Lives] = {"topic": defaultdict(list), "group": defaultdict(list)}
     for row in state.mapInArrow(ends, struct_of(schema)).orderBy("physical_offset").collect():
         found[row["kind"]][row["name"]].append(row["physical_offset"])
     return dict(found["topic"]), dict(found["group"])
-
-
-def _entries(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Entry, int, int]]:
-    """With where their record is, and when it was stored."""
-    for batch in batches:
-        columns = (batch.column(name).to_pylist() for name in _STATE)
-        for at, time_ms, body in zip(*columns, strict=True):
-            for entry in unpack_entries(body):
-                yield entry, at, time_ms
 
 
 def _life(ends: Mapping[str, list[int]], name: str, at: int) -> int:
@@ -214,7 +194,7 @@ def _events_of(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def events(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows: list[tuple[object, ...]] = []
-        for entry, at, time_ms in _entries(batches):
+        for entry, at, time_ms in entries_of(batches):
             if not isinstance(entry, (Leased, Finished)):
                 continue
             lives = _life(topics, entry.topic, at), _life(groups, entry.group, at)
@@ -223,19 +203,11 @@ def _events_of(
             place = entry.group, entry.topic, entry.queue_id
             rows += [(*place, offset, *told, at, *lives) for offset in said.offsets()]
             if len(rows) >= _ROWS:
-                yield _batch(rows, EVENTS)
+                yield batch_of(rows, EVENTS)
                 rows = []
-        yield _batch(rows, EVENTS)
+        yield batch_of(rows, EVENTS)
 
     return events
-
-
-def _batch(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)],
-        schema=schema,
-    )
 
 
 def _stored(spark: SparkSession, path: Path | str, topics: Lives) -> DataFrame:
@@ -243,7 +215,7 @@ def _stored(spark: SparkSession, path: Path | str, topics: Lives) -> DataFrame:
     from pyspark.sql import functions as F
 
     columns = ("topic", "queue_id", "queue_offset", "physical_offset", "store_time_ms", "in_queue")
-    log = _read(spark, path, (*columns, "light_queues", "light_offsets"))
+    log = read_log(spark, path, (*columns, "light_queues", "light_offsets"))
     log = log.where("in_queue").where(F.col("topic") != STATE_TOPIC)
     rest = ("physical_offset", F.col("store_time_ms").alias("stored_ms"))
     of_topics = log.select("topic", "queue_id", "queue_offset", *rest)

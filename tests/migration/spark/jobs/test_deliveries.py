@@ -11,6 +11,7 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 from migration.spark.jobs import read_deliveries, read_events, read_lag
 from store.message import Message
 from store.metadata import SharedGroup
+from store.state import ENDS, Ended, Finished
 from tests.support.fake_clock import FakeClock
 from tests.support.stores import open_small
 
@@ -124,3 +125,17 @@ def test_a_log_without_groups_has_none(spark: SparkSession, tmp_path: Path) -> N
         store.put([Message("T", b"a")])
     assert read_deliveries(spark, tmp_path / "store").count() == 0
     assert read_lag(spark, tmp_path / "store").count() == 0
+
+
+def test_every_end_of_a_delivery_has_a_name(spark: SparkSession, tmp_path: Path) -> None:
+    """A message that was skipped as damaged is among them."""
+    clock = FakeClock()
+    with open_small(tmp_path / "store", clock) as store:
+        store.groups.create("g")
+        store.put([Message("T", b"a")] * len(Ended))
+        receive(store, "g")
+        ended = [Finished("g", "T", 0, offset, 1, how) for offset, how in enumerate(Ended)]
+        store._appends.decide(lambda: ended)
+        store.flush()
+    deliveries = read_deliveries(spark, tmp_path / "store")
+    assert sorted(row["outcome"] for row in deliveries.collect()) == sorted(map(str, ENDS))

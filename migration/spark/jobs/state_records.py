@@ -1,0 +1,51 @@
+"""Records of the state in a log, as Spark reads them: the one walk that the tables here go by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from migration.spark.columns import chosen, struct_of
+from migration.spark.source import register_sources
+from store.state import STATE_TOPIC, unpack_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from store.state import Entry
+
+_STATE = ("physical_offset", "store_time_ms", "body")
+
+
+def read_state(spark: SparkSession, path: Path | str) -> DataFrame:
+    """What `entries_of` takes."""
+    return read_log(spark, path, _STATE, topic=STATE_TOPIC)
+
+
+def read_log(
+    spark: SparkSession, path: Path | str, columns: Sequence[str], **options: str
+) -> DataFrame:
+    register_sources(spark)
+    reader = spark.read.format("commitlog").schema(struct_of(chosen(*columns)))
+    return reader.options(**options).load(str(path))
+
+
+def entries_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Entry, int, int]]:
+    """With where their record is, and when it was stored."""
+    for batch in batches:
+        columns = (batch.column(name).to_pylist() for name in _STATE)
+        for at, time_ms, body in zip(*columns, strict=True):
+            for entry in unpack_entries(body):
+                yield entry, at, time_ms
+
+
+def batch_of(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)],
+        schema=schema,
+    )

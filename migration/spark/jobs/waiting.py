@@ -1,0 +1,170 @@
+"""Messages that wait, as DataFrames made of a log: delayed ones, and those of transactions.
+
+The log is that of a store, running or not, or of a backup: `path` as the source `commitlog` takes
+it. Of what began before the log does, there is only what was said later: other columns are null.
+Times are ms since 1970.
+
+`read_timers`: a row for each delayed message.
+
+| column     | type   | meaning                                                                  |
+|------------|--------|--------------------------------------------------------------------------|
+| timer      | bigint | its name: queue offset at which it was put into rmq_sys_wheel_timer      |
+| topic      | string | that it is for                                                           |
+| due_ms     | bigint |                                                                          |
+| set_ms     | bigint | when it was put                                                          |
+| outcome    | string | fired, recalled, gone (its topic was deleted), lost; null: it waits      |
+| ended_ms   | bigint | when that was                                                            |
+| late_ms    | bigint | of one that fired: how long after it was due                             |
+| moves      | bigint | how often it was appended again, to be kept                              |
+
+`read_transactions`: a row for each message of a transaction.
+
+| column     | type   | meaning                                                                  |
+|------------|--------|--------------------------------------------------------------------------|
+| half       | bigint | its name: queue offset at which it was put into rmq_sys_kvcq_halves      |
+| group, topic | string | of its producers; that it is for                                       |
+| begun_ms   | bigint |                                                                          |
+| checks     | int    | how often its producers were asked                                       |
+| given_up   | boolean | they are not asked any more                                             |
+| outcome    | string | committed, rolled back, topic gone, record gone; null: it is open        |
+| ended_ms   | bigint |                                                                          |
+| open_ms    | bigint | from the begin to the end                                                |
+| moves      | bigint | as above                                                                 |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from migration.spark.columns import struct_of
+from migration.spark.jobs.state_records import batch_of, entries_of, read_state
+from store.state import (
+    NEVER,
+    HalfBegun,
+    HalfChecked,
+    HalfEnded,
+    HalfMoved,
+    TimerEnd,
+    TimerEnded,
+    TimerSet,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from store.state import Entry
+
+_TIMERS = pa.schema(
+    [
+        ("timer", pa.int64()),
+        ("due_ms", pa.int64()),
+        ("topic", pa.string()),
+        ("set_ms", pa.int64()),
+        ("outcome", pa.string()),
+        ("ended_ms", pa.int64()),
+        ("moved", pa.int32()),
+    ]
+)
+_HALVES = pa.schema(
+    [
+        ("half", pa.int64()),
+        ("group", pa.string()),
+        ("topic", pa.string()),
+        ("begun_ms", pa.int64()),
+        ("checks", pa.int32()),
+        ("gave_up", pa.int32()),
+        ("outcome", pa.string()),
+        ("ended_ms", pa.int64()),
+        ("moved", pa.int32()),
+    ]
+)
+_Row = tuple[object, ...]
+_ROWS = 65_536
+
+
+def read_timers(spark: SparkSession, path: Path | str) -> DataFrame:
+    """See above."""
+    from pyspark.sql import functions as F
+
+    found = _told(spark, path, _timer_row, _TIMERS)
+    columns = ("topic", "set_ms", "outcome", "ended_ms")
+    return (
+        found.groupBy("timer", "due_ms")
+        .agg(*(F.max(name).alias(name) for name in columns), F.sum("moved").alias("moves"))
+        .withColumn(
+            "late_ms", F.when(F.col("outcome") == "fired", F.col("ended_ms") - F.col("due_ms"))
+        )
+        .select("timer", "topic", "due_ms", *columns[1:], "late_ms", "moves")
+    )
+
+
+def read_transactions(spark: SparkSession, path: Path | str) -> DataFrame:
+    """See above."""
+    from pyspark.sql import functions as F
+
+    found = _told(spark, path, _half_row, _HALVES)
+    columns = ("group", "topic", "begun_ms", "checks", "outcome", "ended_ms")
+    return (
+        found.groupBy("half")
+        .agg(
+            *(F.max(name).alias(name) for name in columns),
+            (F.max("gave_up") > 0).alias("given_up"),
+            F.sum("moved").alias("moves"),
+        )
+        .withColumn("open_ms", F.col("ended_ms") - F.col("begun_ms"))
+        .select("half", *columns[:4], "given_up", *columns[4:], "open_ms", "moves")
+    )
+
+
+def _timer_row(entry: Entry, time_ms: int) -> _Row | None:
+    """What the entry says of a delayed message, as a row of _TIMERS."""
+    match entry:
+        case TimerSet(topic, due_ms, place):
+            return place, due_ms, topic, time_ms, None, None, 0
+        case TimerEnded(due_ms, timer, _, TimerEnd.MOVED):
+            return timer, due_ms, None, None, None, None, 1
+        case TimerEnded(due_ms, timer, _, how):
+            return timer, due_ms, None, None, how.name.lower(), time_ms, 0
+    return None
+
+
+def _half_row(entry: Entry, _: int) -> _Row | None:
+    """What the entry says of a message of a transaction, as a row of _HALVES."""
+    match entry:
+        case HalfBegun(group, topic, half, _, begun_ms):
+            return half, group, topic, begun_ms, 0, 0, None, None, 0
+        case HalfChecked(half, checks, check_ms):
+            return half, None, None, None, checks, int(check_ms == NEVER), None, None, 0
+        case HalfEnded(half, ended_ms, how):
+            outcome = how.name.lower().replace("_", " ")
+            return half, None, None, None, 0, 0, outcome, ended_ms, 0
+        case HalfMoved(half):
+            return half, None, None, None, 0, 0, None, None, 1
+    return None
+
+
+def _told(
+    spark: SparkSession,
+    path: Path | str,
+    row_of: Callable[[Entry, int], _Row | None],
+    schema: pa.Schema,
+) -> DataFrame:
+    """A row for each entry that says something."""
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        made: list[_Row] = []
+        for entry, _, time_ms in entries_of(batches):
+            row = row_of(entry, time_ms)
+            if row is not None:
+                made.append(row)
+            if len(made) >= _ROWS:
+                yield batch_of(made, schema)
+                made = []
+        yield batch_of(made, schema)
+
+    return read_state(spark, path).mapInArrow(rows, struct_of(schema))
