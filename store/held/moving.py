@@ -1,0 +1,101 @@
+"""How records that wait in a topic of the store's own are moved: one mechanism for timers and
+halves. What tells them apart, and which of them still wait, their kinds know.
+
+A move need not be durable when it returns: the log is flushed before segments go, and until then
+the record waits where it was.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from store.held.records import moved
+from store.puts import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from store.held.rolling import Done
+    from store.message import Message, StoredMessage
+    from store.puts import AppendPath
+    from store.state import Entry
+    from store.topics import Topics
+
+#: Records that are looked at together, and those that one append moves.
+TOGETHER = 256
+_MOST_BYTES = 4 << 20
+
+
+class WaitingKind(ABC):
+    """A Kind of rolling.py whose records wait in one topic. Thread: that of retention."""
+
+    def __init__(self, appends: AppendPath, topics: Topics, topic: str, said: str) -> None:
+        """`said`: what the topic has, for people."""
+        # Constant after construction.
+        self._appends = appends
+        self._topics = topics
+        self._topic = topic
+        self._said = said
+        #: Since the store was opened; read freely.
+        self.moved = 0
+        self.lost = 0
+
+    @abstractmethod
+    def _has_some(self) -> bool:
+        """Whether anything waits."""
+
+    @abstractmethod
+    def _live(self, first: int, behind: int) -> Iterator[StoredMessage]:
+        """What waits at places first <= place < behind, rising, as rows at the dispatch point say.
+        Raises CorruptRecordError, DamagedQueueError."""
+
+    @abstractmethod
+    def _move_entries(self, waiting: Sequence[StoredMessage]) -> list[Entry | None]:
+        """What moves each of them, in order, to the next places of the topic, which the n-th that
+        moves gets; None of one that was delivered or decided meanwhile. Under the append lock."""
+
+    def topics(self) -> Iterator[str]:
+        if self._has_some():
+            yield self._topic
+
+    def said(self, topic: str) -> str:
+        del topic
+        return self._said
+
+    def live_places(self, topic: str, first: int, behind: int) -> Iterator[int]:
+        del topic
+        return (was.queue_offset for was in self._live(first, behind))
+
+    def move_some(self, topic: str, behind: int, done: Done) -> Done:
+        assert done.at is not None, "something is left"
+        del topic
+        found: list[StoredMessage] = []
+        size, rest = 0, None
+        for was in self._live(done.at, behind):
+            if len(found) == TOGETHER or size >= _MOST_BYTES:
+                rest = was.queue_offset
+                break
+            found.append(was)
+            size += was.record_size
+        count = 0
+
+        def decide() -> Sequence[Step]:
+            nonlocal count
+            entries: list[Entry] = []
+            messages: list[Message] = []
+            for was, entry in zip(found, self._move_entries(found), strict=True):
+                if entry is not None:
+                    entries.append(entry)
+                    messages.append(moved(was))
+            count = len(messages)
+            return [Step(entries, messages)] if entries else []
+
+        if found:
+            self._appends.decide_steps(decide)
+        self.moved += count
+        return done._replace(at=rest, moved=done.moved + count, bytes=done.bytes + size)
+
+    def given_up(self, topic: str, count: int) -> None:
+        del topic
+        self.lost += count
