@@ -102,9 +102,10 @@ def _tell_first_messages(store: MessageStore) -> None:
     came = threading.Event()
     store.lite.subscriptions.add_listener(lambda group, _: came.set() if group == "wild" else None)
     began = time.perf_counter()
-    received = _receive(store)
-    while received:  # the pass over all there are
-        received = _receive(store)
+    _receive(store)
+    group = store.lite.subscriptions._groups["wild"]
+    while group.pass_after is not None or len(group.ready):
+        _receive(store)
     tell("pass over all", f"{time.perf_counter() - began:.1f} s")
     took_ms: list[float] = []
     for number in range(_FIRST_MESSAGES):
