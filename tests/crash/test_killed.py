@@ -15,7 +15,6 @@ from store.config import FlushMode
 from store.errors import UnknownTopicError
 from store.format.record import unpack_record
 from store.message import Message
-from tests.crash.putting_child import POINTS
 from tests.support.checked import assert_whole
 from tests.support.forked import run_forked
 from tests.support.rebuild import differences
@@ -110,7 +109,7 @@ def run_child(root: Path, mode: FlushMode, point: str, count: int) -> list[list[
     ("point", "count", "mode"),
     [
         (point, count, mode)
-        for number, point in enumerate(POINTS)
+        for number, point in enumerate(COUNTS)
         for count in COUNTS[point]
         # Each point in one of the modes; fsync only matters to one.
         for mode in ([FlushMode.SYNC] if number % 2 or "fsync" in point else [FlushMode.ASYNC])
