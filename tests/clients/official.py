@@ -48,7 +48,8 @@ def _run(*command: str | Path, cwd: Path = HERE) -> None:
 
 
 def _python(release: str, directory: Path) -> list[str | Path]:
-    Environment(directory).install(f"rocketmq-python-client=={release}")
+    requirement = f"rocketmq-python-client=={release}"
+    Environment(directory).install(requirement, pinned=release == PYTHON.release)
     return [directory / "bin" / "python", "-W", "ignore", HERE / "python_program.py"]
 
 

@@ -50,12 +50,13 @@ class Environment:
         kept = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
         self._variables = kept | {"PATH": f"{self._bin}:{os.environ['PATH']}"}
 
-    def install(self, *requirements: str | Path) -> None:
-        """Raises CalledProcessError; what pip printed is seen."""
-        pins = str(ROOT / "constraints.txt")
+    def install(self, *requirements: str | Path, pinned: bool = True) -> None:
+        """`pinned`: what they need in the releases that are tested here. Raises CalledProcessError;
+        what pip printed is seen."""
+        pins = ("-c", str(ROOT / "constraints.txt")) if pinned else ()
         self._run(
             *(sys.executable, "-m", "pip", "--python", str(self._bin / "python")),
-            *("install", "--disable-pip-version-check", "-q", "-c", pins),
+            *("install", "--disable-pip-version-check", "-q", *pins),
             *map(str, requirements),
             cwd=self._bin,
         )
