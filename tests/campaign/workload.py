@@ -375,7 +375,13 @@ class Worker:
             batch,
             f"other content under its number was taken, repeated: {answer.repeated_batch}",
         )
-        raise Gone  # it expired, and a batch of its number was stored: what it is stays unknown
+        # It had expired, and this was stored for it: what was not altered stands anew.
+        self._forget(batch)
+        stored = {message.body for message in messages}
+        self.model.doubtful.update(
+            (message.number, message) for message in batch.messages if message.body in stored
+        )
+        raise Gone  # where, stays unknown
 
     def _forget(self, batch: Batch) -> None:
         """Where it stood: it has expired, and is stored anew."""
