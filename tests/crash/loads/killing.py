@@ -89,5 +89,6 @@ def judge(root: Path, name: str, told: list[Told], mode: FlushMode) -> None:
         store.wait_visible()
         assert not (found := differences(store)), found[:3]
         kind.judge(store, clock, told)
+        store.wait_visible()
         assert not (found := differences(store)), found[:3]
     assert [each for each in check_store(root) if each.is_fault] == []
