@@ -37,7 +37,7 @@ from store.held.deciding import (
     is_live,
 )
 from store.held.readable import read_each
-from store.held.records import check_may_wait, delivered, waiting
+from store.held.records import check_may_wait, delivered, prepare_waiting, waiting
 from store.held.transaction_ids import unpack_transaction_id
 from store.state import (
     HALVES_TOPIC,
@@ -220,7 +220,7 @@ class Halves:
             prepare_all([message], config.max_body_bytes, MAX_LIGHT_QUEUES)
             more = {GROUP: group, IS_TRANSACTION: "true"}
             half = waiting(HALVES_TOPIC, message, more)
-            prepare_all([half], config.max_body_bytes, MAX_LIGHT_QUEUES, is_batch=True)
+            prepare_waiting([half], config.max_body_bytes)
             check_ms = max(FIRST_CHECK_MS, immunity_ms)
             return Beginning(message, half, group, self._new_nonce(), check_ms)
         except StoreError as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from store.errors import InvalidArgumentError
 from store.format import MAX_LIGHT_QUEUES, prepare_all
 from store.held.halves import FIRST_CHECK_MS, GROUP, IS_TRANSACTION
-from store.held.records import TIMER_DELIVER, TIMER_OUT, waiting
+from store.held.records import TIMER_DELIVER, TIMER_OUT, prepare_waiting, waiting
 from store.metadata import KEEP_ALL
 from store.puts import MOST_BODY_BYTES, Step
 from store.state import (
@@ -131,8 +131,10 @@ class Inherited:
         held = waiting(system_topic, message, more)
         try:
             # Also as it will be put: a broker may have taken what no topic here takes.
-            prepare_all([message], MOST_BODY_BYTES, MAX_LIGHT_QUEUES)
-            (prepared,) = prepare_all([held], MOST_BODY_BYTES, MAX_LIGHT_QUEUES, is_batch=True)
+            kept = {name: more[name] for name in more if name == TIMER_DELIVER}
+            put = message._replace(properties={**(message.properties or {}), **kept})
+            prepare_all([put], MOST_BODY_BYTES, MAX_LIGHT_QUEUES)
+            (prepared,) = prepare_waiting([held], MOST_BODY_BYTES)
         except InvalidArgumentError as error:
             logger.error("a message for topic %r is not taken over: %s", message.topic, error)
             return None

@@ -19,13 +19,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import InvalidArgumentError, OffsetOutOfRangeError
-from store.format import OWN_PROPERTIES, TRANSACTION_MASK
+from store.format import (
+    CRC_ITEM_BYTES,
+    MAX_LIGHT_QUEUES,
+    MAX_PROPERTIES_BYTES,
+    OWN_PROPERTIES,
+    TRANSACTION_MASK,
+    prepare_all,
+)
 from store.message import Message
 from store.state import runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Mapping, Sequence
 
+    from store.format import Prepared
     from store.held.reads import Reads
     from store.message import StoredMessage
 
@@ -41,6 +49,10 @@ HELD_PROPERTIES = frozenset(
 )
 #: Of sys_flag, compression and its type, and several tags: the body is as it was.
 _KEPT_FLAGS = 0x0001 | 0x0002 | 0x0700
+#: What a message that waits may have, so that it can be moved: its first place comes to it then.
+_MOST_PROPERTIES_BYTES = (
+    MAX_PROPERTIES_BYTES - CRC_ITEM_BYTES - len(f"{FIRST_PLACE}={(1 << 63) - 1};")
+)
 #: Of records that are read together.
 _READ_BYTES = 4 << 20
 
@@ -81,6 +93,19 @@ def waiting(topic: str, message: Message, more: Mapping[str, str]) -> Message:
     if message.light_queues:
         properties[LIGHT_QUEUES] = ",".join(message.light_queues)
     return message._replace(topic=topic, queue_id=0, light_queues=(), properties=properties)
+
+
+def prepare_waiting(held: Sequence[Message], most_body_bytes: int) -> Sequence[Prepared]:
+    """`prepare_all` of messages that are to wait, which can be moved as well. Raises like it."""
+    prepared = prepare_all(held, most_body_bytes, MAX_LIGHT_QUEUES, is_batch=True)
+    for at, each in enumerate(prepared):
+        if len(each.properties) > _MOST_PROPERTIES_BYTES:
+            raise InvalidArgumentError(
+                f"messages[{at}].properties",
+                f"tag, keys and properties take {len(each.properties)} bytes with what the store "
+                f"adds while it waits, more than {_MOST_PROPERTIES_BYTES}",
+            )
+    return prepared
 
 
 def target_of(properties: Mapping[str, str]) -> Target:

@@ -11,7 +11,14 @@ from store.format import MAX_LIGHT_QUEUES, UNIQ_KEY, prepare_all, unpack_record
 from store.held.firing import Firing
 from store.held.handles import TimerHandle, pack_handle, unpack_handle
 from store.held.readable import Scattered
-from store.held.records import TIMER_DELIVER, TIMER_OUT, check_may_wait, delivered, waiting
+from store.held.records import (
+    TIMER_DELIVER,
+    TIMER_OUT,
+    check_may_wait,
+    delivered,
+    prepare_waiting,
+    waiting,
+)
 from store.held.timer_keeping import TimerKeeping
 from store.metadata import KEEP_ALL
 from store.puts import Step, placed_in_batch
@@ -30,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from store.consume_queue import ConsumeQueueStore
-    from store.format import Prepared
     from store.held.reads import Reads
     from store.log import StoreTimes
     from store.message import Message
@@ -143,7 +149,7 @@ class Timers:
             waiting(TIMER_TOPIC, message, {TIMER_OUT: str(due), TIMER_DELIVER: str(due)})
             for message, due in zip(messages, due_ms, strict=True)
         ]
-        prepared = self._prepare(held)
+        prepared = prepare_waiting(held, self._appends.config.max_body_bytes)
         queues = list(dict.fromkeys((each.topic, each.queue_id) for each in messages))
         first = -1
 
@@ -197,12 +203,12 @@ class Timers:
                     f"messages[{at}].queue_id", f"{message.queue_id} is below 0"
                 )
         if any(each.light_queues for each in messages):  # those that wait have none
-            self._prepare(messages)
-
-    def _prepare(self, messages: Sequence[Message]) -> Sequence[Prepared]:
-        """Raises what it raises when they are put."""
-        most = self._appends.config.max_body_bytes
-        return prepare_all(messages, most, MAX_LIGHT_QUEUES, is_batch=True)
+            fired = [
+                each._replace(properties={**(each.properties or {}), TIMER_DELIVER: str(due)})
+                for each, due in zip(messages, due_ms, strict=True)
+            ]
+            most = self._appends.config.max_body_bytes
+            prepare_all(fired, most, MAX_LIGHT_QUEUES, is_batch=True)
 
     # --- recall ----------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from store.held import Begin, Decide
 from store.message import Message
 from store.state import HALVES_TOPIC, HalfEnd
 from tests.store.groups.test_keeping import drop_all
+from tests.store.held.test_timers import put_longest
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences
 from tests.support.stores import open_small
@@ -279,6 +280,18 @@ def test_halves_outlive_their_segments_with_their_checks(
     store.halves.end(ids[1], commit=False)
     assert texts(store)[-1] == "0"
     assert len(store.halves.due("g")) == 7
+
+
+def test_a_half_that_fills_its_properties_outlives_its_segment(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    put_longest(lambda message: store.halves.begin(message, "g"))
+    ids = listed(store)
+    assert ids
+    drop_all(store, clock)
+    assert listed(store) == ids
+    for each in ids:
+        store.halves.end(each, commit=True)
 
 
 def test_limits_of_open_transactions(tmp_path: Path, clock: FakeClock) -> None:

@@ -20,7 +20,7 @@ from tests.support.rebuild import differences
 from tests.support.stores import open_small
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from store.message_store import MessageStore
@@ -206,6 +206,47 @@ def test_they_are_kept_when_their_segments_go(store: MessageStore, clock: FakeCl
     clock.advance(100 * HOUR)
     assert fire(store) == 589
     assert texts(store)[-589:] == [str(n) for n in range(11, 600)]
+
+
+def put_longest(put: Callable[[Message], object], light_queues: tuple[str, ...] = ()) -> None:
+    """Messages with ever longer properties, up to the longest that are taken."""
+    low, high = 0, 33_000
+    while high - low > 1:
+        size = (low + high) // 2
+        properties = {"p": "v" * size}
+        try:
+            put(Message("T", b"", 1, light_queues=light_queues, properties=properties))
+            low = size
+        except InvalidArgumentError:
+            high = size
+
+
+def test_what_fills_its_properties_is_kept_when_its_segment_goes(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    due = clock.now_ms() + round(100 * HOUR * 1000)
+    put_longest(lambda message: store.timers.put([message], [due]))
+    before = store.timers.count()
+    assert before
+    drop_all(store, clock)
+    assert store.statistics()["store.timers_moved"] == store.timers.count() == before
+    clock.advance(100 * HOUR)
+    assert fire(store) == before
+    assert store.statistics()["store.timers_lost"] == 0
+
+
+def test_what_is_taken_for_many_light_queues_is_put_at_its_time(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    names = tuple(f"%LMQ%{number:04}" for number in range(1000))
+    due = clock.now_ms() + 1000
+    put_longest(lambda message: store.timers.put([message], [due]), names)
+    before = store.timers.count()
+    assert before
+    clock.advance(1)
+    assert fire(store) == before
+    assert store.statistics()["store.timers_lost"] == 0
+    assert store.statistics()["store.timers_fired"] == before
 
 
 def test_pages_have_what_is_due_first_of_a_topic(store: MessageStore, clock: FakeClock) -> None:
