@@ -65,6 +65,7 @@ class TraceEventKind(enum.Enum):
     ROLLED_BACK = "rolled back"
     TOPIC_GONE = "topic gone"
     RECORD_GONE = "record gone"
+    HANDED_BACK = "handed back"  # to a RocketMQ broker, as `message_id`
     # As a dead letter.
     BURIED = "made a dead letter"  # of `message_id`
     REDRIVEN = "redriven"  # `message_id` is what it became, or the dead letter it was

@@ -39,8 +39,10 @@ def unpack_cursor(data: bytes, places: int, most_at: int) -> Cursor:
         numbers = [*ended, *(number for _, number, _ in said)]
         if any(type(each) is not int or not 0 <= each < places for each in numbers):
             raise ValueError
-        if any(type(group) is not str for group, _, _ in said):
-            raise ValueError
+        for group, _, _ in said:
+            if type(group) is not str:
+                raise ValueError
+            group.encode()  # raises ValueError for what is no text
         return Cursor(at, ended, [(group, number, What(what)) for group, number, what in said])
     except (ValueError, TypeError, RecursionError):
         raise InvalidArgumentError("page_token", "was returned by no call of this kind") from None

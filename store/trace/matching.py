@@ -47,6 +47,7 @@ _HALF_ENDS = {
     HalfEnd.ROLLED_BACK: What.ROLLED_BACK,
     HalfEnd.TOPIC_GONE: What.TOPIC_GONE,
     HalfEnd.RECORD_GONE: What.RECORD_GONE,
+    HalfEnd.HANDED_BACK: What.HANDED_BACK,
 }
 _LETTER_ENDS = {
     LetterEnd.REDRIVEN: What.REDRIVEN,
@@ -56,7 +57,10 @@ _LETTER_ENDS = {
     LetterEnd.MOVED: What.MOVED,
 }
 #: Those whose append has a message: what became of this one.
-BECOMES = (What.DEAD, What.FIRED, What.COMMITTED, What.REDRIVEN, What.MOVED)
+BECOMES = (
+    *(What.DEAD, What.FIRED, What.COMMITTED, What.HANDED_BACK),
+    *(What.REDRIVEN, What.MOVED),
+)
 
 
 class Matching:
@@ -91,7 +95,8 @@ class Matching:
         # order, has looked at the message.
         self._last: dict[tuple[str, Place], What | None] = {}
         for group, number, what in cursor.said:
-            self._said(group, places[number], what)
+            if sees(group):  # the caller may have named others
+                self._said(group, places[number], what)
 
     def cursor(self, at: int) -> Cursor:
         """For a walk that goes on there."""

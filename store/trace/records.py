@@ -142,7 +142,7 @@ def _messages_of(entry: Entry) -> int:
             return 1
         case TimerEnded(how=TimerEnd.FIRED | TimerEnd.MOVED):
             return 1
-        case HalfEnded(how=HalfEnd.COMMITTED):
+        case HalfEnded(how=HalfEnd.COMMITTED | HalfEnd.HANDED_BACK):
             return 1
         case LetterEnded(how=LetterEnd.REDRIVEN | LetterEnd.MOVED):
             return 1

@@ -52,6 +52,7 @@ class What(enum.Enum):
     ROLLED_BACK = enum.auto()
     TOPIC_GONE = enum.auto()
     RECORD_GONE = enum.auto()
+    HANDED_BACK = enum.auto()  # to a RocketMQ broker, which goes on with it
     # As a dead letter.
     BURIED = enum.auto()
     REDRIVEN = enum.auto()

@@ -34,6 +34,7 @@ from store.state import (
     TIMER_TOPIC,
     Finished,
     HalfBegun,
+    HalfEnd,
     HalfEnded,
     HalfTables,
     LetterEnded,
@@ -208,9 +209,10 @@ class Traces:
                 case TimerEnded(timer=timer):
                     yield from self._before(TIMER_TOPIC, timer, What.TIMER_SET)
                     yield Event(What.FIRED, time_ms, at)
-                case HalfEnded(half=half):
+                case HalfEnded(half=half, how=how):
                     yield from self._before(HALVES_TOPIC, half, What.BEGUN)
-                    yield Event(What.COMMITTED, time_ms, at)
+                    is_back = how is HalfEnd.HANDED_BACK
+                    yield Event(What.HANDED_BACK if is_back else What.COMMITTED, time_ms, at)
                 case LetterEnded(topic=topic) if topic != was.topic:
                     letter_id = self._id_at(topic, 0, entry.place)
                     yield Event(What.REDRIVEN, time_ms, at, message_id=letter_id)

@@ -60,6 +60,7 @@ class TraceEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TRACE_EVENT_KIND_ROLLED_BACK: _ClassVar[TraceEventKind]
     TRACE_EVENT_KIND_TOPIC_GONE: _ClassVar[TraceEventKind]
     TRACE_EVENT_KIND_RECORD_GONE: _ClassVar[TraceEventKind]
+    TRACE_EVENT_KIND_HANDED_BACK: _ClassVar[TraceEventKind]
     TRACE_EVENT_KIND_BURIED: _ClassVar[TraceEventKind]
     TRACE_EVENT_KIND_REDRIVEN: _ClassVar[TraceEventKind]
     TRACE_EVENT_KIND_DELETED: _ClassVar[TraceEventKind]
@@ -137,6 +138,7 @@ TRACE_EVENT_KIND_COMMITTED: TraceEventKind
 TRACE_EVENT_KIND_ROLLED_BACK: TraceEventKind
 TRACE_EVENT_KIND_TOPIC_GONE: TraceEventKind
 TRACE_EVENT_KIND_RECORD_GONE: TraceEventKind
+TRACE_EVENT_KIND_HANDED_BACK: TraceEventKind
 TRACE_EVENT_KIND_BURIED: TraceEventKind
 TRACE_EVENT_KIND_REDRIVEN: TraceEventKind
 TRACE_EVENT_KIND_DELETED: TraceEventKind

@@ -26,7 +26,8 @@ Times are ms since 1970.
 | begun_ms   | bigint |                                                                          |
 | checks     | int    | how often its producers were asked                                       |
 | given_up   | boolean | they are not asked any more                                             |
-| outcome    | string | committed, rolled back, topic gone, record gone; null: it is open        |
+| outcome    | string | committed, rolled back, topic gone, record gone, handed back (to a      |
+|            |        | RocketMQ broker); null: it is open                                       |
 | ended_ms   | bigint |                                                                          |
 | open_ms    | bigint | from the begin to the end                                                |
 | moves      | bigint | as above                                                                 |

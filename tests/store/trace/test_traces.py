@@ -10,11 +10,13 @@ import pytest
 
 import store.trace.traces as traces_module
 from store.errors import InvalidArgumentError, MessageNotFoundError
+from store.format import parse_message_id, unpack_record
 from store.groups import AtOffset
 from store.message import Message
 from store.metadata import SharedGroup
-from store.state import HALVES_TOPIC, TIMER_TOPIC
+from store.state import HALVES_TOPIC, STATE_TOPIC, TIMER_TOPIC
 from store.trace import Now, Reader, What
+from store.trace.cursor import Cursor, pack_cursor
 from tests.store.held.test_timers import fire, open_by_hand
 from tests.support.fake_clock import FakeClock
 from tests.support.stores import open_small
@@ -152,6 +154,16 @@ def test_groups_that_may_not_be_seen_are_not_told_of(store: MessageStore) -> Non
     assert {each.group for each in told.events} == {each.group for each in told.standings} == {"h"}
 
 
+def test_a_forged_cursor_tells_nothing_of_groups_that_may_not_be_seen(store: MessageStore) -> None:
+    at = put(store)
+    store.groups.create("secret")
+    begun = store.bounds([(STATE_TOPIC, 0)])[0].max_offset
+    store.delete_group("secret")
+    cursor = pack_cursor(Cursor(begun, [], [("secret", 0, What.DELIVERED)]))
+    traces = store.traces
+    assert traces.story(traces.message(at), cursor, lambda _: False).events == []
+
+
 # --- dead letters --------------------------------------------------------------------------
 
 
@@ -233,6 +245,18 @@ def test_a_transaction_is_followed(store: MessageStore, clock: FakeClock, *, com
         assert whats(came) == [What.BEGUN, What.COMMITTED]
 
 
+def test_a_transaction_that_was_handed_back_is_told_of(store: MessageStore) -> None:
+    name = store.halves.begin(Message("T", b"a"), "p")
+    store.handing_back.halves("RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC")
+    found = store.traces.transaction(name)
+    told = store.traces.story(found)
+    assert (told.subject.now, whats(told)) == (Now.ENDED, [What.BEGUN, What.HANDED_BACK])
+    id_there = told.events[-1].message_id
+    (there,) = map(unpack_record, store.pull("RMQ_SYS_TRANS_HALF_TOPIC", 0, 0).records)
+    assert parse_message_id(id_there)[1] == there.physical_offset
+    assert whats(story(store, there.physical_offset)) == [What.BEGUN, What.HANDED_BACK]
+
+
 # --- bounds --------------------------------------------------------------------------------
 
 
@@ -267,7 +291,13 @@ def test_a_long_story_comes_in_pages(store: MessageStore, monkeypatch: pytest.Mo
     "cursor",
     [
         *(b"x", b"[]", b"[1]", b"[99,[],[]]", b"[-1,[],[]]", b"[0,[7],[]]", b"[0,7,[]]"),
-        *(b'[0,[],[["g",0,99]]]', b"[0,[],[[1,0,1]]]", b"[true,[],[]]", b"[" * 90_000),
+        *(
+            b'[0,[],[["g",0,99]]]',
+            b'[0,[],[["\\ud800",0,1]]]',
+            b"[0,[],[[1,0,1]]]",
+            b"[true,[],[]]",
+            b"[" * 90_000,
+        ),
     ],
 )
 def test_a_cursor_that_is_none_is_refused(store: MessageStore, cursor: bytes) -> None:
