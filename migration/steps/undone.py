@@ -21,7 +21,7 @@ from migration.waiting import (
 )
 from store.errors import CorruptHitError, UnknownTopicError
 from store.format import UNIQ_KEY, unpack_record
-from store.held import again
+from store.held import acceptable, again
 from store.state import (
     DEAD_LETTERS,
     NOBODY,
@@ -64,9 +64,10 @@ def take_undone(store: MessageStore, log: OpenLog) -> int:
     shared = {group for group in _groups(store) if store.tables.shared_group(group) is not None}
     if not shared:
         return 0
-    count = 0
-    for group, found in _in_flight(store, log, shared).items():
-        count += _take(store, group, found, [], None)
+    found, gone = _in_flight(store, log, shared)
+    count = sum(_take(store, group, some, [], None) for group, some in found.items())
+    for group, origin, copy in gone:
+        count += _take_gone(store, group, origin, copy)
     # A broker that gets the store back does not give them again.
     ends = [
         (topic, queue_id, bounds.max_offset)
@@ -95,8 +96,12 @@ def _groups(store: MessageStore) -> Iterator[str]:
         after = page[-1]
 
 
-def _in_flight(store: MessageStore, log: OpenLog, shared: set[str]) -> dict[str, list[_Undone]]:
+def _in_flight(
+    store: MessageStore, log: OpenLog, shared: set[str]
+) -> tuple[dict[str, list[_Undone]], list[tuple[str, str, StoredMessage]]]:
+    """By groups; and group, topic and copy of what left the log, rising in each retry queue."""
     found = defaultdict[str, list[_Undone]](list)
+    gone: list[tuple[str, str, StoredMessage]] = []
     marks: list[GroupOffset] = []
     for group in _groups(store):
         last: tuple[str, int] | None = None
@@ -110,18 +115,36 @@ def _in_flight(store: MessageStore, log: OpenLog, shared: set[str]) -> dict[str,
             logger.warning("group %s is not shared: what it has of %s is not taken", group, topic)
         elif topic.startswith(RETRY_TOPICS):
             was = next(log.read(topic, queue_id, offset), None)
-            origin = _origin_topic(group, topic)
             if was is not None and was.queue_offset == offset:
-                original = _original(store, origin or was.properties.get("RETRY_TOPIC", ""), was)
+                origin = _origin_topic(group, topic) or was.properties.get("RETRY_TOPIC", "")
+                original = _original(store, origin, was)
                 if original is not None:
                     found[group].append(original)
+                else:
+                    gone.append((group, origin, was))
         else:
             found[group].append(_Undone(topic, queue_id, offset, 1))
-    return found
+    return found, gone
 
 
 def _origin_topic(group: str, retry_topic: str) -> str:
     return retry_topic.removeprefix(RETRY_TOPICS + group)[1:]
+
+
+def _take_gone(store: MessageStore, group: str, origin: str, copy: StoredMessage) -> int:
+    """A copy in flight. The revive group has no offsets in retry topics of its own: here they say
+    which of them were taken."""
+    queue = copy.topic, copy.queue_id
+    (done,) = store.committed_offsets(REVIVE_GROUP, [queue])
+    if done is not None and copy.queue_offset < done:
+        return 0
+    mark = Committed(REVIVE_GROUP, *queue, copy.queue_offset + 1)
+    return _take(store, group, [], [_letter(group, origin, copy)], mark)
+
+
+def _letter(group: str, origin: str, copy: StoredMessage) -> Message:
+    more = {"DLQ_ORIGIN_TOPIC": origin} if origin else {}
+    return acceptable(again(copy, DEAD_LETTERS + group, ("RETRY_TOPIC",), more), more)
 
 
 def _take_retried(
@@ -140,8 +163,7 @@ def _take_retried(
         origin = topic or was.properties.get("RETRY_TOPIC", "")
         original = _original(store, origin, was)
         if original is None:
-            more = {"DLQ_ORIGIN_TOPIC": origin}
-            letters.append(again(was, DEAD_LETTERS + group, ("RETRY_TOPIC",), more))
+            letters.append(_letter(group, origin, was))
         else:
             found.append(original)
         mark = mark._replace(offset=was.queue_offset + 1)

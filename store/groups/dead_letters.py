@@ -10,20 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.errors import InvalidArgumentError
 from store.format import (
     MAX_LIGHT_QUEUES,
     check_may_write,
     prepare_all,
     unpack_record,
 )
-from store.held import again, number_of
+from store.held import acceptable, again, number_of
 from store.light_queue import is_light
 from store.state import DEAD_LETTERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from store.log import StoreTimes
     from store.message import Message
     from store.state import Lease
@@ -98,7 +95,7 @@ def dead_letter(
     message = again(was, topic_of(group), _LETTER_PROPERTIES, origin)._replace(
         reconsume_times=lease.deliveries
     )
-    return _acceptable(message, origin)
+    return acceptable(message, origin)
 
 
 def moved(group: str, letter: DeadLetter) -> Message:
@@ -109,7 +106,7 @@ def moved(group: str, letter: DeadLetter) -> Message:
         name: value for name, value in was.properties.items() if name in _LETTER_PROPERTIES
     } | named
     message = again(was, topic_of(group), _LETTER_PROPERTIES, of_letters)
-    return _acceptable(message, of_letters)
+    return acceptable(message, of_letters)
 
 
 def redriven(letter: DeadLetter, queue_count: int) -> Message:
@@ -123,13 +120,4 @@ def redriven(letter: DeadLetter, queue_count: int) -> Message:
         check_may_write(letter.topic)
         message = message._replace(queue_id=letter.queue_id % queue_count)
     prepare_all([message], _MOST_BODY_BYTES, MAX_LIGHT_QUEUES)
-    return message
-
-
-def _acceptable(message: Message, least: Mapping[str, str]) -> Message:
-    try:
-        prepare_all([message], _MOST_BODY_BYTES, MAX_LIGHT_QUEUES)
-    except InvalidArgumentError:
-        # Its properties leave no room, or another program wrote what we would not take.
-        return message._replace(tag="", keys=(), properties=least, flag=0, sys_flag=0)
     return message

@@ -28,6 +28,7 @@ from store.format import (
     prepare_all,
 )
 from store.message import Message
+from store.puts import MOST_BODY_BYTES
 from store.state import runs_of
 
 if TYPE_CHECKING:
@@ -49,10 +50,9 @@ HELD_PROPERTIES = frozenset(
 )
 #: Of sys_flag, compression and its type, and several tags: the body is as it was.
 _KEPT_FLAGS = 0x0001 | 0x0002 | 0x0700
-#: What a message that waits may have, so that it can be moved: its first place comes to it then.
-_MOST_PROPERTIES_BYTES = (
-    MAX_PROPERTIES_BYTES - CRC_ITEM_BYTES - len(f"{FIRST_PLACE}={(1 << 63) - 1};")
-)
+#: What a message that waits has at most: it gets more when it is moved, its first place, and when
+#: it is handed back, an id and how often a producer was asked; less than 128 bytes in all.
+_MOST_PROPERTIES_BYTES = MAX_PROPERTIES_BYTES - CRC_ITEM_BYTES - 128
 #: Of records that are read together.
 _READ_BYTES = 4 << 20
 
@@ -96,7 +96,8 @@ def waiting(topic: str, message: Message, more: Mapping[str, str]) -> Message:
 
 
 def prepare_waiting(held: Sequence[Message], most_body_bytes: int) -> Sequence[Prepared]:
-    """`prepare_all` of messages that are to wait, which can be moved as well. Raises like it."""
+    """`prepare_all` of messages that are to wait, which can be moved and handed back then. Raises
+    like it."""
     prepared = prepare_all(held, most_body_bytes, MAX_LIGHT_QUEUES, is_batch=True)
     for at, each in enumerate(prepared):
         if len(each.properties) > _MOST_PROPERTIES_BYTES:
@@ -165,6 +166,17 @@ def again(
         born_host=was.born_host,
         reconsume_times=was.reconsume_times,
     )
+
+
+def acceptable(message: Message, least: Mapping[str, str]) -> Message:
+    """The message, made by `again`; or what of it is always taken: its body, with these properties
+    alone. The flags of the body stay: whether it is compressed."""
+    try:
+        prepare_all([message], MOST_BODY_BYTES, MAX_LIGHT_QUEUES)
+    except InvalidArgumentError:
+        # Its properties leave no room, or another program wrote what we would not take.
+        return message._replace(tag="", keys=(), properties=least)
+    return message
 
 
 def read_places(reads: Reads, topic: str, places: Sequence[int]) -> dict[int, bytes]:

@@ -14,6 +14,7 @@ from migration.release import Home, release
 from migration.steps.adopting import adopt
 from store.base import no_progress
 from store.format import unpack_record
+from store.message_store import MessageStore
 from tests.migration.steps.test_inheriting import NOW_MS, opened
 from tests.support.fake_clock import FakeClock
 from tests.support.waiting_broker import WaitingBroker
@@ -21,8 +22,6 @@ from tests.support.written_broker import LAYOUT
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from store.message_store import MessageStore
 
 REVIVE = "rmq_sys_REVIVE_LOG_DefaultCluster"
 RETRY = "%RETRY%billing_orders"
@@ -149,3 +148,38 @@ def test_it_goes_back_and_is_taken_again(broker: PoppingBroker) -> None:
     with closing(opened(root, FakeClock(NOW_MS))) as store:
         assert given(store) == {}
         assert len(store.groups.list_dead_letters("billing", -1, 10)) == 2
+
+
+def test_a_copy_in_flight_of_what_left_the_log_is_one_dead_letter(
+    broker: PoppingBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.put(RETRY, body=b"copy", properties={"UNIQ_KEY": "left"}, reconsume_times=1)
+    broker._revive("ck", 3, t=RETRY, n=1, d=[0], bm=0, it=60_000)
+    broker.offsets[f"{RETRY}@billing"] = {0: 4}
+    root = broker.stop()
+    adopt(root, layout=LAYOUT)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MessageStore, "commit_offsets", killed)
+        with pytest.raises(KeyboardInterrupt):
+            opened(root, FakeClock(NOW_MS))
+    with closing(opened(root, FakeClock(NOW_MS))) as store:
+        letters = store.groups.list_dead_letters("billing", -1, 10)
+        said = [(unpack_record(each.record).body, each.topic) for each in letters]
+        assert said == [(b"dead", "orders"), (b"copy", "orders")]
+
+
+def test_a_copy_that_no_put_would_take_is_a_dead_letter(broker: PoppingBroker) -> None:
+    broker.create("%RETRY%billing")
+    broker.put("%RETRY%billing", body=b"no origin", properties={"own": "x"})
+    broker.put(RETRY, body=b"odd tag", properties={"UNIQ_KEY": "left", "TAGS": "a||b"})
+    broker.put(RETRY, body=b"full", properties={"UNIQ_KEY": "left too", "own": "x" * 32_700})
+    root = broker.stop()
+    adopt(root, layout=LAYOUT)
+    with closing(opened(root, FakeClock(NOW_MS))) as store:
+        letters = store.groups.list_dead_letters("billing", -1, 10)
+        bodies = {unpack_record(each.record).body for each in letters}
+        assert bodies == {b"dead", b"old", b"no origin", b"odd tag", b"full"}

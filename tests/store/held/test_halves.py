@@ -290,8 +290,8 @@ def test_a_half_that_fills_its_properties_outlives_its_segment(
     assert ids
     drop_all(store, clock)
     assert listed(store) == ids
-    for each in ids:
-        store.halves.end(each, commit=True)
+    store.halves.end(ids[0], commit=True)
+    assert store.handing_back.halves("RMQ_SYS_TRANS_HALF_TOPIC", "G").halves == len(ids) - 1
 
 
 def test_limits_of_open_transactions(tmp_path: Path, clock: FakeClock) -> None:
