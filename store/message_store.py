@@ -352,8 +352,8 @@ class MessageStore:
         self._topic_changes.delete([name])
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """The same of several, of a thousand at once: light queues of sessions, for example. What
-        is raised for one of a thousand leaves all of these and those behind them as they were.
+        """The same of several, some at a time: light queues of sessions, for example. What is
+        raised for one of them leaves it, those behind it and some before it as they were.
         """
         self._topic_changes.delete(names)
 

@@ -47,7 +47,7 @@ from store.state.half_entries import (
 )
 from store.state.halves import EndedHalf, HalfTables, HalvesCount, OpenHalf
 from store.state.happenings import ENDS, Happened, Happening, happening
-from store.state.packing import pack_entries, unpack_entries
+from store.state.packing import MOST_ENDED, pack_entries, unpack_entries
 from store.state.rows import (
     DEAD_LETTERS,
     CorruptRowError,
@@ -80,6 +80,7 @@ __all__ = [
     "ENDS",
     "FRESH",
     "HALVES_TOPIC",
+    "MOST_ENDED",
     "MOST_MADE",
     "NEVER",
     "NOBODY",
