@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from store.format import (
     MAX_LIGHT_QUEUES,
     check_may_write,
+    message_id,
+    pack_host,
     prepare_all,
     unpack_record,
 )
@@ -88,7 +90,8 @@ def dead_letter(
     was = unpack_record(record, verify=False)
     origin = {
         ORIGIN_TOPIC: topic,
-        ORIGIN_MESSAGE_ID: was.properties.get(_UNIQ_KEY) or str(was.physical_offset),
+        ORIGIN_MESSAGE_ID: was.properties.get(_UNIQ_KEY)
+        or message_id(pack_host(was.store_host), was.physical_offset),
         ORIGIN_QUEUE: str(queue_id),
         ORIGIN_OFFSET: str(offset),
     }

@@ -138,11 +138,14 @@ class LiteTopics:
 
     def list(self, topic: str, prefix: str, after: str, limit: int) -> list[str]:
         """Lite topics of the parent that have messages and whose names begin so, by length, then by
-        bytes; those above `after`."""
+        bytes; those above `after`. Raises UnknownTopicError when there are none, and no such
+        topic."""
         whole = prefix_of(topic)
         names = self._queues.list_names(
             whole + prefix, queue_of(topic, after) if after else None, limit
         )
+        if not names:
+            self._topics.get(topic)
         found = [parts_of(name) for name in names]
         return [parts[1] for parts in found if parts is not None]
 

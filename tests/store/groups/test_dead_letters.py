@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store.errors import InvalidArgumentError, UnknownGroupError
-from store.format.record import unpack_record
+from store.format.record import parse_message_id, unpack_record
 from store.groups import DeadLetter
 from store.message import Message
 from store.metadata import SharedGroup
@@ -78,6 +78,14 @@ def test_a_dead_letter_says_what_it_was(store: MessageStore, clock: FakeClock) -
     assert store.groups.list_dead_letters("g", after=0) == [second]
     assert store.groups.list_dead_letters("g", limit=1) == [first]
     assert store.groups.dead_letters("g") == 2
+
+
+def test_the_id_in_a_dead_letter_gets_the_message(store: MessageStore, clock: FakeClock) -> None:
+    put(store, "poison")
+    bury(store, clock)
+    [letter] = store.groups.list_dead_letters("g")
+    _, physical_offset = parse_message_id(letter.message_id)
+    assert unpack_record(store.get(physical_offset)).body == b"poison"
 
 
 def test_what_is_redriven_is_as_it_was_put(store: MessageStore, clock: FakeClock) -> None:

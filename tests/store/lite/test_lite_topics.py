@@ -331,6 +331,13 @@ def test_lite_topics_are_listed_and_deleted(store: MessageStore) -> None:
     assert store.lite.list(P, "", "", 10) == ["b", "c", "aa"]
 
 
+def test_a_topic_that_is_not_there_has_no_list_of_lite_topics(store: MessageStore) -> None:
+    with pytest.raises(UnknownTopicError):
+        store.lite.list("missing", "", "", 10)
+    store.lite.make(P)
+    assert store.lite.list(P, "", "", 10) == []
+
+
 def test_an_idle_lite_topic_ends_with_all_that_groups_have_of_it(
     store: MessageStore, clock: FakeClock
 ) -> None:
