@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvcq_client import Client
 from tests.support.command_line import answer_of, kvcq
 
 
@@ -28,6 +29,25 @@ def test_a_delayed_message_is_traced_by_its_handle(target: str) -> None:
     assert trace["dueMs"] == put["deliverAtMs"]
     shown = kvcq("trace", put["handle"], "--delayed", "later", server=target)
     assert "waits for its time" in shown.stdout
+
+
+def test_a_dead_letter_is_traced_by_the_id_in_its_list_and_back(target: str) -> None:
+    with Client(target) as client:
+        client.create_group("fails", max_deliveries=1)
+        client.put("poisoned", b"x")
+        client.give_back("fails", client.receive("poisoned", group="fails"))
+        assert not client.receive("poisoned", group="fails")  # it moves
+        [letter] = answer_of("dlq", "list", "fails", server=target)
+        trace = answer_of("trace", letter["messageId"], server=target)
+        assert trace["events"][-1]["what"] == "dead letter"
+        letter_id = trace["events"][-1]["messageId"]
+        client.redrive("fails")
+        [redriven] = client.receive("poisoned", group="fails")
+    became = kvcq("trace", letter_id, server=target).stdout
+    assert f"was {letter['messageId']}" in became
+    assert f"was {redriven.message.message_id}" not in became
+    was = kvcq("trace", redriven.message.message_id, server=target).stdout
+    assert f"was {letter_id}" in was
 
 
 def test_what_is_no_message_id_is_refused_with_what_to_do(target: str) -> None:

@@ -55,6 +55,7 @@ def list_letters(group: str, limit: int, server: str, as_json: bool) -> None:
         "queue offset": lambda one: "-" if one.queue_offset is None else one.queue_offset,
         "deliveries": lambda one: one.deliveries,
         "since": lambda one: time_text(one.time_ms),
+        "message id": lambda one: one.message_id or "-",
     }
     none = f"no dead letters of group {group}"
     print_first(found, limit, _DOCUMENT, columns, none, as_json=as_json)
@@ -62,7 +63,7 @@ def list_letters(group: str, limit: int, server: str, as_json: bool) -> None:
 
 @dlq.command()
 @click.argument("group", type=text)
-@click.argument("offset", type=OFFSET)
+@click.argument("offset", type=OFFSET, metavar="OFFSET")
 @server_options
 def show(group: str, offset: int, server: str, as_json: bool) -> None:
     """Show the dead letter of GROUP at OFFSET, with its body."""

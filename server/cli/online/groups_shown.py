@@ -154,7 +154,7 @@ def _print_settings(settings: SharedGroup) -> None:
         ("order", "by ordering key" if settings.in_order else "none"),
         ("begins with", "new messages" if settings.from_latest else "the oldest message"),
         ("deliveries before a dead letter", "no limit" if most is None else str(most)),
-        ("time of a receiver", _span(settings.invisible_ms)),
+        ("invisible time", _span(settings.invisible_ms)),
         ("in flight of a queue, at most", f"{settings.most_in_flight:,}"),
         ("backoff", backoff or "none"),
         ("dead letters are kept", _span(settings.dead_letters_keep_ms)),

@@ -144,7 +144,7 @@ def _print(found: Trace) -> None:
     if found.groups:
         print_table("groups", _GROUPS, [_group_row(found, one) for one in found.groups])
     if found.events:
-        print_table("events", _EVENTS, [_event_row(one) for one in found.events])
+        print_table("events", _EVENTS, [_event_row(found, one) for one in found.events])
     if not found.groups and not found.events:
         say("no group has received or read from where it stands")
     if found.groups_limited:
@@ -169,12 +169,13 @@ def _deliveries(found: Trace, one: TracedGroup) -> int:
     return max([one.deliveries, *told])
 
 
-def _event_row(one: TraceEvent) -> tuple[object, ...]:
+def _event_row(found: Trace, one: TraceEvent) -> tuple[object, ...]:
     what = one.what.value
     if one.position is not None:
         what += f", to {one.position}"
     link = one.message_id
-    if link and one.what in _CAME_FROM:
+    came_back = one.what is TraceEventKind.REDRIVEN and not found.topic.startswith("%DLQ%")
+    if link and (came_back or one.what in _CAME_FROM):
         link = f"was {link}"
     return (
         time_text(one.time_ms),
