@@ -1,4 +1,4 @@
-"""Removes backups that are not wanted any more, and the files that only they needed."""
+"""Removes old backups, and the files that no remaining backup needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Pruned(NamedTuple):
-    """What is gone."""
+    """The backups and files that were removed."""
 
     backup_ids: tuple[str, ...]
     files: int
@@ -22,15 +22,16 @@ class Pruned(NamedTuple):
 
 
 def prune(place: Place, keep: int, *, only_tell: bool = False) -> Pruned:
-    """The newest `keep` backups are left, and the files that they need. `only_tell`: nothing goes.
+    """Remove all but the newest `keep` backups. With `only_tell`, report and remove nothing.
 
-    No backup may be taken there meanwhile: its files are needed by no manifest yet. One that is
-    loses files, notices, and fails, unless it ended while they were being removed. Repeatable:
-    manifests go first, oldest first, so that a crash leaves whole backups, and files that the next
-    call removes.
-    Raises InvalidArgumentError, BackupTargetError; BackupDamagedError when a manifest that is to
-    stay cannot be read: what it needs is not known. Nothing is removed then. BackupRefusedError
-    when a backup ended meanwhile, which says whether it has lost files.
+    No backup may run to this place meanwhile, because no manifest names its files yet. Such a
+    backup loses files, notices that and fails, unless it finishes while they are being removed.
+    Repeatable: manifests are removed first, the oldest first, so a crash leaves complete backups,
+    and files that the next call removes.
+
+    Raises InvalidArgumentError, BackupTargetError. Raises BackupDamagedError, before anything is
+    removed, if a manifest to be kept cannot be read, because the files it needs are unknown.
+    Raises BackupRefusedError if a backup finished meanwhile; the error says whether it lost files.
     """
     if keep < 1:
         raise InvalidArgumentError("keep", f"{keep} is below 1")
@@ -54,14 +55,16 @@ def prune(place: Place, keep: int, *, only_tell: bool = False) -> Pruned:
 
 
 def _check_late(place: Place, known: list[str]) -> None:
-    """Raises BackupRefusedError when there are other backups than these."""
+    """Raises BackupRefusedError if there are backups other than `known`."""
     for backup_id in backup_ids(place):
         if backup_id in known:
             continue
-        there = kept_files(place)
-        if all(there.get(one.name) == one.size for one in read_backup(place, backup_id).files):
-            raise BackupRefusedError(f"{place.url}: {backup_id} was taken meanwhile: prune again")
+        sizes = kept_files(place)
+        if all(sizes.get(one.name) == one.size for one in read_backup(place, backup_id).files):
+            raise BackupRefusedError(
+                f"{place.url}: backup {backup_id} was taken meanwhile. It is complete; prune again"
+            )
         raise BackupRefusedError(
-            f"{place.url}: {backup_id} was taken while files were removed, and has lost some: take "
-            "another one, and let no backup run beside a prune"
+            f"{place.url}: backup {backup_id} was taken while files were being removed, and has "
+            "lost some of them. Take another backup, and never run a backup and a prune together"
         )

@@ -1,4 +1,4 @@
-"""Reads all of a place of backups, and says what is not as the manifests have it."""
+"""Verifies backups: reads every file in their place, and compares it with the manifests."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Broken(NamedTuple):
 
     name: str  # in the place
     reason: str
-    backups: tuple[str, ...]  # ids of those that need it
+    backups: tuple[str, ...]  # ids of the backups that need it
 
 
 class Verified(NamedTuple):
-    """What was looked at, and what is wrong."""
+    """How much was verified, and what is wrong with it."""
 
     backups: int
     files: int
     size: int  # bytes
     broken: tuple[Broken, ...]
-    unused: int  # files that no backup names: of one that did not come to its end
+    unused: int  # files that no backup needs, left by a backup that did not finish
 
 
 def verify(
@@ -40,9 +40,10 @@ def verify(
     backup_id: str | None = None,
     progress: Progress = no_progress,
 ) -> Verified:
-    """Every byte of that backup, or of all, is read and compared; nothing is written.
+    """Read and compare every byte of one backup, or of all if `backup_id` is None. Writes nothing.
 
-    Raises BackupRefusedError when there is no such backup, BackupTargetError.
+    Raises BackupRefusedError if there is no such backup, BackupTargetError if the place cannot be
+    read.
     """
     ids = backup_ids(place)
     if backup_id is not None and backup_id not in ids:
@@ -66,20 +67,21 @@ def verify(
             needed.setdefault(file.name, []).append(backup.backup_id)
             files[file.name] = file
     total = sum(file.size for file in files.values())
-    there = kept_files(place)
+    sizes = kept_files(place)
     done = 0
     for name, file in files.items():
-        reason = check_file(place, file, there.get(name))
+        reason = check_file(place, file, sizes.get(name))
         if reason:
             broken.append(Broken(name, reason, tuple(needed[name])))
         done += file.size
         progress("files", done / max(1, total))
-    unused = 0 if backup_id is not None or len(backups) < len(wanted) else len(there.keys() - files)
+    unused = 0 if backup_id is not None or len(backups) < len(wanted) else len(sizes.keys() - files)
     return Verified(len(backups), len(files), total, tuple(broken), unused)
 
 
 def _fault_of_marker(place: Place, backups: list[Backup]) -> str:
-    """What is wrong with what says whose backups these are; empty when nothing is."""
+    """What is wrong with the marker file, which names the store of these backups; empty if
+    nothing is."""
     try:
         owner = created_of_marker(b"".join(place.read(MARKER)))
     except BackupDamagedError as error:
@@ -89,7 +91,7 @@ def _fault_of_marker(place: Place, backups: list[Backup]) -> str:
 
 
 def check_file(place: Place, file: BackupFile, size: int | None) -> str:
-    """What is wrong with it; empty when nothing is. `size`: as the place lists it."""
+    """What is wrong with the file; empty if nothing is. `size`: as listed; None: it is missing."""
     if size is None:
         return "is missing"
     if size != file.size:
@@ -103,7 +105,7 @@ def check_file(place: Place, file: BackupFile, size: int | None) -> str:
         return str(error)
     except BackupTargetError as error:
         cause = error.__cause__
-        if isinstance(cause, OSError) and cause.errno == errno.EIO:  # of this file alone
+        if isinstance(cause, OSError) and cause.errno == errno.EIO:  # affects only this file
             return f"cannot be read: {cause.strerror}"
         raise
     if found != file.size:

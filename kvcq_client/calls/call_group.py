@@ -1,4 +1,4 @@
-"""The base of calls of one subject."""
+"""The base class for groups of calls: topics, timers, transactions and so on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kvcq_client.transport import Connection
     from kvcq_client.values import Queue
 
-#: Queues of one request; the server takes no more.
+#: Most queues in one request; the server rejects more.
 QUEUES_A_CALL = 10_000
 
 
@@ -48,7 +48,7 @@ def set_where(
     to: Start | str | int,
     time_ms: int | None,
 ) -> None:
-    """Where a group is moved: an end, an offset, or a time, which overrules `to`.
+    """Set where a group is moved to: an end, an offset, or a time, which wins over `to`.
 
     Raises TypeError, ValueError.
     """

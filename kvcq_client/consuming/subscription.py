@@ -116,8 +116,8 @@ class Subscription:
         self._buffer: deque[Fetched] = deque()
         self._buffered = 0  # bytes in the buffer
         self._taken = 0  # bytes taken, not granted again yet
-        # Offsets after messages that the tag filter excluded, if nothing of the queue is buffered:
-        # one for each queue, however many responses say so.
+        # Of queues with nothing in the buffer: the offset after messages that the filter excluded.
+        # One per queue, so it stays bounded however many responses arrive.
         self._passed: dict[Queue, int] = {}
         self._waiter: Callable[[], None] | None = None  # the reader's callback
         self._failure: KvcqError | None = None
@@ -164,7 +164,7 @@ class Subscription:
         return [*self._offsets, *self._delayed]
 
     def failed(self) -> dict[Queue, int]:
-        """Queues that ended with an error which was not taken yet, and the offset of the error."""
+        """Queues whose error has not been taken yet, each with the offset of the error."""
         with self._lock:
             return {one.queue: one.next_offset for one in self._buffer if one.error is not None}
 
@@ -204,8 +204,8 @@ class Subscription:
             raise
 
     async def _wait_for_server(self, error: KvcqError, backoff: Backoff) -> None:
-        """Wait until the server responds again, and log it. A stream would tell nothing until there
-        is a message."""
+        """Wait until the server responds again, and log that. A stream would stay silent until
+        there is a message."""
         target = self._connection.target
         logger.warning("the server at %s is unavailable, retrying: %s", target, error)
         while True:
@@ -259,7 +259,7 @@ class Subscription:
             self._loop.call_soon_threadsafe(self._changed.set)
 
     def when_fetched(self, callback: Callable[[], None]) -> None:
-        """Call back once there is an item or a failure, or now if there is.
+        """Call back once there is an item or a failure; immediately if there already is one.
 
         Replaces an earlier callback, so that a reader that stopped waiting leaves nothing behind.
         """

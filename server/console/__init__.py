@@ -1,11 +1,10 @@
 """The console: web pages of a running server, on a port of their own.
 
-`app` puts it together: `guard` looks at each request before anything else does, `sessions` and
-`viewers` say who asks, `calls` hands what a page needs to the methods that gRPC serves, under the
-same limits and rights, so a page can show nothing that a call would refuse. `samples` keeps ten
-minutes of numbers for the charts. A page is a module of `pages`, with a template, and texts in
-`words/`. Everything here runs in the event loop and waits for workers; bodies are decompressed in
-a thread.
+`app` puts it together. `guard` checks each request before anything else does. `sessions` and
+`viewers` identify the user. `calls` fetches what a page needs from the methods that gRPC serves,
+under the same limits and rights, so a page shows nothing that a call would reject. `samples` keeps
+ten minutes of numbers for the charts. A page is a module of `pages`, with a template, and texts in
+`words/`. The console runs in the event loop; only bodies are decompressed, in a worker thread.
 """
 
 from server.console.app import console

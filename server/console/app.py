@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from server.metrics import CallMetrics
     from server.stage import Stage
 
-#: Of a form: the longest names and a secret, many times over.
+#: Far more than the longest names and a secret need.
 _MAX_FORM_BYTES = 64 << 10
 _YEAR_S = 365 * 86_400
 
@@ -58,10 +58,10 @@ def console(
     now_ms: Callable[[], int] = lambda: round(time() * 1000),
     monotonic_s: Callable[[], float] = monotonic,
 ) -> web.Application:
-    """The console of one server, to be served by a site of `server.http`.
+    """Returns the console of one server, to be served by a site of `server.http`.
 
-    `read_numbers` returns those of GetStatistics, for the charts. `names`: host names that browsers
-    reach the console by, besides its addresses.
+    `read_numbers` returns the values of GetStatistics, for the charts. `names`: host names under
+    which browsers may reach the console, in addition to its addresses.
     """
     pages = tuple(pages)
     backend = Backend(
@@ -142,8 +142,8 @@ def _done(action: Action) -> WebHandler:
 
 
 async def form_of(request: web.Request) -> dict[str, str]:
-    """The fields of a form, of each the last value. Files among them are left out. Raises
-    HTTPBadRequest for what is no form, or comes by halves."""
+    """Returns the fields of a form; of a repeated field, the last value. Uploaded files are left
+    out. Raises HTTPBadRequest if the body is not a form, or ends early."""
     try:
         fields = await request.post()
     except (ValueError, LookupError, ConnectionError) as error:
@@ -166,7 +166,7 @@ def _static(files: Mapping[str, StaticFile]) -> WebHandler:
 
 
 async def _prefer(request: web.Request) -> web.StreamResponse:
-    """Language and theme, for a year; both cookies name one of a few words."""
+    """Store language and theme in cookies, for a year. Only values in `CHOICES` are accepted."""
     form = await form_of(request)
     answer = web.HTTPSeeOther(local(form.get("back", "")))
     for field, cookie, allowed in CHOICES:
@@ -194,8 +194,8 @@ class _Entry:
         CALLER.set(f"http:{address}")  # for the audit
         form = await form_of(request)
         name = form.get("access_key", "").strip()
-        # With nothing awaited from here to the count, and counted before it is known: many at once
-        # are no way around it.
+        # Each attempt counts as failed until its outcome is known, and nothing is awaited between
+        # this check and the count. So attempts that are made in parallel cannot evade the limit.
         if (wait_s := self._attempts.wait_s(address, name)) > 0:
             return self._page(request, status=429, error="wait", wait_s=wait_s)
         self._attempts.failed(address, name)

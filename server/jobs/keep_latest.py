@@ -1,4 +1,4 @@
-"""The job `keep_latest`: of messages with the same key, readers see the latest alone."""
+"""The job `keep_latest`: of messages with the same key, readers only see the latest."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from store.metadata import TopicConfig
 
 _PAGE = 1000
-#: Part of one processor that it takes: producers keep the rest.
+#: The job's share of one processor; the rest is left for producers.
 _SHARE = 0.2
 
 
 class KeepLatest:
-    """A topic's queues, one after the other; a light queue; light queues by prefix; or all topics
-    that are to keep the latest message of each key.
+    """Works on the queues of one topic, on one light queue, on all light queues with a prefix, or
+    on every topic that is set to keep the latest message of each key.
 
-    Cancelled, the queues that it was done with stay as they are. One that is deleted meanwhile is
-    passed over where several are meant.
+    Queues that were finished before the job is cancelled stay finished. Where the job covers
+    several topics or light queues, one that is deleted meanwhile is skipped.
     """
 
     name = "keep_latest"
@@ -85,7 +85,7 @@ class KeepLatest:
         return keep
 
     def topics(self) -> Iterator[TopicConfig]:
-        """Those that keep the latest message of each key."""
+        """Yield the topics that are set to keep the latest message of each key."""
         after: str | None = None
         while page := self._store.list_topics("", after, _PAGE):
             yield from (topic for topic in page if topic.retention.latest)

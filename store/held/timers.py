@@ -1,4 +1,4 @@
-"""Delayed messages: put with a time, listed, recalled. What is due: firing.py."""
+"""Delayed messages: put, list and recall. Their delivery is in firing.py."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from store.state import Entry, Tables, TimerRow
     from store.topics import Topics
 
-#: Longest time ahead, ms: 40 days.
+#: How far ahead a delivery time may be, ms: 40 days.
 MOST_AHEAD_MS = 40 * 24 * 3_600_000
-#: Messages of one put, and handles of one recall.
+#: Most messages in one put, and most handles in one recall.
 MOST_TIMERS = 1024
-#: Timers of one page, and those that are looked at for it.
+#: Most timers in a page, and most that are examined for it.
 MOST_LISTED = 1000
 _MOST_LOOKED = 4096
 _LOOKED_TOGETHER = 256
@@ -62,7 +62,7 @@ class TimersSet(NamedTuple):
 
     handles: list[str]  # one for each, in order
     due_ms: Sequence[int]  # of each
-    end_offset: int  # certain once the log is durable up to it: see MessageStore.is_durable
+    end_offset: int  # durable once the log is durable up to it: see MessageStore.is_durable
     places: list[int]  # queue offsets in queue 0 of TIMER_TOPIC
 
 
@@ -74,33 +74,34 @@ class Recall(enum.Enum):
 
 
 class Recalled(NamedTuple):
-    """What became of each handle, and when that is certain."""
+    """What became of each handle, and when that is durable."""
 
     outcomes: list[Recall]
     end_offset: int  # see TimersSet
 
 
 class Waiting(NamedTuple):
-    """A message that waits for its time."""
+    """A delayed message that has not been delivered yet."""
 
     handle: str
     due_ms: int  # ms since 1970
-    message: Message  # as it will be put, but for what the store adds
-    set_ms: int  # when it was put, or was appended again to be kept
+    message: Message  # as it will be delivered, without what the store adds
+    set_ms: int  # when it was put, or last moved out of an old segment
 
 
 class WaitingPage(NamedTuple):
-    """Those that are due first."""
+    """Delayed messages in the order of their times."""
 
     found: list[Waiting]
-    cursor: bytes | None  # where the next page begins; None: there is nothing behind
+    cursor: bytes | None  # where the next page begins; None after the last page
 
 
 class Timers:
-    """Messages that are delivered at a time: see store/docs/held.md.
+    """Messages that are delivered at a given time: see store/docs/held.md.
 
-    Each is delivered once, unless it is recalled before, or its topic deleted: not before its time
-    by the store's clock, see store/log/store_times.py. Thread: any. Locks: the append lock.
+    Each is delivered exactly once, unless it is recalled or its topic is deleted before that, and
+    never before its time by the store's clock (store/log/store_times.py). Thread: any. Locks: the
+    append lock.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Timers:
         reads: Reads,
         new_nonce: Callable[[], int] = lambda: secrets.randbits(63) or 1,
     ) -> None:
-        """`tables`: at the dispatch point."""
+        """`tables`: the state up to the dispatch point."""
         # Constant after construction.
         self._appends = appends
         self._topics = topics
@@ -129,18 +130,18 @@ class Timers:
     # --- put -------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """The time that timers go by, ms since 1970."""
+        """The store's time, which decides what is due; ms since 1970."""
         return self._times.now_ms()
 
     def put(
         self, messages: Sequence[Message], due_ms: Sequence[int], *, wait: bool = True
     ) -> TimersSet:
-        """Each message is put at its time, ms since 1970: all of them wait on return, or none. One
-        whose time is over is put as soon as the next look.
+        """Store messages to be delivered at `due_ms`, ms since 1970: all of them, or none.
 
-        `wait`: until that is as durable as a put. Raises what an append raises, before anything is
-        written; InvalidArgumentError for what is due in more than 40 days, and for a message of a
-        transaction. A topic is made as by a put.
+        A message whose time has passed is delivered at once. With `wait`, blocks until the messages
+        are as durable as after a put. Creates topics on first use, as a put does. Raises what an
+        append raises, before anything is written; InvalidArgumentError if a time is more than 40
+        days ahead, or a message belongs to a transaction.
         """
         assert len(messages) == len(due_ms), f"{len(due_ms)} times of {len(messages)} messages"
         self._check(messages, due_ms)
@@ -213,10 +214,11 @@ class Timers:
     # --- recall ----------------------------------------------------------------------------
 
     def recall(self, topic: str, handles: Sequence[str], *, wait: bool = True) -> Recalled:
-        """The messages of these handles, all of the topic, will not be delivered, if they wait.
+        """Cancel the delivery of these messages, all of one topic, if they have not been delivered.
 
-        Whoever comes first, this or their time, decides. `wait` as in `put`. Raises
-        InvalidArgumentError for a handle that is of another topic, or none; what an append raises.
+        A recall and a delivery exclude each other: the first one wins. `wait`: see `put`. Raises
+        InvalidArgumentError if a handle is malformed or belongs to another topic, and what an
+        append raises.
         """
         if not 0 < len(handles) <= MOST_TIMERS:
             raise InvalidArgumentError("handles", f"{len(handles)} handles, not 1 to {MOST_TIMERS}")
@@ -245,18 +247,18 @@ class Timers:
         return Recalled(outcomes, end)
 
     def named(self, topic: str, handle: str) -> TimerHandle:
-        """What a handle of a message of the topic says. Raises InvalidArgumentError."""
+        """Decode a handle. Raises InvalidArgumentError if it is malformed or of another topic."""
         return unpack_handle(topic, handle, "recall_handle")
 
-    # --- looking ---------------------------------------------------------------------------
+    # --- list ------------------------------------------------------------------------------
 
     def count(self) -> int:
-        """How many wait, of all topics."""
+        """Returns the number of delayed messages in all topics."""
         return self._tables.count_timers()
 
     def page(self, topic: str = "", cursor: bytes | None = None, limit: int = 100) -> WaitingPage:
-        """Those that are due first, of one topic or of all. A page may have fewer than `limit`, or
-        none, though there are more: `cursor` says so. One that cannot be read is left out.
+        """Returns the messages due first, of one topic or of all. A page may have fewer than
+        `limit`, or none, although more follow: `cursor` says so. Unreadable messages are left out.
 
         Raises InvalidArgumentError, DamagedQueueError.
         """
@@ -301,7 +303,7 @@ class Timers:
         return found
 
     def statistics(self) -> dict[str, float]:
-        """Numbers for operators, by name."""
+        """Metrics for operators, by name."""
         return {
             "store.timers_pending": self.count(),
             "store.timers_recalled": self.recalled,

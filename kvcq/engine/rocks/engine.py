@@ -1,4 +1,4 @@
-"""The engine: one RocksDB database, its calls, and the exchange of its expiry filter."""
+"""The engine: one RocksDB database, its calls, and how its expiry filter is replaced."""
 
 from __future__ import annotations
 
@@ -53,29 +53,28 @@ logger = logging.getLogger(__name__)
 #: This many range deletions in memory make the first read after a write about half as slow again.
 _MANY_RANGE_DELETIONS = 64
 
-#: RocksDB looks for room every five seconds; after so many calls of `settle`, one a second, it is
-#: not waited for any more.
+#: RocksDB checks for free space every five seconds. After this many calls of `settle`, one a
+#: second, the engine stops waiting for it and reopens the database.
 _RESUME_ROUNDS = 15
 
-_SLOW = "slow calls may enter"  # slow calls share this gate; arm and close take it alone
+_SLOW = "slow calls may enter"  # slow calls share this gate; arm and close take it exclusively
 
 
 class RocksEngine:
     """One RocksDB database with a fixed set of families. Made by `open` or `open_read_only`.
 
-    Thread: any, see KvEngine. `write`, `get` and `scan` hold the GIL, so they last microseconds, as
-    does `multi_get` of one key; of several, it, `flush`, `compact`, `arm` and `close` release it
-    while RocksDB works.
-    Locks: two gates, always in this order. `_slow` lets flush, compaction and ingest in;
-    `_gate` lets every call in. `arm` and `close` take `_slow` first, so they wait for a running
-    piece of compaction without holding up reads and writes meanwhile.
-    Failure: after an error of RocksDB's background work writes fail until the database is opened
-    again; reads go on. If `arm` cannot open it again, later calls raise
-    EngineFailedError. A full disk is no failure, nor is it when descriptors run out: writes raise
-    EngineFullError or EngineOutOfDescriptorsError until there is room, or there are some. After a
-    full disk RocksDB resumes by itself, within seconds, and `settle` notices. Where it does not,
-    and without descriptors it never does, `settle` opens the database again, with all that is in
-    memory: see carry_over.py.
+    Thread: any, see KvEngine. `write`, `get`, `scan` and `multi_get` of one key hold the GIL; they
+    take microseconds. `multi_get` of several keys, `flush`, `compact`, `arm` and `close` release
+    the GIL while RocksDB works.
+    Locks: two gates, always in this order. Flush, compaction and ingest enter `_slow`, every call
+    enters `_gate`. `arm` and `close` take `_slow` first, so they wait for a running piece of
+    compaction without holding up reads and writes meanwhile.
+    Failure: after an error in RocksDB's background work, writes fail until the database is
+    reopened; reads continue. If `arm` cannot reopen it, later calls raise EngineFailedError.
+    Lack of disk space or descriptors is temporary: writes raise EngineFullError or
+    EngineOutOfDescriptorsError until it ends. After a full disk RocksDB resumes within seconds, and
+    `settle` notices that. If RocksDB does not resume, as it never does for lack of descriptors,
+    `settle` reopens the database and carries over what was in memory: see carry_over.py.
     """
 
     def __init__(self, path: Path, profile: Profile, *, read_only: bool) -> None:
@@ -91,9 +90,9 @@ class RocksEngine:
         self._durability = Durability(path, self._scratch)
         self._slow: Gate[str] = Gate()
         self._gate: Gate[Opened] = Gate()
-        self._waited = 0  # calls of `settle` since there is room again
-        self._is_away = False  # it could not be opened again yet
-        self._carried: CarryOver | None = None  # what is to go into it before it counts as open
+        self._waited = 0  # calls of `settle` since the lack ended
+        self._is_away = False  # closed, and not reopened yet
+        self._carried: CarryOver | None = None  # to be written before it counts as open
         # Owned by the caller who took `_slow`.
         self._ttl_s: int | None = None
 
@@ -101,12 +100,12 @@ class RocksEngine:
     def open(cls, path: Path, profile: Profile) -> RocksEngine:
         """Open the database for reading and writing, or create it if there is none.
 
-        It is created aside and moved in place, so a crash leaves all of it or nothing: a
-        directory without its families, CURRENT or manifest is damage and refused. What a crash
-        left in the scratch directory beside it (`<name>.tmp`) is removed.
-        Families of the profile that an older program did not have are created, empty.
-        Raises EngineFailedError; EngineUnavailableError when that says nothing of the files;
-        EngineNewerError when a newer program's families are in it.
+        A new database is created in a scratch directory (`<name>.tmp`) and renamed, so a crash
+        leaves all of it or nothing. So a directory without its families, CURRENT or manifest is
+        damaged and rejected. Leftovers in the scratch directory are removed. Families that an older
+        program did not have are created, empty.
+        Raises EngineFailedError; EngineUnavailableError if the cause does not lie in the files;
+        EngineNewerError if the database has families of a newer program.
         """
         engine = cls(path, profile, read_only=False)
         try:
@@ -122,9 +121,9 @@ class RocksEngine:
 
     @classmethod
     def open_read_only(cls, path: Path, profile: Profile) -> RocksEngine:
-        """Open a closed database, or a copy; nothing in its directory changes.
+        """Open a closed database, or a copy, without changing anything in its directory.
 
-        The directory may be somebody else's, and one that this process may not write to.
+        The directory may belong to another program, and may be read-only for this process.
 
         Raises EngineFailedError, also for a call that writes.
         """
@@ -149,9 +148,9 @@ class RocksEngine:
             self._gate.leave()
 
     def multi_get(self, family: str, keys: Sequence[bytes]) -> list[bytes | None]:
-        if len(keys) == 1:  # half of the time, and most calls
+        if len(keys) == 1:  # the common case; `get` takes half the time
             return [self.get(family, keys[0])]
-        # In their order, neighbours lie in the same blocks of filter, index and rows.
+        # In key order, neighbours are in the same blocks of filter, index and rows.
         rising = sorted(keys)
         with self._inside(f"multi_get in {family}") as opened:
             values: list[bytes | None] = opened.tables[family].get(list(rising)) or []
@@ -170,10 +169,10 @@ class RocksEngine:
         reverse: bool = False,
         fill_cache: bool = True,
     ) -> list[Pair]:
-        """See KvEngine. With `fill_cache` off, blocks read do not push others out of the cache.
+        """See KvEngine. With `fill_cache` off, the blocks it reads do not evict others.
 
-        Fewest costs when `limit` is the number of rows there are: rows that end before it are
-        asked for again, to tell an end from damage.
+        Cheapest if `limit` is exactly the number of rows: when fewer are found, a second read tells
+        the end of the range from damage.
         """
         opened = self._gate.enter()
         try:
@@ -191,7 +190,7 @@ class RocksEngine:
     def write(self, batch: KvBatch) -> None:
         """See KvEngine. Durable after a flush.
 
-        Raises EngineBusyError on a stall: nothing was written, nothing waited.
+        Raises EngineBusyError at once, and writes nothing, while RocksDB stalls writes.
         """
         opened = self._gate.enter()
         rows = None
@@ -226,16 +225,17 @@ class RocksEngine:
     def flush(self) -> None:
         """See KvEngine. Other threads read and write meanwhile."""
         if self._is_away and self._carried is None:
-            return  # it was closed with all of it durable
+            return  # everything was durable when it was closed
         with self._slowly("flush") as opened:
             self._flush(opened)
 
     def back_up(self) -> Path:
         """See KvEngine. Other threads read and write meanwhile.
 
-        In the scratch directory: table files are hard links, so it takes hardly any space and time,
-        until they are compacted away. What a crash leaves is removed by the next opening.
-        Raises EngineFullError, EngineFailedError; nothing is left then.
+        The copy is in the scratch directory. Its table files are hard links, so it is fast, and
+        takes hardly any space until compaction removes the originals. The next opening removes what
+        a crash leaves.
+        Raises EngineFullError, EngineFailedError; no copy is left then.
         """
         with self._slowly("kv backup") as opened:
             self._durability.check_room()
@@ -244,7 +244,7 @@ class RocksEngine:
             self._scratch.mkdir(DIRECTORY_MODE, exist_ok=True)
             target = self._scratch / f"backup-{next(self._numbers)}"
             try:
-                # It holds the GIL, as a flush does: for what was written since, and the links.
+                # Holds the GIL, but only for the links and what was written since `write_out`.
                 Checkpoint(opened.db).create_checkpoint(str(target))
             except BaseException:
                 shutil.rmtree(target, ignore_errors=True)
@@ -252,9 +252,9 @@ class RocksEngine:
         return target
 
     def settle(self) -> None:
-        """See KvEngine. Other threads read and write meanwhile, but not while it is opened again.
+        """See KvEngine. Other threads read and write meanwhile, except during a reopening.
 
-        Raises EngineFailedError when it cannot be opened again.
+        Raises EngineFailedError if the database cannot be reopened.
         """
         if self._durability.lack is not None and self._durability.has_room():
             self._come_back()
@@ -279,7 +279,7 @@ class RocksEngine:
         """See KvEngine. Done piece by piece, within the rate limit; `progress` gets 0.0 to 1.0.
 
         `progress` is called between pieces, on this thread; an error it raises ends the work.
-        Raises EngineFailedError when a piece failed: the database then takes no more writes.
+        Raises EngineFailedError if a piece fails; the database then rejects writes.
         """
         with self._slowly(f"compaction of {family}") as opened:
             parts = pieces(opened.tables[family], start, end)
@@ -289,7 +289,7 @@ class RocksEngine:
                 progress(done / len(parts))
 
     def statistics(self) -> dict[str, float]:
-        """Numbers for operators. Per family `<family>.<name>`, the others of the database."""
+        """Metrics for operators: `<family>.<name>` per family, plain names for the database."""
         with self._inside("statistics") as opened:
             numbers = read_statistics(opened)
         numbers["block_cache_bytes"] = float(self._cache.get_usage())
@@ -301,11 +301,11 @@ class RocksEngine:
     # --- opening, closing, exchanging -------------------------------------------------------
 
     def arm(self, ttl_s: int | None) -> None:
-        """Compactions drop values stamped more than `ttl_s` seconds ago; None: they drop nothing.
+        """Let compactions drop values stamped more than `ttl_s` seconds ago; None: drop nothing.
 
-        The database is closed and opened again; callers wait tens of milliseconds for it. When
-        the filter cannot be made, or the memtables not be flushed, everything stays as it was and
-        EngineFailedError is raised. Waits for a running piece of compaction.
+        Closes and reopens the database; callers wait for tens of milliseconds. Blocks until a
+        running piece of compaction ends. Raises EngineFailedError; if the filter cannot be made or
+        the memtables cannot be flushed, nothing has changed then.
         """
         families = [f for f in self._profile.families if f.name in self._profile.filtered]
         if not families:
@@ -322,7 +322,7 @@ class RocksEngine:
                 for family in families:
                     scratch = self._scratch / f"filter-{next(self._numbers)}"
                     options[family.name] = build_filter_options(family, ttl_s, self._cache, scratch)
-            # While others still write, so that little is left to do when they wait.
+            # Flush while others still write, so that little is left to do while they wait.
             with self._inside("flush") as opened:
                 self._flush(opened)
             self._reopen(options)
@@ -335,8 +335,8 @@ class RocksEngine:
             self._slow.put(_SLOW)
 
     def close(self) -> None:
-        """See KvEngine. Waits for calls that run. Raises EngineFailedError when the flush failed:
-        what was written since the last one is then not durable, but the directory is let go."""
+        """See KvEngine. Blocks until running calls end. Raises EngineFailedError if the last flush
+        fails: writes since the one before are then not durable, but the directory is released."""
         try:
             self._slow.take()
             opened = self._gate.take()
@@ -366,8 +366,8 @@ class RocksEngine:
             finally:
                 del opened
                 if not flushed:
-                    # It is not closed by name then. Frames of an earlier failure may stand in a
-                    # circle, and would keep the directory locked until some collection.
+                    # The database was not closed explicitly. Frames of an earlier failure may form
+                    # a reference cycle that keeps the directory locked until it is collected.
                     gc.collect()
                 self._gate.end(EngineClosedError, f"{self._path} is closed")
                 self._slow.end(EngineClosedError, f"{self._path} is closed")
@@ -387,16 +387,16 @@ class RocksEngine:
             if lack(error) is None:
                 self._gate.end(EngineFailedError, f"{self._path} could not be reopened: {error}")
                 raise
-            # It is closed, and all of it was flushed before.
+            # It is closed, and was flushed before, so nothing is lost.
         finally:
             del opened
         self._open_behind_gate(options)
 
     def _open_behind_gate(self, options: dict[str, Options]) -> None:
-        """The gate has content again, with what is carried over.
+        """Open the database, write what was carried over into it, and open the gate for callers.
 
-        Raises EngineFailedError; for lack of space or descriptors `settle` tries again, and callers
-        get the error of that until then.
+        Raises EngineFailedError. After a lack of space or descriptors, `settle` tries again, and
+        callers get the error for that lack until it succeeds.
         """
         try:
             opened = open_writable(self._path, self._profile, options)
@@ -415,9 +415,9 @@ class RocksEngine:
         self._gate.put(opened)
 
     def _take_in(self, carried: CarryOver, opened: Opened) -> None:
-        """What was in memory before is in the database, durably.
+        """Write what was in memory before into the database, durably.
 
-        Raises EngineFailedError, EngineUnavailableError; the database is closed then.
+        Raises EngineFailedError, EngineUnavailableError, after closing the database.
         """
         try:
             if carried.removed.deletes or carried.removed.delete_ranges:
@@ -430,18 +430,18 @@ class RocksEngine:
             with suppress(Exception):
                 let_go(opened, flushed=True)
             kind = EngineFailedError if lack(error) is None else EngineUnavailableError
-            raise kind(f"{self._path} could not be filled again: {error}") from error
+            raise kind(f"{self._path}: restoring unflushed writes failed: {error}") from error
 
     def _come_back(self) -> None:
-        """There is room again: take writes when RocksDB does, or open the database again."""
+        """Accept writes again once RocksDB does, or reopen the database."""
         self._waited += 1
         error = None if self._is_away else self._refusal()
         if self._is_away or (error is not None and lack(error)):
-            # It resumes by itself after a full disk, and only then.
+            # RocksDB resumes on its own after a full disk, and only then.
             waits = self._durability.lack is EngineFullError and not self._is_away
             if waits and self._waited < _RESUME_ROUNDS:
                 return
-            # Callers could not even read if it were closed and found no room to be opened.
+            # Without the room to reopen it, callers could not even read after it was closed.
             if not self._durability.has_room_to_open(self._in_memory_bytes()):
                 return
             self._open_again()
@@ -449,11 +449,11 @@ class RocksEngine:
         self._durability.lack = None
         self._waited = 0
         if error is None:
-            logger.info("%s: writes are taken again", self._path)
-        # Otherwise it failed for another reason since, for good: that is what writes raise now.
+            logger.info("%s: writes are accepted again", self._path)
+        # Otherwise it has failed permanently for another reason, which writes now raise.
 
     def _in_memory_bytes(self) -> int:
-        """Of its memtables; of what is to be taken in while it is away."""
+        """Size of the memtables, or, while the database is away, of what was carried over."""
         if self._is_away:
             files = {} if self._carried is None else self._carried.files
             return sum(file.path.stat().st_size for file in files.values())
@@ -461,7 +461,7 @@ class RocksEngine:
             return memtable_bytes(opened)
 
     def _refusal(self) -> Exception | None:
-        """What RocksDB refuses an empty write with."""
+        """Returns the error with which RocksDB rejects an empty write, or None."""
         opened = self._gate.enter()
         try:
             self._durability.check_writable(opened.db)
@@ -473,16 +473,17 @@ class RocksEngine:
         return None
 
     def _open_again(self) -> None:
-        """With every write that returned: it was flushed, or is carried over.
+        """Close and reopen the database. No write that returned is lost: it was flushed, or is
+        carried over.
 
-        Callers wait while it is opened, but read on while what is in memory is looked for.
+        Callers wait while it is reopened, but can read while unflushed writes are collected.
         """
         self._slow.take()
         try:
             if not self._is_away:
                 self._carry_over()
-                # Closed by name: frames of a failed call may still hold it. Closing tries to flush
-                # one family; whether that works is nothing to what is carried over.
+                # Close explicitly, because frames of a failed call may still hold it. Closing tries
+                # to flush one family; what is carried over does not depend on that.
                 with suppress(Exception):
                     let_go(self._gate.take(), flushed=True)
             self._ttl_s = None
@@ -513,7 +514,7 @@ class RocksEngine:
         return family_options(self._profile, self._cache)
 
     def _failure(self, doing: str, error: Exception) -> KvcqError:
-        """What to raise; damage is noted beside the database, for whoever opens it next."""
+        """Returns the error to raise. Notes damage beside the database, for the next opening."""
         found = failure(doing, error)
         if isinstance(found, EngineDamagedError) and not self._read_only:
             damage_mark(self._path).touch()
@@ -522,15 +523,15 @@ class RocksEngine:
             and not self._durability.lack
         ):
             self._durability.lack = type(found)
-            # As a text: its frames would keep the directory locked for as long as the log keeps it.
-            logger.warning("%s: writes are refused: %s", self._path, str(found))
+            # As text: a handler that keeps the error would keep its frames, and the directory lock.
+            logger.warning("%s: writes are rejected: %s", self._path, str(found))
         return found
 
     # --- inside a gate ------------------------------------------------------------------------
 
     @contextmanager
     def _inside(self, doing: str) -> Iterator[Opened]:
-        """The database, for one call. `get`, `scan` and `write` do so in line: it is faster."""
+        """Holds the database for one call. `get`, `scan` and `write` inline this to be faster."""
         opened = self._gate.enter()
         try:
             yield opened
@@ -543,7 +544,7 @@ class RocksEngine:
 
     @contextmanager
     def _slowly(self, doing: str) -> Iterator[Opened]:
-        """The database, for a call that may last: `arm` and `close` wait for it."""
+        """Holds the database for a call that may take long; `arm` and `close` wait for it."""
         self._slow.enter()
         try:
             with self._inside(doing) as opened:
