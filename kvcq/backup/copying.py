@@ -117,7 +117,7 @@ def check_owner(place: Place, created_ms: int, segment_bytes: int) -> None:
             place.put_bytes(MARKER, pack_marker(created_ms, segment_bytes))
     if owners != {created_ms}:
         raise BackupRefusedError(
-            f"{place.url} keeps the backups of another store: name another place"
+            f"{place.url} has the backups of another store. Choose another place"
         )
 
 

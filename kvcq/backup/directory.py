@@ -162,8 +162,8 @@ class Directory:
     def _not_a_link(self, path: Path) -> Path:
         if path.is_symlink():
             raise BackupTargetError(
-                f"{path} is a symbolic link, and backups follow none below {self.url}: put what it "
-                "leads to in its place, or name that place itself"
+                f"{path} is a symbolic link, and backups do not follow links below {self.url}. "
+                "Replace the link by what it points to, or back up to that place directly"
             )
         return path
 
@@ -178,7 +178,7 @@ class Directory:
         with self._errors():
             found = self._root.stat()
         if (found.st_dev, found.st_ino) != self._key:
-            raise BackupTargetError(f"{self.url} was replaced by another directory meanwhile")
+            raise BackupTargetError(f"{self.url} was replaced by another directory while in use")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

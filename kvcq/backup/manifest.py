@@ -151,18 +151,18 @@ def unpack_manifest(name: str, data: bytes) -> Backup:
             ),
         )
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise BackupDamagedError(f"{name} is no manifest of ours: {error!r}") from error
+        raise BackupDamagedError(f"{name} is not a backup manifest: {error!r}") from error
     _check(name, backup)
     return backup
 
 
 def _check(name: str, backup: Backup) -> None:
-    """Whoever can write to the place can make a checksum fit: nothing leads out of a store."""
+    """Reject paths that lead out of a store: anyone who can write here can forge the checksum."""
     if not is_id(backup.backup_id) or name != manifest_name(backup.backup_id):
         raise BackupDamagedError(f"{name} is the manifest of {backup.backup_id!r}")
     for file in backup.files:
         if _PLACE.fullmatch(file.place) is None or ".." in file.place or file.size < 0:
-            raise BackupDamagedError(f"{name} names {file.place!r}, which no store has")
+            raise BackupDamagedError(f"{name} names {file.place!r}, which is not a file of a store")
     size = backup.segment_bytes
     expected = backup.start_offset
     segments = backup.segments
@@ -174,14 +174,14 @@ def _check(name: str, backup: Backup) -> None:
             or file.size != whole
             or not 0 <= whole <= size
         ):
-            raise BackupDamagedError(f"{name} names {file.place!r}, where its log has a gap")
+            raise BackupDamagedError(f"{name} lists segments with a gap before {file.place!r}")
         expected += size
     if not segments:
-        raise BackupDamagedError(f"{name} names no segment of its log")
+        raise BackupDamagedError(f"{name} lists no log segments")
 
 
 def pack_marker(created_ms: int, segment_bytes: int) -> bytes:
-    """For the place of the backups of the store that was made then."""
+    """Returns the marker file for backups of the store that was created then."""
     return _sealed(
         {
             "product": PRODUCT,
@@ -193,10 +193,10 @@ def pack_marker(created_ms: int, segment_bytes: int) -> bytes:
 
 
 def created_of_marker(data: bytes) -> int:
-    """When the store was made, ms. Raises BackupDamagedError, BackupRefusedError."""
+    """Returns when the store was created, ms. Raises BackupDamagedError, BackupRefusedError."""
     created = _opened(MARKER, data).get("storeCreatedMs")
     if not isinstance(created, int):
-        raise BackupDamagedError(f"{MARKER} does not say of which store the backups are")
+        raise BackupDamagedError(f"{MARKER} does not name the store of the backups")
     return created
 
 
@@ -210,10 +210,10 @@ def _opened(name: str, data: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise BackupDamagedError(f"{name} is damaged, not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("product") != PRODUCT:
-        raise BackupDamagedError(f"{name} is not a file of a {PRODUCT}")
+        raise BackupDamagedError(f"{name} was not written by a {PRODUCT}")
     if isinstance(form := document.get("form"), int) and form > FORM:
         raise BackupRefusedError(
-            f"{name} has form {form}, this program knows up to {FORM}: use a newer program"
+            f"{name} has format {form}; this program reads up to {FORM}. Use a newer program"
         )
     stated = document.pop("crc32c", None)
     if stated != _crc_of(document):

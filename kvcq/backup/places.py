@@ -93,6 +93,6 @@ def open_place(url: str, *, make: bool = False) -> Place:
     if separator and scheme != "file":
         known = ", ".join(f"{each}://" for each in sorted(SCHEMES))
         raise BackupRefusedError(
-            f"{url}: {scheme}:// is not known; name a directory, or one of {known}"
+            f"{url}: {scheme}:// is not supported. Name a directory, or use {known}"
         )
     return Directory(Path(url.removeprefix("file://")).expanduser(), make=make)

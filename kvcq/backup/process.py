@@ -56,7 +56,7 @@ def copy_in_process(plan: CopyPlan, report: Report) -> Taken:
             feed.flush()
             return _followed(process, plan, report)
         except OSError as error:
-            raise BackupError(f"the process that copies ended: {error}") from error
+            raise BackupError(f"the copying process died: {error}") from error
         finally:
             process.kill()
 
@@ -75,7 +75,7 @@ def _followed(process: subprocess.Popen[bytes], plan: CopyPlan, report: Report) 
                 return Taken(backup, told["newFiles"], told["newBytes"])
             place, done = told["place"], told["done"]
         report(place, done)
-    raise BackupError(f"the process that copies ended with {process.wait()}")
+    raise BackupError(f"the copying process exited with code {process.wait()}")
 
 
 def _lines(source: IO[bytes]) -> Iterator[bytes | None]:

@@ -68,7 +68,7 @@ def choose_backup(
         try:
             found.append(read_backup(place, backup_id))
         except BackupDamagedError:
-            continue  # another one may do; `verify` tells of it
+            continue  # another one may do; `verify` reports this one
     if not found:
         raise BackupRefusedError(f"{place.url} has no complete backup")
     for backup in found:
@@ -78,6 +78,6 @@ def choose_backup(
             return backup
     newest = found[-1]
     raise BackupRefusedError(
-        f"{place.url} reaches to physical offset {newest.end_offset}, as the newest backup, "
-        f"{newest.backup_id}, was taken: restore that whole, or cut before its end"
+        f"no backup in {place.url} reaches that far. The newest, {newest.backup_id}, ends at "
+        f"physical offset {newest.end_offset}. Restore all of it, or name an earlier point"
     )

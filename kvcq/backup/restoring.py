@@ -158,7 +158,7 @@ def _claimed(new: Path) -> Iterator[None]:
         except BlockingIOError:
             is_ours = False
         if not is_ours:  # the other one may have ended just now, and given it its name
-            raise BackupRefusedError(f"another restore writes to {new}: wait until it has ended")
+            raise BackupRefusedError(f"another restore is writing to {new}. Wait until it ends")
         for path in new.iterdir():
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
@@ -181,22 +181,23 @@ def _check_cut(place: Place, backup: Backup, cut: Cut) -> None:
     if cut.until_ms is not None and cut.until_ms >= backup.taken_ms:
         raise InvalidArgumentError(
             "until_ms",
-            f"{cut.until_ms} ms is not before backup {backup.backup_id} was taken: restore it "
-            "whole, or name an earlier time",
+            f"{cut.until_ms} ms is after backup {backup.backup_id} was taken. Restore all of it, "
+            "or name an earlier time",
         )
     if cut == Cut() or (first := _first_batch(place, backup.segments[0])) is None:
         return
     if at is not None and at < first.end_offset:
         raise InvalidArgumentError(
             "until_offset",
-            f"{at} is before the end of the first message of backup {backup.backup_id}: name "
-            f"{first.end_offset}, or more",
+            f"{at} would leave no message: the first message of backup {backup.backup_id} ends at "
+            f"{first.end_offset}. Name that offset, or a higher one",
         )
     if cut.until_ms is not None and cut.until_ms < first.last_time_ms:
         raise InvalidArgumentError(
             "until_ms",
-            f"{_shown(cut.until_ms)} is before the first message of backup {backup.backup_id}, "
-            f"which was stored {_shown(first.last_time_ms)}: name that time, or a later one",
+            f"{_shown(cut.until_ms)} would leave no message: the first message of backup "
+            f"{backup.backup_id} was stored {_shown(first.last_time_ms)}. Name that time, or a "
+            "later one",
         )
 
 
@@ -219,7 +220,7 @@ def _check_free(root: Path) -> None:
         return
     if not root.is_dir() or any(root.iterdir()):
         raise BackupRefusedError(
-            f"{root} is there and not empty: restore to another directory, or remove it first"
+            f"{root} already exists and is not empty. Restore to another directory, or remove it"
         )
 
 
@@ -231,7 +232,7 @@ def _check_space(parent: Path, files: list[BackupFile], segment_bytes: int) -> N
     free = free_bytes(parent)
     if free < needed:
         raise BackupRefusedError(
-            f"{parent} has {free:,} bytes free, the store needs {needed:,}: restore to another disk"
+            f"{parent} has {free:,} bytes free; the store needs {needed:,}. Restore to another disk"
         )
 
 
@@ -326,15 +327,15 @@ def _fetch(
 
 
 def _cut_log(directory: StoreDir, backup: Backup, cut: Cut, cut_from: int) -> LogEnd:
-    """The log ends where it is to, not before `cut_from`, durably. Raises BackupError for what is
-    no store."""
+    """Cut the log durably where it is to end, not before `cut_from`. Raises BackupError if the
+    directory is not a store."""
     try:
         kind, identity = inspect(directory.root)
         if kind is not DirKind.OURS or identity is None:
-            raise BackupError(f"backup {backup.backup_id} is of no store of ours")
+            raise BackupError(f"backup {backup.backup_id} does not contain a kvcq store")
         segments = SegmentSet.load(directory.commitlog, identity.segment_bytes)
     except StoreFormatError as error:
-        raise BackupError(f"backup {backup.backup_id} is no store: {error}") from error
+        raise BackupError(f"the store in backup {backup.backup_id} is invalid: {error}") from error
     try:
         size = backup.segment_bytes
         limit = segments.first_offset + len(segments) * size
@@ -349,14 +350,15 @@ def _cut_log(directory: StoreDir, backup: Backup, cut: Cut, cut_from: int) -> Lo
 
 
 def _check_state(directory: StoreDir, backup: Backup, end: int) -> None:
-    """What the log adds up to at its new end can be told. Raises InvalidArgumentError."""
+    """Check that the state at the log's new end can be rebuilt. Raises InvalidArgumentError."""
     is_old = directory.format_version < FORMAT_VERSION  # topics and groups of then are in meta/
     if backup.start_offset == 0 or is_old:
         return
     points = [each.point for each in snapshots_in(directory.root / DIRECTORY)]
     if not any(point <= end for point in points):
-        lowest = f"{min(points)} is the lowest" if points else "it has no snapshot"
+        lowest = f"its oldest snapshot is of {min(points)}" if points else "it has no snapshot"
         raise InvalidArgumentError(
             "until_offset",
-            f"topics and groups of backup {backup.backup_id} are not known at {end}: {lowest}",
+            f"backup {backup.backup_id} cannot restore topics and groups as of offset {end}: "
+            f"{lowest}",
         )

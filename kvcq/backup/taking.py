@@ -129,7 +129,7 @@ def _keep_apart(root: Path, url: str) -> None:
     """A store directory that has its backups in it would not be one for long."""
     place = Path(url.removeprefix("file://")).expanduser().absolute().resolve()
     if "://" not in url.removeprefix("file://") and place.is_relative_to(root.resolve()):
-        raise BackupRefusedError(f"{url} is in the store itself: name a place outside {root}")
+        raise BackupRefusedError(f"{url} is inside the store. Name a place outside {root}")
 
 
 def _kept(stack: ExitStack, path: Path) -> Path:

@@ -147,7 +147,7 @@ class RowCheck:
                 Kind.AHEAD_OF_LOG,
                 BOUNDS,
                 f"a dispatch point up to the log's end, {end}",
-                f"{self._checkpoint}: the log had more, and its end is missing"
+                f"{self._checkpoint}: the log was longer, and its end is missing"
                 if is_missing
                 else self._checkpoint,
                 physical_offset=self._checkpoint,
@@ -160,8 +160,8 @@ class RowCheck:
                 Kind.OLD_DATABASE,
                 BOUNDS,
                 f"all records dispatched, up to {end}, as when the store was closed",
-                f"a dispatch point of {self._checkpoint}: a copy from before. Opening brings it "
-                "up to date",
+                f"a dispatch point of {self._checkpoint}: the database is an older copy. Opening "
+                "brings it up to date",
                 physical_offset=self._checkpoint,
             )
         elif ahead < 0:

@@ -219,8 +219,8 @@ class LogCheck:
                         Kind.TORN_TAIL,
                         f"commitlog/{segment.path.name}",
                         f"nothing behind the log's end at {end}",
-                        "bytes that are no record, though the store was closed in order: the next "
-                        "opening removes them"
+                        "bytes that are not a record, although the store was shut down cleanly: "
+                        "the next opening removes them"
                         if self._was_closed
                         else "bytes of appends that never became durable: the next opening cuts "
                         "them",
@@ -252,8 +252,8 @@ def _left_out(damaged: _Damaged) -> str:
         whose = f", offset {queue_offset} of queue {queue_id} of {topic}"
     return (
         f"A damaged record is left out of the queues: physical offset {damage.physical_offset} in "
-        f"{place}{whose} ({damage.reason}). Its message is lost; readers are told so, and "
-        "can read on behind it."
+        f"{place}{whose} ({damage.reason}). Its message is lost; readers get an error there, and "
+        "can continue after it."
     )
 
 

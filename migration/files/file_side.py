@@ -137,7 +137,7 @@ class FileSide:
         ahead, behind = self._known_end - end, end - self._required_end
         if ahead > 0:
             is_missing = self._opened.was_closed or self._known_end > log.files_end
-            lost = ": the log had more, and its end is missing" if is_missing else ""
+            lost = ": the log was longer, and its end is missing" if is_missing else ""
             self._tell(
                 Kind.AHEAD_OF_LOG,
                 place,
@@ -153,8 +153,8 @@ class FileSide:
                 Kind.OLD_DATABASE,
                 place,
                 f"all records dispatched, up to {end}, as when the store was closed",
-                f"{self._required_end}: files from before. Opening brings them up to date, but "
-                "queues of topics deleted since stay",
+                f"{self._required_end}: the files are older copies. Opening brings them up to "
+                "date, but queues of topics deleted since stay",
                 physical_offset=self._required_end,
             )
         elif behind > 0:

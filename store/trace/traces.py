@@ -113,7 +113,7 @@ class Traces:
             if physical_offset < self._log.start_offset:
                 raise MessageNotFoundError(
                     str(physical_offset),
-                    f"it has left the log, which begins at {self._log.start_offset}",
+                    f"retention has removed it: the log begins at {self._log.start_offset}",
                 ) from None
             raise error from None
         was = unpack_record(record, verify=False)
@@ -162,7 +162,7 @@ class Traces:
             for record in found.values():
                 return unpack_record(record, verify=False)
         raise MessageNotFoundError(
-            f"{topic} {name}", f"it has left the log, which begins at {self._log.start_offset}"
+            f"{topic} {name}", f"retention removed it: the log begins at {self._log.start_offset}"
         )
 
     def _set_in(self, was: StoredMessage) -> set[tuple[int, int]]:

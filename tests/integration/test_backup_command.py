@@ -113,7 +113,7 @@ def test_a_cut_is_made_where_it_is_asked_for(place: Place, tmp_path: Path) -> No
         "restore", place.backups, str(early), "--until", "2020-01-01", exit_code=2
     )
     assert refused["reason"].startswith("--until: 2020-01-01T00:00:00")
-    assert "name that time, or a later one" in refused["reason"]
+    assert "Name that time, or a later one" in refused["reason"]
     assert not early.exists()
     assert "is restored" in place.run("restore", place.backups, str(tmp_path / "text")).stdout
 
@@ -148,7 +148,7 @@ def test_what_is_asked_wrongly_is_refused_with_what_to_do(place: Place, tmp_path
     refused = place.answer("restore", place.backups, root, "--backup", "no", exit_code=1)
     assert "the newest is" in refused["reason"]
     refused = place.answer("restore", place.backups, root, "--until", "2999-01-01", exit_code=1)
-    assert "reaches to" in refused["reason"]
+    assert "reaches that far" in refused["reason"]
     refused = place.answer("restore", place.backups, str(place.root / "store"), exit_code=1)
     assert "not empty" in refused["reason"]
     refused = place.answer("backup", "list", str(tmp_path / "none"), exit_code=1)

@@ -163,7 +163,7 @@ def test_dead_letters_are_listed_shown_and_put_back(target: str) -> None:
     assert "body" in run(target, "dlq", "show", "buries", offset).stdout
     assert answer(target, "dlq", "redrive", "buries", offset) == {"redriven": 1, "left": 0}
     again = run(target, "dlq", "redrive", "buries", offset)
-    assert "1 offset named no dead letter" in again.stderr
+    assert "1 offset skipped: the group has no dead letter" in again.stderr
     with Client(target) as client:
         [found] = client.receive("buried", group="buries")
         assert found.message.body == b"1"

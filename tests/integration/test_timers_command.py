@@ -19,6 +19,6 @@ def test_a_delayed_message_is_listed_and_recalled(target: str) -> None:
     assert first == {"outcomes": ["recalled"]}
     second = kvcq("timers", "recall", "later", put["handle"], server=target)
     assert second.exit_code == 0
-    assert "did not wait any more" in second.stderr
+    assert "already delivered or recalled" in second.stderr
     both = kvcq("put", "later", "z", "--delay", "1s", "--at", "now", server=target)
     assert both.exit_code == 2

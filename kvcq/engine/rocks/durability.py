@@ -58,12 +58,12 @@ class Durability:
         if self.lack is EngineFullError:
             free = self._free_bytes() >> 20
             raise EngineFullError(
-                f"{self._path}: the disk is full, {free} MiB are free. Writes are taken again "
-                "within seconds of room for what RocksDB has in memory and "
+                f"{self._path}: the disk is full ({free} MiB free). Free some space: writes resume "
+                "within seconds once there is room for what RocksDB has in memory and "
                 f"{_ROOM_BYTES >> 20} MiB more"
             )
         if self.lack is not None:
-            raise self.lack(f"{self._path}: no descriptor is left")
+            raise self.lack(f"{self._path}: the process has no file descriptor left")
 
     def check_writable(self, db: Rdict) -> None:
         """A database that failed before skips compactions without a word, but not a write."""

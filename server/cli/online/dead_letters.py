@@ -115,7 +115,7 @@ def redrive(
         say(f"{counted(done.left, 'message')} stayed: their topics no longer exist")
     missing = len(set(offsets)) - done.redriven - done.left
     if offsets and missing > 0:
-        say(f"{counted(missing, 'offset')} named no dead letter of the group")
+        say(f"{counted(missing, 'offset')} skipped: the group has no dead letter there")
 
 
 @dlq.command()

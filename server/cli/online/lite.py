@@ -10,7 +10,7 @@ from server.cli.terminal import COUNT, SPAN, Sections, ask, counted, print_json,
 
 @click.group(cls=Sections)
 def lite() -> None:
-    """Manage lite topics: sessions by the million, each of a parent topic.
+    """Manage lite topics: millions of sessions below a parent topic.
 
     A message for one is put with `kvcq put PARENT --lite NAME`.
     """
@@ -19,22 +19,26 @@ def lite() -> None:
 @lite.command()
 @click.argument("parent", type=text)
 @click.option(
-    "--expire", "expiry_ms", type=SPAN, default=0, help="End idle ones after this, such as 7d."
+    "--expire",
+    "expiry_ms",
+    type=SPAN,
+    default=0,
+    help="Delete lite topics that are idle for this long, such as 7d.",
 )
 @click.option("--queues", type=COUNT, default=0, help="Queues of a new topic.")
 @server_options
 def create(parent: str, expiry_ms: int, queues: int, server: str, as_json: bool) -> None:
-    """Create the topic PARENT for lite topics, or change when idle ones end.
+    """Create the topic PARENT for lite topics, or change when idle ones are deleted.
 
-    Without --expire they never do.
+    Without --expire they are kept.
     """
     with connect(server) as client:
         client.create_lite_parent(parent, expiry_s=expiry_ms / 1000, queue_count=queues)
     if as_json:
         print_json({"topic": parent, "expiry_ms": expiry_ms})
     else:
-        ends = f"end after {expiry_ms / 1000:g} s without a message" if expiry_ms else "never end"
-        say(f"topic {parent} has lite topics; idle ones {ends}")
+        ends = f"deleted after {expiry_ms / 1000:g} s without a message" if expiry_ms else "kept"
+        say(f"topic {parent} has lite topics; idle ones are {ends}")
 
 
 @lite.command("list")
@@ -69,7 +73,7 @@ def list_lite(parent: str, prefix: str, limit: int, server: str, as_json: bool) 
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @server_options
 def delete(parent: str, names: tuple[str, ...], yes: bool, server: str, as_json: bool) -> None:
-    """Delete the lite topics NAMES of PARENT, with what groups have of them."""
+    """Delete the lite topics NAMES of PARENT, with the positions and deliveries of all groups."""
     if not yes:
         without = command_at(server, "lite delete", parent, *names, "--yes")
         ask(f"Delete {counted(len(names), 'lite topic')} of {parent!r}?", without)

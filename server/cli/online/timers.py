@@ -40,7 +40,7 @@ def deliver_at(delay_ms: int | None, at_ms: int | None) -> DeliverAt | None:
     try:
         return datetime.fromtimestamp(at_ms // 1000, UTC) + timedelta(milliseconds=at_ms % 1000)
     except (ValueError, OverflowError, OSError):
-        raise click.BadParameter(f"{at_ms} ms is no time", param_hint="--at") from None
+        raise click.BadParameter(f"{at_ms} ms is out of range", param_hint="--at") from None
 
 
 def put_delayed(client: Client, message: Message, when: DeliverAt, *, as_json: bool) -> None:
@@ -104,4 +104,4 @@ def recall(topic: str, handles: tuple[str, ...], server: str, as_json: bool) -> 
     say(f"recalled {counted(recalled, 'message')}")
     if recalled < len(outcomes):
         late = len(outcomes) - recalled
-        say(f"{counted(late, 'message')} did not wait any more: delivered or recalled before")
+        say(f"{counted(late, 'message')} could not be recalled: already delivered or recalled")

@@ -73,7 +73,7 @@ def trace(
         raise click.UsageError("--delayed and --transaction exclude each other")
     if delayed is None and not transaction and not _is_message_id(message_id):
         raise click.UsageError(
-            f"{message_id!r:.80} is no message id, which has 32 or 56 hexadecimal digits. Add "
+            f"{message_id!r:.80} is not a message id: those have 32 or 56 hexadecimal digits. Add "
             "--delayed TOPIC for the handle of a delayed message, --transaction for the id of a "
             "transaction; find ids by key with: kvcq query TOPIC KEY"
         )
@@ -146,9 +146,9 @@ def _print(found: Trace) -> None:
     if found.events:
         print_table("events", _EVENTS, [_event_row(found, one) for one in found.events])
     if not found.groups and not found.events:
-        say("no group has received or read from where it stands")
+        say("no group has received or read it yet")
     if found.groups_limited:
-        say("groups that you may not receive or read with are left out")
+        say("groups that you have no right to read with are not shown")
 
 
 def _group_row(found: Trace, one: TracedGroup) -> tuple[object, ...]:
@@ -164,7 +164,7 @@ def _group_row(found: Trace, one: TracedGroup) -> tuple[object, ...]:
 
 
 def _deliveries(found: Trace, one: TracedGroup) -> int:
-    """So far, as far as is known."""
+    """Deliveries so far, as far as the group's row and the events show."""
     told = [each.delivery for each in found.events_of(one)]
     return max([one.deliveries, *told])
 

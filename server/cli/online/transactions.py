@@ -28,7 +28,7 @@ _DOCUMENT = "transaction_id group topic begun_ms checks next_check_ms"
 
 @click.group(cls=Sections)
 def tran() -> None:
-    """Manage open transactions: messages that nobody committed yet.
+    """Manage open transactions: messages that were neither committed nor rolled back.
 
     A producer of their group is asked what became of them. Those that were
     asked about as often as the settings say wait for a decision by hand.
@@ -37,7 +37,7 @@ def tran() -> None:
 
 @tran.command("list")
 @click.option("--group", type=text, default="", help="Only those of a group of producers.")
-@click.option("--given-up", is_flag=True, help="Only those that nobody is asked about any more.")
+@click.option("--given-up", is_flag=True, help="Only those that are no longer checked.")
 @click.option("--limit", type=COUNT, default=100, show_default=True, help="Rows to print.")
 @server_options
 def list_transactions(group: str, given_up: bool, limit: int, server: str, as_json: bool) -> None:

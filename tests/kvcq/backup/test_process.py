@@ -135,7 +135,7 @@ def test_a_process_that_is_killed_is_an_error(
 
         return copy_in_process(replace(plan, rate=1000), kill)
 
-    with pytest.raises(BackupError, match=f"ended with -{signal.SIGKILL.value}"):
+    with pytest.raises(BackupError, match=f"exited with code -{signal.SIGKILL.value}"):
         take_backup(store, queues_of(store), str(tmp_path / "b"), copy=copy, clock=clock)
     assert list_backups(open_place(str(tmp_path / "b"))) == []
 

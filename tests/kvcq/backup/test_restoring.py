@@ -207,9 +207,9 @@ def test_the_oldest_backup_that_reaches_so_far_is_chosen(tmp_path: Path) -> None
             later = taken[number + 1].backup_id
             assert choose_backup(place, until_ms=each.taken_ms).backup_id == later
             assert choose_backup(place, until_offset=each.end_offset + 1).backup_id == later
-    with pytest.raises(BackupRefusedError, match="reaches to"):
+    with pytest.raises(BackupRefusedError, match="reaches that far"):
         choose_backup(place, until_ms=taken[2].taken_ms)
-    with pytest.raises(BackupRefusedError, match="reaches to"):
+    with pytest.raises(BackupRefusedError, match="reaches that far"):
         choose_backup(place, until_offset=taken[2].end_offset + 1)
 
 
@@ -231,7 +231,7 @@ def test_a_cut_that_leaves_no_message_is_refused(case: Case, tmp_path: Path) -> 
     first_end = case.ends[0]
     for cut, told, least in (
         (Cut(until_ms=first_ms - 1), "T", Cut(until_ms=first_ms)),
-        (Cut(until_offset=case.backup.start_offset), "name ", Cut(until_offset=first_end)),
+        (Cut(until_offset=case.backup.start_offset), "Name ", Cut(until_offset=first_end)),
         (Cut(until_offset=first_end - 1), str(first_end), Cut(until_offset=first_end)),
     ):
         with pytest.raises(InvalidArgumentError, match=told) as refused:
@@ -268,7 +268,9 @@ def test_two_at_once_do_not_write_one_store(case: Case, tmp_path: Path) -> None:
 
     def begin_another(step: str, share: float) -> None:
         if step == "files" and not second:
-            with pytest.raises(BackupRefusedError, match="another restore writes to") as refused:
+            with pytest.raises(
+                BackupRefusedError, match="another restore is writing to"
+            ) as refused:
                 restore(case.place, case.backup, tmp_path / "again")
             second.append(str(refused.value))
 
@@ -281,7 +283,7 @@ def test_too_little_space_is_told_before_anything_is_written(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kvcq.backup.restoring._SPARE_BYTES", 1 << 62)
-    with pytest.raises(BackupRefusedError, match="bytes free, the store needs"):
+    with pytest.raises(BackupRefusedError, match="bytes free; the store needs"):
         restore(case.place, case.backup, tmp_path / "again")
     assert list(tmp_path.iterdir()) == []
 

@@ -373,7 +373,9 @@ class GroundMachine(RuleBasedStateMachine):
         is_known = self.model.start == 0 or any(point <= at for point in points)
         cut = Cut(until_offset=at)
         if not is_known:
-            with pytest.raises(InvalidArgumentError, match="are not known at"):
+            with pytest.raises(
+                InvalidArgumentError, match="cannot restore topics and groups as of"
+            ):
                 restore(open_place(str(place)), backup, root, cut, segments_only=segments_only)
             assert not root.exists()
             return
