@@ -424,6 +424,7 @@ def _answered(make: Callable[[Watched], object], server: Watched) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # of more than a hundred calls
 async def test_no_call_holds_the_loop_for_long(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"store": {"segment_bytes": 64 << 20}, "drain_grace_s": 60.0}
     stops_ms: dict[str, float] = {}
