@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import shutil
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 def tree_digest(root: Path) -> dict[str, str]:
@@ -26,9 +26,16 @@ def copy_open(
 ) -> None:
     """Copy a store or a database that is open, as a process that is killed would leave it.
 
-    Files come and go meanwhile: what is gone when its turn comes was not needed any more.
+    Files and directories come and go meanwhile: what is gone when its turn comes was not needed any
+    more.
     """
-    shutil.copytree(root, image, ignore=ignore, copy_function=_copy_if_there, dirs_exist_ok=True)
+    try:
+        shutil.copytree(
+            root, image, ignore=ignore, copy_function=_copy_if_there, dirs_exist_ok=True
+        )
+    except shutil.Error as error:
+        if any(Path(source).exists() for source, _, _ in error.args[0]):
+            raise
 
 
 def _copy_if_there(source: str, target: str) -> None:

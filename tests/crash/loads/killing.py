@@ -68,7 +68,7 @@ def kill(
     root, image = directory / "store", directory / "image"
     arguments = [name, root, mode.value, str(seed), point, str(count), *([image] if power else [])]
     child = run_forked("tests.crash.loads", *arguments, timeout=300)
-    assert child.returncode in (0, -signal.SIGKILL)
+    assert child.returncode in (0, -signal.SIGKILL), child.stderr.decode()[-3000:]
     is_killed = child.returncode != 0
     told = [Told(*json.loads(line)) for line in child.stdout.splitlines() if line.endswith(b"]")]
     judge(image if power and is_killed else root, name, told, mode)
