@@ -25,15 +25,31 @@ TIMEOUT_S = 60.0
 class ServerProcess:
     """Started at once; use it in a `with` block, which kills it if it still runs."""
 
-    def __init__(self, data_dir: Path, *flags: str, port: int = 0, module: str = "server") -> None:
-        """`module` is what is run: one that changes something and then runs the server."""
-        self._process = Forked(
-            *(module, "serve", "--json", "--port", port, "--data", data_dir),
+    def __init__(
+        self,
+        data_dir: Path,
+        *flags: str,
+        port: int = 0,
+        module: str = "server",
+        is_forked: bool = True,
+    ) -> None:
+        """`module` is what is run: one that changes something and then runs the server. Where
+        memory is measured it must not be forked: it would have that of the tests."""
+        arguments = [
+            *(module, "serve", "--json", "--port", str(port), "--data", str(data_dir)),
             *("--set", "store.segment_bytes=4194304"),
             *flags,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        ]
+        self._process: Forked | subprocess.Popen[bytes]
+        if is_forked:
+            self._process = Forked(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        else:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
         self.events: list[dict[str, Any]] = []
         self.errors: list[str] = []
         self._lines: queue.Queue[bytes | None] = queue.Queue()

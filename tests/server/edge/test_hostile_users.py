@@ -70,7 +70,7 @@ async def test_users_who_ask_for_all_they_can_get_less_than_1_gib_and_others_put
     flags = ("--set", f"store.segment_bytes={SEGMENT_BYTES}", "--access")
     async with AsyncExitStack() as stack:
         server = stack.enter_context(
-            ServerProcess(tmp_path, *flags, "--set", f"server.workers={workers}")
+            ServerProcess(tmp_path, *flags, "--set", f"server.workers={workers}", is_forked=False)
         )
         server.wait_for("ready")
         client = AsyncClient(server.target, credentials=ADMIN, timeout_s=120.0)
@@ -83,7 +83,8 @@ async def test_users_who_ask_for_all_they_can_get_less_than_1_gib_and_others_put
         stack.callback(memory.close)
         for what, attack in ATTACKS.items():
             stack.push_async_callback(attacks.close, await attack(server.target))
-            assert memory.most_mib < MOST_MIB, what
+            # Two fronts hold what is on its way a second time.
+            assert memory.most_mib < MOST_MIB * (1 if workers == 1 else 1.25), what
             placed = await client.put(Message(attacks.TOPIC, b"beside it", queue_id=0))
             assert placed.queue_offset >= 1000
             await client.topic_queues(attacks.TOPIC)  # a large answer is not held up either
