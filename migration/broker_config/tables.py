@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 #: Separates topic and group in the name of an offset row.
 SEPARATOR = "@"
-#: In the name of this group the state says how far it was taken over what a broker delivers later.
-#: No broker is told of it.
+#: The committed offsets of this group say how far a broker's delayed messages were taken over.
+#: A release does not write them for the broker.
 TAKEN_GROUP = "CID_RMQ_SYS_KVCQ_TAKEN"
 #: Below the store's directory.
 DIRECTORY = "config"

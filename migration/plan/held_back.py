@@ -87,9 +87,7 @@ def held_for_groups(
             waiting = min(records, max(0, end - done.get(topic, 0)))
             outcome = "delivered again to the group, by the topics they came from"
             if not any(_is_retry_of(topic, group) for group in pops):
-                outcome = (
-                    "stay in that topic: whoever reads for the group by offsets has to read it, too"
-                )
+                outcome = "stay in that topic: readers of the group have to read that topic as well"
             if waiting:
                 kind = "messages to be delivered again"
                 found.append(HeldBack(kind, topic, records, waiting, outcome))

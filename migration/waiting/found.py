@@ -1,9 +1,9 @@
 """What waits: delayed messages, timers and halves that the broker has not delivered or decided.
 
-What it has delivered is told by how far it is in its queues, and where that was not written down
-any more, since it was killed, by the log: a message of the same id in the topic that the waiting
-one is for, behind it. So what is delivered twice is only what the broker itself would deliver
-twice: a message without an id (UNIQ_KEY) that was delivered after the offsets were written last.
+The broker's offsets in its own queues say what it has delivered. A broker that was killed had not
+written the last of them: then a later message with the same id, in the topic that the waiting one
+is for, shows that it was delivered. So only what the broker itself would deliver twice is
+delivered twice: a message without an id (UNIQ_KEY), delivered after the offsets were last written.
 """
 
 from __future__ import annotations

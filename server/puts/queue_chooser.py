@@ -8,7 +8,6 @@ from collections import OrderedDict
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from store.errors import InvalidArgumentError, UnknownTopicError
 from store.format import LONGEST_NAME, java_hash
 from store.metadata import MessageType
 
@@ -16,14 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store.message_store import MessageStore
-    from store.metadata import TopicConfig
 
 _U64 = (1 << 64) - 1
 _LCG_FACTOR = 2862933555777941757  # of Guava's LinearCongruentialGenerator
 #: Topics whose turn is remembered, about 200 bytes each. Others begin anywhere.
 TOPIC_LIMIT = 16_384
-#: Fewer are looked up one by one as fast.
-_FEW = 4
 
 
 @lru_cache(maxsize=16_384)
@@ -63,8 +59,8 @@ class QueueChooser:
     def __init__(self, store: MessageStore, limit: int = TOPIC_LIMIT) -> None:
         self._store = store
         self._limit = limit
-        # Held for microseconds, a look at the topic's row included: what was read before a topic
-        # was created or deleted is not noted after `forget`.
+        # Held while topics' rows are looked up, those of a batch at most: what was read before a
+        # topic was created or deleted is not noted after `forget`.
         self._choosing = threading.Lock()
         # Guarded by _choosing. By topic; least recently used first.
         self._turns: OrderedDict[str, _Turn] = OrderedDict()
@@ -85,15 +81,10 @@ class QueueChooser:
     def look_up(self, topics: Sequence[str]) -> None:
         """The next calls for these topics need no look at their rows: one for all of them here."""
         with self._choosing:
-            turns = self._turns
-            unknown = [
-                topic for topic in topics if topic not in turns and len(topic) <= LONGEST_NAME
-            ]
-            if len(unknown) < _FEW:
-                return
-            found = self._store.describe_topics(unknown)
-            for topic, config in zip(unknown, found, strict=True):
-                self._note(topic, self._new() if config is None else _turn_of(config))
+            known = self._turns
+            unknown = [each for each in topics if each not in known and len(each) <= LONGEST_NAME]
+            if unknown:
+                self._read(unknown)
 
     def of_priority(self, topic: str, priority: int) -> int:
         """The queue for messages of that priority: the topic's last one has all from there on."""
@@ -115,24 +106,21 @@ class QueueChooser:
         if turn is not None:
             self._turns.move_to_end(topic)
             return turn
-        try:
-            turn = _turn_of(self._store.describe_topic(topic))
-        except (UnknownTopicError, InvalidArgumentError):
-            turn = self._new()
-            if len(topic) > LONGEST_NAME:  # no name of anything: the caller's text is not kept
-                return turn
-        self._note(topic, turn)
+        (turn,) = self._read([topic])
         return turn
 
-    def _new(self) -> _Turn:
-        """The append creates the topic with the default count, or refuses the message."""
-        return _Turn(self._store.config.default_queue_count, MessageType.ANY)
-
-    def _note(self, topic: str, turn: _Turn) -> None:
-        self._turns[topic] = turn
-        if len(self._turns) > self._limit:
-            self._turns.popitem(last=False)
-
-
-def _turn_of(config: TopicConfig) -> _Turn:
-    return _Turn(config.queue_count, config.message_type)
+    def _read(self, topics: Sequence[str]) -> list[_Turn]:
+        """The turns of topics that are not remembered; from now on they are."""
+        default = self._store.config.default_queue_count
+        read: list[_Turn] = []
+        for topic, found in zip(topics, self._store.describe_topics(topics), strict=True):
+            if found is None:  # the append creates it, or refuses the message
+                turn = _Turn(default, MessageType.ANY)
+            else:
+                turn = _Turn(found.queue_count, found.message_type)
+            read.append(turn)
+            if len(topic) <= LONGEST_NAME:  # else no name of anything: the text is not kept
+                self._turns[topic] = turn
+                if len(self._turns) > self._limit:
+                    self._turns.popitem(last=False)
+        return read

@@ -46,8 +46,8 @@ _SCANNED_TOGETHER = 64
 _SCANNED_BYTES = 4 << 20
 #: A lease counts no further.
 _MOST_DELIVERIES = 0xFFFF
-#: Of so many receives from a topic by priority, the last goes round its queues as of other topics:
-#: so what has a low priority is not held up for ever by what has a higher one.
+#: Every tenth receive from a priority topic takes its queues in turn, as from any other topic, so
+#: that messages of a low priority do not wait for ever.
 _ROUND_ONE_IN = 10
 
 

@@ -1,6 +1,6 @@
 """What entries say of messages of shared groups, message by message, for people and for tables.
 
-Whoever tells a message's story from the log goes by these: a trace, Spark's tables of deliveries.
+Traces and Spark's tables of deliveries are made from these.
 """
 
 from __future__ import annotations

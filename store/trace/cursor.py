@@ -8,7 +8,8 @@ from typing import NamedTuple
 from store.errors import InvalidArgumentError
 from store.trace.story import What
 
-#: What was said of groups is remembered of so many groups and places, and names of so many bytes.
+#: The cursor keeps the last event of at most this many groups and places, whose names together have
+#: at most this many bytes.
 _MOST_SAID = 500
 _MOST_NAMES = 24 << 10
 

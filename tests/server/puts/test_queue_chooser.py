@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.puts.queue_chooser import QueueChooser, queue_of_key
-from store.errors import UnknownTopicError
 from store.format import LONGEST_NAME
 from store.metadata import TopicConfig
 
@@ -27,12 +26,6 @@ class Topics:
         self.config = SimpleNamespace(default_queue_count=4)
         self.counts: dict[str, int] = {}
         self.asked = 0
-
-    def describe_topic(self, name: str) -> TopicConfig:
-        self.asked += 1
-        if name not in self.counts:
-            raise UnknownTopicError(name)
-        return TopicConfig(name, self.counts[name], 0, 0)
 
     def describe_topics(self, names: Sequence[str]) -> list[TopicConfig | None]:
         self.asked += 1
