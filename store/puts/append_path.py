@@ -60,6 +60,7 @@ class _Deciding(NamedTuple):
     rows: Rows  # that this was made of, as they were then
     log_end: int  # before it
     following: Mapping[str, int]  # the next offsets of the queues of system topics behind it
+    ended: Sequence[tuple[str, int] | str]  # what has ended with it, among the hot queues
     is_alone: bool  # no messages lie behind it in the same append
     is_anywhere: bool  # the changes are the same wherever it begins
 
@@ -238,12 +239,14 @@ class AppendPath:
         for taken, body in records:
             end = self.log.appended_offset
             # Noted first: an interrupt may come anywhere, and the next one here does the rest.
-            # Also made first: once the record is in the log, dispatch may have it in the rows.
+            # Also looked up first: once the record is in the log, dispatch may have it in the rows.
             rows = _Looked(self._view)
             made = changes_of(taken, end, rows) if changes is None else changes
             following = {topic: self._topics.next_own(topic) + own[topic] for topic in own}
+            names = [entry.topic for entry in taken if isinstance(entry, TopicEnded)]
+            ended = [key for name in names for key in self._topics.hot_keys(name)]
             self._deciding = _Deciding(
-                *(taken, made, rows, end, following, not messages), changes is not None
+                *(taken, made, rows, end, following, ended, not messages), changes is not None
             )
             self._topics.deciding(taken, end)
 
@@ -262,7 +265,7 @@ class AppendPath:
         deciding = self._deciding
         if deciding is None:
             return
-        entries, changes, rows, log_end, following, is_alone, is_anywhere = deciding
+        entries, changes, rows, log_end, following, ended, is_alone, is_anywhere = deciding
         end = self.log.appended_offset
         if end > log_end:
             if is_alone:
@@ -277,9 +280,7 @@ class AppendPath:
             if at != log_end and not is_anywhere:  # it is in the next segment
                 changes = changes_of(entries, at, rows)
             self._topics.own_appended(following)
-            for entry in entries:
-                if isinstance(entry, TopicEnded):
-                    self.log.hot_queues.forget(self._topics.hot_keys(entry.topic))
+            self.log.hot_queues.forget(ended)
             self.applier.appended(at, self._view.append(entries, at, end, changes))
         self._topics.decided()
         self.log.hot_queues.forget([(topic, 0) for topic in following])

@@ -188,6 +188,37 @@ def test_while_a_deletion_waits_for_dispatch_nothing_of_it_is_left_for_later(
         assert differences(store) == []
 
 
+def test_what_dispatch_has_before_the_appender_settles_it_is_ended_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dispatching thread, busy with what lies before it, may have a deletion's record in the
+    rows as soon as it is in the log."""
+    with open_small(tmp_path / "store") as store:
+        fill(store)
+        append = store.log.append
+        reput = store._services.reput
+
+        def dispatched_first(
+            messages: list[Message], details: Sequence[Any], publish: Callable[[LogAppend], None]
+        ) -> LogAppend:
+            def faster(done: LogAppend) -> None:
+                reput.dispatch_to(done.end_offset)
+                assert reput.dispatched.value == done.end_offset
+                publish(done)
+
+            return append(messages, details, faster)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store.log, "append", dispatched_first)
+            store.delete_topics(["T", LIGHT])
+        put = store.put([Message("T", b"new", 1, light_queues=(LIGHT,))])
+        assert put.placed[0].queue_offset == 0
+        assert put.placed[0].light_queue_offsets == (0,)
+        assert bodies(store.pull("T", 1, 0).records) == [b"new"]
+        assert bodies(store.pull(LIGHT, 0, 0).records) == [b"new"]
+        assert differences(store) == []
+
+
 def test_many_light_queues_are_deleted_in_few_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
