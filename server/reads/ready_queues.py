@@ -9,7 +9,6 @@ wait.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,19 +24,35 @@ class ReadyQueues:
     Each queue that is followed must be left, and `close` called.
     """
 
-    __slots__ = ("_event", "_grew", "_growth", "_ready", "_stop_listening")
+    __slots__ = (
+        "_event",
+        "_first",
+        "_grew",
+        "_growth",
+        "_next",
+        "_round",
+        "_stop_listening",
+        "_turns",
+        "_unread",
+    )
 
     def __init__(self, growth: QueueGrowth, stage: Stage) -> None:
         """A change of the stage ends waits, so that draining does."""
         self._growth = growth
-        self._ready: OrderedDict[QueueKey, None] = OrderedDict()  # in the order of their turns
+        # In plain dicts: one that grows to 100,000 queues stops the loop for 5 ms then, and an
+        # OrderedDict for 20.
+        self._round: dict[QueueKey, bool] = {}  # whether it is ready and its turn is to come
+        self._turns = iter(self._round)
+        self._unread = 0  # queues of the round of which it is so
+        self._next: dict[QueueKey, bool] = {}  # the next round
+        self._first: dict[QueueKey, None] = {}  # before the rest of this round, the last one first
         self._event = asyncio.Event()
         self._grew = self._changed  # one object, whatever the number of queues
         self._stop_listening = stage.on_change(self._event.set)
 
     def __bool__(self) -> bool:
         """Whether a queue is ready."""
-        return bool(self._ready)
+        return bool(self._unread or self._next or self._first)
 
     def follow(self, key: QueueKey) -> None:
         """It is ready, and will be each time it changes, until `leave`. Repeatable."""
@@ -46,7 +61,11 @@ class ReadyQueues:
 
     def leave(self, key: QueueKey) -> None:
         """It is followed no more. Repeatable."""
-        self._ready.pop(key, None)
+        if self._round.get(key):
+            self._round[key] = False  # no pop: `_turns` is on its way through it
+            self._unread -= 1
+        self._next.pop(key, None)
+        self._first.pop(key, None)
         self._growth.unwatch(key, self._grew)
 
     def close(self) -> None:
@@ -54,17 +73,33 @@ class ReadyQueues:
 
     def make_ready(self, key: QueueKey) -> None:
         """There is more to read; a queue that is ready already keeps its turn."""
-        self._ready[key] = None
+        if not self._round.get(key) and key not in self._first:
+            self._next[key] = True
 
     def next(self) -> QueueKey:
         """The queue whose turn it is; it is not ready any more. Raises KeyError without one."""
-        return self._ready.popitem(last=False)[0]
+        if self._first:
+            return self._first.popitem()[0]
+        if not self._unread:
+            self._round, self._next = self._next, {}
+            self._turns, self._unread = iter(self._round), len(self._round)
+        for key in self._turns:
+            if self._round[key]:
+                self._round[key] = False
+                self._unread -= 1
+                return key
+        assert self._unread == 0, f"{self._unread} queues are ready, and none has a turn"
+        raise KeyError("no queue is ready")
 
     def put_back(self, keys: Sequence[QueueKey]) -> None:
         """These were not read: they are first again, in that order."""
         for key in reversed(keys):
-            self._ready[key] = None
-            self._ready.move_to_end(key, last=False)
+            if self._round.get(key):  # it became ready meanwhile
+                self._round[key] = False
+                self._unread -= 1
+            self._next.pop(key, None)
+            self._first.pop(key, None)
+            self._first[key] = None
 
     def wake(self) -> None:
         """End the wait for a reason of the caller's own."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
+from random import Random
 
 import pytest
 
@@ -40,6 +42,37 @@ async def test_queues_take_turns_and_those_not_read_keep_theirs(stage: Stage) ->
     queues.make_ready(A)
     queues.put_back([second])
     assert (first, turns(queues)) == (A, [B, C, A])
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_turns_are_those_of_one_queue_of_queues(stage: Stage, seed: int) -> None:
+    random = Random(seed)
+    queues = ReadyQueues(QueueGrowth(asyncio.get_running_loop()), stage)
+    model: OrderedDict[QueueKey, None] = OrderedDict()
+    keys = [("t", number) for number in range(12)]
+    unread: list[QueueKey] = []
+    for _ in range(3000):
+        act, key = random.randrange(6), random.choice(keys)
+        if act <= 1:
+            (queues.follow if act else queues.make_ready)(key)
+            model[key] = None
+        elif act == 2:
+            queues.leave(key)
+            model.pop(key, None)
+        elif act == 3:
+            queues.put_back(unread)
+            for each in reversed(unread):
+                model[each] = None
+                model.move_to_end(each, last=False)
+            unread = []
+        elif model:
+            unread.append(queues.next())
+            assert unread[-1] == model.popitem(last=False)[0]
+        else:
+            with pytest.raises(KeyError):
+                queues.next()
+        assert bool(queues) == bool(model)
+    assert turns(queues) == list(model)
 
 
 async def test_what_happens_between_a_look_and_the_wait_ends_it(stage: Stage) -> None:
