@@ -19,7 +19,6 @@ from store.held import Halves, HandBack, Inherited, RolledHalves, Rolling, Timer
 from store.light_queue import LMQ_PREFIX, is_light
 from store.lite import LiteTopics
 from store.puts import CommittedOffsets, NumberedBatches, TopicChanges
-from store.reads import ReadPath
 from store.setting import live_names
 from store.state import Tables
 from store.trace import Traces
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from store.metadata import MessageType, Retention, TopicConfig
     from store.notes import Notes
     from store.puts import AppendPath
-    from store.reads import Filter, LatestMessages, Pulled, Reader
+    from store.reads import Filter, LatestMessages, Pulled, ReadPath
     from store.state import StateStore
     from store.topics import Admission, Topics
     from store.upkeep import Services, Upkeep
@@ -52,7 +51,7 @@ class MessageStore:
     def __init__(
         self,
         appends: AppendPath,
-        reader: Reader,
+        reads: ReadPath,
         topics: Topics,
         queues: ConsumeQueueStore,
         state: StateStore,
@@ -72,10 +71,10 @@ class MessageStore:
         self.batches = NumberedBatches(appends.log, queues, topics)
         self._appends = appends
         #: Pulls in two halves.
-        self.reads = ReadPath(appends.log, reader, services.repair, appends.check_open)
+        self.reads = reads
         self._topics = topics
         self._topic_changes = TopicChanges(appends, topics, latest.superseded, self.wait_visible)
-        self._committed = CommittedOffsets(appends, topics, reader, self.tables)
+        self._committed = CommittedOffsets(appends, topics, reads.reader, self.tables)
         self._upkeep = upkeep
         self._services = services
         self._times = times
@@ -100,7 +99,8 @@ class MessageStore:
         #: For operators.
         self.maintenance = Maintenance(appends, topics, queues, latest, upkeep, services)
         self.health = Health(
-            appends, reader, queues, times, services, [each.statistics for each in others]
+            *(appends, reads.reader, queues, times, services),
+            [each.statistics for each in others],
         )
         #: What became of a message.
         self.traces = Traces(
@@ -249,7 +249,10 @@ class MessageStore:
         Raises UnknownTopicError, InvalidArgumentError; CorruptHitError when the next message cannot
         be read: its `next_cursor` goes on behind that one.
         """
-        return self.reads.query(topic, key, begin_ms, end_ms, limit, cursor, max_bytes)
+        query = self.reads.lookups.query
+        return self.reads.repairing(
+            lambda: query(topic, key, begin_ms, end_ms, limit, cursor, max_bytes)
+        )
 
     def get(self, physical_offset: int) -> bytes:
         """The whole record at the offset. Raises MessageNotFoundError, DamagedQueueError."""
@@ -262,7 +265,7 @@ class MessageStore:
         None when no batch of the log begins with that number. What a later message of its key
         hides is there. Raises CorruptRecordError, DamagedQueueError.
         """
-        is_kept = partial(self.reads.reader.is_kept, begins={})
+        is_kept = partial(self.reads.lookups.is_kept, begins={})
         return self.reads.repairing(lambda: self.batches.records(producer_id, sequence, is_kept))
 
     def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:

@@ -49,7 +49,7 @@ from store.log import (
 )
 from store.message_store import MessageStore
 from store.puts import AppendPath
-from store.reads import LatestMessages, Reader, TopicRetention
+from store.reads import LatestMessages, Lookups, Reader, ReadPath, TimeSearch, TopicRetention
 from store.state import StateView, Tables
 from store.topics import Topics
 from store.upkeep import Checkpoints, DurableState, Services, Upkeep
@@ -295,7 +295,7 @@ def start(
     kept_bytes = KeptBytes(queues, state)
     superseded = Superseded(state, appends.append_entries)
     retained = TopicRetention(queues, kept_bytes, times)
-    reader = Reader(log, queues, topics, retained, superseded, times)
+    reader = Reader(log, queues, topics, retained, superseded)
     is_made_again = databases.was_replaced or recovered.durable.queues_end <= segments.first_offset
     if not directory.was_closed_cleanly or is_made_again:
         kept_bytes.catch_up(_counted(Tables(state), all_topics=is_made_again), reader.bounds)
@@ -338,8 +338,16 @@ def start(
     directory.mark_open()
     guard.measure()
     latest = LatestMessages(log, queues, reader, superseded, times)
+    reads = ReadPath(
+        log,
+        reader,
+        Lookups(log, queues, topics, superseded, reader),
+        TimeSearch(log, queues, times, reader),
+        repair,
+        appends.check_open,
+    )
     store = MessageStore(
-        appends, reader, topics, queues, state, notes, upkeep, services, latest, times
+        appends, reads, topics, queues, state, notes, upkeep, services, latest, times
     )
     retention.add_keeper(store.rolling.keep_below)
     services.jobs.add("dead letters", _LETTERS_S, store.groups.keeping.look)

@@ -5,11 +5,13 @@ A read changes nothing in the store. What it finds missing, `ReadPath` has repai
 
 from store.reads.filters import Filter, parse_filter
 from store.reads.latest_messages import LatestKept, LatestMessages
+from store.reads.lookups import Hidden, Lookups
 from store.reads.pull_plan import Pulled, PullPlan
 from store.reads.read_path import ReadPath
-from store.reads.reader import Hidden, Reader
+from store.reads.reader import Reader
 from store.reads.sql import SqlFilter
 from store.reads.tag_filter import TagFilter
+from store.reads.time_search import TimeSearch
 from store.reads.topic_retention import TopicRetention
 from store.reads.unit_search import first_where
 
@@ -18,12 +20,14 @@ __all__ = [
     "Hidden",
     "LatestKept",
     "LatestMessages",
+    "Lookups",
     "PullPlan",
     "Pulled",
     "ReadPath",
     "Reader",
     "SqlFilter",
     "TagFilter",
+    "TimeSearch",
     "TopicRetention",
     "first_where",
     "parse_filter",

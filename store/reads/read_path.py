@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from store.errors import DamagedQueueError, InvalidArgumentError, MessageNotFoundError
-from store.format import ITEM_END
 from store.reads.tag_filter import TagFilter
 
 if TYPE_CHECKING:
@@ -17,10 +16,11 @@ if TYPE_CHECKING:
     from store.consume_queue import Boundary, Bounds
     from store.derive import QueueRepair
     from store.log import CommitLog
-    from store.message import KeyQueryPage
     from store.reads.filters import Filter
+    from store.reads.lookups import Hidden, Lookups
     from store.reads.pull_plan import Pulled, PullPlan
-    from store.reads.reader import Hidden, Reader
+    from store.reads.reader import Reader
+    from store.reads.time_search import TimeSearch
 
 T = TypeVar("T")
 
@@ -36,11 +36,15 @@ class ReadPath:
         self,
         log: CommitLog,
         reader: Reader,
+        lookups: Lookups,
+        time_search: TimeSearch,
         repair: QueueRepair,
         check_open: Callable[[], None],
     ) -> None:
         """`check_open` raises StoreClosedError."""
         self.reader = reader
+        self.lookups = lookups
+        self._time_search = time_search
         self._log = log
         self._repair = repair
         self._check_open = check_open
@@ -109,27 +113,6 @@ class ReadPath:
         unit = self.reader.first_unit(topic, queue_id, offset)
         return unit is not None and not self._log.is_hot(unit.physical_offset)
 
-    def query(
-        self,
-        topic: str,
-        key: str,
-        begin_ms: int,
-        end_ms: int,
-        limit: int,
-        cursor: bytes | None,
-        max_bytes: int,
-    ) -> KeyQueryPage:
-        if not key:
-            raise InvalidArgumentError("key", "is empty")
-        if ITEM_END in key:
-            raise InvalidArgumentError("key", "has a control separator in it")
-        if limit < 1:
-            raise InvalidArgumentError("limit", f"{limit} is below 1")
-        if begin_ms < 0 or end_ms < 0:
-            raise InvalidArgumentError("begin_ms" if begin_ms < 0 else "end_ms", "is below 0")
-        self._check_open()
-        return self.reader.query(topic, key, begin_ms, end_ms, limit, cursor, max_bytes)
-
     def get(self, physical_offset: int) -> bytes:
         record, hidden = self.find(physical_offset)
         if hidden is not None:
@@ -138,7 +121,7 @@ class ReadPath:
 
     def find(self, physical_offset: int) -> tuple[bytes, Hidden | None]:
         """The record there, also when readers do not see it any more, and why they do not."""
-        return self.repairing(lambda: self.reader.find(physical_offset))
+        return self.repairing(lambda: self.lookups.find(physical_offset))
 
     def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:
         return self.repairing(lambda: [self.reader.bounds(*queue) for queue in queues])
@@ -148,21 +131,13 @@ class ReadPath:
 
     def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
         try:
-            return self.repairing(lambda: self._search_time(topic, queue_id, time_ms, boundary))
+            return self.repairing(
+                lambda: self._time_search.search(topic, queue_id, time_ms, boundary)
+            )
         except DamagedQueueError as error:
             if error.next_offset is None:
                 raise
-            return self.reader.search_time_over_holes(topic, queue_id, time_ms, boundary)
-
-    def _search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
-        while True:
-            try:
-                return self.reader.search_time(topic, queue_id, time_ms, boundary)
-            except DamagedQueueError as error:
-                low, high = self.reader.bounds(topic, queue_id)
-                if low <= error.queue_offset < high:
-                    raise
-                # Its unit expired, or was deleted, since the bounds were looked up.
+            return self._time_search.search_over_holes(topic, queue_id, time_ms, boundary)
 
     def backlog_since_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
         self._check_open()

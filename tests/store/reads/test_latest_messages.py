@@ -69,7 +69,7 @@ def test_what_stands_in_no_queue_is_neither_hidden_nor_behind_its_begin(
     assert [len(store.query("T", key).records) for key in keys] == before == [1] * len(keys)
     store.keep("T", messages=1)
     assert [len(store.query("T", key).records) for key in keys] == before
-    assert store.reads.reader.is_kept(store.log.read_at(at), {})
+    assert store.reads.lookups.is_kept(store.log.read_at(at), {})
     assert seen(store) == [(2, "2")]
 
 
