@@ -19,21 +19,8 @@ import contextlib
 import logging
 import signal
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from grpc_health.v1 import health_pb2
-from grpc_reflection.v1alpha import reflection, reflection_pb2
-
-from kvcq_client.pb.v1 import (
-    access_pb2,
-    jobs_pb2,
-    kvcq_pb2,
-    lite_topics_pb2,
-    migration_pb2,
-    shared_groups_pb2,
-    timers_pb2,
-    transactions_pb2,
-)
 from server.access import (
     Attempts,
     Gatekeeper,
@@ -43,10 +30,11 @@ from server.access import (
     open_users,
     refuse_new_store,
 )
-from server.app.listening import bind, rpc_options, rpc_server, tls_files
+from server.app.listening import bind, rpc_server, tls_files
+from server.app.service_table import SERVED, SERVICES, Reflection, add_services, fronts_of
 from server.app.serving import GROUPS_WITH_SERIES, Serving
 from server.app.write_watch import watch_writes
-from server.edge import STREAMS, Edge, request_limit
+from server.edge import Edge
 from server.errors import (
     HttpBindError,
     ServedElsewhereError,
@@ -54,7 +42,6 @@ from server.errors import (
     ServerDrainingError,
     SettingsRefusedError,
 )
-from server.fronts import FrontMethod, Fronts
 from server.http import OK, TOO_MANY, UNAUTHORIZED, HttpSites, Site, monitoring_app
 from server.metrics import CallMetrics
 from server.process import (
@@ -65,27 +52,10 @@ from server.process import (
     tune_allocator,
     until_quiet,
 )
-from server.rocketmq import SERVICE as ROCKETMQ
-from server.rocketmq import RocketmqService, refuse
-from server.services import (
-    AccessService,
-    AdminService,
-    CallService,
-    GroupService,
-    HealthService,
-    JobService,
-    LiteTopicService,
-    MessageService,
-    MigrationService,
-    SharedGroupService,
-    TimerService,
-    TopicService,
-    TransactionService,
-)
+from server.services import AdminService, CallService, HealthService
 from server.stage import Stage
 from server.version import VERSION
 from server.workers import call_soon
-from store.base import no_progress
 from store.errors import InvalidArgumentError, StoreError
 
 if TYPE_CHECKING:
@@ -95,74 +65,22 @@ if TYPE_CHECKING:
 
     from migration.opening import Opened
     from server.access import Users
+    from server.app.listener import Listener, StoreOpener
     from server.app.traces import Tracing
     from server.config import ServerConfig
+    from server.fronts import Fronts
     from server.metrics import Surveyed
     from server.observe import Observer
-    from server.settings import Change, Reloaded, RunningSettings
-    from store.base import Progress
+    from server.settings import Reloaded, RunningSettings
     from store.config import StoreConfig
 
 logger = logging.getLogger(__name__)
 
-_Reflection: type = reflection.aio.ReflectionServicer  # type: ignore[attr-defined]
 #: New calls are refused for so long before the port is closed: clients that have just sent one
 #: learn that it was not done, and go elsewhere.
 DRAIN_NOTICE_S = 0.2
 #: Topics with metrics of their own, those with most traffic: more series than this help nobody.
 TOPICS_WITH_SERIES = 50
-#: Each service by the class that answers it.
-_SERVED = {
-    MessageService: kvcq_pb2.DESCRIPTOR.services_by_name["MessageService"],
-    CallService: kvcq_pb2.DESCRIPTOR.services_by_name["CallService"],
-    TopicService: kvcq_pb2.DESCRIPTOR.services_by_name["TopicService"],
-    GroupService: kvcq_pb2.DESCRIPTOR.services_by_name["GroupService"],
-    SharedGroupService: shared_groups_pb2.DESCRIPTOR.services_by_name["SharedGroupService"],
-    TimerService: timers_pb2.DESCRIPTOR.services_by_name["TimerService"],
-    TransactionService: transactions_pb2.DESCRIPTOR.services_by_name["TransactionService"],
-    LiteTopicService: lite_topics_pb2.DESCRIPTOR.services_by_name["LiteTopicService"],
-    AdminService: kvcq_pb2.DESCRIPTOR.services_by_name["AdminService"],
-    MigrationService: migration_pb2.DESCRIPTOR.services_by_name["MigrationService"],
-    JobService: jobs_pb2.DESCRIPTOR.services_by_name["JobService"],
-    AccessService: access_pb2.DESCRIPTOR.services_by_name["AccessService"],
-    RocketmqService: ROCKETMQ,
-    HealthService: health_pb2.DESCRIPTOR.services_by_name["Health"],
-    _Reflection: reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"],
-}
-#: Those that `admin_port` moves to an address of their own.
-_ADMINISTRATION = (AdminService, MigrationService, JobService, AccessService)
-#: Those of the API.
-SERVICES = tuple(
-    descriptor.full_name
-    for kind, descriptor in _SERVED.items()
-    if kind not in (HealthService, _Reflection)
-)
-
-
-class StoreOpener(Protocol):
-    """How the store is opened: migration.opening.open_any."""
-
-    def __call__(self, config: StoreConfig, *, progress: Progress = no_progress) -> Opened: ...
-
-
-class Listener(Protocol):
-    """Who wants to know how the server is doing; called in the event loop."""
-
-    def listening(self, host: str, port: int) -> None: ...
-
-    def opening(self, step: str, fraction: float) -> None: ...
-
-    def ready(self, host: str, port: int) -> None: ...
-
-    def reloading(self) -> None: ...
-
-    def reload_refused(self, error: SettingsRefusedError) -> None: ...
-
-    def reloaded(self, taken: Sequence[Change], waiting: Sequence[Change]) -> None: ...
-
-    def draining(self) -> None: ...
-
-    def stopped(self) -> None: ...
 
 
 def run_server(
@@ -218,7 +136,7 @@ class Server:
         files = tls_files(self._config)
         self._tls = None if files is None else ReloadedTls(files)
         self._tracing = _tracing_of(self._config)
-        self._fronts = _fronts_of(self._config, self._tls, self._tracing)
+        self._fronts = fronts_of(self._config, self._tls, self._tracing)
         self._edge = Edge(self._config, self._metrics, self._gatekeeper, private=self._private)
         settings.on_change(self._edge.reconfigure)
         self._serving: Serving | None = None
@@ -408,7 +326,7 @@ class Server:
             CallService: CallService(self._stage, self._metrics, self._edge),
             AdminService: self._admin,
             HealthService: HealthService(self._stage, SERVICES),
-            _Reflection: _Reflection([each.full_name for each in _SERVED.values()]),
+            Reflection: Reflection([each.full_name for each in SERVED.values()]),
         }
 
         def servicer_of(kind: type) -> Callable[[], object]:
@@ -426,22 +344,7 @@ class Server:
             assert self.admin_port is not None
             raise ServedElsewhereError(self._config.admin_address, self.admin_port)
 
-        apart = self._admin_rpc
-        for kind, descriptor in _SERVED.items():
-            if kind is RocketmqService:
-                given = servicer_of(kind)
-                self._edge.add(
-                    self._rpc, descriptor, kind, given, shares_stream=False, refuse=refuse
-                )
-            elif apart is None:
-                self._edge.add(self._rpc, descriptor, kind, servicer_of(kind))
-            elif kind in _ADMINISTRATION:
-                self._edge.add(self._rpc, descriptor, kind, elsewhere)
-                self._edge.add(apart, descriptor, kind, servicer_of(kind), shares_stream=False)
-            else:
-                self._edge.add(self._rpc, descriptor, kind, servicer_of(kind))
-                if kind in (HealthService, _Reflection):
-                    self._edge.add(apart, descriptor, kind, servicer_of(kind))
+        add_services(self._edge, self._rpc, self._admin_rpc, servicer_of, elsewhere)
         if self._tracing is not None:
             for method in self._edge.methods.values():
                 method.span = self._tracing.span
@@ -518,29 +421,6 @@ class Server:
 
     async def _stop_rpc(self, grace_s: float | None) -> None:
         await asyncio.gather(*(server.stop(grace_s) for server in self._rpc_servers()))
-
-
-def _fronts_of(
-    config: ServerConfig, tls: ReloadedTls | None, tracing: Tracing | None
-) -> Fronts | None:
-    """None: this process speaks gRPC itself."""
-    if config.workers == 1:
-        return None
-    methods = [
-        FrontMethod(
-            f"/{service.full_name}/{method.name}",
-            method.client_streaming,
-            method.server_streaming,
-            # A stream may be held back before its first request is taken.
-            limit.waits_to_be_read or limit.kind in STREAMS,
-            limit.request_bytes,
-        )
-        for service in _SERVED.values()
-        for method in service.methods
-        for limit in [request_limit(method, config)]
-    ]
-    interceptor = None if tracing is None else tracing.interceptor()
-    return Fronts(config.workers, rpc_options(config), methods, tls, interceptor)
 
 
 def _tracing_of(config: ServerConfig) -> Tracing | None:

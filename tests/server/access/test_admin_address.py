@@ -10,7 +10,7 @@ import pytest
 from kvcq_client import AsyncClient, Message, NotPossibleError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc, migration_pb2
-from server.app.server import _ADMINISTRATION, _SERVED
+from server.app.service_table import _ADMINISTRATION, SERVED
 from server.config import ServerConfig
 from server.errors import HttpBindError
 from store.errors import InvalidArgumentError
@@ -46,7 +46,7 @@ async def test_a_shared_stream_leads_nowhere_else(tmp_path: Path) -> None:
     async with serving(tmp_path / "store", admin_port=0) as served:
         stream: Any = kvcq_pb2_grpc.CallServiceStub(served.channel).Calls()
         for kind in _ADMINISTRATION:
-            for method in _SERVED[kind].methods:
+            for method in SERVED[kind].methods:
                 if method.server_streaming:
                     continue
                 await stream.write(pb.CallsRequest(calls=[pb.Call(id=1, method=method.name)]))

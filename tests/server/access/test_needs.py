@@ -21,7 +21,7 @@ from kvcq_client.pb.v1 import transactions_pb2 as transactions
 from kvcq_client.transport import STREAM_OVER, write_request
 from kvcq_client.transport.secured import Signer
 from server.access import NEEDS, is_laborious_batch
-from server.app.server import _SERVED
+from server.app.service_table import SERVED
 from server.rocketmq.pb import messaging_pb2 as rmq
 from server.rocketmq.pb import values_pb2 as v2
 from store.held.transaction_ids import pack_transaction_id
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
 METHODS: list[MethodDescriptor] = [
-    method for service in _SERVED.values() for method in service.methods
+    method for service in SERVED.values() for method in service.methods
 ]
 _TOPIC = pb.Message(topic="T", queue_id=0, body=b"x")
 _QUEUE = pb.Queue(topic="T")

@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from migration.opening import open_any
 from server.app import server as server_module
-from server.app.server import SERVICES
+from server.app.service_table import SERVICES
 from server.errors import ServerBindError
 from store.errors import StoreFailedError, StoreFormatError
 from tests.support.rpc_errors import error_info
