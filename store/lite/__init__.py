@@ -4,6 +4,7 @@ Nothing is stored of one beyond its queue. Who is subscribed to which, and which
 something to receive, is in memory. See store/docs/lite.md.
 """
 
+from store.lite.clients import Action, Synced
 from store.lite.lite_topics import (
     LEAST_EXPIRY_MS,
     MOST_CLIENT_ID,
@@ -13,7 +14,6 @@ from store.lite.lite_topics import (
     LiteTopics,
 )
 from store.lite.names import MOST_NAME, check_lite_topic, name_of, parts_of, queue_of
-from store.lite.subscriptions import Action, Synced
 
 __all__ = [
     "LEAST_EXPIRY_MS",

@@ -20,10 +20,11 @@ from store.groups import (
     hash_of,
     offset_of,
 )
+from store.lite.clients import Action, Synced
 from store.lite.expiry import Deletes, LiteExpiry
 from store.lite.names import check_lite_topics, parts_of, prefix_of, queue_of
 from store.lite.receiving import LiteReceiving, LiteWish
-from store.lite.subscriptions import Action, Subscriptions, Synced
+from store.lite.subscriptions import Subscriptions
 from store.metadata import MessageType
 from store.state import LiteTopicsOf, Reset
 

@@ -8,17 +8,16 @@ to is in the set of each: whoever looks first gets what there is, the others loo
 
 from __future__ import annotations
 
-import enum
-from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from store.base import Lock
 from store.errors import LiteQuotaError, UnknownLiteClientError
+from store.lite.clients import Action, Client, Group, Synced
 from store.lite.names import parts_of
 from store.lite.ready import ReadyNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from store.metadata import LiteGroup
 
@@ -31,124 +30,10 @@ MOST_SUBSCRIBED = 1_000_000
 MOST_READY = 100_000
 #: A client that has neither synchronised nor received for so long has left.
 CLIENT_TIMEOUT_MS = 180_000
-#: What a client lost to another one in an exclusive group is not taken back for so long by a
-#: complete set that still has it.
-LOST_MS = 180_000
-#: Dicts that the names of a group are divided over.
-_PARTS = 256
 #: While one receiver goes through all names, the others look again after so long.
 _PASS_MS = 20
 #: Attempts of a client whose names are remembered.
 _MOST_ATTEMPTS = 16
-
-
-class Action(enum.Enum):
-    """What a client says about its names."""
-
-    ADD = "add"
-    REMOVE = "remove"
-    COMPLETE = "complete"  # these and no others
-    LEAVE = "leave"  # none any more: the client is gone
-
-
-class Synced(NamedTuple):
-    """What became of it."""
-
-    subscribed: int  # names of the client now
-    added: list[str]  # that it was not subscribed to before
-    lost: list[str]  # that others have taken from it since, in an exclusive group
-
-
-class Client:
-    """One of a group's."""
-
-    __slots__ = ("attempts", "id", "lost", "names", "ready", "seen_ms", "untold", "version")
-
-    def __init__(self, client_id: str, ready: ReadyNames, now_ms: int) -> None:
-        self.id = client_id
-        self.names: set[str] = set()
-        self.ready = ready
-        self.seen_ms = now_ms
-        self.version = 0
-        self.lost: dict[str, int] = {}  # name -> when another client took it
-        self.untold: list[str] = []  # lost, and no receive has said so
-        self.attempts: OrderedDict[int, list[str]] = OrderedDict()
-
-
-class Group:
-    """Subscriptions of one group."""
-
-    __slots__ = (
-        "_by_name",
-        "clients",
-        "is_passing",
-        "name",
-        "pass_after",
-        "pass_again",
-        "ready",
-        "settings",
-    )
-
-    def __init__(self, name: str, settings: LiteGroup) -> None:
-        self.name = name
-        self.settings = settings
-        self.clients: dict[str, Client] = {}
-        # By name, divided: a dict of a million grows in one step, which holds the interpreter for
-        # tens of ms. Nearly all names have one client: a tuple for each would take 48 bytes.
-        self._by_name: tuple[dict[str, Client | tuple[Client, ...]], ...] = tuple(
-            {} for _ in range(_PARTS)
-        )
-        #: Of a wildcard group.
-        self.ready = ReadyNames()
-        # The pass through all names of the parent: up to where it came; "": it begins. A wildcard
-        # group needs one when it begins, and after MOST_READY.
-        self.pass_after: str | None = "" if settings.is_wildcard else None
-        self.is_passing = False
-        self.pass_again = False  # from the beginning, when the one under way pauses
-
-    def begin_pass_again(self) -> None:
-        if self.is_passing:
-            self.pass_again = True
-        else:
-            self.pass_after = ""
-
-    def holders(self, name: str) -> tuple[Client, ...]:
-        found = self._by_name[hash(name) % _PARTS].get(name, ())
-        return found if isinstance(found, tuple) else (found,)
-
-    def sets_of(self, name: str) -> Iterator[tuple[str, ReadyNames]]:
-        """The ready sets that the name belongs in, and the clients they are of."""
-        if self.settings.is_wildcard:
-            yield "", self.ready
-            return
-        for client in self.holders(name):
-            yield client.id, client.ready
-
-    def free(self) -> None:
-        """It is used no more: its memory is freed in pieces."""
-        for client in self.clients.values():
-            client.names.clear()
-        for part in self._by_name:
-            part.clear()
-
-    def hold(self, name: str, client: Client) -> None:
-        part = self._by_name[hash(name) % _PARTS]
-        found = part.get(name)
-        if found is None:
-            part[name] = client
-        elif isinstance(found, tuple):
-            part[name] = (*found, client)
-        else:
-            part[name] = (found, client)
-
-    def release(self, name: str, client: Client) -> None:
-        part = self._by_name[hash(name) % _PARTS]
-        found = part.get(name)
-        if found is client:
-            del part[name]
-        elif isinstance(found, tuple):
-            left = tuple(one for one in found if one is not client)
-            part[name] = left[0] if len(left) == 1 else left
 
 
 class Subscriptions:
@@ -224,11 +109,11 @@ class Subscriptions:
                 self._leave(group_name, client_id)
                 return Synced(0, [], [])
             group, client = self._enter(group_name, settings, client_id, now_ms)
-            _forget_lost(client, now_ms)
+            client.forget_lost(now_ms)
             if version and version < client.version:
                 return Synced(len(client.names), [], list(client.lost))
             client.version = version or client.version
-            added, removed = _difference(client, action, names)
+            added, removed = client.difference(action, names)
             if action is Action.COMPLETE:
                 client.lost = {name: client.lost[name] for name in names if name in client.lost}
             self._check_quotas(group, client, len(added) - len(removed))
@@ -532,33 +417,3 @@ class Subscriptions:
             group.ready.add_all(names)
             group.pass_after = "" if group.pass_again else after
             group.is_passing = group.pass_again = False
-
-    # --- for tests and tools ---------------------------------------------------------------
-
-    def is_ready(self, group_name: str, client_id: str, name: str, now_ms: int) -> bool:
-        """Whether a look would come to the name, now or, by an alarm, by now."""
-        with self._lock:
-            group = self._groups[group_name]
-            ready = group.clients[client_id].ready
-            ready.ring(now_ms)
-            return name in ready or group.pass_after is not None
-
-
-def _difference(
-    client: Client, action: Action, names: Sequence[str]
-) -> tuple[list[str], list[str]]:
-    """Names that come, and names that go."""
-    if action is Action.REMOVE:
-        return [], [name for name in dict.fromkeys(names) if name in client.names]
-    added = [name for name in dict.fromkeys(names) if name not in client.names]
-    if action is Action.ADD:
-        return added, []
-    wanted = set(names)
-    return [name for name in added if name not in client.lost], [
-        name for name in client.names if name not in wanted
-    ]
-
-
-def _forget_lost(client: Client, now_ms: int) -> None:
-    if client.lost:
-        client.lost = {name: at for name, at in client.lost.items() if now_ms - at < LOST_MS}

@@ -17,8 +17,9 @@ from store.errors import (
 from store.format.record import unpack_record
 from store.groups import AtOffset, AtTime, Edge, Outcome
 from store.lite import Action, FromEnd, queue_of
+from store.lite.clients import LOST_MS
 from store.lite.receiving import MOST_OF_ONE
-from store.lite.subscriptions import CLIENT_TIMEOUT_MS, LOST_MS
+from store.lite.subscriptions import CLIENT_TIMEOUT_MS
 from store.message import Message
 from store.metadata import LiteGroup, SharedGroup
 from tests.support.stores import open_small
