@@ -32,6 +32,7 @@ async def test_a_store_is_moved_step_by_step(tmp_path: Path) -> None:
         job_id = (await migration.start()).job_id
         while (status := await migration.status()).phase is not MigrationPhase.DOUBLE_WRITE:
             assert status.running_job_id == job_id
+            await asyncio.sleep(0.01)
         assert await migration.differences(10) == []
 
 

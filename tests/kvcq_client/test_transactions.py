@@ -19,7 +19,7 @@ from kvcq_client import (
     TransactionCheck,
 )
 from store.held import halves
-from tests.support.until import until
+from tests.support.until import until, wait_until
 
 if TYPE_CHECKING:
     from tests.support.serving import Served
@@ -160,8 +160,7 @@ async def test_blocking_code_does_the_same(served: Served) -> None:
                 raise ZeroDivisionError
             client.begin_transaction(ORDER, group="shop")
             with client.answer_checks("shop", lambda question: question.message.body == b"one"):
-                while client.open_transactions():
-                    pass
+                wait_until(lambda: not client.open_transactions())
             assert len(client.pull("orders", 0, 0).messages) == 2
 
     await asyncio.to_thread(run)

@@ -57,6 +57,7 @@ async def _until_served_aside(served: Served) -> None:
     async with asyncio.timeout(WAIT_S):
         while processes.answered == answered:
             await _pull(served)
+            await asyncio.sleep(0.05)  # the processor is for the process, which starts
 
 
 async def test_pulls_and_streams_far_behind_are_answered_by_a_process_as_by_the_server(

@@ -14,7 +14,7 @@ from kvcq.engine.protocol import KvBatch
 from kvcq.tables.keys import UNITS, unit_key
 from kvcq.tables.values import UNIT_SIZE
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.edge.request_memory import QUEUE_BYTES
+from server.edge import request_memory
 from server.reads import subscription
 from server.reads.subscription import QUEUES_A_TURN, TURN_BYTES
 from tests.support.rpc_errors import error_info
@@ -367,15 +367,18 @@ async def test_what_is_laborious_to_decode_comes_as_everything_else(served: Serv
     stream.cancel()
 
 
-async def test_queues_of_all_subscriptions_are_bounded_and_come_back(tmp_path: Path) -> None:
+async def test_queues_of_all_subscriptions_are_bounded_and_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Four subscriptions of a million queues each took 1.6 GiB."""
+    monkeypatch.setattr(request_memory, "QUEUE_BYTES", 8000)
     async with serving(tmp_path, memory_limit_bytes=64 << 20) as served:
         memory = served.server._edge.memory
-        most = memory._limit_bytes // QUEUE_BYTES
+        most = memory._limit_bytes // 8000
         first, second = Stream(served), Stream(served)
-        await first.write(pb.SubscribeRequest(add=[_at(f"%LMQ%{at}", 0) for at in range(100_000)]))
-        await until(lambda: memory._queues == 100_000)
-        await second.write(pb.SubscribeRequest(add=[_at(f"%LMQ%{at}", 0) for at in range(70_000)]))
+        await first.write(pb.SubscribeRequest(add=[_at(f"%LMQ%{at}", 0) for at in range(5_000)]))
+        await until(lambda: memory._queues == 5_000)
+        await second.write(pb.SubscribeRequest(add=[_at(f"%LMQ%{at}", 0) for at in range(4_000)]))
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await second.read()
         assert error_info(refused.value).reason == "MEMORY_FULL"

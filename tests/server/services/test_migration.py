@@ -57,7 +57,7 @@ async def end_of(stub: migration_pb2_grpc.MigrationServiceStub, job_id: str) -> 
         status: pb.MigrationStatus = await stub.GetMigrationStatus(pb.GetMigrationStatusRequest())
         if status.running_job_id != job_id:
             return status
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
 
 
 @pytest.mark.integration
