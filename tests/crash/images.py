@@ -22,16 +22,23 @@ CHECKPOINTS = ("checkpoint", "checkpoint.previous")
 
 
 def power_loss(store: MessageStore, target: Path, chance: random.Random) -> int:
-    """Write the image of the running store to `target`; returns the offset that was flushed."""
+    """Write the image of the open store to `target`; returns the offset that was flushed.
+
+    Nothing else may be at work in the store: a copy that is made while it is has parts of different
+    moments, which no power loss leaves.
+    """
     flushed = store.flushed_offset
     copy_open(store.config.root, target)
-    size = store.config.segment_bytes
-    for path in sorted((target / "commitlog").iterdir()):
-        start = int(path.name)
-        if start + size <= flushed:
-            continue
-        path.write_bytes(lose(path.read_bytes(), max(0, flushed - start), chance))
+    lose_unflushed(target, flushed, store.config.segment_bytes, chance)
     return flushed
+
+
+def lose_unflushed(root: Path, flushed: int, segment_bytes: int, chance: random.Random) -> None:
+    """Of a store at rest the log loses pages at and above the offset `flushed`."""
+    for path in sorted((root / "commitlog").iterdir()):
+        start = int(path.name)
+        if start + segment_bytes > flushed:
+            path.write_bytes(lose(path.read_bytes(), max(0, flushed - start), chance))
 
 
 def lose(data: bytes, durable: int, chance: random.Random) -> bytes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from migration.check import check_store
 from store.config import FlushMode
+from tests.crash.images import lose_unflushed
 from tests.crash.loads.groups import Groups
 from tests.crash.loads.load import Told
 from tests.crash.loads.ordered import Ordered
@@ -17,7 +18,7 @@ from tests.crash.loads.waiting import Waiting
 from tests.support.fake_clock import FakeClock
 from tests.support.forked import run_forked
 from tests.support.rebuild import differences
-from tests.support.stores import open_small
+from tests.support.stores import SEGMENT_BYTES, open_small
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,15 +66,17 @@ def kill(
 ) -> bool:
     """Whether the process came to the point; what it left is judged. `power`: the machine lost it,
     too."""
-    root, image = directory / "store", directory / "image"
-    arguments = [name, root, mode.value, str(seed), point, str(count), *([image] if power else [])]
+    root, flushed = directory / "store", directory / "flushed"
+    arguments = [name, root, mode.value, seed, point, count, flushed]
     child = run_forked("tests.crash.loads", *arguments, timeout=300)
     assert child.returncode in (0, -signal.SIGKILL), child.stderr.decode()[-3000:]
     is_killed = child.returncode != 0
     told = [Told(*json.loads(line)) for line in child.stdout.splitlines() if line.endswith(b"]")]
-    judge(image if power and is_killed else root, name, told, mode)
+    if power and is_killed:
+        durable = int.from_bytes(flushed.read_bytes(), "big")
+        lose_unflushed(root, durable, SEGMENT_BYTES, random.Random(f"{seed} power"))
+    judge(root, name, told, mode)
     shutil.rmtree(root)
-    shutil.rmtree(image, ignore_errors=True)
     return is_killed
 
 
