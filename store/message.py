@@ -182,7 +182,8 @@ class StoredMessage:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        return tuple(key for key in self.properties.get("KEYS", "").split(" ") if key)
+        words = self.properties.get("KEYS")
+        return tuple(key for key in words.split(" ") if key) if words else ()
 
 
 class PullStatus(enum.Enum):

@@ -51,7 +51,14 @@ from store.format.limits import (
     check_topics,
     is_topic_name,
 )
-from store.format.preparing import OWN_PROPERTIES, PLAIN, PlainBatch, Prepared, prepare_all
+from store.format.preparing import (
+    OWN_PROPERTIES,
+    PLAIN,
+    PlainBatch,
+    Prepared,
+    prepare_again,
+    prepare_all,
+)
 from store.format.properties import (
     BATCH,
     ITEM_END,
@@ -196,6 +203,7 @@ __all__ = [
     "parse_message_id",
     "picking",
     "place_of",
+    "prepare_again",
     "prepare_all",
     "properties_of",
     "properties_size",

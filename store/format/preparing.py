@@ -14,7 +14,13 @@ from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from store.errors import InvalidArgumentError
-from store.format.limits import LIGHT_LIST, MAX_KEYS, check_length, check_light_queues
+from store.format.limits import (
+    LIGHT_LIST,
+    MAX_KEYS,
+    MAX_LIGHT_QUEUES,
+    check_length,
+    check_light_queues,
+)
 from store.format.properties import (
     BATCH,
     CRC_ITEM,
@@ -374,13 +380,32 @@ def _prepare_full(message: Message, index: int, max_light_queues: int, room: int
                 f"{where}.light_queues", f"{len(names)} names, more than {max_light_queues}"
             )
         check_light_queues(names, f"{where}.light_queues")
+    prepared = _with_properties(own, properties, names)
+    if names:
+        _check_names_fit(names, room - len(prepared.properties), where)
+    return prepared
+
+
+def _with_properties(
+    own: Prepared, properties: Mapping[str, str], names: tuple[str, ...]
+) -> Prepared:
     keys = own.keys
     if UNIQ_KEY in properties:
         keys = index_keys({UNIQ_KEY: properties[UNIQ_KEY], KEYS: " ".join(own.keys)})
     encoded = encode_properties(properties).encode() + own.properties
-    if names:
-        _check_names_fit(names, room - len(encoded), where)
     return Prepared(encoded, keys, own.tag_code, names)
+
+
+def prepare_again(message: Message) -> Prepared:
+    """What `prepare` makes of a message of which everything but tag, keys and light queues is from
+    a record, where it was checked, and whose properties grow no longer than there.
+
+    Raises InvalidArgumentError for the field that would not be taken.
+    """
+    if message.light_queues:
+        return prepare(message, 0, len(message.body), MAX_LIGHT_QUEUES)
+    own = _prepare_tag_and_keys(message.tag, message.keys)
+    return _with_properties(own, message.properties or {}, ())
 
 
 def _check_names_fit(names: Sequence[str], room: int, where: str) -> None:

@@ -37,6 +37,7 @@ from __future__ import annotations
 import enum
 import socket
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from zlib_ng.zlib_ng import crc32
@@ -144,6 +145,7 @@ def pack_host(host: Host) -> bytes:
         raise InvalidArgumentError("host", f"{address!r} port {port} is not an address") from error
 
 
+@lru_cache(maxsize=4096)  # messages of one producer follow each other
 def unpack_host(data: bytes) -> Host:
     """Inverse of pack_host."""
     family = socket.AF_INET if len(data) == 8 else socket.AF_INET6

@@ -12,10 +12,16 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.base import Lock, Wake
-from store.errors import InvalidArgumentError, StoreClosedError, StoreError, StoreFailedError
-from store.format import MAX_LIGHT_QUEUES, prepare_all, unpack_record
+from store.errors import (
+    CorruptRecordError,
+    InvalidArgumentError,
+    StoreClosedError,
+    StoreError,
+    StoreFailedError,
+)
+from store.format import prepare_again, unpack_record
 from store.held.records import TIMER_DELIVER, delivered
-from store.puts import MOST_BODY_BYTES, Step
+from store.puts import Step
 from store.state import (
     NOWHERE,
     TIMER_TOPIC,
@@ -168,8 +174,8 @@ class Firing:
                     break
                 try:
                     message = delivered(unpack_record(record, verify=False), (TIMER_DELIVER,))
-                    (prepared,) = prepare_all([message], MOST_BODY_BYTES, MAX_LIGHT_QUEUES)
-                except InvalidArgumentError as error:
+                    prepared = prepare_again(message)
+                except (InvalidArgumentError, CorruptRecordError) as error:
                     message, reason = None, str(error)
             if message is None and reason is None:
                 continue  # it is not dispatched yet, or its queue is being rebuilt
@@ -200,7 +206,9 @@ class Firing:
                     if topic is not None and topic.created_offset == row.begins:
                         how = TimerEnd.FIRED
                         queue_id = message.queue_id % topic.queue_count
-                        messages.append(message._replace(queue_id=queue_id))
+                        if queue_id != message.queue_id:
+                            message = message._replace(queue_id=queue_id)
+                        messages.append(message)
                         details.append(prepared)
                 ended.append(TimerEnded(*split_timer_key(key), NOWHERE, how))
             return [Step(list(ended), messages, prepared=details)] if ended else []

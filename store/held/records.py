@@ -16,6 +16,7 @@ in its properties.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import InvalidArgumentError, OffsetOutOfRangeError
@@ -32,7 +33,7 @@ from store.puts import MOST_BODY_BYTES
 from store.state import runs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from store.format import Prepared
     from store.held.reads import Reads
@@ -132,39 +133,46 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 19
 
 
-def delivered(was: StoredMessage, kept: Collection[str] = ()) -> Message:
+def delivered(was: StoredMessage, kept: tuple[str, ...] = ()) -> Message:
     """The message that waited. `kept`: those of HELD_PROPERTIES that tell how. Raises
     InvalidArgumentError as `target_of`."""
-    target = target_of(was.properties)
-    message = again(was, target.topic, HELD_PROPERTIES.difference(kept), {})
-    return message._replace(queue_id=target.queue_id, light_queues=target.light_queues)
+    return again(was, target_of(was.properties), _held_but(kept), {})
+
+
+@cache
+def _held_but(kept: tuple[str, ...]) -> frozenset[str]:
+    return HELD_PROPERTIES.difference(kept)
 
 
 def moved(was: StoredMessage) -> Message:
     """The same once more, to wait on."""
-    return again(was, was.topic, (), {FIRST_PLACE: str(first_place(was))})
+    return again(was, Target(was.topic, 0, ()), (), {FIRST_PLACE: str(first_place(was))})
 
 
 def again(
-    was: StoredMessage, topic: str, without: Container[str], more: Mapping[str, str]
+    was: StoredMessage, target: Target, without: Container[str], more: Mapping[str, str]
 ) -> Message:
     """Body, tag, keys and properties are its own, but for those that are named."""
     kept = {
         name: value
         for name, value in was.properties.items()
-        if name and value and name not in OWN_PROPERTIES and name not in without
+        if name not in without and name not in OWN_PROPERTIES
     }
+    if more:
+        kept |= more
     return Message(
-        topic,
+        target.topic,
         was.body,
-        tag=was.tag,
-        keys=was.keys,
-        properties={**kept, **more},
-        flag=was.flag,
-        sys_flag=was.sys_flag & _KEPT_FLAGS,
-        born_time_ms=max(0, was.born_time_ms),
-        born_host=was.born_host,
-        reconsume_times=was.reconsume_times,
+        target.queue_id,
+        was.tag,
+        was.keys,
+        target.light_queues,
+        kept,
+        was.flag,
+        was.sys_flag & _KEPT_FLAGS,
+        max(0, was.born_time_ms),
+        was.born_host,
+        was.reconsume_times,
     )
 
 
