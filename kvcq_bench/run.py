@@ -12,7 +12,7 @@ from kvcq_bench.ledger import Ledger
 from kvcq_bench.machine import touch_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kvcq_bench.recorder import Recorder
     from kvcq_bench.scenario import Scenario
@@ -48,7 +48,13 @@ class Run:
         before = self.recorder.figures.get(name)
         self.recorder.figure(name, min(rate, before.value) if before else rate, "MB/s")
 
-    def reopen(self, settings: Mapping[str, Any] | None = None, *, kill: bool = False) -> float:
+    def reopen(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        kill: bool = False,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> float:
         """Open the target again while no sample is taken: seconds until ready."""
         with self.recorder.sampling:
-            return self.target.reopen(settings, kill=kill)
+            return self.target.reopen(settings, kill=kill, meanwhile=meanwhile)

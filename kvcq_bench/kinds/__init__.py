@@ -9,6 +9,7 @@ from kvcq_bench.kinds.kill import run_kill
 from kvcq_bench.kinds.light_queues import run_light_queues
 from kvcq_bench.kinds.soak import run_soak
 from kvcq_bench.kinds.steady import run_steady
+from kvcq_bench.kinds.timers import run_timers
 from kvcq_bench.kinds.topics import run_topics
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ KINDS: dict[str, Callable[[Run], None]] = {
     "file-against-kv": run_file_against_kv,
     "soak": run_soak,
     "kill": run_kill,
+    "timers": run_timers,
 }
 
 #: Kinds that need a store in this process.

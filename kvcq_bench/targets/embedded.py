@@ -30,6 +30,22 @@ def _setting(name: str, value: Any) -> Any:  # noqa: ANN401 - StoreConfig checks
     return tuple(value) if isinstance(value, list) else value
 
 
+def _of_store(messages: Sequence[Message]) -> list[StoreMessage]:
+    return [
+        StoreMessage(
+            message.topic,
+            message.body,
+            message.queue_id or 0,
+            message.tag,
+            tuple(message.keys),
+            tuple(message.light_queues),
+            message.properties,
+            message.flag,
+        )
+        for message in messages
+    ]
+
+
 class EmbeddedWriter:
     """Puts on the calling thread, one list after the other."""
 
@@ -40,21 +56,7 @@ class EmbeddedWriter:
     def write(
         self, messages: Sequence[Message], on_done: Callable[[Mapping[int, Exception]], None]
     ) -> None:
-        self._store.put(
-            [
-                StoreMessage(
-                    message.topic,
-                    message.body,
-                    message.queue_id or 0,
-                    message.tag,
-                    tuple(message.keys),
-                    tuple(message.light_queues),
-                    message.properties,
-                    message.flag,
-                )
-                for message in messages
-            ]
-        )
+        self._store.put(_of_store(messages))
         on_done({})
 
     def flush(self) -> None:
@@ -88,6 +90,9 @@ class EmbeddedTarget:
 
     def writer(self) -> EmbeddedWriter:
         return EmbeddedWriter(self._store)
+
+    def put_later(self, messages: Sequence[Message], due_ms: Sequence[int]) -> None:
+        self._store.timers.put(_of_store(messages), due_ms)
 
     def create_topics(self, topics: Mapping[str, int]) -> None:
         items = list(topics.items())
@@ -127,11 +132,18 @@ class EmbeddedTarget:
     def disk_bytes(self) -> dict[str, int]:
         return disk_bytes(self._root)
 
-    def reopen(self, settings: Mapping[str, Any] | None = None, *, kill: bool = False) -> float:
+    def reopen(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        kill: bool = False,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> float:
         if kill:
             raise NotPossibleHereError("a store in this process cannot be killed alone")
         self._store.close()
         self._settings.update(settings or {})
+        meanwhile()
         started = perf_counter()
         self._store = self._open()
         return perf_counter() - started

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,10 @@ class RemoteTarget:
     def writer(self) -> RemoteWriter:
         return RemoteWriter(self._client.producer(linger_ms=2.0, buffer_bytes=16 << 20))
 
+    def put_later(self, messages: Sequence[Message], due_ms: Sequence[int]) -> None:
+        times = [datetime.fromtimestamp(each / 1000, UTC) for each in due_ms]
+        self._client.put_delayed_many(messages, times)
+
     def create_topics(self, topics: Mapping[str, int]) -> None:
         """Raises CheckFailedError when one has messages: they would be taken for those of the
         run."""
@@ -108,7 +113,13 @@ class RemoteTarget:
     def disk_bytes(self) -> dict[str, int]:
         return {}
 
-    def reopen(self, settings: Mapping[str, Any] | None = None, *, kill: bool = False) -> float:
+    def reopen(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        kill: bool = False,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> float:
         raise NotPossibleHereError(
             "this scenario restarts its server: let it start one, with --data instead of --server"
         )
@@ -143,16 +154,24 @@ class OwnServer(RemoteTarget):
     def disk_bytes(self) -> dict[str, int]:
         return disk_bytes(self._root)
 
-    def reopen(self, settings: Mapping[str, Any] | None = None, *, kill: bool = False) -> float:
+    def reopen(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        kill: bool = False,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> float:
         self._settings.update(settings or {})
         if kill:
             # At the same address, so that the client finds it again by itself.
             self._stop(kill=True)
+            meanwhile()
             started = perf_counter()
             self._process, self.address = self._start(self.address.rpartition(":")[2])
             return perf_counter() - started
         self._client.close()
         self._stop(kill=False)
+        meanwhile()
         started = perf_counter()
         self._process, self.address = self._start()
         seconds = perf_counter() - started

@@ -40,6 +40,10 @@ class Target(Protocol):
 
     def writer(self) -> Writer: ...
 
+    def put_later(self, messages: Sequence[Message], due_ms: Sequence[int]) -> None:
+        """Delayed messages, up to 1,024, each due at its time, ms since 1970."""
+        ...
+
     def create_topics(self, topics: Mapping[str, int]) -> None: ...
 
     def bounds(self, queues: Sequence[Queue]) -> dict[Queue, Bounds]: ...
@@ -62,8 +66,16 @@ class Target(Protocol):
         """Allocated bytes below the store directory, by its first level; {} when it is far."""
         ...
 
-    def reopen(self, settings: Mapping[str, Any] | None = None, *, kill: bool = False) -> float:
+    def reopen(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        kill: bool = False,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> float:
         """Close (or kill) and open again, with changed store settings: seconds until ready.
+
+        `meanwhile` is called, and not counted, while it is down.
 
         Writers go on over a kill: what they have under way is sent again. They do not over a close.
         Raises NotPossibleHereError.

@@ -22,7 +22,7 @@ import uvloop
 
 from server.rocketmq.pb import messaging_pb2 as pb
 from server.rocketmq.pb import values_pb2 as v2
-from tests.benchmarks.timers import tell
+from tests.benchmarks.lite_topics import tell
 from tests.server.rocketmq.client import Client
 from tests.support.private_memory import private_mib
 from tests.support.server_process import ServerProcess

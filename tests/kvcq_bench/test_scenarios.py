@@ -38,6 +38,13 @@ SMALL: dict[str, dict[str, Any]] = {
     "file-against-kv": {"counts": [5], "messages_a_queue": 20},
     # Three samples of the disk, one row in five, fall into its second half also on a slow machine.
     "soak": {"seconds": 4.0, "probe_seconds": 0.1, "queues": 10},
+    "timers": {
+        "pending": 300,
+        "a_second": 100,
+        "seconds": 1,
+        "together": 200,
+        "alone_seconds": 0.2,
+    },
     "kill": {"seconds": 0.3, "kills": 1, "queues": 4, "producers": 2, "batch": 16},
 }
 

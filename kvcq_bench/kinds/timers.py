@@ -1,0 +1,209 @@
+"""Delayed messages by the million: some wait all the time, others come due while they do.
+
+First a thousand a second come due, each in its own millisecond. Then very many are due at one
+instant, over which the target is stopped: how fast are they put when it is back, in which order,
+and what does a put cost beside them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from kvcq_bench.errors import CheckFailedError
+from kvcq_bench.footprint import note_made, restart
+from kvcq_bench.load import Workers
+from kvcq_client import Message, Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kvcq_bench.histogram import Histogram
+    from kvcq_bench.ledger import Ledger
+    from kvcq_bench.run import Run
+
+_FAR, _ON_TIME, _TOGETHER, _BESIDE = (
+    Queue(name, 0) for name in ("far-away", "on-time", "all-at-once", "beside")
+)
+_QUEUES = (_FAR, _ON_TIME, _TOGETHER, _BESIDE)
+#: Of one call.
+_MOST = 1024
+_DAY_MS = 24 * 3_600_000
+_AHEAD_MS = 2000
+_FEW_S = 0.05
+#: What is due is to be put within so long.
+_TIMEOUT_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Parameters:
+    pending: int  # due in one to thirty days
+    a_second: int  # due while those wait, for so many seconds
+    seconds: int
+    together: int  # due at one instant
+    alone_seconds: float  # for which puts are measured alone
+    size: int = 100
+
+
+def run_timers(run: Run) -> None:
+    """Figures: put/s; memory, disk and start with those that wait; how late; fired/s after a stop;
+    a put beside it, and alone.
+    """
+    parameters = run.scenario.parameters_as(Parameters)
+    run.target.create_topics({queue.topic: 1 for queue in _QUEUES})
+    ledger = run.ledger(len(_QUEUES), parameters.size)
+    empty = run.recorder.point(0)
+    what = "delayed messages"
+    _fill(run, parameters, ledger)
+    note_made(run.recorder, parameters.pending, what, empty)
+    restart(run, parameters.pending, what, empty)
+    waiting = run.recorder.points[-1]
+    if {"disk_kvcq_bytes"} <= waiting.keys() & empty.keys():
+        grown = waiting["disk_kvcq_bytes"] - empty["disk_kvcq_bytes"]
+        run.recorder.figure(f"database, {parameters.pending:,} {what}", grown / 1e6, "MB")
+    _come_due(run, parameters, ledger)
+    _all_at_once(run, parameters, ledger)
+
+
+def _messages(ledger: Ledger, queue: Queue, count: int, size: int) -> list[Message]:
+    """The next ones of the queue, which is its stream."""
+    stream = _QUEUES.index(queue)
+    first = int(ledger.sent[stream])
+    ledger.sent[stream] = first + count
+    return [
+        Message(queue.topic, ledger.bodies.make(stream, number, size), queue_id=queue.queue_id)
+        for number in range(first, first + count)
+    ]
+
+
+def _put_later(run: Run, ledger: Ledger, queue: Queue, due_ms: Sequence[int], size: int) -> None:
+    for first in range(0, len(due_ms), _MOST):
+        some = due_ms[first : first + _MOST]
+        run.target.put_later(_messages(ledger, queue, len(some), size), some)
+        run.recorder.count("delayed_messages", len(some))
+
+
+def _fill(run: Run, parameters: Parameters, ledger: Ledger) -> None:
+    run.recorder.begin(f"{parameters.pending:,} delayed messages")
+    random = run.random(7)
+    now_ms = _now_ms()
+    started_s = perf_counter()
+    for first in range(0, parameters.pending, _MOST):
+        count = min(_MOST, parameters.pending - first)
+        due_ms = random.integers(now_ms + _DAY_MS, now_ms + 30 * _DAY_MS, count).tolist()
+        _put_later(run, ledger, _FAR, due_ms, parameters.size)
+    seconds = perf_counter() - started_s
+    run.recorder.figure("put, 1,024 a call", parameters.pending / seconds, "messages/s")
+
+
+def _come_due(run: Run, parameters: Parameters, ledger: Ledger) -> None:
+    """Twenty calls a second; each message has a time of its own."""
+    a_second = parameters.a_second
+    run.recorder.begin(f"{a_second:,} a second come due")
+    histogram = run.recorder.latency(f"late, {a_second:,} a second")
+    each = max(1, a_second // 20)
+    for _ in range(20 * parameters.seconds):
+        began_s, due_ms = perf_counter(), _now_ms() + _AHEAD_MS
+        _put_later(
+            *(run, ledger, _ON_TIME),
+            [due_ms + at * 50 // each for at in range(each)],
+            parameters.size,
+        )
+        time.sleep(max(0.0, began_s + _FEW_S - perf_counter()))
+    sent = int(ledger.sent[_QUEUES.index(_ON_TIME)])
+    _wait(run, _ON_TIME, sent)
+    for _, batch in run.target.read_to_end({_ON_TIME: 0}):
+        for message in batch:
+            late_ms = message.store_time_ms - int(message.properties["TIMER_DELIVER_MS"])
+            if late_ms < 0:
+                raise CheckFailedError(f"{-late_ms} ms before its time: {message}")
+            histogram.add(late_ms / 1000)
+
+
+def _all_at_once(run: Run, parameters: Parameters, ledger: Ledger) -> None:
+    count = parameters.together
+    alone = run.recorder.latency("a put alone")
+    run.recorder.begin("puts alone")
+    alone_rate = _beside(run, ledger, alone, lambda: time.sleep(parameters.alone_seconds))
+    run.recorder.begin(f"{count:,} due at one instant")
+    rate = run.recorder.figures["put, 1,024 a call"].value
+    due_ms = _now_ms() + _AHEAD_MS + round(1500 * count / rate)
+    _put_later(run, ledger, _TOGETHER, [due_ms] * count, parameters.size)
+    if _now_ms() > due_ms:
+        run.recorder.notes.append("some of those due at one instant were put after it")
+    run.recorder.begin("over that instant it is stopped")
+
+    def while_stopped() -> None:
+        time.sleep(max(0.0, (due_ms - _now_ms()) / 1000))
+
+    run.reopen(meanwhile=while_stopped)
+    run.recorder.begin("they are put, beside others")
+    began_s = perf_counter()
+    before = run.target.bounds([_TOGETHER])[_TOGETHER].max_offset
+    histogram = run.recorder.latency("a put beside them")
+    beside_rate = _beside(run, ledger, histogram, lambda: _wait(run, _TOGETHER, count))
+    seconds = perf_counter() - began_s
+    run.recorder.figure("fired after a stop", (count - before) / seconds, "messages/s")
+    run.recorder.figure("puts beside them over puts alone", beside_rate / alone_rate)
+    _check_order(run, ledger, count)
+
+
+def _beside(run: Run, ledger: Ledger, histogram: Histogram, work: Callable[[], object]) -> float:
+    """Puts, one after the other, while `work` goes on: how many a second."""
+    done = threading.Event()
+    puts = 0
+
+    def put() -> None:
+        nonlocal puts
+        writer = run.target.writer()
+        while not done.is_set():
+            (message,) = _messages(ledger, _BESIDE, 1, 100)
+            began_s = perf_counter()
+            writer.write([message], _refused_none)
+            writer.flush()
+            histogram.add(perf_counter() - began_s)
+            puts += 1
+        writer.close()
+
+    began_s = perf_counter()
+    with Workers() as workers:
+        workers.start(put)
+        try:
+            work()
+        finally:
+            done.set()
+    return puts / (perf_counter() - began_s)
+
+
+def _refused_none(errors: Mapping[int, Exception]) -> None:
+    if errors:
+        raise CheckFailedError(f"a put was refused: {errors}")
+
+
+def _check_order(run: Run, ledger: Ledger, count: int) -> None:
+    """Those of one instant are put in the order in which they came."""
+    expected = 0
+    for _, batch in run.target.read_to_end({_TOGETHER: 0}):
+        for message in batch:
+            found = ledger.bodies.check(message.body)
+            if found != (_QUEUES.index(_TOGETHER), expected):
+                raise CheckFailedError(f"{found} where number {expected} was due")
+            expected += 1
+    if expected != count:
+        raise CheckFailedError(f"{expected} of {count} were put")
+
+
+def _wait(run: Run, queue: Queue, count: int) -> None:
+    """Until the queue has so many."""
+    until_s = perf_counter() + _TIMEOUT_S
+    while run.target.bounds([queue])[queue].max_offset < count:
+        if perf_counter() > until_s:
+            raise CheckFailedError(f"{queue} has not got {count} messages in {_TIMEOUT_S:g} s")
+        time.sleep(_FEW_S)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
