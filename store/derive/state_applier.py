@@ -45,6 +45,9 @@ class StateApplier:
         self._listeners: tuple[Listener, ...] = ()
         # Physical offset of a record to what it changes.
         self._recent: dict[int, Changes] = {}
+        # The record that is applied, and what it changes: after a stall, or an interrupt, all of it
+        # is done again, also where its rows are there already.
+        self._begun: tuple[int, Changes] | None = None
 
     def appended(self, physical_offset: int, changes: Changes) -> None:
         """The record there changes that, where all before it is in the rows: dispatch need not read
@@ -102,7 +105,8 @@ class StateApplier:
         """What ends with a record that the state has already: the queues are behind it. None: the
         record is to be applied."""
         at = request.physical_offset
-        if at + request.record_size > self._state.point or at in self._recent:
+        is_begun = self._begun is not None and self._begun[0] == at
+        if is_begun or at + request.record_size > self._state.point:
             return None
         return [each.topic for each in self._entries(request) if isinstance(each, TopicEnded)]
 
@@ -113,11 +117,12 @@ class StateApplier:
     def _apply(self, request: DispatchRequest) -> None:
         at = request.physical_offset
         end = at + request.record_size
-        changes = self._recent.get(at)
-        if changes is None:
-            changes = changes_of(self._entries(request), at, self._state)
-        # A step that could not be done is done again: until then these are remembered.
-        self._recent[at] = changes
+        if self._begun is None or self._begun[0] != at:
+            changes = self._recent.get(at)
+            if changes is None:
+                changes = changes_of(self._entries(request), at, self._state)
+            self._begun = at, changes
+        changes = self._begun[1]
         if end > self._state.point:
             self._state.apply(changes, end)
         for name in changes.ended:
@@ -125,6 +130,7 @@ class StateApplier:
         for listener in self._listeners:
             listener(changes, at)
         self._recent.pop(at, None)
+        self._begun = None
 
     # --- for who goes over the log -----------------------------------------------------------
 

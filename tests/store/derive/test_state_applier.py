@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -16,7 +18,7 @@ from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.state_store import KvStateStore
 from kvcq.tables.keys import FAMILIES, STATE
 from store.consume_queue import DispatchRequest
-from store.derive.state_applier import StateApplier
+from store.derive.state_applier import _MOST_RECENT, StateApplier
 from store.errors import StoreBusyError
 from store.message import Message
 from store.metadata import KEEP_ALL
@@ -163,6 +165,37 @@ def test_a_record_that_met_a_stall_is_applied_once(
     harness.run()
     assert Tables(harness.state).topic("T") is None
     assert told == [SIZE, 2 * SIZE], "each told of once"
+
+
+def test_a_record_that_met_a_stall_is_told_of_however_much_is_appended_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What listeners remember of a name must not outlive it: its rows are gone by then."""
+    with open_small(tmp_path / "store") as store:
+        topics = store._topics
+        store.put([Message("T", b"old", 0)])
+        assert topics.begins_at("T") is not None
+        delete, stalled, over = store.queues.delete_topic, Event(), Event()
+
+        def stall(name: str, at: int) -> None:
+            if not over.is_set():
+                stalled.set()
+                raise StoreBusyError("RocksDB stalls writes")
+            delete(name, at)
+
+        monkeypatch.setattr(store.queues, "delete_topic", stall)
+        with ThreadPoolExecutor() as pool:
+            deleting = pool.submit(store.delete_topic, "T")
+            try:
+                assert stalled.wait(60)
+                for number in range(2 * _MOST_RECENT):
+                    store._appends.decide(lambda number=number: [made(f"U{number}")])  # type: ignore[misc]
+            finally:
+                over.set()
+            deleting.result(60)
+        store.wait_visible()
+        assert topics.begins_at("T") is None
+        assert topics.ends.get("T").is_dispatched
 
 
 def test_listeners_come_and_go(harness: Harness) -> None:
