@@ -94,6 +94,9 @@ class ReputService:
         self._offered_bytes = 0
         self._taken_bytes = 0
         self._parser = FastParser()  # under _dispatching
+        # What was dispatched last, until listeners have heard of it: an interrupt may come first.
+        # Under _dispatching; read freely.
+        self._untold: Sequence[DispatchRequest] = ()
         # Replaced whole, so that it can be read without a lock.
         self._listeners: tuple[Listener, ...] = ()
         self._stopped = threading.Event()
@@ -168,7 +171,7 @@ class ReputService:
         try:
             self._dispatch_little(limit)
         finally:
-            if self.dispatched.value < limit:
+            if self.dispatched.value < limit or self._untold:
                 self._wake.set()
 
     def _dispatch_little(self, limit: int) -> None:
@@ -206,6 +209,9 @@ class ReputService:
             pass  # the reput thread tries again
         except Exception as error:  # noqa: BLE001 - reported through the watermark
             self._fail(error)
+        except BaseException:
+            self._wake.set()  # Ctrl-C: what is left is dispatched all the same
+            raise
 
     # --- for the store ---------------------------------------------------------------------
 
@@ -256,6 +262,9 @@ class ReputService:
             while True:
                 self._wake.wait()
                 stopping = self._stopped.is_set()
+                if self._untold:
+                    with self._dispatching:
+                        self._tell()
                 # A watermark that has failed does not rise any more.
                 while self.dispatched.failure is None and self.dispatched.value < self._limit():
                     try:
@@ -380,20 +389,28 @@ class ReputService:
         self, requests: Sequence[DispatchRequest], end: int, *, are_live: bool = True
     ) -> None:
         """`are_live`: an appender says so. Of others, each is admitted once the state is at it."""
+        if self._untold:
+            self._tell()
         begin = self.dispatched.value
         assert end >= begin, f"dispatch up to {end}, behind {begin}"
         assert not requests or begin <= requests[0].physical_offset < end, "dispatch in log order"
         for piece, piece_end in self._applier.pieces(requests, end):
             admitted = piece if are_live else self._admission.admit_all(piece)
             self._dispatcher.dispatch(admitted, piece_end)
+        self._untold = requests
         self.dispatched.advance(end)
         logger.debug("dispatched %d records, up to physical offset %d", len(requests), end)
-        if requests:
+        self._tell()
+
+    def _tell(self) -> None:
+        """Listeners hear of what was dispatched last. Repeatable; under _dispatching."""
+        if self._untold:
             for listener in self._listeners:
                 try:
-                    listener(requests)
+                    listener(self._untold)
                 except Exception:
                     logger.exception("a dispatch listener raised; the others go on")
+            self._untold = ()
 
     def _fail(self, error: BaseException) -> None:
         failure = StoreFailedError(f"dispatch stopped at {self.dispatched.value}: {error}")

@@ -8,6 +8,7 @@ import pytest
 
 from store.config import FlushMode
 from store.format.record import unpack_record
+from store.log.watermark import Watermark
 from store.message import Message
 from tests.support.checked import assert_whole
 from tests.support.interrupts import interrupt
@@ -15,8 +16,10 @@ from tests.support.rebuild import differences
 from tests.support.stores import open_small
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from store.consume_queue import DispatchRequest
     from store.message_store import MessageStore
 
 ALL = ("store", "kvcq")
@@ -26,12 +29,21 @@ class Run:
     """One store that is interrupted again and again, and what must be in it."""
 
     def __init__(self, store: MessageStore, *, sizes: tuple[int, ...], plain: bool = False) -> None:
-        self.store = store
         self.sizes = sizes
         self.plain = plain
         self.acknowledged: list[bytes] = []
         self.interrupted: list[list[bytes]] = []
         self.number = 0
+        self.attach(store)
+
+    def attach(self, store: MessageStore) -> None:
+        self.store = store
+        #: Up to where listeners have heard of messages.
+        self.heard = Watermark("heard", store.log.appended_offset)
+        store.on_dispatch(self._hear)
+
+    def _hear(self, requests: Sequence[DispatchRequest]) -> None:
+        self.heard.advance(requests[-1].physical_offset + requests[-1].record_size)
 
     def batch(self, topic: str = "T") -> list[Message]:
         self.number += 1
@@ -61,6 +73,7 @@ class Run:
             # Nobody has to put more for what is in the log to be seen, and told of.
             self.store.wait_visible()
             assert told or self.store.log.appended_offset == before
+            assert self.heard.wait_for(self.store.log.appended_offset, 20)
         bodies = [message.body for message in batch]
         if returned:
             self.acknowledged += bodies
@@ -189,7 +202,7 @@ def test_a_store_can_be_closed_or_read_right_behind_an_interrupt(tmp_path: Path)
     while reached:
         with open_small(tmp_path / "s", segment_bytes=8192) as store:
             run = run or Run(store, sizes=(3000, 3000, 3000))
-            run.store = store
+            run.attach(store)
             reached = run.interrupt(at)
             at += 397
     assert run is not None
