@@ -282,7 +282,7 @@ class AppendPath:
             self._topics.own_appended(following)
             self.log.hot_queues.forget(ended)
             self.applier.appended(at, self._view.append(entries, at, end, changes))
-        self._topics.decided()
+        self._topics.decided(is_appended=end > log_end)
         self.log.hot_queues.forget([(topic, 0) for topic in following])
         self._deciding = None
 

@@ -26,6 +26,8 @@ class Ends:
         self._changing = Lock()
         # Read freely; changed under _changing, and rows are never changed.
         self._ends: dict[str, End] = {}
+        # Of names whose end is on its way into the log: the one before, None: none is known.
+        self._before: dict[str, End | None] = {}
         self._others = End(log_end, is_dispatched=True)
 
     def get(self, name: str) -> End:
@@ -40,9 +42,24 @@ class Ends:
         return False if given_at > self._others.below else None
 
     def decided(self, names: Iterable[str], log_end: int) -> None:
-        """They end with the record that is appended next."""
+        """They end with the record that is appended next: `settled` follows. Repeatable."""
         with self._changing:
+            for name in names:
+                self._before.setdefault(name, self._ends.get(name))
             self._ends.update(dict.fromkeys(names, End(log_end, is_dispatched=False)))
+
+    def settled(self, *, is_appended: bool) -> None:
+        """That record is in the log; otherwise they have not ended. Repeatable."""
+        if not self._before:
+            return
+        with self._changing:
+            if not is_appended:
+                for name, end in self._before.items():
+                    if end is not None:
+                        self._ends[name] = end
+                    else:
+                        self._ends.pop(name, None)
+            self._before = {}
 
     def dispatched(self, names: Iterable[str], physical_offset: int) -> None:
         """The record there, which ends them, is in the rows."""
@@ -51,6 +68,9 @@ class Ends:
             for name in names:
                 if self.get(name).below <= physical_offset:
                     self._ends[name] = end
+                before = self._before.get(name)
+                if before is not None and before.below <= physical_offset:
+                    self._before[name] = end
             if len(self._ends) > _MOST:
                 self._let_go()
 

@@ -208,8 +208,9 @@ class Topics:
         """It is in the log; these are the next offsets of system topics. Repeatable."""
         self._next_own.update(following)
 
-    def decided(self) -> None:
-        """It is in the log, or nothing of it is."""
+    def decided(self, *, is_appended: bool) -> None:
+        """It is in the log, or nothing of it is. Repeatable."""
+        self.ends.settled(is_appended=is_appended)
         self._takes_state = False
 
     def load(

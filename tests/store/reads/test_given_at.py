@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store.errors import RecreatedQueueError, StoreError, UnknownTopicError
+from store.errors import DiskFullError, RecreatedQueueError, StoreError, UnknownTopicError
 from store.format import unpack_record
 from store.message import Message
 from tests.support.checked import checked
@@ -126,6 +126,28 @@ def test_a_deletion_is_known_when_its_mark_and_all_that_was_read_have_expired(
         put(store, {TOPIC: 1, LIGHT: 1}, 8)
         with pytest.raises(RecreatedQueueError, match="made again"):
             read(store, name, before.next_offset, before.given_at)
+
+
+def test_a_deletion_without_room_leaves_what_is_known_of_the_one_before(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with checked(open_small(tmp_path / "store", clock, default_queue_count=1)) as store:
+        put(store, {TOPIC: 0, LIGHT: 0}, 5)
+        before = read(store, LIGHT, 3, None)
+        store.delete_topic(LIGHT)
+        put(store, {TOPIC: 0, LIGHT: 1}, 8)
+
+        def full(*_messages: object, **_how: object) -> None:
+            raise DiskFullError("no room for the record")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store.log, "append", full)
+            with pytest.raises(DiskFullError):
+                store.delete_topic(LIGHT)
+        with pytest.raises(RecreatedQueueError):
+            read(store, LIGHT, before.next_offset, before.given_at)
+        with pytest.raises(RecreatedQueueError):
+            store.commit_offsets("g", [(LIGHT, 0, before.next_offset)], [before.given_at])
 
 
 @pytest.mark.parametrize("name", [TOPIC, LIGHT])

@@ -49,7 +49,7 @@ class Harness:
         assert at >= self.end, "the log grows"
         self.topics.deciding(entries, at)
         self.topics.view.append(entries, at, at + SIZE)
-        self.topics.decided()
+        self.topics.decided(is_appended=True)
         self._appended.append((at, entries))
         self.end = at + SIZE
         return at

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store.topics import ends
 from store.topics.ends import End, Ends
-
-if TYPE_CHECKING:
-    import pytest
 
 NAMES = ("a", "b", "c", "d")
 steps = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(1, 9), st.booleans()), max_size=30)
@@ -28,6 +24,20 @@ def test_an_end_is_known_from_when_it_is_decided() -> None:
     found.decided(["a"], 1800)
     found.dispatched(["a"], 1500)  # late, of the end before
     assert found.get("a") == End(1800, is_dispatched=False)
+
+
+@pytest.mark.parametrize("is_dispatched", [False, True])
+def test_what_was_decided_and_not_appended_leaves_the_end_before_it(is_dispatched: bool) -> None:
+    found = Ends(1000)
+    found.decided(["a"], 1500)
+    found.settled(is_appended=True)
+    found.decided(["a", "b"], 1800)
+    if is_dispatched:
+        found.dispatched(["a"], 1500)
+    found.settled(is_appended=False)
+    found.settled(is_appended=False)
+    assert found.get("a") == End(1500, is_dispatched)
+    assert found.get("b") == End(1000, is_dispatched=True)
 
 
 @given(steps)

@@ -200,7 +200,7 @@ def test_records_of_the_state_are_numbered_whoever_opened_last(harness: Harness)
     def next_number(topics: Topics) -> int:
         topics.deciding([], 0)
         found = topics.load([(STATE_TOPIC, 0)], [], harness.end)[0]
-        topics.decided()
+        topics.decided(is_appended=True)
         return found
 
     state = request(STATE_TOPIC, 0, queue_offset=4)._replace(queue_id=0)
