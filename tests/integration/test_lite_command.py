@@ -10,7 +10,8 @@ pytestmark = pytest.mark.integration
 
 
 def test_lite_topics_are_made_filled_listed_and_deleted(target: str) -> None:
-    kvcq("lite", "create", "agents", "--expire", "7d", server=target)
+    made = kvcq("lite", "create", "agents", "--expire", "7d", server=target)
+    assert made.exit_code == 0, made.output
     for session in ("one", "two", "other"):
         kvcq("put", "agents", "hello", "--lite", session, server=target)
     assert answer_of("lite", "list", "agents", server=target) == ["one", "two", "other"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import click
 import pytest
@@ -11,6 +12,9 @@ from click.testing import CliRunner
 
 from server.cli.main import main
 from server.cli.migration.commands import migrate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 COMMANDS = main.list_commands(click.Context(main))
 
@@ -20,6 +24,27 @@ def test_every_command_has_help(name: str) -> None:
     done = CliRunner().invoke(main, [name, "--help"])
     assert done.exit_code == 0
     assert done.stdout.startswith("Usage:")
+
+
+def _leaves(command: click.Command) -> Iterator[click.Command]:
+    if not isinstance(command, click.Group):
+        yield command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        below = command.get_command(context, name)
+        assert below is not None
+        yield from _leaves(below)
+
+
+def test_every_option_takes_its_own_default() -> None:
+    """Click checks a default when the option is left out: the command fails each time then."""
+    for command in _leaves(main):
+        context = click.Context(command)
+        for option in command.params:
+            default = option.to_info_dict().get("default")
+            if default is not None:
+                option.type_cast_value(context, default)
 
 
 def test_help_names_every_command_with_what_it_does() -> None:

@@ -25,15 +25,15 @@ def lite() -> None:
     default=0,
     help="Delete lite topics that are idle for this long, such as 7d.",
 )
-@click.option("--queues", type=COUNT, default=0, help="Queues of a new topic.")
+@click.option("--queues", type=COUNT, help="Queues of a new topic.")
 @server_options
-def create(parent: str, expiry_ms: int, queues: int, server: str, as_json: bool) -> None:
+def create(parent: str, expiry_ms: int, queues: int | None, server: str, as_json: bool) -> None:
     """Create the topic PARENT for lite topics, or change when idle ones are deleted.
 
     Without --expire they are kept.
     """
     with connect(server) as client:
-        client.create_lite_parent(parent, expiry_s=expiry_ms / 1000, queue_count=queues)
+        client.create_lite_parent(parent, expiry_s=expiry_ms / 1000, queue_count=queues or 0)
     if as_json:
         print_json({"topic": parent, "expiry_ms": expiry_ms})
     else:
