@@ -13,7 +13,7 @@ from store.format import MAX_LIGHT_QUEUES, UNIQ_KEY, prepare_all, unpack_record
 from store.held.deciding import is_live
 from store.held.halves import GROUP, IS_TRANSACTION
 from store.held.readable import read_each
-from store.held.records import FIRST_PLACE, LIGHT_QUEUES, Target, again
+from store.held.records import FIRST_PLACE, LIGHT_QUEUES, again
 from store.metadata import KEEP_ALL
 from store.puts import MOST_BODY_BYTES, Step
 from store.state import HALVES_TOPIC, HalfEnd, HalfEnded, HalfTables, TopicsMade
@@ -96,7 +96,7 @@ class HandBack:
             if UNIQ_KEY not in was.properties:
                 more[UNIQ_KEY] = secrets.token_hex(16).upper()
             to = given_up_topic if row.is_given_up else topic
-            message = again(was, Target(to, 0, ()), (FIRST_PLACE,), more)
+            message = again(was, to, (FIRST_PLACE,), more)
             without_light += LIGHT_QUEUES in was.properties
             (prepared,) = prepare_all([message], MOST_BODY_BYTES, MAX_LIGHT_QUEUES, is_batch=True)
             ready.append((row, message, prepared))

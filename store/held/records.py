@@ -136,7 +136,8 @@ def _is_number(text: str) -> bool:
 def delivered(was: StoredMessage, kept: tuple[str, ...] = ()) -> Message:
     """The message that waited. `kept`: those of HELD_PROPERTIES that tell how. Raises
     InvalidArgumentError as `target_of`."""
-    return again(was, target_of(was.properties), _held_but(kept), {})
+    target = target_of(was.properties)
+    return again(was, target.topic, _held_but(kept), {}, target.queue_id, target.light_queues)
 
 
 @cache
@@ -146,27 +147,32 @@ def _held_but(kept: tuple[str, ...]) -> frozenset[str]:
 
 def moved(was: StoredMessage) -> Message:
     """The same once more, to wait on."""
-    return again(was, Target(was.topic, 0, ()), (), {FIRST_PLACE: str(first_place(was))})
+    return again(was, was.topic, (), {FIRST_PLACE: str(first_place(was))})
 
 
 def again(
-    was: StoredMessage, target: Target, without: Container[str], more: Mapping[str, str]
+    was: StoredMessage,
+    topic: str,
+    without: Container[str],
+    more: Mapping[str, str],
+    queue_id: int = 0,
+    light_queues: tuple[str, ...] = (),
 ) -> Message:
     """Body, tag, keys and properties are its own, but for those that are named."""
     kept = {
         name: value
         for name, value in was.properties.items()
-        if name not in without and name not in OWN_PROPERTIES
+        if name and value and name not in without and name not in OWN_PROPERTIES
     }
     if more:
         kept |= more
     return Message(
-        target.topic,
+        topic,
         was.body,
-        target.queue_id,
+        queue_id,
         was.tag,
         was.keys,
-        target.light_queues,
+        light_queues,
         kept,
         was.flag,
         was.sys_flag & _KEPT_FLAGS,
