@@ -173,10 +173,11 @@ class Tables:
         row = self._rows.get(reader_key(topic, group))
         return unpack_offset(row) if row else None
 
-    def readers(self, topic: str, limit: int | None = None) -> list[str]:
-        """Groups with an offset or a window on the topic, in name order."""
-        start, end = readers_range(topic)
-        return [key[len(start) :].decode() for key, _ in self._rows.scan(start, end, limit)]
+    def readers(self, topic: str, limit: int | None = None, after: str = "") -> list[str]:
+        """Groups with an offset or a window on the topic, in name order, above `after`."""
+        first, end = readers_range(topic)
+        start = first if not after else first + after.encode() + b"\x00"
+        return [key[len(first) :].decode() for key, _ in self._rows.scan(start, end, limit)]
 
     # --- dead letters ----------------------------------------------------------------------
 

@@ -322,11 +322,15 @@ class Traces:
         for place in subject.places:
             if len(found) >= MOST_STANDINGS:
                 break
-            groups = self._tables.readers(place.topic, MOST_STANDINGS)
-            some = (
-                self._standing(group, place, subject, now_ms) for group in groups if sees(group)
-            )
-            found += [each for each in some if each is not None]
+            after = ""
+            while groups := self._tables.readers(place.topic, MOST_STANDINGS, after):
+                after = groups[-1]
+                some = (
+                    self._standing(group, place, subject, now_ms) for group in groups if sees(group)
+                )
+                found += [each for each in some if each is not None]
+                if len(found) >= MOST_STANDINGS:
+                    break
         return found[:MOST_STANDINGS]
 
     def _standing(self, group: str, place: Place, subject: Subject, now_ms: int) -> Standing | None:

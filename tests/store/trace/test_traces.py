@@ -154,6 +154,19 @@ def test_groups_that_may_not_be_seen_are_not_told_of(store: MessageStore) -> Non
     assert {each.group for each in told.events} == {each.group for each in told.standings} == {"h"}
 
 
+def test_who_may_see_few_groups_is_told_of_them_behind_however_many_others(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traces_module, "MOST_STANDINGS", 2)
+    at = put(store)
+    for group in ("a", "b", "c", "d", "e"):
+        store.commit_offsets(group, [("T", 0, 1)])
+    found = store.traces.message(at)
+    told = store.traces.story(found, None, lambda group: group in ("c", "e"))
+    assert [each.group for each in told.standings] == ["c", "e"]
+    assert [each.group for each in store.traces.story(found).standings] == ["a", "b"]
+
+
 def test_a_forged_cursor_tells_nothing_of_groups_that_may_not_be_seen(store: MessageStore) -> None:
     at = put(store)
     store.groups.create("secret")
