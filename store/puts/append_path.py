@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from store.derive import SLICE_ROWS
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from store.format import BatchMark, Prepared
     from store.log import Acknowledgement, CommitLog, DiskGuard, FlushService, LogAppend
     from store.state import Changes, Entry, Rows, StateView
-    from store.topics import Topics
+    from store.topics import End, Topics
 
 T = TypeVar("T")
 
@@ -194,8 +195,9 @@ class AppendPath:
             except TopicsNeededError as needed:
                 if not wait and len(needed.names) > _FEW_TOPICS:
                     raise AppendWouldWaitError(f"{len(needed.names)} topics are made") from None
-                self._append_state(self._topics.automatic(needed.names), offer)
-                self._topics.made(needed.names, self.log.appended_offset)
+                topics = self._topics.automatic(needed.names)
+                self._append_state(topics, offer)
+                self._topics.made(topics, self.log.appended_offset)
                 done = self.log.append(
                     messages, prepared, offer, separate=separate, wait=wait, mark=mark
                 )
@@ -327,9 +329,15 @@ class AppendPath:
         except SegmentNotReadyError as error:
             raise AppendWouldWaitError(str(error)) from None
 
-    def append_entries(self, entries: Sequence[Entry]) -> None:
-        """What the entries say is in the state on return, as durable as a put."""
-        self.wait_acknowledged(self.decide(lambda: entries))
+    def append_entries(
+        self, entries: Sequence[Entry], ends: Mapping[str, End] = MappingProxyType({})
+    ) -> None:
+        """What the entries say is in the state on return, as durable as a put.
+
+        `ends`: of topics and light queues, as they were known before what the entries say was
+        looked at. Raises UnknownTopicError when one of them has ended since.
+        """
+        self.wait_acknowledged(self.decide(lambda: self._topics.unless_ended(ends, entries)))
 
     def wait_acknowledged(self, end: int) -> None:
         """What was appended below `end` is as durable as a put, and visible.

@@ -99,9 +99,10 @@ class Topics:
         self.admission = Admission(self._live, self._dead)
         #: Where names ended, seen by this process.
         self.ends = Ends(log_end)
-        # Guarded by the append lock: topics that were made for the messages that come next, and the
-        # log's end then.
+        # Guarded by the append lock: topics that were made for the messages that come next, how
+        # many queues each has, and the log's end then.
         self._fresh: frozenset[str] = frozenset()
+        self._fresh_count = 0
         self._fresh_end = -1
         # Guarded by the append lock: whether a record of the state is appended, and the offsets in
         # their queues of the next records of system topics. These queues are never hot: so an
@@ -185,6 +186,12 @@ class Topics:
                 raise UnknownTopicError(name, "light queue" if is_light(name) else "topic")
         return any(self.ends.get(name) != end for name, end in before.items())
 
+    def unless_ended(self, before: Mapping[str, End], entries: Sequence[Entry]) -> Sequence[Entry]:
+        """The entries, which rest on these. Raises UnknownTopicError when one of them ended."""
+        if self.have_ended(before):
+            raise UnknownTopicError(next(iter(before)))
+        return entries
+
     # --- for the appender, under the append lock -------------------------------------------
 
     def next_own(self, topic: str) -> int:
@@ -240,7 +247,7 @@ class Topics:
         names = sorted({topic for topic, _ in queues})
         fresh = self._fresh if log_end == self._fresh_end else _NO_NAMES
         if fresh.issuperset(names):  # looked up before they were made
-            self._check_queues(queues, {})
+            self._check_queues(queues, {}, self._fresh_count)
         else:
             self._require(names, queues)
         places = [*queues, *((name, 0) for name in light)]
@@ -270,9 +277,15 @@ class Topics:
         if missing:
             raise TopicsNeededError(missing)
 
-    def _check_queues(self, queues: Sequence[tuple[str, int]], counts: Mapping[str, int]) -> None:
-        """`counts`: of topics that exist; others are made. Raises UnknownQueueError."""
-        default = self._config.default_queue_count
+    def _check_queues(
+        self,
+        queues: Sequence[tuple[str, int]],
+        counts: Mapping[str, int],
+        others: int | None = None,
+    ) -> None:
+        """`counts`: of topics that exist; `others` have so many, None: they are made. Raises
+        UnknownQueueError."""
+        default = self._config.default_queue_count if others is None else others
         if not counts:  # as of a batch of new topics
             ids = [queue_id for _, queue_id in queues]
             if min(ids, default=0) >= 0 and max(ids, default=0) < default:
@@ -298,9 +311,10 @@ class Topics:
         now_ms, count = self._clock.now_ms(), self._config.default_queue_count
         return _made(names, count, now_ms, KEEP_ALL)
 
-    def made(self, names: Sequence[str], log_end: int) -> None:
-        """They are; no record of them is below that end of the log."""
-        self._fresh, self._fresh_end = frozenset(names), log_end
+    def made(self, topics: Sequence[TopicsMade], log_end: int) -> None:
+        """They are, all with as many queues; no record of them is below that end of the log."""
+        self._fresh = frozenset(name for each in topics for name in each.topics)
+        self._fresh_count, self._fresh_end = topics[0].queue_count, log_end
 
     def create(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -88,7 +89,7 @@ def test_loading_names_the_topics_to_be_made_and_finds_offsets(harness: Harness)
     at = harness.append(made)
     for _ in range(2):
         assert harness.topics.load([("T", 1)], ["%LMQ%a", "%LMQ%b"], harness.end) == [0, 1, 0]
-        harness.topics.made(needed.value.names, harness.end)
+        harness.topics.made(made, harness.end)
     harness.dispatch()
     assert harness.topics.get("T").created_offset == at
     harness.put(request("T", harness.end, queue_offset=8))
@@ -100,6 +101,19 @@ def test_loading_names_the_topics_to_be_made_and_finds_offsets(harness: Harness)
     for bad in ("%LMQ%x", "a b", "CHECKPOINT_TOPIC", "", STATE_TOPIC):
         with pytest.raises(InvalidArgumentError):
             harness.topics.load([(bad, 0)], [], harness.end)
+
+
+def test_topics_made_just_now_have_the_queues_that_their_record_says(harness: Harness) -> None:
+    """Their first append may find no segment; the settings may be others when it is made again."""
+    made = harness.topics.automatic(["T"])
+    harness.append(made)
+    harness.topics.made(made, harness.end)
+    harness.topics.reconfigure(replace(harness.config, default_queue_count=8))
+    assert harness.topics.load([("T", 3)], [], harness.end) == [0]
+    with pytest.raises(UnknownQueueError):
+        harness.topics.load([("T", 4)], [], harness.end)
+    harness.topics.reconfigure(replace(harness.config, default_queue_count=1))
+    assert harness.topics.load([("T", 3)], [], harness.end) == [0]
 
 
 def test_loading_makes_no_topic_where_that_is_off(tmp_path: Path) -> None:
