@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from store.consume_queue import CqUnit
     from store.metadata import LatestHead
     from store.state import Entry, Rows
+    from store.topics import End
 
 #: Offsets of one row.
 CHUNK = 8192
@@ -73,8 +74,11 @@ class Superseded:
     Thread: any. Locks: `_lock` for its own table. Memory: an entry for each such queue.
     """
 
-    def __init__(self, state: Rows, append: Callable[[Sequence[Entry]], None]) -> None:
-        """`append`: what its entries say is in `state` when it returns."""
+    def __init__(
+        self, state: Rows, append: Callable[[Sequence[Entry], Mapping[str, End]], None]
+    ) -> None:
+        """`append`: what its entries say is in `state` when it returns. Raises UnknownTopicError
+        when a topic or light queue ended since its end was as it is said to be."""
         # Constant after construction.
         self._tables = Tables(state)
         self._append = append
@@ -93,17 +97,19 @@ class Superseded:
         """Whether the queue is known, or may become so."""
         return (topic, queue_id) in self._queues or len(self._queues) < MOST_QUEUES
 
-    def put(self, head: LatestHead, bits: Mapping[int, bytes]) -> None:
+    def put(self, head: LatestHead, bits: Mapping[int, bytes], end: End) -> None:
         """These offsets are hidden from now on: rows of bits by number, in place of earlier ones.
 
-        As durable as a put on return. Raises what an append raises.
+        `end`: of the topic, as it was known before its queue was looked through. As durable as a
+        put on return. Raises UnknownTopicError when it ended since, and what an append raises.
         """
         topic, queue_id, looked, count = head
         first = min(bits, default=looked)
         rows = sorted(bits.items())
         parts = [dict(rows[at : at + _ROWS_A_RECORD]) for at in range(0, len(rows), _ROWS_A_RECORD)]
         self._append(
-            [LatestLooked(topic, queue_id, looked, count, first, part) for part in parts or [{}]]
+            [LatestLooked(topic, queue_id, looked, count, first, part) for part in parts or [{}]],
+            {topic: end},
         )
         with self._lock:
             self._queues[topic, queue_id] = Hidden(self._tables, head)

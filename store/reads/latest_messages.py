@@ -80,6 +80,7 @@ class LatestMessages:
         if not self.superseded.has_room(topic, queue_id):
             most = f"{MOST_QUEUES:,} queues are kept to their latest messages"
             raise InvalidArgumentError("topic", f"{most}, and no more can be")
+        end = self._reader.end_of(topic)
         low, high = self._reader.bounds_in_log(topic, queue_id)
         bits = _Bits()
         parts = -(-(high - low) // MOST_KEYS)
@@ -99,7 +100,7 @@ class LatestMessages:
                     bits.add(last.offset)
         if messages:
             head = LatestHead(topic, queue_id, durable_end, bits.count)
-            self.superseded.put(head, bits.rows())
+            self.superseded.put(head, bits.rows(), end)
         return LatestKept(messages, bits.count)
 
     def _units(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from store.reads.filters import Filter
     from store.reads.pull_plan import Pulled
     from store.reads.topic_retention import TopicRetention
-    from store.topics import QueueRules, Topics
+    from store.topics import End, QueueRules, Topics
 
 T = TypeVar("T")
 
@@ -117,6 +117,10 @@ class Reader:
         ):
             return Bounds(0, found.max_offset), floor, rules
         return found, floor, rules
+
+    def end_of(self, topic: str) -> End:
+        """Where the topic, or light queue, ended last, as far as this process saw it."""
+        return self._topics.ends.get(topic)
 
     def begins_at(self, topic: str, queue_id: int, offset: int) -> None:
         """The log was read: it has no record of the queue below that offset."""

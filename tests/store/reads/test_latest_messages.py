@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.errors import InvalidArgumentError, MessageNotFoundError, UnknownQueueError
+from store.errors import (
+    InvalidArgumentError,
+    MessageNotFoundError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
 from store.format import unpack_record
 from store.message import Message, PullStatus
 from store.reads import latest_messages
@@ -51,6 +56,27 @@ def put(store: MessageStore, *values: tuple[str, str]) -> None:
 
 def keep(store: MessageStore, topic: str = "T", queue_id: int = 0) -> LatestKept:
     return store.maintenance.keep_latest(topic, queue_id, lambda _done, _total: None)
+
+
+@pytest.mark.parametrize("topic", ["T", LIGHT])
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_nothing_is_hidden_in_what_was_deleted_while_it_was_looked_through(
+    store: MessageStore, topic: str, is_made_again: bool
+) -> None:
+    put(store, ("k", "1"), ("k", "2"))
+    put(store, ("k", "3"))
+
+    def deleted(_done: int, _total: int) -> None:
+        store.delete_topic(topic)
+        if is_made_again:
+            put(store, ("k", "new"), ("k", "newer"))
+
+    with pytest.raises(UnknownTopicError):
+        store.maintenance.keep_latest(topic, 0, deleted)
+    assert store.maintenance.hidden_messages(topic, 0) == 0
+    assert list(store.tables.latest_heads()) == []
+    if is_made_again:
+        assert keep(store, topic) == (2, 1)
 
 
 @pytest.mark.parametrize("sys_flag", [0x4, 0xC])
@@ -174,7 +200,7 @@ def test_a_topic_made_anew_shows_all_that_is_its_own(store: MessageStore) -> Non
 
 
 def test_what_stands_later_at_a_hidden_offset_is_seen(tmp_path: Path, clock: FakeClock) -> None:
-    # The job looked at the queue, and a deletion came before its record.
+    # As a log has it where the job looked at the queue, and a deletion came before its record.
     with open_small(tmp_path / "store", clock) as store:
         put(store, ("a", "1"), ("a", "2"))
         keep(store)
@@ -182,7 +208,7 @@ def test_what_stands_later_at_a_hidden_offset_is_seen(tmp_path: Path, clock: Fak
         bits = Tables(store.state).hidden_bits("T", 0, 0)
         store.delete_topic("T")
         assert bits is not None
-        store.maintenance._latest.superseded.put(head, {0: bits})
+        store.maintenance._latest.superseded.put(head, {0: bits}, store._topics.ends.get("T"))
         put(store, ("a", "3"), ("a", "4"))
         assert [body for _, body in seen(store)] == ["3", "4"]
         assert keep(store).hidden == 1
