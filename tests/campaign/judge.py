@@ -169,7 +169,7 @@ def _compare(model: Model, reads: dict[str, Read], retention: RetentionJudge, st
         if number not in found and model.may_hide(sent):
             continue  # hidden, or not there
         if number in found or number in in_lights:
-            _settle(model, sent, found.get(number), in_lights[number])
+            _settle(model, sent, found.get(number), in_lights[number], start)
         else:
             del model.doubtful[number]
     for number, (topic, each) in found.items():
@@ -227,21 +227,26 @@ def _settle_pending(
         )
     for number in there:
         message, each = pending[number], found[number][1]
+        if each.message.physical_offset < start:
+            continue  # dropped while it was read, and gone from some of its queues
         missing = set(message.light_queues) - set(in_lights[number]) - model.limited_lights
-        if missing and each.message.physical_offset >= start:
+        if missing:
             raise Failure(f"{model.name}/{number}: not in {missing}, but in its topic")
         # The answer to the same batch, sent again, must agree.
         model.acknowledge(message, _place(each, in_lights[number]))
 
 
 def _settle(
-    model: Model, sent: Sent, found: tuple[str, Found] | None, lights: dict[str, Found]
+    model: Model, sent: Sent, found: tuple[str, Found] | None, lights: dict[str, Found], start: int
 ) -> None:
     """A message in doubt was found: from now on it must stay."""
+    each = next(iter(lights.values())) if found is None else found[1]
+    if each.message.physical_offset < start:
+        del model.doubtful[sent.number]  # dropped while it was read
+        return
     missing = set(sent.light_queues) - set(lights) - sent.left - model.limited_lights
     if missing or (found is None) != sent.topic_deleted:
         raise Failure(f"{model.name}/{sent.number}: {found}, {list(lights)}; not in {missing}")
-    each = next(iter(lights.values())) if found is None else found[1]
     model.acknowledge(sent, _place(each, lights))
 
 
