@@ -145,6 +145,15 @@ class MessageType(enum.Enum):
     PRIORITY = "priority"
 
 
+class LiteParent(NamedTuple):
+    """What a topic has lite topics for: see create_lite_parent."""
+
+    expiry_ms: int  # how long a lite topic may be idle before it ends; 0: for ever
+    lite_topics: int  # with messages; beyond 10,000 they are not counted
+    has_more: bool  # than were counted
+    clients: int  # that are subscribed to some of them
+
+
 class Topic(NamedTuple):
     """A topic."""
 
@@ -153,6 +162,7 @@ class Topic(NamedTuple):
     created_time_ms: int
     retention: Retention = Retention()
     message_type: MessageType | None = None  # None: of a server that does not say
+    lite: LiteParent | None = None  # of a topic that is described, and has lite topics
 
 
 class QueueState(NamedTuple):

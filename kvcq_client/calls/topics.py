@@ -141,7 +141,7 @@ class TopicCalls(CallGroup):
         pages = paged(self._call, self._topics.DescribeTopic, request, timeout_s)
         found = [page async for page in pages]
         queues = [from_wire(QueueState, one) for page in found for one in page.queues]
-        return from_wire(Topic, found[-1].topic), queues
+        return from_wire(Topic, found[0].topic), queues
 
     async def describe_topic(self, name: str, *, timeout_s: float | None = None) -> Topic:
         """A topic. Raises NotFoundError."""
@@ -153,10 +153,21 @@ class TopicCalls(CallGroup):
         return from_wire(Topic, answer.topic)
 
     async def topics(
-        self, prefix: str = "", *, light_queues: bool = False, timeout_s: float | None = None
+        self,
+        prefix: str = "",
+        *,
+        light_queues: bool = False,
+        system_topics: bool = False,
+        timeout_s: float | None = None,
     ) -> AsyncIterator[Topic]:
-        """Yield topics or light queues with the prefix. `timeout_s` is for each page of 1,000."""
-        request = pb.ListTopicsRequest(prefix=prefix, light_queues=light_queues)
+        """Yield topics or light queues with the prefix. `timeout_s` is for each page of 1,000.
+
+        `system_topics`: also those that the server keeps for itself, or that an adopted store has
+        of its broker.
+        """
+        request = pb.ListTopicsRequest(
+            prefix=prefix, light_queues=light_queues, system_topics=system_topics
+        )
         async for page in paged(self._call, self._topics.ListTopics, request, timeout_s):
             for topic in page.topics:
                 yield from_wire(Topic, topic)

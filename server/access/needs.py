@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
-    from kvcq_client.pb.v1 import shared_groups_pb2, timers_pb2, transactions_pb2
+    from kvcq_client.pb.v1 import (
+        lite_topics_pb2,
+        shared_groups_pb2,
+        timers_pb2,
+        transactions_pb2,
+    )
     from server.access.caller import Caller
 
 _TOPIC, _GROUP = ResourceKind.TOPIC, ResourceKind.GROUP
@@ -216,7 +221,9 @@ def _no_target(request: object) -> Sequence[str]:
     return ()
 
 
-def _all_topics(caller: Caller, request: pb.ListTopicsRequest) -> None:
+def _all_topics(
+    caller: Caller, request: pb.ListTopicsRequest | lite_topics_pb2.ListLiteParentsRequest
+) -> None:
     caller.check_all(None, _TOPIC, request.prefix)
 
 
@@ -291,6 +298,7 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "CreateLiteParent": Need(_topic(_ADMIN, "topic"), target=_fields("topic")),
         "DescribeLiteParent": Need(_topic(None, "topic")),
         "SyncLiteSubscriptions": Need(_group(_SUBSCRIBE)),
+        "ListLiteParents": Need(_all_topics),
         "ListLiteTopics": Need(_topic(None, "topic")),
         "DeleteLiteTopics": Need(_topic(_ADMIN, "topic"), target=_fields("topic")),
     },

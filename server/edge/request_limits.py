@@ -92,7 +92,7 @@ _OURS = {
     "LiteTopicService": {
         RequestLimit(_ROWS): "SyncLiteSubscriptions DeleteLiteTopics",
         RequestLimit(_NAMES): "CreateLiteParent DescribeLiteParent",
-        RequestLimit(_NAMES, answers_large=True): "ListLiteTopics",
+        RequestLimit(_NAMES, answers_large=True): "ListLiteParents ListLiteTopics",
     },
     "AdminService": {
         RequestLimit(_NAMES): "GetStatistics GetSettings ReloadSettings",

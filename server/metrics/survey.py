@@ -19,6 +19,7 @@ from store.errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
+from store.format import is_system_topic
 from store.light_queue import LMQ_PREFIX, is_light
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Survey:
         while True:
             count, after = 0, None
             while page := self._store.list_topics("", after, self._page):
-                count += len(page)
+                count += sum(not is_system_topic(one.name) for one in page)
                 after = page[-1].name
                 yield len(page)
             self._done = self._done._replace(topics=count)

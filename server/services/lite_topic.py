@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import lite_topics_pb2 as pb
 from kvcq_client.pb.v1 import lite_topics_pb2_grpc
-from server.wire import not_negative, page_size_of
+from server.wire import (
+    bounded,
+    lite_parent_out,
+    lite_topic_out,
+    not_negative,
+    page_size_of,
+)
 from store.errors import InvalidArgumentError
 from store.groups import AtOffset, AtTime, Edge
 from store.lite import Action, FromEnd, check_lite_topic
@@ -23,6 +29,14 @@ _ACTIONS = {
     pb.LITE_ACTION_COMPLETE: Action.COMPLETE,
     pb.LITE_ACTION_LEAVE: Action.LEAVE,
 }
+
+
+_DEFAULT_STATES = 100
+_MOST_STATES = 1000
+_DEFAULT_PARENTS = 20
+_MOST_PARENTS = 100
+#: Lite topics of each parent in a page of them.
+_COUNTED = 1000
 
 
 class LiteTopicService(lite_topics_pb2_grpc.LiteTopicServiceServicer):
@@ -61,16 +75,42 @@ class LiteTopicService(lite_topics_pb2_grpc.LiteTopicServiceServicer):
 
     async def ListLiteTopics(self, request: pb.ListLiteTopicsRequest, context: Context) -> bytes:
         size, after = page_size_of(request.page_size), request.page_token
+        if request.with_states:
+            size = bounded("page_size", request.page_size, _DEFAULT_STATES, _MOST_STATES)
+        listing = self._lite.listing
         for field in ("prefix", "page_token"):
             if text := getattr(request, field):
                 check_lite_topic(text, field)
 
         def page() -> pb.ListLiteTopicsResponse:
             # One more than asked for tells whether there is another page.
-            found = self._lite.list(request.topic, request.prefix, after, size + 1)
+            found = listing.names(request.topic, request.prefix, after, size + 1)
             more, found = len(found) > size, found[:size]
+            token = found[-1] if more else ""
+            if not request.with_states:
+                return pb.ListLiteTopicsResponse(lite_topics=found, next_page_token=token)
+            states = listing.states(request.topic, found)
             return pb.ListLiteTopicsResponse(
-                lite_topics=found, next_page_token=found[-1] if more else ""
+                lite_topics=[one.name for one in states],
+                next_page_token=token,
+                states=map(lite_topic_out, states),
+            )
+
+        return await self._pools.scans.encoded(page)
+
+    async def ListLiteParents(self, request: pb.ListLiteParentsRequest, context: Context) -> bytes:
+        size = bounded("page_size", request.page_size, _DEFAULT_PARENTS, _MOST_PARENTS)
+
+        def page() -> pb.ListLiteParentsResponse:
+            found = self._lite.listing.parents(
+                request.prefix, request.page_token, size + 1, _COUNTED
+            )
+            more, found = len(found) > size, found[:size]
+            return pb.ListLiteParentsResponse(
+                parents=[
+                    pb.ListedLiteParent(topic=one.topic, lite=lite_parent_out(one)) for one in found
+                ],
+                next_page_token=found[-1].topic if more else "",
             )
 
         return await self._pools.scans.encoded(page)

@@ -72,6 +72,7 @@ class TimerService(timers_pb2_grpc.TimerServiceServicer):
                 messages=map(waiting_out, found.found),
                 next_page_token="" if found.cursor is None else found.cursor.hex(),
                 pending=self._timers.count(),
+                now_ms=self._timers.now_ms(),
             )
 
         return await self._pools.scans.encoded(page)

@@ -8,8 +8,17 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server.edge import MAX_TOPICS
 from server.texts import whole_number
-from server.wire import bounds_out, message_type_in, not_more, not_negative, page_size_of, topic_out
+from server.wire import (
+    bounds_out,
+    lite_parent_out,
+    message_type_in,
+    not_more,
+    not_negative,
+    page_size_of,
+    topic_out,
+)
 from store.errors import InvalidArgumentError, UnknownTopicError
+from store.format import is_system_topic
 from store.light_queue import is_light
 from store.metadata import KEEP_ALL, Retention
 
@@ -19,8 +28,11 @@ if TYPE_CHECKING:
     from server.edge import Context
     from server.workers import Pools
     from store.message_store import MessageStore
+    from store.metadata import TopicConfig
 
 _I32_MAX = (1 << 31) - 1
+#: Lite topics of a topic that is described.
+_COUNTED = 10_000
 
 
 class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
@@ -132,6 +144,12 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
         topic = await self._pools.lookups.run(self._store.describe_topic, request.name)
         queue_ids = range(topic.queue_count)[_first_of(request.page_token) :]
         token = str(queue_ids[size]) if len(queue_ids) > size else ""
+        described = topic_out(topic)
+        if not request.page_token:
+            find = self._store.lite.listing.parent
+            parent = await self._pools.scans.run(find, topic.name, _COUNTED)
+            if parent is not None:
+                described.lite.CopyFrom(lite_parent_out(parent))
 
         def describe(queue_ids: Sequence[int]) -> pb.DescribeTopicResponse:
             queues = [(topic.name, queue_id) for queue_id in queue_ids]
@@ -140,7 +158,7 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
             if topic.retention != KEEP_ALL:
                 in_log = self._store.bounds_in_log(queues)
             return pb.DescribeTopicResponse(
-                topic=topic_out(topic),
+                topic=described,
                 next_page_token=token,
                 queues=[
                     bounds_out(
@@ -166,13 +184,25 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
                 names = self._store.list_light_queues(request.prefix, after, size + 1)
                 topics = [pb.Topic(name=name, queue_count=1) for name in names[:size]]
             else:
-                found = self._store.list_topics(request.prefix, after, size + 1)
+                found = self._listed(request, size + 1)
                 names = [topic.name for topic in found]
                 topics = list(map(topic_out, found[:size]))
             token = names[size - 1] if len(names) > size else ""
             return pb.ListTopicsResponse(topics=topics, next_page_token=token)
 
         return await self._pools.scans.encoded(page)
+
+    def _listed(self, request: pb.ListTopicsRequest, count: int) -> list[TopicConfig]:
+        """There are a handful of system topics at most: they cost a page more."""
+        found: list[TopicConfig] = []
+        after = request.page_token or None
+        while len(found) < count:
+            page = self._store.list_topics(request.prefix, after, count)
+            found += [one for one in page if request.system_topics or not is_system_topic(one.name)]
+            if len(page) < count:
+                break
+            after = page[-1].name
+        return found[:count]
 
 
 def _first_of(token: str) -> int:

@@ -91,9 +91,13 @@ class TransactionService(transactions_pb2_grpc.TransactionServiceServicer):
             found, goes_on = self._halves.list(
                 after, size, group=request.group, given_up=request.given_up
             )
+            count = self._halves.count(request.group)
             return pb.ListTransactionsResponse(
                 transactions=map(transaction_out, found),
                 next_page_token="" if goes_on is None else str(goes_on),
+                open=count.open,
+                given_up=count.given_up,
+                now_ms=self._halves.now_ms(),
             )
 
         return await self._pools.lookups.encoded(page)

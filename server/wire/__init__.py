@@ -26,6 +26,7 @@ from server.wire.fields import (
     queues_of,
 )
 from server.wire.jobs_out import job_out
+from server.wire.lite_topics import lite_parent_out, lite_topic_out
 from server.wire.messages_in import host_of_peer, message_in, request_in
 from server.wire.messages_out import (
     batch_out,
@@ -106,6 +107,8 @@ __all__ = [
     "in_range",
     "inline_budget",
     "job_out",
+    "lite_parent_out",
+    "lite_topic_out",
     "message_id_of",
     "message_in",
     "message_type_in",

@@ -76,6 +76,8 @@ _MOST_BYTES = 4 << 20
 _DECIDE_WEIGHT = 16 << 10
 #: Halves that are listed, or looked up, together.
 MOST_LISTED = 1000
+#: Pages that are gone through for one of those of a group, or that were given up.
+_PAGES_LISTED = 20
 #: A half may be moved while it is read, or its queue be rebuilt.
 _TRIES = 8
 _PAGES_FORGOTTEN = 200
@@ -357,21 +359,36 @@ class Halves:
         if not 1 <= limit <= MOST_LISTED:
             raise InvalidArgumentError("limit", f"{limit} is outside 1 to {MOST_LISTED}")
         self._appends.check_open()
-        rows = self._tables.open_from(max(0, after + 1), limit)
-        found = [
-            Transaction(
-                id_of(row),
-                row.half,
-                row.group,
-                row.topic,
-                row.begun_ms,
-                row.checks,
-                None if row.is_given_up else row.check_ms,
-            )
-            for row in rows
-            if group in ("", row.group) and (row.is_given_up or not given_up)
-        ]
-        return found, rows[-1].half if len(rows) == limit else None
+        found: list[Transaction] = []
+        for _ in range(_PAGES_LISTED if group or given_up else 1):
+            rows = self._tables.open_from(max(0, after + 1), limit)
+            for row in rows:
+                after = row.half
+                if group in ("", row.group) and (row.is_given_up or not given_up):
+                    found.append(
+                        Transaction(
+                            id_of(row),
+                            row.half,
+                            row.group,
+                            row.topic,
+                            row.begun_ms,
+                            row.checks,
+                            None if row.is_given_up else row.check_ms,
+                        )
+                    )
+                    if len(found) == limit:
+                        return found, after
+            if len(rows) < limit:
+                return found, None
+        return found, after
+
+    def count(self, group: str = "") -> HalvesCount:
+        """How many transactions are open and given up, of a group or of all."""
+        return self._tables.count(group)
+
+    def now_ms(self) -> int:
+        """The store's time, from which ages count; ms since 1970."""
+        return self._now_ms()
 
     def counts(self) -> Iterator[tuple[str, HalvesCount]]:
         """Groups with open transactions, and how many they have."""

@@ -5,6 +5,7 @@ something to receive, is in memory. See store/docs/lite.md.
 """
 
 from store.lite.clients import Action, Synced
+from store.lite.listing import LiteParent, LiteTopic
 from store.lite.lite_topics import (
     LEAST_EXPIRY_MS,
     MOST_CLIENT_ID,
@@ -23,6 +24,8 @@ __all__ = [
     "MOST_SYNCED",
     "Action",
     "FromEnd",
+    "LiteParent",
+    "LiteTopic",
     "LiteTopics",
     "Synced",
     "check_lite_topic",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from store.lite.listing import last_stored_ms
 from store.lite.names import parts_of, prefix_of
 
 if TYPE_CHECKING:
@@ -88,15 +89,15 @@ class LiteExpiry:
         ends = self._queues.next_offsets([(queue, 0) for queue in queues])
         for queue, end in zip(queues, ends, strict=True):
             parts = parts_of(queue)
-            if parts is None or not end or self._subscriptions.is_subscribed(*parts):
+            if parts is None or not end or self._subscriptions.subscribed_to(*parts):
                 continue
             if self._is_idle(queue, end, before_ms):
                 idle[queue] = end
         return self._store.delete_idle(idle) if idle else 0
 
     def _is_idle(self, queue: str, end: int, before_ms: int) -> bool:
-        units = self._queues.read_units(queue, 0, end - 1, 1)
-        if units:
-            return units[0][1].store_time_ms < before_ms
+        last_ms = last_stored_ms(self._queues, queue, end)
+        if last_ms is not None:
+            return last_ms < before_ms
         low, high = self._queues.bounds(queue, 0, self._log.start_offset)
         return low == high  # its messages are gone from the log

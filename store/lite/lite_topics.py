@@ -22,10 +22,10 @@ from store.groups import (
 )
 from store.lite.clients import Action, Synced
 from store.lite.expiry import Deletes, LiteExpiry
+from store.lite.listing import LiteListing
 from store.lite.names import check_lite_topics, parts_of, prefix_of, queue_of
 from store.lite.receiving import LiteReceiving, LiteWish
 from store.lite.subscriptions import Subscriptions
-from store.metadata import MessageType
 from store.state import LiteTopicsOf, Reset
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ class LiteTopics:
         self._groups = groups
         self.subscriptions = Subscriptions()
         self.expiry = LiteExpiry(tables, queues, appends.log, times, self.subscriptions, store)
+        self.listing = LiteListing(topics, tables, queues, times, self.subscriptions, store)
         groups.on_change(self._changed)
 
     # --- parents ---------------------------------------------------------------------------
@@ -122,8 +123,7 @@ class LiteTopics:
 
     def is_parent(self, topic: str) -> bool:
         """Whether the topic is for lite topics. Raises UnknownTopicError, InvalidArgumentError."""
-        if self._topics.get(topic).message_type is MessageType.LITE:
-            return True
+        self._topics.get(topic)
         return self._tables.lite_expiry_ms(topic) is not None
 
     def expiry_ms(self, topic: str) -> int:
@@ -136,19 +136,6 @@ class LiteTopics:
                 "topic", f"{topic!r} is not made for lite topics: kvcq lite create {topic}"
             )
         return self._tables.lite_expiry_ms(topic) or 0
-
-    def list(self, topic: str, prefix: str, after: str, limit: int) -> list[str]:
-        """Lite topics of the parent that have messages and whose names begin so, by length, then by
-        bytes; those above `after`. Raises UnknownTopicError when there are none, and no such
-        topic."""
-        whole = prefix_of(topic)
-        names = self._queues.list_names(
-            whole + prefix, queue_of(topic, after) if after else None, limit
-        )
-        if not names:
-            self._topics.get(topic)
-        found = [parts_of(name) for name in names]
-        return [parts[1] for parts in found if parts is not None]
 
     def delete(self, topic: str, names: Sequence[str]) -> int:
         """These lite topics and all that groups have of them are gone, durably; returns how many

@@ -146,9 +146,13 @@ class Subscriptions:
             client = group.clients.get(client_id) if group else None
             return [name for name in names if client is None or name not in client.names]
 
-    def is_subscribed(self, parent: str, name: str) -> bool:
-        """By a client of any group that is not a wildcard group."""
-        return any(group.holders(name) for group in self._by_parent.get(parent, ()))
+    def subscribed_to(self, parent: str, name: str) -> int:
+        """How many clients of groups that are no wildcard groups are subscribed to the name."""
+        return sum(len(group.holders(name)) for group in self._by_parent.get(parent, ()))
+
+    def clients_of(self, parent: str) -> int:
+        """How many clients there are of groups bound to the parent."""
+        return sum(len(group.clients) for group in self._by_parent.get(parent, ()))
 
     def forget(self, group_name: str) -> None:
         """The group is gone. What it had is freed by `expire`: a million names take seconds."""

@@ -109,9 +109,11 @@ class Tables:
         row = self._rows.get(lite_key(topic))
         return None if row is None else unpack_offset(row)
 
-    def list_lite_parents(self, after: str, limit: int) -> list[tuple[str, int]]:
-        """Topics above `after`, in name order, and the same of each."""
-        rows = self._rows.scan(lite_key(after) + b"\x00", b"t", limit)
+    def list_lite_parents(self, after: str, limit: int, prefix: str = "") -> list[tuple[str, int]]:
+        """Topics above `after` that begin so, in name order, and the same of each."""
+        first = lite_key(prefix)
+        start = max(first, lite_key(after) + b"\x00")
+        rows = self._rows.scan(start, first + END if prefix else b"t", limit)
         return [(key[1:].decode(), unpack_offset(value)) for key, value in rows]
 
     # --- groups ----------------------------------------------------------------------------

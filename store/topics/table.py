@@ -30,6 +30,7 @@ from store.metadata import KEEP_ALL, MessageType, Retention, TopicConfig
 from store.state import (
     MOST_MADE,
     STATE_TOPIC,
+    LiteTopicsOf,
     Tables,
     TopicEnded,
     TopicKeeps,
@@ -355,7 +356,7 @@ class Topics:
             entries += _made(names, count, now_ms, retention)
             for name in names:
                 if types.get(name):  # one for all types is made so
-                    entries.append(TopicTakes(name, types[name]))
+                    entries += self._taking(name, types[name])
         return entries
 
     def keep(self, name: str, change: Callable[[Retention], Retention]) -> list[TopicKeeps]:
@@ -365,10 +366,16 @@ class Topics:
         changed = change(kept)
         return [] if changed == kept else [TopicKeeps(name, changed)]
 
-    def take(self, name: str, message_type: MessageType) -> list[TopicTakes]:
+    def take(self, name: str, message_type: MessageType) -> list[Entry]:
         """What makes the topic one for messages of that type. Raises UnknownTopicError."""
         is_so = self._at_the_end(name).message_type == message_type
-        return [] if is_so else [TopicTakes(name, message_type)]
+        return [] if is_so else self._taking(name, message_type)
+
+    def _taking(self, name: str, message_type: MessageType) -> list[Entry]:
+        entries: list[Entry] = [TopicTakes(name, message_type)]
+        if message_type is MessageType.LITE and self.view.tables.lite_expiry_ms(name) is None:
+            entries.append(LiteTopicsOf(name, 0))
+        return entries
 
     def _at_the_end(self, name: str) -> TopicConfig:
         """One that may be changed. Raises UnknownTopicError, InvalidArgumentError."""

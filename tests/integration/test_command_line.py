@@ -195,6 +195,20 @@ def test_topics(target: str) -> None:
     assert "made-2" in _run(target, "topic", "list").stdout
 
 
+def test_a_parent_of_lite_topics_says_so_and_topics_of_the_server_are_hidden(target: str) -> None:
+    _json(target, "lite", "create", "chats-of", "--expire", "7d")
+    _json(target, "put", "chats-of", "x", "--lite", "one", "--delay", "1h")
+    _json(target, "put", "chats-of", "x", "--lite", "one")
+    described = _json(target, "topic", "describe", "chats-of")
+    assert (described["lite"]["expiryMs"], described["lite"]["liteTopics"]) == (7 * 86_400_000, 1)
+    shown = _run(target, "topic", "describe", "chats-of").stdout
+    assert "with 1 lite topic, deleted when idle for 7" in " ".join(shown.split())
+    own = ["rmq_sys_wheel_timer"]
+    assert _json(target, "topic", "list", "--prefix", "rmq_sys_wheel") == []
+    found = _json(target, "topic", "list", "--prefix", "rmq_sys_wheel", "--system")
+    assert [one["name"] for one in found] == own
+
+
 def test_light_queues_are_listed_by_name(target: str) -> None:
     names = [f"%LMQ%{name}" for name in ("listed-bob", "listed-alice", "listed-zed", "listed-c")]
     for name in names:

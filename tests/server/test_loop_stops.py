@@ -382,6 +382,12 @@ def _lite_topics() -> Iterator[Call]:
         yield _unary(f"Receive: lite topics, {group}", "shared.Receive", receive)
     listed = lite_pb.ListLiteTopicsRequest(topic="parent", page_size=10_000)
     yield _unary("ListLiteTopics", "lite.ListLiteTopics", listed)
+    states = lite_pb.ListLiteTopicsRequest(topic="parent", page_size=1000, with_states=True)
+    yield _unary("ListLiteTopics: with states", "lite.ListLiteTopics", states)
+    parents = lite_pb.ListLiteParentsRequest(page_size=100)
+    yield _unary("ListLiteParents", "lite.ListLiteParents", parents)
+    described = pb.DescribeTopicRequest(name="parent")
+    yield _unary("DescribeTopic: a parent of lite topics", "topics.DescribeTopic", described)
     delete = lite_pb.DeleteLiteTopicsRequest(topic="parent", lite_topics=names)
     yield _unary("DeleteLiteTopics", "lite.DeleteLiteTopics", delete)
 

@@ -751,19 +751,33 @@ class Retention(_message.Message):
     latest: bool
     def __init__(self, time_ms: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ..., latest: _Optional[bool] = ...) -> None: ...
 
+class LiteParent(_message.Message):
+    __slots__ = ("expiry_ms", "lite_topics", "has_more", "clients")
+    EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
+    LITE_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    CLIENTS_FIELD_NUMBER: _ClassVar[int]
+    expiry_ms: int
+    lite_topics: int
+    has_more: bool
+    clients: int
+    def __init__(self, expiry_ms: _Optional[int] = ..., lite_topics: _Optional[int] = ..., has_more: _Optional[bool] = ..., clients: _Optional[int] = ...) -> None: ...
+
 class Topic(_message.Message):
-    __slots__ = ("name", "queue_count", "created_time_ms", "retention", "message_type")
+    __slots__ = ("name", "queue_count", "created_time_ms", "retention", "message_type", "lite")
     NAME_FIELD_NUMBER: _ClassVar[int]
     QUEUE_COUNT_FIELD_NUMBER: _ClassVar[int]
     CREATED_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    LITE_FIELD_NUMBER: _ClassVar[int]
     name: str
     queue_count: int
     created_time_ms: int
     retention: Retention
     message_type: MessageType
-    def __init__(self, name: _Optional[str] = ..., queue_count: _Optional[int] = ..., created_time_ms: _Optional[int] = ..., retention: _Optional[_Union[Retention, _Mapping]] = ..., message_type: _Optional[_Union[MessageType, str]] = ...) -> None: ...
+    lite: LiteParent
+    def __init__(self, name: _Optional[str] = ..., queue_count: _Optional[int] = ..., created_time_ms: _Optional[int] = ..., retention: _Optional[_Union[Retention, _Mapping]] = ..., message_type: _Optional[_Union[MessageType, str]] = ..., lite: _Optional[_Union[LiteParent, _Mapping]] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("name", "queue_count", "retention", "message_type")
@@ -842,16 +856,18 @@ class DescribeTopicResponse(_message.Message):
     def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueOffsets, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class ListTopicsRequest(_message.Message):
-    __slots__ = ("prefix", "page_size", "page_token", "light_queues")
+    __slots__ = ("prefix", "page_size", "page_token", "light_queues", "system_topics")
     PREFIX_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     LIGHT_QUEUES_FIELD_NUMBER: _ClassVar[int]
+    SYSTEM_TOPICS_FIELD_NUMBER: _ClassVar[int]
     prefix: str
     page_size: int
     page_token: str
     light_queues: bool
-    def __init__(self, prefix: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., light_queues: _Optional[bool] = ...) -> None: ...
+    system_topics: bool
+    def __init__(self, prefix: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., light_queues: _Optional[bool] = ..., system_topics: _Optional[bool] = ...) -> None: ...
 
 class ListTopicsResponse(_message.Message):
     __slots__ = ("topics", "next_page_token")

@@ -22,37 +22,46 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from kvcq_client.pb.v1 import kvcq_pb2 as kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#kvcq_client/pb/v1/lite_topics.proto\x12\x07kvcq.v1\"P\n\x17\x43reateLiteParentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\texpiry_ms\x18\x02 \x01(\x03\x12\x13\n\x0bqueue_count\x18\x03 \x01(\x05\"\x1a\n\x18\x43reateLiteParentResponse\"*\n\x19\x44\x65scribeLiteParentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"/\n\x1a\x44\x65scribeLiteParentResponse\x12\x11\n\texpiry_ms\x18\x01 \x01(\x03\"\xf3\x01\n\x1cSyncLiteSubscriptionsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12#\n\x06\x61\x63tion\x18\x03 \x01(\x0e\x32\x13.kvcq.v1.LiteAction\x12\x13\n\x0blite_topics\x18\x04 \x03(\t\x12\x0f\n\x07version\x18\x05 \x01(\x03\x12\x12\n\x08\x65\x61rliest\x18\x06 \x01(\x08H\x00\x12\x10\n\x06latest\x18\x07 \x01(\x08H\x00\x12\x11\n\x07time_ms\x18\x08 \x01(\x03H\x00\x12\x10\n\x06offset\x18\t \x01(\x03H\x00\x12\x12\n\x08\x66rom_end\x18\n \x01(\x03H\x00\x42\x07\n\x05start\"A\n\x1dSyncLiteSubscriptionsResponse\x12\x12\n\nsubscribed\x18\x01 \x01(\x05\x12\x0c\n\x04lost\x18\x02 \x03(\t\"]\n\x15ListLiteTopicsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0e\n\x06prefix\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"F\n\x16ListLiteTopicsResponse\x12\x13\n\x0blite_topics\x18\x01 \x03(\t\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"=\n\x17\x44\x65leteLiteTopicsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0blite_topics\x18\x02 \x03(\t\"+\n\x18\x44\x65leteLiteTopicsResponse\x12\x0f\n\x07\x64\x65leted\x18\x01 \x01(\x05*\x87\x01\n\nLiteAction\x12\x1b\n\x17LITE_ACTION_UNSPECIFIED\x10\x00\x12\x13\n\x0fLITE_ACTION_ADD\x10\x01\x12\x16\n\x12LITE_ACTION_REMOVE\x10\x02\x12\x18\n\x14LITE_ACTION_COMPLETE\x10\x03\x12\x15\n\x11LITE_ACTION_LEAVE\x10\x04\x32\xde\x03\n\x10LiteTopicService\x12W\n\x10\x43reateLiteParent\x12 .kvcq.v1.CreateLiteParentRequest\x1a!.kvcq.v1.CreateLiteParentResponse\x12]\n\x12\x44\x65scribeLiteParent\x12\".kvcq.v1.DescribeLiteParentRequest\x1a#.kvcq.v1.DescribeLiteParentResponse\x12\x66\n\x15SyncLiteSubscriptions\x12%.kvcq.v1.SyncLiteSubscriptionsRequest\x1a&.kvcq.v1.SyncLiteSubscriptionsResponse\x12Q\n\x0eListLiteTopics\x12\x1e.kvcq.v1.ListLiteTopicsRequest\x1a\x1f.kvcq.v1.ListLiteTopicsResponse\x12W\n\x10\x44\x65leteLiteTopics\x12 .kvcq.v1.DeleteLiteTopicsRequest\x1a!.kvcq.v1.DeleteLiteTopicsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#kvcq_client/pb/v1/lite_topics.proto\x12\x07kvcq.v1\x1a\x1ckvcq_client/pb/v1/kvcq.proto\"P\n\x17\x43reateLiteParentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\texpiry_ms\x18\x02 \x01(\x03\x12\x13\n\x0bqueue_count\x18\x03 \x01(\x05\"\x1a\n\x18\x43reateLiteParentResponse\"*\n\x19\x44\x65scribeLiteParentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"/\n\x1a\x44\x65scribeLiteParentResponse\x12\x11\n\texpiry_ms\x18\x01 \x01(\x03\"O\n\x16ListLiteParentsRequest\x12\x0e\n\x06prefix\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"D\n\x10ListedLiteParent\x12\r\n\x05topic\x18\x01 \x01(\t\x12!\n\x04lite\x18\x02 \x01(\x0b\x32\x13.kvcq.v1.LiteParent\"^\n\x17ListLiteParentsResponse\x12*\n\x07parents\x18\x01 \x03(\x0b\x32\x19.kvcq.v1.ListedLiteParent\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xf3\x01\n\x1cSyncLiteSubscriptionsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12#\n\x06\x61\x63tion\x18\x03 \x01(\x0e\x32\x13.kvcq.v1.LiteAction\x12\x13\n\x0blite_topics\x18\x04 \x03(\t\x12\x0f\n\x07version\x18\x05 \x01(\x03\x12\x12\n\x08\x65\x61rliest\x18\x06 \x01(\x08H\x00\x12\x10\n\x06latest\x18\x07 \x01(\x08H\x00\x12\x11\n\x07time_ms\x18\x08 \x01(\x03H\x00\x12\x10\n\x06offset\x18\t \x01(\x03H\x00\x12\x12\n\x08\x66rom_end\x18\n \x01(\x03H\x00\x42\x07\n\x05start\"A\n\x1dSyncLiteSubscriptionsResponse\x12\x12\n\nsubscribed\x18\x01 \x01(\x05\x12\x0c\n\x04lost\x18\x02 \x03(\t\"r\n\x15ListLiteTopicsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0e\n\x06prefix\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x13\n\x0bwith_states\x18\x05 \x01(\x08\"\x8d\x01\n\x0eLiteTopicState\x12\x12\n\nmin_offset\x18\x01 \x01(\x03\x12\x12\n\nmax_offset\x18\x02 \x01(\x03\x12\x14\n\x07last_ms\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x07\x65nds_ms\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x0f\n\x07\x63lients\x18\x05 \x01(\x05\x42\n\n\x08_last_msB\n\n\x08_ends_ms\"o\n\x16ListLiteTopicsResponse\x12\x13\n\x0blite_topics\x18\x01 \x03(\t\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\'\n\x06states\x18\x03 \x03(\x0b\x32\x17.kvcq.v1.LiteTopicState\"=\n\x17\x44\x65leteLiteTopicsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0blite_topics\x18\x02 \x03(\t\"+\n\x18\x44\x65leteLiteTopicsResponse\x12\x0f\n\x07\x64\x65leted\x18\x01 \x01(\x05*\x87\x01\n\nLiteAction\x12\x1b\n\x17LITE_ACTION_UNSPECIFIED\x10\x00\x12\x13\n\x0fLITE_ACTION_ADD\x10\x01\x12\x16\n\x12LITE_ACTION_REMOVE\x10\x02\x12\x18\n\x14LITE_ACTION_COMPLETE\x10\x03\x12\x15\n\x11LITE_ACTION_LEAVE\x10\x04\x32\xb4\x04\n\x10LiteTopicService\x12W\n\x10\x43reateLiteParent\x12 .kvcq.v1.CreateLiteParentRequest\x1a!.kvcq.v1.CreateLiteParentResponse\x12]\n\x12\x44\x65scribeLiteParent\x12\".kvcq.v1.DescribeLiteParentRequest\x1a#.kvcq.v1.DescribeLiteParentResponse\x12T\n\x0fListLiteParents\x12\x1f.kvcq.v1.ListLiteParentsRequest\x1a .kvcq.v1.ListLiteParentsResponse\x12\x66\n\x15SyncLiteSubscriptions\x12%.kvcq.v1.SyncLiteSubscriptionsRequest\x1a&.kvcq.v1.SyncLiteSubscriptionsResponse\x12Q\n\x0eListLiteTopics\x12\x1e.kvcq.v1.ListLiteTopicsRequest\x1a\x1f.kvcq.v1.ListLiteTopicsResponse\x12W\n\x10\x44\x65leteLiteTopics\x12 .kvcq.v1.DeleteLiteTopicsRequest\x1a!.kvcq.v1.DeleteLiteTopicsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kvcq_client.pb.v1.lite_topics_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LITEACTION']._serialized_start=840
-  _globals['_LITEACTION']._serialized_end=975
-  _globals['_CREATELITEPARENTREQUEST']._serialized_start=48
-  _globals['_CREATELITEPARENTREQUEST']._serialized_end=128
-  _globals['_CREATELITEPARENTRESPONSE']._serialized_start=130
-  _globals['_CREATELITEPARENTRESPONSE']._serialized_end=156
-  _globals['_DESCRIBELITEPARENTREQUEST']._serialized_start=158
-  _globals['_DESCRIBELITEPARENTREQUEST']._serialized_end=200
-  _globals['_DESCRIBELITEPARENTRESPONSE']._serialized_start=202
-  _globals['_DESCRIBELITEPARENTRESPONSE']._serialized_end=249
-  _globals['_SYNCLITESUBSCRIPTIONSREQUEST']._serialized_start=252
-  _globals['_SYNCLITESUBSCRIPTIONSREQUEST']._serialized_end=495
-  _globals['_SYNCLITESUBSCRIPTIONSRESPONSE']._serialized_start=497
-  _globals['_SYNCLITESUBSCRIPTIONSRESPONSE']._serialized_end=562
-  _globals['_LISTLITETOPICSREQUEST']._serialized_start=564
-  _globals['_LISTLITETOPICSREQUEST']._serialized_end=657
-  _globals['_LISTLITETOPICSRESPONSE']._serialized_start=659
-  _globals['_LISTLITETOPICSRESPONSE']._serialized_end=729
-  _globals['_DELETELITETOPICSREQUEST']._serialized_start=731
-  _globals['_DELETELITETOPICSREQUEST']._serialized_end=792
-  _globals['_DELETELITETOPICSRESPONSE']._serialized_start=794
-  _globals['_DELETELITETOPICSRESPONSE']._serialized_end=837
-  _globals['_LITETOPICSERVICE']._serialized_start=978
-  _globals['_LITETOPICSERVICE']._serialized_end=1456
+  _globals['_LITEACTION']._serialized_start=1323
+  _globals['_LITEACTION']._serialized_end=1458
+  _globals['_CREATELITEPARENTREQUEST']._serialized_start=78
+  _globals['_CREATELITEPARENTREQUEST']._serialized_end=158
+  _globals['_CREATELITEPARENTRESPONSE']._serialized_start=160
+  _globals['_CREATELITEPARENTRESPONSE']._serialized_end=186
+  _globals['_DESCRIBELITEPARENTREQUEST']._serialized_start=188
+  _globals['_DESCRIBELITEPARENTREQUEST']._serialized_end=230
+  _globals['_DESCRIBELITEPARENTRESPONSE']._serialized_start=232
+  _globals['_DESCRIBELITEPARENTRESPONSE']._serialized_end=279
+  _globals['_LISTLITEPARENTSREQUEST']._serialized_start=281
+  _globals['_LISTLITEPARENTSREQUEST']._serialized_end=360
+  _globals['_LISTEDLITEPARENT']._serialized_start=362
+  _globals['_LISTEDLITEPARENT']._serialized_end=430
+  _globals['_LISTLITEPARENTSRESPONSE']._serialized_start=432
+  _globals['_LISTLITEPARENTSRESPONSE']._serialized_end=526
+  _globals['_SYNCLITESUBSCRIPTIONSREQUEST']._serialized_start=529
+  _globals['_SYNCLITESUBSCRIPTIONSREQUEST']._serialized_end=772
+  _globals['_SYNCLITESUBSCRIPTIONSRESPONSE']._serialized_start=774
+  _globals['_SYNCLITESUBSCRIPTIONSRESPONSE']._serialized_end=839
+  _globals['_LISTLITETOPICSREQUEST']._serialized_start=841
+  _globals['_LISTLITETOPICSREQUEST']._serialized_end=955
+  _globals['_LITETOPICSTATE']._serialized_start=958
+  _globals['_LITETOPICSTATE']._serialized_end=1099
+  _globals['_LISTLITETOPICSRESPONSE']._serialized_start=1101
+  _globals['_LISTLITETOPICSRESPONSE']._serialized_end=1212
+  _globals['_DELETELITETOPICSREQUEST']._serialized_start=1214
+  _globals['_DELETELITETOPICSREQUEST']._serialized_end=1275
+  _globals['_DELETELITETOPICSRESPONSE']._serialized_start=1277
+  _globals['_DELETELITETOPICSRESPONSE']._serialized_end=1320
+  _globals['_LITETOPICSERVICE']._serialized_start=1461
+  _globals['_LITETOPICSERVICE']._serialized_end=2025
 # @@protoc_insertion_point(module_scope)

@@ -44,6 +44,11 @@ class LiteTopicServiceStub:
                 request_serializer=kvcq__client_dot_pb_dot_v1_dot_lite__topics__pb2.DescribeLiteParentRequest.SerializeToString,
                 response_deserializer=kvcq__client_dot_pb_dot_v1_dot_lite__topics__pb2.DescribeLiteParentResponse.FromString,
                 _registered_method=True)
+        self.ListLiteParents = channel.unary_unary(
+                '/kvcq.v1.LiteTopicService/ListLiteParents',
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_lite__topics__pb2.ListLiteParentsRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_lite__topics__pb2.ListLiteParentsResponse.FromString,
+                _registered_method=True)
         self.SyncLiteSubscriptions = channel.unary_unary(
                 '/kvcq.v1.LiteTopicService/SyncLiteSubscriptions',
                 request_serializer=kvcq__client_dot_pb_dot_v1_dot_lite__topics__pb2.SyncLiteSubscriptionsRequest.SerializeToString,
@@ -71,6 +76,12 @@ class LiteTopicServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DescribeLiteParent(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListLiteParents(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -106,6 +117,11 @@ def add_LiteTopicServiceServicer_to_server(servicer, server):
                     servicer.DescribeLiteParent,
                     request_deserializer=kvcq__client_dot_pb_dot_v1_dot_lite__topics__pb2.DescribeLiteParentRequest.FromString,
                     response_serializer=kvcq__client_dot_pb_dot_v1_dot_lite__topics__pb2.DescribeLiteParentResponse.SerializeToString,
+            ),
+            'ListLiteParents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLiteParents,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_lite__topics__pb2.ListLiteParentsRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_lite__topics__pb2.ListLiteParentsResponse.SerializeToString,
             ),
             'SyncLiteSubscriptions': grpc.unary_unary_rpc_method_handler(
                     servicer.SyncLiteSubscriptions,
@@ -177,6 +193,33 @@ class LiteTopicService:
             '/kvcq.v1.LiteTopicService/DescribeLiteParent',
             kvcq__client_dot_pb_dot_v1_dot_lite__topics__pb2.DescribeLiteParentRequest.SerializeToString,
             kvcq__client_dot_pb_dot_v1_dot_lite__topics__pb2.DescribeLiteParentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLiteParents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvcq.v1.LiteTopicService/ListLiteParents',
+            kvcq__client_dot_pb_dot_v1_dot_lite__topics__pb2.ListLiteParentsRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_lite__topics__pb2.ListLiteParentsResponse.FromString,
             options,
             channel_credentials,
             insecure,

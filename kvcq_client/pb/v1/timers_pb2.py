@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from kvcq_client.pb.v1 import kvcq_pb2 as kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ekvcq_client/pb/v1/timers.proto\x12\x07kvcq.v1\x1a\x1ckvcq_client/pb/v1/kvcq.proto\"\x7f\n\x0e\x44\x65layedMessage\x12!\n\x07message\x18\x01 \x01(\x0b\x32\x10.kvcq.v1.Message\x12\x17\n\rdeliver_at_ms\x18\x02 \x01(\x03H\x00\x12\x12\n\x08\x64\x65lay_ms\x18\x03 \x01(\x03H\x00\x12\x15\n\x0b\x64\x65lay_level\x18\x04 \x01(\x05H\x00\x42\x06\n\x04when\">\n\x11PutDelayedRequest\x12)\n\x08messages\x18\x01 \x03(\x0b\x32\x17.kvcq.v1.DelayedMessage\"<\n\x12PutDelayedResponse\x12\x0f\n\x07handles\x18\x01 \x03(\t\x12\x15\n\rdeliver_at_ms\x18\x02 \x03(\x03\"/\n\rRecallRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07handles\x18\x02 \x03(\t\":\n\x0eRecallResponse\x12(\n\x08outcomes\x18\x01 \x03(\x0e\x32\x16.kvcq.v1.RecallOutcome\"J\n\x12ListDelayedRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x96\x01\n\x07\x44\x65layed\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x15\n\rdeliver_at_ms\x18\x02 \x01(\x03\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x10\n\x08queue_id\x18\x04 \x01(\x05\x12\x0b\n\x03tag\x18\x05 \x01(\t\x12\x0c\n\x04keys\x18\x06 \x03(\t\x12\x14\n\x0clight_queues\x18\x07 \x03(\t\x12\x12\n\nbody_bytes\x18\x08 \x01(\x03\"c\n\x13ListDelayedResponse\x12\"\n\x08messages\x18\x01 \x03(\x0b\x32\x10.kvcq.v1.Delayed\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x0f\n\x07pending\x18\x03 \x01(\x03*l\n\rRecallOutcome\x12\x1e\n\x1aRECALL_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n\x17RECALL_OUTCOME_RECALLED\x10\x01\x12\x1e\n\x1aRECALL_OUTCOME_NOT_WAITING\x10\x02\x32\xda\x01\n\x0cTimerService\x12\x45\n\nPutDelayed\x12\x1a.kvcq.v1.PutDelayedRequest\x1a\x1b.kvcq.v1.PutDelayedResponse\x12\x39\n\x06Recall\x12\x16.kvcq.v1.RecallRequest\x1a\x17.kvcq.v1.RecallResponse\x12H\n\x0bListDelayed\x12\x1b.kvcq.v1.ListDelayedRequest\x1a\x1c.kvcq.v1.ListDelayedResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ekvcq_client/pb/v1/timers.proto\x12\x07kvcq.v1\x1a\x1ckvcq_client/pb/v1/kvcq.proto\"\x7f\n\x0e\x44\x65layedMessage\x12!\n\x07message\x18\x01 \x01(\x0b\x32\x10.kvcq.v1.Message\x12\x17\n\rdeliver_at_ms\x18\x02 \x01(\x03H\x00\x12\x12\n\x08\x64\x65lay_ms\x18\x03 \x01(\x03H\x00\x12\x15\n\x0b\x64\x65lay_level\x18\x04 \x01(\x05H\x00\x42\x06\n\x04when\">\n\x11PutDelayedRequest\x12)\n\x08messages\x18\x01 \x03(\x0b\x32\x17.kvcq.v1.DelayedMessage\"<\n\x12PutDelayedResponse\x12\x0f\n\x07handles\x18\x01 \x03(\t\x12\x15\n\rdeliver_at_ms\x18\x02 \x03(\x03\"/\n\rRecallRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07handles\x18\x02 \x03(\t\":\n\x0eRecallResponse\x12(\n\x08outcomes\x18\x01 \x03(\x0e\x32\x16.kvcq.v1.RecallOutcome\"J\n\x12ListDelayedRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x96\x01\n\x07\x44\x65layed\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x15\n\rdeliver_at_ms\x18\x02 \x01(\x03\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x10\n\x08queue_id\x18\x04 \x01(\x05\x12\x0b\n\x03tag\x18\x05 \x01(\t\x12\x0c\n\x04keys\x18\x06 \x03(\t\x12\x14\n\x0clight_queues\x18\x07 \x03(\t\x12\x12\n\nbody_bytes\x18\x08 \x01(\x03\"s\n\x13ListDelayedResponse\x12\"\n\x08messages\x18\x01 \x03(\x0b\x32\x10.kvcq.v1.Delayed\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x0f\n\x07pending\x18\x03 \x01(\x03\x12\x0e\n\x06now_ms\x18\x04 \x01(\x03*l\n\rRecallOutcome\x12\x1e\n\x1aRECALL_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n\x17RECALL_OUTCOME_RECALLED\x10\x01\x12\x1e\n\x1aRECALL_OUTCOME_NOT_WAITING\x10\x02\x32\xda\x01\n\x0cTimerService\x12\x45\n\nPutDelayed\x12\x1a.kvcq.v1.PutDelayedRequest\x1a\x1b.kvcq.v1.PutDelayedResponse\x12\x39\n\x06Recall\x12\x16.kvcq.v1.RecallRequest\x1a\x17.kvcq.v1.RecallResponse\x12H\n\x0bListDelayed\x12\x1b.kvcq.v1.ListDelayedRequest\x1a\x1c.kvcq.v1.ListDelayedResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kvcq_client.pb.v1.timers_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RECALLOUTCOME']._serialized_start=767
-  _globals['_RECALLOUTCOME']._serialized_end=875
+  _globals['_RECALLOUTCOME']._serialized_start=783
+  _globals['_RECALLOUTCOME']._serialized_end=891
   _globals['_DELAYEDMESSAGE']._serialized_start=73
   _globals['_DELAYEDMESSAGE']._serialized_end=200
   _globals['_PUTDELAYEDREQUEST']._serialized_start=202
@@ -49,7 +49,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELAYED']._serialized_start=514
   _globals['_DELAYED']._serialized_end=664
   _globals['_LISTDELAYEDRESPONSE']._serialized_start=666
-  _globals['_LISTDELAYEDRESPONSE']._serialized_end=765
-  _globals['_TIMERSERVICE']._serialized_start=878
-  _globals['_TIMERSERVICE']._serialized_end=1096
+  _globals['_LISTDELAYEDRESPONSE']._serialized_end=781
+  _globals['_TIMERSERVICE']._serialized_start=894
+  _globals['_TIMERSERVICE']._serialized_end=1112
 # @@protoc_insertion_point(module_scope)

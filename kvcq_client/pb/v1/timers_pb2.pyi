@@ -88,11 +88,13 @@ class Delayed(_message.Message):
     def __init__(self, handle: _Optional[str] = ..., deliver_at_ms: _Optional[int] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., tag: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., light_queues: _Optional[_Iterable[str]] = ..., body_bytes: _Optional[int] = ...) -> None: ...
 
 class ListDelayedResponse(_message.Message):
-    __slots__ = ("messages", "next_page_token", "pending")
+    __slots__ = ("messages", "next_page_token", "pending", "now_ms")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[Delayed]
     next_page_token: str
     pending: int
-    def __init__(self, messages: _Optional[_Iterable[_Union[Delayed, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., pending: _Optional[int] = ...) -> None: ...
+    now_ms: int
+    def __init__(self, messages: _Optional[_Iterable[_Union[Delayed, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., pending: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...

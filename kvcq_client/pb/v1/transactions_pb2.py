@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from kvcq_client.pb.v1 import kvcq_pb2 as kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$kvcq_client/pb/v1/transactions.proto\x12\x07kvcq.v1\x1a\x1ckvcq_client/pb/v1/kvcq.proto\"`\n\x17\x42\x65ginTransactionRequest\x12!\n\x07message\x18\x01 \x01(\x0b\x32\x10.kvcq.v1.Message\x12\r\n\x05group\x18\x02 \x01(\t\x12\x13\n\x0bimmunity_ms\x18\x03 \x01(\x03\"2\n\x18\x42\x65ginTransactionResponse\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\"B\n\x18\x44\x65\x63ideTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63ommit\x18\x02 \x01(\x08\"\x1b\n\x19\x44\x65\x63ideTransactionResponse\"\x93\x01\n\x0bTransaction\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x10\n\x08\x62\x65gun_ms\x18\x04 \x01(\x03\x12\x0e\n\x06\x63hecks\x18\x05 \x01(\x05\x12\x1a\n\rnext_check_ms\x18\x06 \x01(\x03H\x00\x88\x01\x01\x42\x10\n\x0e_next_check_ms\"a\n\x17ListTransactionsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08given_up\x18\x02 \x01(\x08\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"_\n\x18ListTransactionsResponse\x12*\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x14.kvcq.v1.Transaction\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\")\n\x18WatchTransactionsRequest\x12\r\n\x05group\x18\x01 \x01(\t\"]\n\x10TransactionCheck\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12!\n\x07message\x18\x02 \x01(\x0b\x32\x10.kvcq.v1.Message\x12\x0e\n\x06\x63hecks\x18\x03 \x01(\x05\x32\xf7\x02\n\x12TransactionService\x12W\n\x10\x42\x65ginTransaction\x12 .kvcq.v1.BeginTransactionRequest\x1a!.kvcq.v1.BeginTransactionResponse\x12Z\n\x11\x44\x65\x63ideTransaction\x12!.kvcq.v1.DecideTransactionRequest\x1a\".kvcq.v1.DecideTransactionResponse\x12W\n\x10ListTransactions\x12 .kvcq.v1.ListTransactionsRequest\x1a!.kvcq.v1.ListTransactionsResponse\x12S\n\x11WatchTransactions\x12!.kvcq.v1.WatchTransactionsRequest\x1a\x19.kvcq.v1.TransactionCheck0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$kvcq_client/pb/v1/transactions.proto\x12\x07kvcq.v1\x1a\x1ckvcq_client/pb/v1/kvcq.proto\"`\n\x17\x42\x65ginTransactionRequest\x12!\n\x07message\x18\x01 \x01(\x0b\x32\x10.kvcq.v1.Message\x12\r\n\x05group\x18\x02 \x01(\t\x12\x13\n\x0bimmunity_ms\x18\x03 \x01(\x03\"2\n\x18\x42\x65ginTransactionResponse\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\"B\n\x18\x44\x65\x63ideTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63ommit\x18\x02 \x01(\x08\"\x1b\n\x19\x44\x65\x63ideTransactionResponse\"\x93\x01\n\x0bTransaction\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x10\n\x08\x62\x65gun_ms\x18\x04 \x01(\x03\x12\x0e\n\x06\x63hecks\x18\x05 \x01(\x05\x12\x1a\n\rnext_check_ms\x18\x06 \x01(\x03H\x00\x88\x01\x01\x42\x10\n\x0e_next_check_ms\"a\n\x17ListTransactionsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08given_up\x18\x02 \x01(\x08\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x8f\x01\n\x18ListTransactionsResponse\x12*\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x14.kvcq.v1.Transaction\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x0c\n\x04open\x18\x03 \x01(\x03\x12\x10\n\x08given_up\x18\x04 \x01(\x03\x12\x0e\n\x06now_ms\x18\x05 \x01(\x03\")\n\x18WatchTransactionsRequest\x12\r\n\x05group\x18\x01 \x01(\t\"]\n\x10TransactionCheck\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12!\n\x07message\x18\x02 \x01(\x0b\x32\x10.kvcq.v1.Message\x12\x0e\n\x06\x63hecks\x18\x03 \x01(\x05\x32\xf7\x02\n\x12TransactionService\x12W\n\x10\x42\x65ginTransaction\x12 .kvcq.v1.BeginTransactionRequest\x1a!.kvcq.v1.BeginTransactionResponse\x12Z\n\x11\x44\x65\x63ideTransaction\x12!.kvcq.v1.DecideTransactionRequest\x1a\".kvcq.v1.DecideTransactionResponse\x12W\n\x10ListTransactions\x12 .kvcq.v1.ListTransactionsRequest\x1a!.kvcq.v1.ListTransactionsResponse\x12S\n\x11WatchTransactions\x12!.kvcq.v1.WatchTransactionsRequest\x1a\x19.kvcq.v1.TransactionCheck0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,12 +44,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRANSACTION']._serialized_end=474
   _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=476
   _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=573
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=575
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=670
-  _globals['_WATCHTRANSACTIONSREQUEST']._serialized_start=672
-  _globals['_WATCHTRANSACTIONSREQUEST']._serialized_end=713
-  _globals['_TRANSACTIONCHECK']._serialized_start=715
-  _globals['_TRANSACTIONCHECK']._serialized_end=808
-  _globals['_TRANSACTIONSERVICE']._serialized_start=811
-  _globals['_TRANSACTIONSERVICE']._serialized_end=1186
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=576
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=719
+  _globals['_WATCHTRANSACTIONSREQUEST']._serialized_start=721
+  _globals['_WATCHTRANSACTIONSREQUEST']._serialized_end=762
+  _globals['_TRANSACTIONCHECK']._serialized_start=764
+  _globals['_TRANSACTIONCHECK']._serialized_end=857
+  _globals['_TRANSACTIONSERVICE']._serialized_start=860
+  _globals['_TRANSACTIONSERVICE']._serialized_end=1235
 # @@protoc_insertion_point(module_scope)

@@ -64,12 +64,18 @@ class ListTransactionsRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., given_up: _Optional[bool] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListTransactionsResponse(_message.Message):
-    __slots__ = ("transactions", "next_page_token")
+    __slots__ = ("transactions", "next_page_token", "open", "given_up", "now_ms")
     TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_UP_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
     transactions: _containers.RepeatedCompositeFieldContainer[Transaction]
     next_page_token: str
-    def __init__(self, transactions: _Optional[_Iterable[_Union[Transaction, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+    open: int
+    given_up: int
+    now_ms: int
+    def __init__(self, transactions: _Optional[_Iterable[_Union[Transaction, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., open: _Optional[int] = ..., given_up: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class WatchTransactionsRequest(_message.Message):
     __slots__ = ("group",)

@@ -40,6 +40,8 @@ from server.cli.terminal import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kvcq_client import LiteParent
+
 PAGE = 1000
 _QUEUE_FIELDS = "queue_id min_offset max_offset log_min_offset superseded_messages"
 
@@ -179,12 +181,16 @@ def describe(name: str, server: str, as_json: bool) -> None:
             found, queues = client.topic_queues(name)
     if as_json:
         document = _document(found)
+        if found.lite is not None:
+            document["lite"] = document_of(found.lite, "expiry_ms lite_topics has_more clients")
         document["queues"] = [{**document_of(each, _QUEUE_FIELDS)} for each in queues]
         print_json(document)
         return
     title = found.name if is_light else f"{name}: created {time_text(found.created_time_ms)}"
     if found.message_type not in (None, MessageType.ANY):
         title = f"{title}, for messages of type {_typed(found.message_type)}"
+    if found.lite is not None:
+        title = f"{title}, {_lite(found.lite)}"
     columns = ["queue", "min offset", "max offset", "messages"]
     rows = [
         [each.queue_id, each.min_offset, each.max_offset, each.max_offset - each.min_offset]
@@ -205,14 +211,17 @@ def describe(name: str, server: str, as_json: bool) -> None:
 @topic.command("list")
 @click.option("--prefix", type=text, default="", help="Only names with this prefix.")
 @click.option("--light-queues", is_flag=True, help="Light queues instead of topics.")
+@click.option("--system", is_flag=True, help="Also the server's own topics.")
 @click.option(
     "--limit", type=COUNT, default=PAGE, show_default=True, help="Maximum number of names."
 )
 @server_options
-def list_topics(prefix: str, light_queues: bool, limit: int, server: str, as_json: bool) -> None:
+def list_topics(
+    prefix: str, light_queues: bool, system: bool, limit: int, server: str, as_json: bool
+) -> None:
     """List topics by name."""
     with connect(server) as client:
-        every = client.topics(prefix, light_queues=light_queues)
+        every = client.topics(prefix, light_queues=light_queues, system_topics=system)
         found = list(islice(every, limit + 1))
     if light_queues and len(found) <= limit:
         found.sort()  # they come by the length of their names
@@ -249,6 +258,12 @@ def _document(one: Topic) -> dict[str, object]:
         "retention": document_of(one.retention, "time_ms bytes messages latest"),
         "messageType": _typed(one.message_type),
     }
+
+
+def _lite(lite: LiteParent) -> str:
+    count = counted(lite.lite_topics, "lite topic")
+    ends = f"deleted when idle for {_span(lite.expiry_ms)}" if lite.expiry_ms else "kept when idle"
+    return f"with {'more than ' if lite.has_more else ''}{count}, {ends}"
 
 
 def _typed(message_type: MessageType | None) -> str:

@@ -11,6 +11,7 @@ from kvcq_client import (
     AsyncClient,
     Client,
     InvalidArgumentError,
+    LiteParent,
     LiteSettings,
     NotPossibleError,
     Outcome,
@@ -138,6 +139,9 @@ async def test_lite_topics_are_listed_and_deleted(client: AsyncClient) -> None:
     assert [name async for name in client.list_lite_topics(PARENT, "a")] == ["aa"]
     await client.create_lite_parent(PARENT, expiry_s=3600)
     assert await client.lite_expiry_s(PARENT) == 3600
+    one = LiteParent(3_600_000, 2, has_more=False, clients=0)
+    assert (await client.describe_topic(PARENT)).lite == one
+    assert (await client.topic_queues(PARENT))[0].lite == one
 
 
 @pytest.mark.usefixtures("parent")

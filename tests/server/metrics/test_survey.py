@@ -49,6 +49,11 @@ def test_few_names_are_known_at_once(store: MessageStore, clock: FakeClock) -> N
     assert found.lags == {"g": {"a": Lag(3, first_ms + 7000), "b": Lag(0, None)}}
 
 
+def test_topics_of_the_store_itself_are_not_counted(store: MessageStore, clock: FakeClock) -> None:
+    store.timers.put([Message("a", b"x", 0)], [clock.now_ms() + 60_000])
+    assert Survey(store, 10, clock.now_ms).go_on().topics == 1
+
+
 def test_queues_of_a_topic_are_one_number(store: MessageStore, clock: FakeClock) -> None:
     _put(store, clock, "a", 3, queue_id=0)
     second_ms = _put(store, clock, "a", 2, queue_id=1)

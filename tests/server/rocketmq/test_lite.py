@@ -86,7 +86,7 @@ async def test_a_client_receives_what_is_sent_to_its_lite_topics_and_no_other(
     assert len({each.queue_id for each in of_tea}) == 1, "and the queue is the parent's"
     status, nothing = await client.receive("g", "chats")
     assert (status.code, nothing) == (v2.MESSAGE_NOT_FOUND, [])
-    assert sorted(served.store.lite.list("chats", "", "", 9)) == ["coffee", "milk", "tea"]
+    assert sorted(served.store.lite.listing.names("chats", "", "", 9)) == ["coffee", "milk", "tea"]
 
 
 async def test_the_parent_has_them_too_for_groups_of_another_kind(client: Client) -> None:

@@ -10,7 +10,9 @@ import grpc
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import timers_pb2
 from store.errors import StoreBusyError
+from store.message import Message
 from tests.support.rpc_errors import error_info
 from tests.support.until import until
 
@@ -265,3 +267,47 @@ async def test_only_topics_have_settings(served: Served, name: str) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await served.topics.CreateTopics(pb.CreateTopicsRequest(topics=[wanted]))
     assert error_info(refused.value).metadata["field"] == "topics[0].retention.time_ms"
+
+
+async def test_topics_of_the_server_itself_are_listed_for_whoever_asks_for_them(
+    served: Served,
+) -> None:
+    """As RocketMQ's of an adopted store are: they are names of the same kind."""
+    later = timers_pb2.DelayedMessage(
+        message=pb.Message(topic="rest", queue_id=0, body=b"x"), delay_ms=60_000
+    )
+    await served.timers.PutDelayed(timers_pb2.PutDelayedRequest(messages=[later]))
+    await asyncio.to_thread(served.store.halves.begin, Message("rest", b"x", 0), "g")
+    await _create(served, "a", "z")
+
+    async def names(**wanted: Any) -> list[str]:  # noqa: ANN401
+        found: list[str] = []
+        while True:
+            page = await served.topics.ListTopics(pb.ListTopicsRequest(**wanted))
+            found += [one.name for one in page.topics]
+            if not (token := page.next_page_token):
+                return found
+            assert len(page.topics) == wanted["page_size"], "a page is full, or the last one"
+            wanted["page_token"] = token
+
+    for size in (1, 2, 3):
+        assert await names(page_size=size) == ["a", "rest", "z"]
+    own = ["rmq_sys_kvcq_halves", "rmq_sys_wheel_timer"]
+    assert await names(page_size=2, system_topics=True) == ["a", "rest", *own, "z"]
+    assert await names(prefix="rmq_sys_", page_size=9) == []
+    assert await names(prefix="rmq_sys_", page_size=9, system_topics=True) == own
+
+
+async def test_a_parent_of_lite_topics_is_described_as_one(served: Served) -> None:
+    await asyncio.to_thread(served.store.lite.make, "chats", 60_000, 2)
+    await _create(served, "plain")
+    light = [f"%LMQ%$chats${name}" for name in "abc"]
+    message = pb.Message(topic="chats", queue_id=0, body=b"x", light_queues=light)
+    await served.messages.Put(pb.PutRequest(message=message))
+    request = pb.DescribeTopicRequest(name="chats", page_size=1)
+    page = await served.topics.DescribeTopic(request)
+    assert page.topic.lite == pb.LiteParent(expiry_ms=60_000, lite_topics=3)
+    request.page_token = page.next_page_token
+    assert not (await served.topics.DescribeTopic(request)).topic.HasField("lite")
+    plain = await served.topics.DescribeTopic(pb.DescribeTopicRequest(name="plain"))
+    assert not plain.topic.HasField("lite")

@@ -254,6 +254,25 @@ def test_checks_count_when_they_were_sent_and_end(store: MessageStore, clock: Fa
     assert store.statistics()["store.transactions_given_up"] == 0
 
 
+def test_one_that_was_given_up_is_found_among_many(store: MessageStore, clock: FakeClock) -> None:
+    """A page of them has one, not a part of the open ones."""
+    for number in range(30):
+        begin(store, f"{number}", group="many")
+    one = begin(store, group="few")
+    for _ in range(15):
+        clock.advance(30)
+        store.halves.checked([each.half for each in store.halves.due("few")])
+    clock.advance(30)
+    assert store.halves.due("few") == []
+    for asked in ({"given_up": True}, {"group": "few"}):
+        (found,), after = store.halves.list(limit=2, **asked)  # type: ignore[arg-type]
+        assert (found.transaction_id, after) == (one, None)
+    found, after = store.halves.list(limit=20, group="many")
+    rest, end = store.halves.list(after, 20, group="many")  # type: ignore[arg-type]
+    assert (len(found), len(rest), end) == (20, 10, None)
+    assert (store.halves.count("few"), store.halves.count()) == ((1, 1), (31, 1))
+
+
 def test_nobody_is_asked_within_the_immunity_time(store: MessageStore, clock: FakeClock) -> None:
     store.halves.begin(Message("T", b"a"), "g", 60_000)
     clock.advance(59)

@@ -16,12 +16,12 @@ from store.errors import (
 )
 from store.format.record import unpack_record
 from store.groups import AtOffset, AtTime, Edge, Outcome
-from store.lite import Action, FromEnd, queue_of
+from store.lite import Action, FromEnd, LiteParent, LiteTopic, queue_of
 from store.lite.clients import LOST_MS
 from store.lite.receiving import MOST_OF_ONE
 from store.lite.subscriptions import CLIENT_TIMEOUT_MS
 from store.message import Message
-from store.metadata import LiteGroup, SharedGroup
+from store.metadata import LiteGroup, MessageType, SharedGroup
 from tests.support.stores import open_small
 
 if TYPE_CHECKING:
@@ -325,18 +325,18 @@ def test_lite_topics_are_listed_and_deleted(store: MessageStore) -> None:
     store.lite.make(P)
     for name in ("b", "a", "aa", "c"):
         put(store, name, "x")
-    assert store.lite.list(P, "", "", 10) == ["a", "b", "c", "aa"]
-    assert store.lite.list(P, "a", "", 10) == ["a", "aa"]
-    assert store.lite.list(P, "", "b", 1) == ["c"]
+    assert store.lite.listing.names(P, "", "", 10) == ["a", "b", "c", "aa"]
+    assert store.lite.listing.names(P, "a", "", 10) == ["a", "aa"]
+    assert store.lite.listing.names(P, "", "b", 1) == ["c"]
     assert store.lite.delete(P, ["a", "never", "a"]) == 1
-    assert store.lite.list(P, "", "", 10) == ["b", "c", "aa"]
+    assert store.lite.listing.names(P, "", "", 10) == ["b", "c", "aa"]
 
 
 def test_a_topic_that_is_not_there_has_no_list_of_lite_topics(store: MessageStore) -> None:
     with pytest.raises(UnknownTopicError):
-        store.lite.list("missing", "", "", 10)
+        store.lite.listing.names("missing", "", "", 10)
     store.lite.make(P)
-    assert store.lite.list(P, "", "", 10) == []
+    assert store.lite.listing.names(P, "", "", 10) == []
 
 
 def test_an_idle_lite_topic_ends_with_all_that_groups_have_of_it(
@@ -356,7 +356,7 @@ def test_an_idle_lite_topic_ends_with_all_that_groups_have_of_it(
     store.lite.sync("g", "c", ADD, ["followed"])
     assert store.lite.expiry.look() in (0, 1)
     store.lite.expiry.look()
-    assert store.lite.list(P, "", "", 10) == ["busy", "followed"]
+    assert store.lite.listing.names(P, "", "", 10) == ["busy", "followed"]
     of_idle = [each.handle for each in held if each.topic == queue_of(P, "idle")]
     assert store.groups.acknowledge("g", of_idle).outcomes == [Outcome.QUEUE_ENDED]
     assert store.tables.windows("g", queue_of(P, "idle"), [0])[0].next_offset == 0
@@ -374,7 +374,7 @@ def test_a_lite_topic_that_grows_meanwhile_does_not_end(
     ends = {queue_of(P, name): 1 for name in "ab"}
     put(store, "a", "y")
     assert store.delete_idle(ends) == 1
-    assert store.lite.list(P, "", "", 10) == ["a"]
+    assert store.lite.listing.names(P, "", "", 10) == ["a"]
 
 
 def test_the_scan_goes_round_in_pieces(store: MessageStore, clock: FakeClock) -> None:
@@ -386,7 +386,7 @@ def test_the_scan_goes_round_in_pieces(store: MessageStore, clock: FakeClock) ->
     clock.advance(61)
     ended = sum(store.lite.expiry.look(3) for _ in range(30))
     assert ended == store.lite.expiry.expired == 14
-    assert [len(store.lite.list(parent, "", "", 10)) for parent in "pqr"] == [0, 7, 0]
+    assert [len(store.lite.listing.names(parent, "", "", 10)) for parent in "pqr"] == [0, 7, 0]
 
 
 def test_the_settings_of_a_parent_go_with_it(store: MessageStore) -> None:
@@ -402,6 +402,62 @@ def test_the_settings_of_a_parent_go_with_it(store: MessageStore) -> None:
     store.create_topics([(P, 1)])
     with pytest.raises(InvalidArgumentError, match="not made for lite topics"):
         store.lite.expiry_ms(P)
+
+
+# --- lists -------------------------------------------------------------------------------------
+
+
+def test_a_lite_topic_says_where_it_stands(store: MessageStore, clock: FakeClock) -> None:
+    ready(store)
+    store.lite.make(P, expiry_ms=60_000)
+    first_ms = clock.now_ms()
+    put(store, "a", "x", "y")
+    clock.advance(10)
+    put(store, "b", "x")
+    store.lite.sync("g", "c", ADD, ["b"])
+    store.lite.sync("g", "d", ADD, ["b", "silent"])
+    assert store.lite.listing.states(P, ["a", "never", "b"]) == [
+        LiteTopic("a", 0, 2, first_ms, first_ms + 60_000, 0),
+        LiteTopic("b", 0, 1, first_ms + 10_000, None, 2),
+    ]
+    store.lite.make(P)
+    assert [one.ends_ms for one in store.lite.listing.states(P, ["a", "b"])] == [None, None]
+
+
+def test_parents_are_listed_and_count_no_further_than_they_are_to(store: MessageStore) -> None:
+    ready(store)
+    for parent in ("pq", "other"):
+        store.lite.make(parent, expiry_ms=90_000)
+    store.create_topics([("plain", 1)])
+    for name in ("a", "b", "c"):
+        put(store, name, "x")
+    store.lite.sync("g", "c", ADD, ["a"])
+    listing = store.lite.listing
+    assert listing.parents("", "", 9, 2) == [
+        LiteParent("other", 90_000, 0, has_more=False, clients=0),
+        LiteParent(P, 0, 2, has_more=True, clients=1),
+        LiteParent("pq", 90_000, 0, has_more=False, clients=0),
+    ]
+    assert [one.topic for one in listing.parents("p", "", 9, 1)] == [P, "pq"]
+    assert [one.topic for one in listing.parents("p", P, 9, 1)] == ["pq"]
+    assert [one.topic for one in listing.parents("", "other", 1, 1)] == [P]
+    assert listing.parent(P, 3) == LiteParent(P, 0, 3, has_more=False, clients=1)
+    assert listing.parent("plain", 3) is None
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_topic_for_lite_messages_is_a_parent(store: MessageStore, changed: bool) -> None:
+    """However it became one: by kvcq lite create, or by its type as RocketMQ's tools make it."""
+    store.create_topics([(P, 1)], types={} if changed else {P: MessageType.LITE})
+    if changed:
+        assert not store.lite.is_parent(P)
+        store.take(P, MessageType.LITE)
+    assert store.lite.expiry_ms(P) == 0
+    assert [one.topic for one in store.lite.listing.parents("", "", 9, 1)] == [P]
+    store.lite.make(P, expiry_ms=60_000)
+    store.take(P, MessageType.NORMAL)
+    store.take(P, MessageType.LITE)
+    assert store.lite.expiry_ms(P) == 60_000
 
 
 # --- a random schedule -----------------------------------------------------------------------

@@ -1,0 +1,124 @@
+"""Lists of parents and of their lite topics, with where each stands.
+
+A page costs as much as its rows, however many others there are.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from store.errors import UnknownTopicError
+from store.lite.names import parts_of, prefix_of, queue_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store.consume_queue import Bounds, ConsumeQueueStore
+    from store.lite.subscriptions import Subscriptions
+    from store.log import StoreTimes
+    from store.state import Tables
+    from store.topics import Topics
+
+
+class LiteParent(NamedTuple):
+    """A topic that has lite topics."""
+
+    topic: str
+    expiry_ms: int  # how long a lite topic may be idle; 0: for ever
+    lite_topics: int  # with messages, as far as they were counted
+    has_more: bool  # than were counted
+    clients: int  # that are subscribed to some of them
+
+
+class LiteTopic(NamedTuple):
+    """Where a lite topic stands."""
+
+    name: str
+    min_offset: int
+    max_offset: int
+    last_ms: int | None  # when its last message was stored; None: that is in the log no longer
+    ends_ms: int | None  # None: it does not end, or clients are subscribed to it
+    clients: int  # that are subscribed to it by name
+
+
+class HasBounds(Protocol):
+    """What the lists ask of their store: see MessageStore."""
+
+    def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]: ...
+
+
+class LiteListing:
+    """Thread: any. Memory: a page."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        tables: Tables,
+        queues: ConsumeQueueStore,
+        times: StoreTimes,
+        subscriptions: Subscriptions,
+        store: HasBounds,
+    ) -> None:
+        """`tables`: at the dispatch point."""
+        # Constant after construction.
+        self._topics = topics
+        self._tables = tables
+        self._queues = queues
+        self._now_ms = times.steady_ms
+        self._subscriptions = subscriptions
+        self._store = store
+
+    def parents(self, prefix: str, after: str, limit: int, most: int) -> list[LiteParent]:
+        """In name order, those above `after`; of each up to `most` lite topics are counted."""
+        rows = self._tables.list_lite_parents(after, limit, prefix)
+        return [self._parent(topic, expiry_ms, most) for topic, expiry_ms in rows]
+
+    def parent(self, topic: str, most: int) -> LiteParent | None:
+        """The same of one topic; None: it has no lite topics."""
+        expiry_ms = self._tables.lite_expiry_ms(topic)
+        return None if expiry_ms is None else self._parent(topic, expiry_ms, most)
+
+    def _parent(self, topic: str, expiry_ms: int, most: int) -> LiteParent:
+        count = len(self._queues.list_names(prefix_of(topic), None, most + 1))
+        clients = self._subscriptions.clients_of(topic)
+        return LiteParent(topic, expiry_ms, min(count, most), count > most, clients)
+
+    def names(self, topic: str, prefix: str, after: str, limit: int) -> list[str]:
+        """Lite topics of the parent that have messages and whose names begin so, by length, then by
+        bytes; those above `after`. Raises UnknownTopicError if there are none, and no such
+        topic."""
+        whole = prefix_of(topic)
+        queues = self._queues.list_names(
+            whole + prefix, queue_of(topic, after) if after else None, limit
+        )
+        if not queues:
+            self._topics.get(topic)
+        found = [parts_of(queue) for queue in queues]
+        return [parts[1] for parts in found if parts is not None]
+
+    def states(self, topic: str, names: Sequence[str]) -> list[LiteTopic]:
+        """Where these lite topics of the parent stand; without those that have ended meanwhile."""
+        expiry_ms = self._tables.lite_expiry_ms(topic) or 0
+        found = []
+        for name in names:
+            with suppress(UnknownTopicError):
+                found.append(self._state(topic, name, expiry_ms))
+        return found
+
+    def _state(self, topic: str, name: str, expiry_ms: int) -> LiteTopic:
+        queue = queue_of(topic, name)
+        ((low, high),) = self._store.bounds([(queue, 0)])
+        last_ms = last_stored_ms(self._queues, queue, high)
+        clients = self._subscriptions.subscribed_to(topic, name)
+        ends_ms = None
+        if expiry_ms and not clients:
+            ends_ms = self._now_ms() if last_ms is None else last_ms + expiry_ms
+        return LiteTopic(name, low, high, last_ms, ends_ms, clients)
+
+
+def last_stored_ms(queues: ConsumeQueueStore, queue: str, end: int) -> int | None:
+    """When the message below `end`, a light queue's next offset, was stored; None: there is none,
+    or its unit has gone with the log."""
+    units = queues.read_units(queue, 0, end - 1, 1) if end else []
+    return units[0][1].store_time_ms if units else None
