@@ -107,6 +107,7 @@ async def _topic(visit: Visit) -> web.StreamResponse:
         "topic.html",
         topic=found.topic,
         kept=_kept(retention, visit.words),
+        lite_ends=lite_ends(found.topic.lite, visit.words),
         # As the fields of the form take it; empty: no limit.
         keep={
             "time": span_text(retention.time_ms) if retention.time_ms else "",
@@ -136,6 +137,11 @@ def _kept(retention: pb.Retention, words: Words) -> list[str]:
     return [text for limit, text in limits if limit]
 
 
+def lite_ends(parent: pb.LiteParent, words: Words) -> str:
+    """When an idle lite topic of the parent ends, for people."""
+    return duration(parent.expiry_ms / 1000) if parent.expiry_ms else words("lite.never")
+
+
 async def _groups_of(visit: Visit, topic: str) -> list[pb.GroupLag] | None:
     """How far groups are behind on the topic, the latest first, of those groups that are farthest
     behind. None if the viewer has no right to it."""
@@ -161,8 +167,8 @@ async def _keep(visit: Visit, form: Mapping[str, str]) -> str:
     name = form.get("name", "")
     request = pb.UpdateTopicRequest(
         name=name,
-        retention_time_ms=_amount(form, "time", span_ms, "a time such as 90m, 36h or 7d"),
-        retention_bytes=_amount(form, "bytes", size_bytes, "a size such as 500MB or 10GiB"),
+        retention_time_ms=amount(form, "time", span_ms, "a time such as 90m, 36h or 7d"),
+        retention_bytes=amount(form, "bytes", size_bytes, "a size such as 500MB or 10GiB"),
         retention_messages=whole_of("messages", form.get("messages", "").strip() or "0", INT64_MAX),
         retention_latest=form.get("latest") == "true",
     )
@@ -170,7 +176,7 @@ async def _keep(visit: Visit, form: Mapping[str, str]) -> str:
     return address("/topic", name=name, notice="topicChanged")
 
 
-def _amount(
+def amount(
     form: Mapping[str, str], name: str, read: Callable[[str], int | None], example: str
 ) -> int:
     """A field of the form; 0 when it is empty. Raises InvalidArgumentError."""

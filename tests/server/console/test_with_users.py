@@ -67,7 +67,7 @@ async def test_a_user_sees_what_the_rights_are_for(tmp_path: Path) -> None:
             overview = await client.get("/")
             assert overview.status == 200
             assert "Read-only" in overview.text
-            assert not {"/jobs", "/migration"} & set(overview.links)
+            assert not {"/jobs", "/migration", "/transactions"} & set(overview.links)
             seen = {
                 "/topics?prefix=app": "app-orders 2 1",
                 "/topic?name=app-orders": "2 queues",
@@ -75,6 +75,8 @@ async def test_a_user_sees_what_the_rights_are_for(tmp_path: Path) -> None:
                 "/messages?topic=app-orders&by=key&key=k": "in app-orders",
                 f"/message?id={ids['app-orders']}": "in app-orders",
                 "/group?name=app-1": "app-orders 0 0 0 1 1",
+                "/delayed?topic=app-orders": "No message waits.",
+                "/lite-topics?prefix=app": "No topic has lite topics",
                 "/live": "time",
             }
             for path, text in seen.items():
@@ -85,7 +87,8 @@ async def test_a_user_sees_what_the_rights_are_for(tmp_path: Path) -> None:
                 *("/topics", "/topics?prefix=secret", "/topic?name=secret", "/light-queues"),
                 *("/messages?topic=secret&queue=0", "/messages?topic=secret&by=key&key=k"),
                 *(f"/message?id={ids['secret']}", "/groups", "/group?name=other"),
-                *("/jobs", "/job?id=x", "/migration"),
+                *("/jobs", "/job?id=x", "/migration", "/transactions"),
+                *("/delayed", "/delayed?topic=secret", "/lite-topics", "/lite-parent?name=secret"),
             )
             for path in hidden:
                 answer = await client.get(path)
@@ -95,6 +98,7 @@ async def test_a_user_sees_what_the_rights_are_for(tmp_path: Path) -> None:
             # What can be looked for is still there to be filled in.
             assert 'id="prefix"' in (await client.get("/topics")).html
             assert "enter a prefix" in (await client.get("/light-queues")).text
+            assert 'name="topic"' in (await client.get("/delayed")).html
             assert 'name="name"' in (await client.get("/groups")).html
             for page in PAGES:
                 for path in page.does:
