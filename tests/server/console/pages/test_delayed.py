@@ -39,7 +39,7 @@ async def test_those_that_are_due_first_come_first(served: Served, console: Cons
     await _delay(served, 2)
     await _delay(served, 1, "other")
     page = await console.get("/delayed")
-    assert "Waiting, all topics 3 Next due" in page.text
+    assert "Waiting, all topics 3 Next due in 59 min" in page.text
     assert "Late no" in page.text
     assert sorted(_keys(page)) == ["orders-0", "orders-1", "other-0"]
     assert _keys(page)[-1] == "orders-1"
@@ -55,7 +55,7 @@ async def test_a_page_of_many_leads_to_the_next(served: Served, console: Console
     first = await console.get("/delayed?topic=orders")
     second = await console.get(first.link("Next page"))
     assert _keys(first) + _keys(second) == [f"orders-{number}" for number in range(PAGE_ROWS + 3)]
-    assert "Next due" not in second.text, "that is on the first page"
+    assert "Next due in" not in second.text, "that is on the first page"
     assert "First page" in second.text
 
 
