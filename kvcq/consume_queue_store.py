@@ -150,6 +150,10 @@ class KvConsumeQueueStore:
     def next_offsets(self, queues: Sequence[tuple[str, int]]) -> list[int]:
         return next_offsets_of(self._engine.multi_get(BOUNDS, max_keys(queues)))
 
+    def last_of(self, queues: Sequence[tuple[str, int]]) -> list[tuple[int, int] | None]:
+        rows = self._engine.multi_get(BOUNDS, max_keys(queues))
+        return [None if row is None else unpack_max(row) for row in rows]
+
     def bounds(self, topic: str, queue_id: int, log_start: int) -> Bounds:
         key = max_key(topic, queue_id)
         row = self._engine.get(BOUNDS, key)

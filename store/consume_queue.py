@@ -230,6 +230,10 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         """The max offset of each (topic, queue id); 0 where nothing was ever dispatched."""
         ...
 
+    def last_of(self, queues: Sequence[tuple[str, int]]) -> list[tuple[int, int] | None]:
+        """Physical offset and queue offset of the last unit of each; None where there is none."""
+        ...
+
     def bounds(self, topic: str, queue_id: int, log_start: int) -> Bounds:
         """Min and max; min is the first unit at or above `log_start`. Writes nothing."""
         ...

@@ -360,6 +360,11 @@ class MessageStore:
         """
         self._topic_changes.delete(names)
 
+    def delete_light(self, names: Sequence[str]) -> int:
+        """Those of these light queues are gone that there were, as by `delete_topic`, some at a
+        time; returns how many. Raises what an append raises."""
+        return self._topic_changes.delete_light(names)
+
     def delete_idle(self, ends: Mapping[str, int]) -> int:
         """Those of these light queues are gone whose next offset is still the one given; returns
         how many. Raises what an append raises."""

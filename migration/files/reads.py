@@ -42,6 +42,15 @@ class FileQueueReads:
         found = (self._get(*name) for name in queues)
         return [0 if queue is None else queue.end for queue in found]
 
+    def last_of(self, queues: Sequence[tuple[str, int]]) -> list[tuple[int, int] | None]:
+        """See ConsumeQueueStore. Raises QueueFileError."""
+        found: list[tuple[int, int] | None] = []
+        for name in queues:
+            queue = self._get(*name)
+            unit = None if queue is None or queue.end == 0 else queue.unit(queue.end - 1)
+            found.append(None if queue is None or unit is None else (unit[0], queue.end - 1))
+        return found
+
     def bounds(self, topic: str, queue_id: int, log_start: int) -> Bounds:
         """See ConsumeQueueStore. Min is looked for in the units, so no blank is ever visible."""
         queue = self._get(topic, queue_id)

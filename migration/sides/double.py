@@ -68,6 +68,9 @@ class DoubleQueueStore(SidePair):
     def next_offsets(self, queues: Sequence[tuple[str, int]]) -> list[int]:
         return self._serving.next_offsets(queues)
 
+    def last_of(self, queues: Sequence[tuple[str, int]]) -> list[tuple[int, int] | None]:
+        return self._serving.last_of(queues)
+
     def bounds(self, topic: str, queue_id: int, log_start: int) -> Bounds:
         return self._serving.bounds(topic, queue_id, log_start)
 

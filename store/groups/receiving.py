@@ -134,7 +134,7 @@ class Receiving:
         if settings.in_order or count > _TOGETHER:
             self._turn.check_may_wait()
         if settings.from_latest:
-            self._begin = self._turn.begun(wish.group, wish.topic)
+            self._begin = self._turn.begun(wish.group, settings.begins_with(wish.topic))
         ids = _queues_of(place, wish.first_queue)
         if wish.attempt:
             self._same_again(ids)

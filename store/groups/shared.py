@@ -216,7 +216,7 @@ class SharedGroups:
                 for each in some
             ]
             if settings.from_latest:
-                turn.begun(group, topic)
+                turn.begun(group, settings.begins_with(topic))
             ended = sum(window.in_flight for window in turn.windows(group, topic, some))
             for entry in moved:
                 turn.add(entry)

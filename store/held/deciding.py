@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from store.config import StoreConfig
+    from store.format import Prepared
     from store.held.transaction_ids import Named
     from store.message import Message
     from store.state import Entry, OpenHalf, StateView
@@ -69,12 +70,19 @@ class Decide(NamedTuple):
     commit: bool  # otherwise it is rolled back
 
 
+class Ready(NamedTuple):
+    """A message, and what is made of it before its place is known."""
+
+    message: Message
+    prepared: Prepared
+
+
 class Found(NamedTuple):
     """The half that is to be committed."""
 
     place: int
-    #: What is put; why it cannot be read; None: its record left the log.
-    message: Message | StoreError | None
+    #: What is put, prepared; why it cannot be read; None: its record left the log.
+    message: Ready | StoreError | None
 
 
 class ReadAgainError(Exception):
@@ -85,7 +93,7 @@ class Beginning(NamedTuple):
     """A call that begins a transaction, and can be taken."""
 
     message: Message
-    half: Message  # what stands for it meanwhile
+    half: Ready  # what stands for it meanwhile
     group: str
     nonce: int
     first_check_ms: int  # from now on
@@ -120,7 +128,7 @@ class Turn:
         self.ended: list[HalfEnd] = []
         self._made: dict[str, TopicsMade] = {}
         self._entries: list[Entry] = []
-        self._appended: list[Message] = []
+        self._appended: list[Ready] = []
 
     def steps(self) -> Sequence[Step]:
         """Raises ReadAgainError."""
@@ -143,7 +151,9 @@ class Turn:
             except StoreError as error:
                 self.answers.append(error)
         # One step, as it may be asked for again: what was appended then would be so twice.
-        steps = [Step(self._entries, self._appended)] if self._entries else []
+        messages = [each.message for each in self._appended]
+        prepared = [each.prepared for each in self._appended]
+        steps = [Step(self._entries, messages, prepared=prepared)] if self._entries else []
         made = list(self._made.values())
         if self._next_half > 0 and view.tables.topic(HALVES_TOPIC) is None:
             made.append(TopicsMade([HALVES_TOPIC], 1, self._now_ms, KEEP_ALL))
@@ -208,11 +218,11 @@ class Turn:
             raise _ended(text, before.how)
         return text
 
-    def _finish(self, half: int, how: HalfEnd, message: Message | None = None) -> None:
+    def _finish(self, half: int, how: HalfEnd, message: Ready | None = None) -> None:
         self.ended.append(how)
         self._add(HalfEnded(half, self._now_ms, how), message)
 
-    def _add(self, entry: Entry, message: Message | None) -> None:
+    def _add(self, entry: Entry, message: Ready | None) -> None:
         apply_entry(entry, _NOWHERE, self._changes)
         self._entries.append(entry)
         if message is not None:

@@ -49,6 +49,8 @@ MOST_A_SECOND = 20_000
 #: Of one append, and their bytes: the append lock is held for 2 ms or so.
 _TOGETHER = 256
 _MOST_BYTES = 4 << 20
+#: After so many the interpreter is let go: whoever puts meanwhile would wait 5 ms for it each time.
+_UNINTERRUPTED = 16
 #: The clock is looked at so often while anything waits: a jump of it is followed step by step.
 _LOOK_S = 1.0
 #: What is due and is not dispatched yet is looked for again after this.
@@ -163,7 +165,9 @@ class Firing:
         records, lost = self._scattered.read(TIMER_TOPIC, [row.place for _, row in rows])
         due: list[_Due] = []
         size = 0
-        for key, row in rows:
+        for at, (key, row) in enumerate(rows):
+            if at % _UNINTERRUPTED == 0:
+                time.sleep(0)
             record = records.get(row.place)
             reason = lost.get(row.place)
             message: Message | None = None

@@ -12,6 +12,7 @@ import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import (
+    CorruptRecordError,
     InvalidArgumentError,
     StoreBusyError,
     StoreError,
@@ -22,6 +23,7 @@ from store.format import (
     check_group,
     check_may_write,
     check_topic,
+    prepare_again,
     prepare_all,
     unpack_record,
 )
@@ -32,6 +34,7 @@ from store.held.deciding import (
     Ending,
     Found,
     ReadAgainError,
+    Ready,
     Turn,
     id_of,
     is_live,
@@ -222,9 +225,10 @@ class Halves:
             prepare_all([message], config.max_body_bytes, MAX_LIGHT_QUEUES)
             more = {GROUP: group, IS_TRANSACTION: "true"}
             half = waiting(HALVES_TOPIC, message, more)
-            prepare_waiting([half], config.max_body_bytes)
+            (prepared,) = prepare_waiting([half], config.max_body_bytes)
             check_ms = max(FIRST_CHECK_MS, immunity_ms)
-            return Beginning(message, half, group, self._new_nonce(), check_ms)
+            waits = Ready(half, prepared)
+            return Beginning(message, waits, group, self._new_nonce(), check_ms)
         except StoreError as error:
             return error
 
@@ -238,11 +242,19 @@ class Halves:
         found: dict[int, Found] = {}
         for place, half in places.items():
             if place in records:
-                message = delivered(unpack_record(records[place], verify=False))
-                found[half] = Found(place, message)
+                found[half] = Found(place, self._ready(records[place]))
             elif place in lost:
                 found[half] = Found(place, self._lost(place, lost[place]))
         return found
+
+    @staticmethod
+    def _ready(record: bytes) -> Ready | StoreError:
+        """What is put of it, or why it cannot be."""
+        try:
+            message = delivered(unpack_record(record, verify=False))
+            return Ready(message, prepare_again(message))
+        except (CorruptRecordError, InvalidArgumentError) as error:
+            return UnreadableTransactionError(str(error))
 
     def _lost(self, place: int, reason: str) -> StoreError | None:
         """Why the record there cannot be read; None: it left the log."""

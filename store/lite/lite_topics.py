@@ -26,7 +26,7 @@ from store.lite.listing import LiteListing
 from store.lite.names import check_lite_topics, parts_of, prefix_of, queue_of
 from store.lite.receiving import LiteReceiving, LiteWish
 from store.lite.subscriptions import Subscriptions
-from store.state import LiteTopicsOf, Reset
+from store.state import FRESH, LiteTopicsOf, Reset, group_made_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ class FromEnd(NamedTuple):
 class LiteStore(Reads, Deletes, Protocol):
     """What lite topics need of their store: see MessageStore."""
 
-    def delete_topics(self, names: Sequence[str]) -> None: ...
+    def delete_light(self, names: Sequence[str]) -> int: ...
 
 
 class LiteTopics:
@@ -143,15 +143,7 @@ class LiteTopics:
         check_topic(topic)
         check_lite_topics(names, "lite_topics")
         check_within("lite_topics", len(names), 1, MOST_SYNCED)
-        queues = [queue_of(topic, name) for name in dict.fromkeys(names)]
-        ends = self._queues.next_offsets([(queue, 0) for queue in queues])
-        deleted = 0
-        for queue, end in zip(queues, ends, strict=True):
-            if end:
-                with suppress(UnknownTopicError):  # somebody else was faster
-                    self._store.delete_topics([queue])
-                    deleted += 1
-        return deleted
+        return self._store.delete_light([queue_of(topic, name) for name in dict.fromkeys(names)])
 
     # --- subscriptions ---------------------------------------------------------------------
 
@@ -279,7 +271,7 @@ class LiteTopics:
         now_ms = self._now_ms()
         lost = self.subscriptions.receives(group, lite, client_id, now_ms)
         if lite.is_wildcard and not settings.is_paused:
-            self._pass(group, lite)
+            self._pass(group, lite, self._begins_behind(group, settings))
         attempt = hash_of(attempt_id)
         wish = LiteWish(
             group, client_id, max_messages, max_bytes, invisible_ms, skip_damaged, attempt
@@ -299,8 +291,18 @@ class LiteTopics:
         look_ms = self.subscriptions.next_look_ms(group, client_id, self._now_ms())
         return Received(deliveries, look_ms, lost)
 
-    def _pass(self, group: str, lite: LiteGroup) -> None:
-        """What a wildcard group is not told of by messages: what there was before it came."""
+    def _begins_behind(self, group: str, settings: SharedGroup) -> int:
+        """Physical offset of a record: a wildcard group has nothing to receive from lite topics of
+        which it has no window, and whose last message lies before it."""
+        row = self._topics.view.tables.group(group) if settings.from_latest else None
+        return 0 if row is None else group_made_at(row)
+
+    def _pass(self, group: str, lite: LiteGroup, begins_behind: int) -> None:
+        """What a wildcard group is not told of by messages: what there was before it came.
+
+        All that decides is looked up for many names together: 10,000,000 of them are gone through
+        in minutes, beside what is received.
+        """
         prefix = prefix_of(lite.parent)
         for _ in range(_PASSES_A_CALL):
             after = self.subscriptions.begin_pass(group)
@@ -312,11 +314,14 @@ class LiteTopics:
                 queues = self._queues.list_names(prefix, after or None, _PASS_TOGETHER)
                 places = [(queue, 0) for queue in queues]
                 windows = self._tables.windows_of(group, places)
-                ends = self._queues.next_offsets(places)
-                for queue, window, end in zip(queues, windows, ends, strict=True):
-                    parts = parts_of(queue)
-                    is_done = not window.leases and not window.keys and window.next_offset >= end
-                    if parts is not None and not is_done:
+                lasts = self._queues.last_of(places)
+                for queue, window, last in zip(queues, windows, lasts, strict=True):
+                    if window is FRESH:
+                        is_done = last is None or last[0] < begins_behind
+                    else:
+                        is_behind = last is not None and window.next_offset <= last[1]
+                        is_done = not (window.leases or window.keys or is_behind)
+                    if not is_done and (parts := parts_of(queue)) is not None:
                         names.append(parts[1])
                 reached = queues[-1] if len(queues) == _PASS_TOGETHER else None
             finally:

@@ -79,6 +79,8 @@ class LiteReceiving:
             raise LiteGroupError(self._wish.group, None)
         if settings.is_paused:
             return []  # all names stay ready
+        if settings.from_latest and settings.lite.is_wildcard:
+            turn.begun(self._wish.group, settings.lite.parent)
         if self._wish.attempt and self._same_again(turn):
             return self._deliveries
         looked = 0

@@ -95,21 +95,28 @@ class TopicChanges:
     def delete(self, names: Sequence[str]) -> None:
         self._end(list(dict.fromkeys(names)), self._topics.end)
 
+    def delete_light(self, names: Sequence[str]) -> int:
+        return self._end_light(names, lambda _, offset: offset > 0)
+
     def delete_idle(self, ends: Mapping[str, int]) -> int:
+        return self._end_light(list(ends), lambda name, offset: offset == ends[name])
+
+    def _end_light(self, names: Sequence[str], is_meant: Callable[[str, int], bool]) -> int:
+        """Those of these light queues, each once, that are there and meant by their next offset."""
         deleted: dict[str, int] = {}
 
-        def end_idle(names: Sequence[str]) -> Sequence[Entry]:
-            next_offsets = self._appends.log.next_light_offsets(names)
-            still = [
+        def end_some(some: Sequence[str]) -> Sequence[Entry]:
+            next_offsets = self._appends.log.next_light_offsets(some)
+            meant = [
                 name
-                for name, offset in zip(names, next_offsets, strict=True)
-                if offset == ends[name] and not self._topics.view.has_ended(name)
+                for name, offset in zip(some, next_offsets, strict=True)
+                if is_meant(name, offset) and not self._topics.view.has_ended(name)
             ]
-            entries = self._topics.end(still)
-            deleted[names[0]] = len(entries)  # it may be called again
+            entries = self._topics.end(meant)
+            deleted[some[0]] = len(entries)  # it may be called again
             return entries
 
-        self._end(list(ends), end_idle)
+        self._end(names, end_some)
         return sum(deleted.values())
 
     def _end(

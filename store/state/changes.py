@@ -269,12 +269,18 @@ def _end_letter(entry: LetterEnded, changes: Changes) -> None:
 
 
 def _end_topic(topic: str, changes: Changes) -> None:
-    for group in Tables(changes).readers(topic):
+    readers = Tables(changes).readers(topic)
+    for group in readers:
         changes.delete_range(*offsets_range(group, topic))
         changes.delete_range(*windows_range(group, topic))
-    changes.delete_range(*readers_range(topic))
-    for start, end in hidden_ranges(topic):
-        changes.delete_range(start, end)
+    if readers:
+        changes.delete_range(*readers_range(topic))
+    # Of a light queue, which has no row of its own, one row tells whether anything is hidden in it:
+    # sessions end by the million, and a row costs far less to look up than a range.
+    row = changes.get(topic_key(topic))
+    if row is not None or changes.get(latest_key(topic, 0)) is not None:
+        for start, end in hidden_ranges(topic):
+            changes.delete_range(start, end)
     if topic.startswith(DEAD_LETTERS):
         for start, end in letters_ranges(topic):
             changes.delete_range(start, end)

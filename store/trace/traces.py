@@ -339,6 +339,8 @@ class Traces:
             return None
         queue = place.topic, place.queue_id
         settings = self._tables.shared_group(group)
+        if settings is not None and settings.lite is not None and not is_light(place.topic):
+            return None  # it is told of the light queue
         if settings is None:
             (committed,) = self._tables.committed_offsets(group, [queue])
             is_read = committed is not None and committed > place.offset
@@ -354,7 +356,7 @@ class Traces:
         if place.offset < window.next_offset:
             return Standing(group, place, Reader.DONE)
         if settings.from_latest and not window.next_offset:
-            begun_at = self._tables.begun_at(group, place.topic) or 0
+            begun_at = self._tables.begun_at(group, settings.begins_with(place.topic)) or 0
             if subject.physical_offset < begun_at and self._begins(place) < group_made_at(row):
                 return Standing(group, place, Reader.BEFORE_START)
         return Standing(group, place, Reader.NOT_RECEIVED)

@@ -22,6 +22,7 @@ from store.lite.receiving import MOST_OF_ONE
 from store.lite.subscriptions import CLIENT_TIMEOUT_MS
 from store.message import Message
 from store.metadata import LiteGroup, MessageType, SharedGroup
+from tests.support.rebuild import differences
 from tests.support.stores import open_small
 
 if TYPE_CHECKING:
@@ -203,6 +204,32 @@ def test_a_wildcard_group_gets_what_was_there_and_what_comes(store: MessageStore
         store.lite.sync("g", "c", ADD, ["a"])
 
 
+def test_a_wildcard_group_of_the_latest_begins_once_for_all_lite_topics(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    with open_small(tmp_path, clock) as store:
+        store.lite.make(P)
+        for name in ("a", "b", "c"):
+            put(store, name, "old")
+        lite = LiteGroup(P, is_wildcard=True)
+        store.groups.create("g", SharedGroup(lite=lite, from_latest=True))
+        put(store, "young", "younger than the group")
+        store.lite.sync("g", "c", COMPLETE)
+        acknowledge(store, got := received(store))
+        assert texts(got) == ["younger than the group"]
+        appended = store.log.appended_offset
+        assert received(store) == []
+        assert store.log.appended_offset == appended, "nothing is noted of what it has not to do"
+        put(store, "a", "new")
+        put(store, "first", "of all")
+    with open_small(tmp_path, clock) as store:  # these it learns of by going through all
+        store.lite.sync("g", "c", COMPLETE)
+        acknowledge(store, got := received(store))
+        assert sorted(texts(got)) == ["new", "of all"]
+        assert received(store) == []
+        assert differences(store) == []
+
+
 @pytest.mark.parametrize(
     ("start", "expected"),
     [
@@ -330,6 +357,25 @@ def test_lite_topics_are_listed_and_deleted(store: MessageStore) -> None:
     assert store.lite.listing.names(P, "", "b", 1) == ["c"]
     assert store.lite.delete(P, ["a", "never", "a"]) == 1
     assert store.lite.listing.names(P, "", "", 10) == ["b", "c", "aa"]
+
+
+def test_many_lite_topics_are_deleted_with_few_waits(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.lite.make(P)
+    names = [f"s{number}" for number in range(150)]
+    for name in names:
+        put(store, name, "x")
+    waits: list[int] = []
+    wait_durable = store._appends.wait_durable
+    monkeypatch.setattr(
+        store._appends, "wait_durable", lambda end: (waits.append(end), wait_durable(end))
+    )
+    assert store.lite.delete(P, [*names, "never", *names]) == 150
+    assert 0 < len(waits) <= 4
+    assert store.lite.listing.names(P, "", "", 10) == []
+    put(store, "s7", "again")
+    assert store.lite.delete(P, names) == 1
 
 
 def test_a_topic_that_is_not_there_has_no_list_of_lite_topics(store: MessageStore) -> None:
