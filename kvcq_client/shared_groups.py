@@ -9,6 +9,8 @@ import enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from kvcq_client.format import StoredMessage
 
 
@@ -66,6 +68,14 @@ class Outcome(enum.Enum):
     #: if the response to a first attempt was lost, and the client's second attempt found it done.
     NOT_IN_FLIGHT = "not in flight"
     QUEUE_ENDED = "queue ended"  # its topic or light queue was deleted since
+
+
+class ReceivedBatch(list[Received]):
+    """What one call received; `outcomes` of what it acknowledged, in that order."""
+
+    def __init__(self, received: Iterable[Received], outcomes: Sequence[Outcome] = ()) -> None:
+        super().__init__(received)
+        self.outcomes = list(outcomes)
 
 
 class SharedQueue(NamedTuple):

@@ -335,7 +335,7 @@ UNITS |= {
         "server.workers",
     },
     "server.puts": _CALLS,
-    "server.reads": {*_CALLS, "server.in_turns", "server.readers"},
+    "server.reads": {*_CALLS, "server.in_turns", "server.puts", "server.readers"},
     "server.readers": {"server.wire"},
     "server.jobs": {"server.errors", "server.workers"},
     "server.console": {

@@ -8,13 +8,18 @@ from kvcq_client.calls.groups import GroupCalls
 from kvcq_client.calls.lite_topics import NAMES_A_CALL, LiteTopicCalls
 from kvcq_client.calls.messages import MessageCalls
 from kvcq_client.calls.server import ServerCalls
-from kvcq_client.calls.shared_groups import HANDLES_A_CALL, SharedGroupCalls
+from kvcq_client.calls.shared_groups import (
+    HANDLES_A_CALL,
+    HANDLES_OF_A_RECEIVE,
+    SharedGroupCalls,
+)
 from kvcq_client.calls.timers import TimerCalls
 from kvcq_client.calls.topics import TopicCalls
 from kvcq_client.calls.transactions import TransactionCalls
 
 __all__ = [
     "HANDLES_A_CALL",
+    "HANDLES_OF_A_RECEIVE",
     "NAMES_A_CALL",
     "Calls",
     "DeadLetterCalls",

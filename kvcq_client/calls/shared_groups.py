@@ -20,6 +20,7 @@ from kvcq_client.shared_groups import (
     LiteSettings,
     Outcome,
     Received,
+    ReceivedBatch,
     SharedGroup,
     SharedQueue,
 )
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Handles of one request; the server takes no more.
 HANDLES_A_CALL = 1024
+#: Of them, those that a receive acknowledges.
+HANDLES_OF_A_RECEIVE = 256
 
 
 def received_in(answer: shared_pb.ReceiveResponse, queues: Sequence[Queue]) -> list[Received]:
@@ -65,8 +68,9 @@ class SharedGroupCalls(CallGroup):
         tag_filter: str = "",
         sql_filter: str = "",
         skip_damaged: bool = False,
+        acknowledge: Sequence[Received | str] = (),
         timeout_s: float | None = None,
-    ) -> list[Received]:
+    ) -> ReceivedBatch:
         """Receive messages of a topic, or light queue, for a shared group; [] if there are none.
 
         No other member gets them for `invisible_s`, by default as long as the group says; messages
@@ -75,12 +79,23 @@ class SharedGroupCalls(CallGroup):
         that a filter (see `pull`) excludes count as done for the whole group. `client.receiver`
         receives ahead, and renews.
 
+        `acknowledge`: messages that are done, acknowledged before it receives, by the same call.
+        `outcomes` of the result has an outcome for each, as `acknowledge` returns them. Such a call
+        does not wait for a message: repeat it without them. If it raises, they may not be
+        acknowledged. An error of receiving is raised by the next call without them. All but the
+        last 256 are acknowledged by calls of their own.
+
         The first receive makes the group, where the server allows it. If the response is lost, its
         messages are delivered again after `invisible_s`. Raises NotFoundError, NotPossibleError if
         the group reads by offsets, DataLossError if the next message is damaged; with
         `skip_damaged` a message that cannot be read is done for the whole group instead.
         """
         limit_s = self._connection.timeout_s if timeout_s is None else timeout_s
+        before, acknowledge = (
+            acknowledge[:-HANDLES_OF_A_RECEIVE],
+            acknowledge[-HANDLES_OF_A_RECEIVE:],
+        )
+        outcomes = await self.acknowledge(group, before, timeout_s=timeout_s) if before else []
         answer = await self._call(
             self._shared.Receive,
             shared_pb.ReceiveRequest(
@@ -92,15 +107,21 @@ class SharedGroupCalls(CallGroup):
                 tag_filter=tag_filter,
                 sql_filter=sql_filter,
                 skip_damaged=skip_damaged,
-                wait_ms=round(wait_s * 1000),
+                wait_ms=0 if acknowledge else round(wait_s * 1000),
                 form=pb.RECORD_FORM_WHOLE,
                 attempt_id=secrets.token_hex(8),
+                acknowledge=[_handle_of(one) for one in acknowledge],
             ),
             limit_s + wait_s,
             late=partial(self._give_back_late, group),
         )
         queues = {queue_id: Queue(topic, queue_id) for queue_id in set(answer.queue_ids)}
-        return received_in(answer, [queues[queue_id] for queue_id in answer.queue_ids])
+        received = received_in(answer, [queues[queue_id] for queue_id in answer.queue_ids])
+        if acknowledge and not answer.outcomes:  # an older server does not know the field
+            outcomes += await self.acknowledge(group, acknowledge, timeout_s=timeout_s)
+        else:
+            outcomes += from_wire(_Outcomes, answer).outcomes
+        return ReceivedBatch(received, outcomes)
 
     def _give_back_late(self, group: str, response: bytes) -> None:
         """What was received for a caller that has gone is delivered again at once."""

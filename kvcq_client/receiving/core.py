@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from kvcq_client.calls import Calls
     from kvcq_client.receiving.config import ReceiverConfig
     from kvcq_client.receiving.deliveries import Settlement
-    from kvcq_client.shared_groups import Received
+    from kvcq_client.receiving.settlements import Part
+    from kvcq_client.shared_groups import Received, ReceivedBatch
     from kvcq_client.transport import Connection, ForkedError
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,9 @@ class ReceiverCore:
     """`take`, `when_ready` and what deliveries call may be called on any thread; the rest is owned
     by the event loop."""
 
+    #: Whether receives take acknowledgements along.
+    _acknowledges = True
+
     def __init__(
         self,
         connection: Connection,
@@ -75,9 +79,12 @@ class ReceiverCore:
         self._forget = forget
         self._loop = asyncio.get_running_loop()
         self._lease_s = config.invisible_s or 0.0  # 0.0 until the group was asked
-        self._settlements = Settlements(connection, calls, config.group, self._settled)
+        self._settlements = Settlements(
+            connection, calls, config.group, self._settled, self._is_receive_near
+        )
         self._tasks: list[asyncio.Task[None]] = []  # of receiving; empty before the first reader
         self._asked_s: dict[asyncio.Task[Any], float] = {}  # since when calls are under way
+        self._parked = 0  # of these: they wait for messages
         self._settling: asyncio.Task[None] | None = None
         self._held: set[Delivery] = set()
         self._room = asyncio.Event()
@@ -166,8 +173,11 @@ class ReceiverCore:
         if was_called:
             self._call_waiters(1)
 
-    def acknowledge(self, delivery: Delivery) -> Settlement:
-        return self._settlements.add(Told("acknowledge"), delivery)
+    def acknowledge(self, delivery: Delivery, *, may_wait: bool) -> Settlement:
+        return self._settlements.add(Told("acknowledge"), delivery, may_wait=may_wait)
+
+    def hurry(self) -> None:
+        self._settlements.hurry()
 
     def give_back(
         self, delivery: Delivery, delay_s: float | None, *, not_begun: bool
@@ -216,8 +226,9 @@ class ReceiverCore:
             count, size = await self._wait_for_room()
             if self._is_stopped:
                 return
+            done = self._settlements.take() if self._acknowledges else []
             try:
-                received = await self._ask(topic, count, size)
+                received = await self._ask(topic, count, size, done)
             except RetryableError as error:
                 if not is_away:
                     logger.warning("receiving from %s: %s; trying again", topic, error)
@@ -238,19 +249,38 @@ class ReceiverCore:
             if received:
                 until_s = monotonic() + self._lease_s
                 self._add([Delivery(one, until_s, self) for one in received])
-            else:
+            elif not done:
                 await asyncio.sleep(_PAUSE_S)
 
-    async def _ask(self, topic: str, count: int, size: int) -> list[Received]:
+    async def _ask(self, topic: str, count: int, size: int, done: Part) -> list[Received]:
+        """Receive, and have `done` settled, which a failed call leaves to others."""
         this = asyncio.current_task()
         assert this is not None
         self._asked_s[this] = monotonic()
+        self._parked += not done
         try:
-            return await self._receive_some(topic, count, size)
+            if not done:
+                self._settlements.stir()
+                return await self._receive_some(topic, count, size)
+            found = await self._receive_next(topic, count, size, done)
+            self._settlements.taken(done, found.outcomes)
+        except BaseException:
+            self._settlements.put_back(done)
+            raise
+        else:
+            return found
         finally:
+            self._parked -= not done
             del self._asked_s[this]
 
+    def _is_receive_near(self) -> bool:
+        """Whether a receive may take acknowledgements along soon: not while all wait."""
+        return self._acknowledges and not self._is_stopped and self._parked < len(self._topics)
+
     async def _receive_some(self, topic: str, count: int, size: int) -> list[Received]:
+        return await self._receive_next(topic, count, size, [])
+
+    async def _receive_next(self, topic: str, count: int, size: int, done: Part) -> ReceivedBatch:
         return await self._calls.receive(
             topic,
             group=self.config.group,
@@ -261,6 +291,7 @@ class ReceiverCore:
             tag_filter=self.config.tag_filter,
             sql_filter=self.config.sql_filter,
             skip_damaged=self.config.skip_damaged,
+            acknowledge=[delivery.received for delivery, _ in done],
         )
 
     def _add(self, deliveries: Sequence[Delivery]) -> None:

@@ -51,7 +51,9 @@ class Settles(Protocol):
 
     renew_s: float
 
-    def acknowledge(self, delivery: Delivery) -> Settlement: ...
+    def acknowledge(self, delivery: Delivery, *, may_wait: bool) -> Settlement: ...
+
+    def hurry(self) -> None: ...
 
     def give_back(
         self, delivery: Delivery, delay_s: float | None, *, not_begun: bool
@@ -66,7 +68,8 @@ class Delivery:
     Acknowledge it when its work is done, or give it back. Otherwise it is delivered again when its
     time is over. `with delivery:` renews it until the end of the block, then acknowledges it, or
     gives it back if the block raises. Calls return at once with a Settlement, and are sent in
-    batches; the first of `acknowledge` and `give_back` counts. Thread-safe.
+    batches. The acknowledgement of a block is `with_next`. The first of `acknowledge` and
+    `give_back` counts. Thread-safe.
     """
 
     __slots__ = ("_receiver", "_settlement", "received", "renew_until_s", "until_s")
@@ -109,13 +112,16 @@ class Delivery:
         """Whether its time is over, so that another member may have the message by now."""
         return monotonic() >= self.until_s
 
-    def acknowledge(self) -> Settlement:
+    def acknowledge(self, *, with_next: bool = False) -> Settlement:
         """Acknowledge it: the message is done, and is not delivered again.
 
-        The settlement has KvcqError if the server could not be told in time.
+        `with_next`: it may wait up to 10 ms for the receiver's next call to the server, and go with
+        it. The settlement has KvcqError if the server could not be told in time.
         """
         if self._settlement is None:
-            self._settlement = self._receiver.acknowledge(self)
+            self._settlement = self._receiver.acknowledge(self, may_wait=with_next)
+        elif not with_next and not self._settlement.done():
+            self._receiver.hurry()
         return self._settlement
 
     def give_back(self, delay_s: float | None = None, *, not_begun: bool = False) -> Settlement:
@@ -150,7 +156,7 @@ class Delivery:
     ) -> None:
         self.renew_until_s = 0.0
         if error is None:
-            self.acknowledge()
+            self.acknowledge(with_next=True)
         else:
             self.give_back(delay_of(error))
 

@@ -90,6 +90,8 @@ class LiteCore(ReceiverCore):
 
     # --- receiving -------------------------------------------------------------------------
 
+    _acknowledges = False
+
     async def _lease_of_group(self) -> float:
         await self._made()
         self._tasks.append(in_background(self._keep_known(), "kvcq-subscribing"))

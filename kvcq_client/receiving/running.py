@@ -236,7 +236,7 @@ def _tell_failed(delivery: Delivery, error: Exception) -> None:
 
 def _tell_if_late(delivery: Delivery) -> None:
     """Warn if the acknowledgement of a handled delivery came too late."""
-    delivery.acknowledge().add_done_callback(partial(_late, repr(delivery)))
+    delivery.acknowledge(with_next=True).add_done_callback(partial(_late, repr(delivery)))
 
 
 def _late(delivery: str, settlement: Settlement) -> None:

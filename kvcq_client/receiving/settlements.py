@@ -1,7 +1,11 @@
 """Acknowledgements, and what else is told of deliveries, joined into batches.
 
 While calls are under way, further settlements wait, and are sent together afterwards. So batches
-grow with the load, and none waits for a timer.
+grow with the load.
+
+An acknowledgement goes with the next receive if there is one: one call, and one record of the
+server's log, instead of two. If `with delivery:` or `run` made it, nobody waits for it, so it waits
+up to ALONE_S for that receive. All others are sent at once.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvcq_client.calls import HANDLES_OF_A_RECEIVE
 from kvcq_client.errors import ClosedError, KvcqError
 from kvcq_client.receiving.deliveries import Settlement
 from kvcq_client.shared_groups import Outcome
@@ -29,6 +34,11 @@ logger = logging.getLogger(__name__)
 
 #: Settlements of one round, four calls of acknowledgements at most.
 _A_ROUND = 4096
+#: How long an acknowledgement waits for a receive that takes it along.
+ALONE_S = 0.01
+
+
+Part = list[tuple["Delivery", Settlement]]
 
 
 class Told(NamedTuple):
@@ -48,17 +58,21 @@ class Settlements:
         calls: Calls,
         group: str,
         settled: Callable[[Sequence[Delivery]], None],
+        is_taken_along: Callable[[], bool],
     ) -> None:
-        """`settled`: called with deliveries that were acknowledged or given back, or failed."""
+        """`settled`: called with deliveries that were acknowledged or given back, or failed.
+        `is_taken_along`: whether a receive comes that takes acknowledgements along."""
         self._connection = connection
         self._calls = calls
         self._group = group
         self._settled = settled
+        self._is_taken_along = is_taken_along
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
         self._waiting: deque[tuple[Told, Delivery, Settlement]] = deque()
-        self._under_way: list[Settlement] = []
+        self._under_way: set[Settlement] = set()
         self._changed = asyncio.Event()
+        self._is_urgent = False  # something waits that is to be sent now; set by any thread
         self._wake_is_due = False  # set by any thread, behind its append to `_waiting`
         self._idle = asyncio.Event()
         self._idle.set()
@@ -67,18 +81,35 @@ class Settlements:
         """How many wait to be sent."""
         return len(self._waiting)
 
-    def add(self, told: Told, delivery: Delivery) -> Settlement:
-        """Send it soon. Thread: any. Raises ClosedError."""
+    def add(self, told: Told, delivery: Delivery, *, may_wait: bool = False) -> Settlement:
+        """Send it now, or soon if it may wait. Thread: any. Raises ClosedError."""
         self._connection.check_open()
         settlement = Settlement()
         self._waiting.append((told, delivery, settlement))
+        if not may_wait and not self._is_urgent:
+            self._is_urgent = True
+            self._wake_is_due = False
+        self._wake_soon()
+        return settlement
+
+    def hurry(self) -> None:
+        """Let nothing wait. Thread: any."""
+        self._is_urgent = True
+        self._wake_is_due = False
+        self._wake_soon()
+
+    def _wake_soon(self) -> None:
         if threading.get_ident() == self._thread_id:
             self._wake()
         elif not self._wake_is_due:  # to wake a loop costs more than all else of this
             self._wake_is_due = True
             with suppress(RuntimeError):  # the loop is closed; so is the connection
                 self._loop.call_soon_threadsafe(self._wake)
-        return settlement
+
+    def stir(self) -> None:
+        """Look again whether a receive comes. Owned by the event loop."""
+        if self._waiting:
+            self._wake()
 
     def _wake(self) -> None:
         self._idle.clear()
@@ -89,16 +120,21 @@ class Settlements:
         try:
             while True:
                 await self._changed.wait()
+                while self._waiting:
+                    await self._until_due()
+                    await self._send_some()
                 self._changed.clear()
                 self._wake_is_due = False  # before the look: what is added from here on wakes again
-                while self._waiting:
-                    await self._send_some()
-                self._idle.set()
+                if self._waiting:
+                    self._changed.set()
+                elif not self._under_way:
+                    self._idle.set()
         finally:
             self.fail(ClosedError("the receiver is closed"))
 
     async def flush(self) -> None:
         """Wait until all have their outcomes."""
+        self._is_urgent = True
         self._wake()
         await self._idle.wait()
 
@@ -110,17 +146,60 @@ class Settlements:
             if not settlement.done():
                 settlement.set_exception(error)
 
+    # --- with a receive --------------------------------------------------------------------
+
+    def take(self) -> Part:
+        """Acknowledgements that a receive takes along; `taken` or `put_back` must follow."""
+        part: Part = []
+        others: list[tuple[Told, Delivery, Settlement]] = []
+        while self._waiting and len(part) < HANDLES_OF_A_RECEIVE:
+            told, delivery, settlement = each = self._waiting.popleft()
+            if told.what == "acknowledge":
+                part.append((delivery, settlement))
+                self._under_way.add(settlement)
+            else:
+                others.append(each)
+        self._waiting.extendleft(reversed(others))
+        return part
+
+    def taken(self, part: Part, outcomes: Sequence[Outcome]) -> None:
+        """They have these outcomes."""
+        if part:
+            self._answer(Told("acknowledge"), part, outcomes, None)
+            self._wake()
+
+    def put_back(self, part: Part) -> None:
+        """The receive failed: they are sent alone."""
+        if part:
+            self._under_way.difference_update(settlement for _, settlement in part)
+            self._waiting.extendleft((Told("acknowledge"), *each) for each in reversed(part))
+            self.hurry()
+
+    # --- alone -----------------------------------------------------------------------------
+
+    async def _until_due(self) -> None:
+        """Wait for a receive to take along what may wait for it."""
+        end_s = self._loop.time() + ALONE_S
+        while self._waiting and not self._is_urgent and self._is_taken_along():
+            self._changed.clear()
+            left_s = end_s - self._loop.time()
+            if left_s <= 0:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._changed.wait()
+
     async def _send_some(self) -> None:
-        by_told = defaultdict[Told, list[tuple["Delivery", Settlement]]](list)
+        by_told = defaultdict[Told, Part](list)
+        self._is_urgent = False
         for _ in range(min(len(self._waiting), _A_ROUND)):
             told, delivery, settlement = self._waiting.popleft()
             by_told[told].append((delivery, settlement))
-            self._under_way.append(settlement)
+            self._under_way.add(settlement)
         sending = (self._send(told, part) for told, part in by_told.items())
         await asyncio.gather(*sending)
-        self._under_way = []
 
-    async def _send(self, told: Told, part: Sequence[tuple[Delivery, Settlement]]) -> None:
+    async def _send(self, told: Told, part: Part) -> None:
         deliveries = [delivery for delivery, _ in part]
         sent_s = monotonic()
         # For as long as it can be of use, also while the server restarts.
@@ -154,15 +233,21 @@ class Settlements:
             for delivery, outcome in zip(deliveries, outcomes, strict=error is None):
                 is_held = outcome is Outcome.DONE and told.seconds is not None
                 delivery.until_s = sent_s + (told.seconds or 0.0) if is_held else 0.0
-        else:
-            self._settled(deliveries)
         if error is not None:
             logger.warning(
                 "%d messages of group %s could not be settled (%s), and are delivered again when "
                 "their time is over: %s",
                 *(len(part), self._group, told.what, error),
             )
+        self._answer(told, part, outcomes, error)
+
+    def _answer(
+        self, told: Told, part: Part, outcomes: Sequence[Outcome], error: KvcqError | None
+    ) -> None:
+        if told.what != "hold":
+            self._settled([delivery for delivery, _ in part])
         for at, (_, settlement) in enumerate(part):
+            self._under_way.discard(settlement)
             if settlement.done():
                 continue
             if error is not None:

@@ -48,13 +48,13 @@ class QoS(virtual.QoS):
     def ack(self, delivery_tag: str) -> None:
         delivery = self.channel.deliveries.pop(delivery_tag, None)
         if delivery is not None:
-            delivery.acknowledge()
+            delivery.acknowledge(with_next=True)
         super().ack(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:  # noqa: FBT001, FBT002 - kombu's
         delivery = self.channel.deliveries.pop(delivery_tag, None)
         if delivery is not None:
-            (delivery.give_back() if requeue else delivery.acknowledge())
+            (delivery.give_back() if requeue else delivery.acknowledge(with_next=True))
         super().ack(delivery_tag)
 
 
@@ -114,7 +114,7 @@ class Channel(virtual.Channel):
         [delivery] = taken
         message: dict[str, Any] = json.loads(delivery.body)
         if queue in self._no_ack:
-            delivery.acknowledge()
+            delivery.acknowledge(with_next=True)
         else:
             delivery.renew()
             # That of the message would be the same at its next delivery.

@@ -106,6 +106,6 @@ class KvcqBroker(AsyncBroker):
 
 def _acknowledging(delivery: Delivery) -> Callable[[], None]:
     def acknowledge() -> None:
-        delivery.acknowledge()
+        delivery.acknowledge(with_next=True)
 
     return acknowledge

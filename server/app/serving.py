@@ -59,7 +59,7 @@ class Serving:
         self.store = store = opened.store
         self._gate, memory = edge.gate, edge.memory
         self.puts = Puts(store, stage, metrics)
-        self.reads = Reads(store, memory, stage, metrics)
+        self.reads = Reads(store, memory, stage, metrics, self.puts.durability)
         self._max_receive_bytes = config.max_receive_bytes
         self._backup_places = len(config.backup_to)
         self._pools = pools = Pools()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from server.access import MAX_RIGHTS
-from server.wire import MAX_MESSAGES, MAX_QUEUES, MAX_SENT
+from server.wire import MAX_ACKNOWLEDGED, MAX_MESSAGES, MAX_QUEUES, MAX_SENT
 from store.errors import InvalidArgumentError
 from store.format import MAX_PROPERTIES_BYTES
 from store.groups import MOST_HANDLES, MOST_LITE_QUOTA
@@ -67,6 +67,7 @@ COUNT_LIMITS = {
     "kvcq.v1.CommitOffsetsRequest.offsets": MAX_QUEUES,
     "kvcq.v1.FetchOffsetsRequest.queues": MAX_QUEUES,
     "kvcq.v1.ResetOffsetsRequest.queue_ids": MAX_QUEUES,
+    "kvcq.v1.ReceiveRequest.acknowledge": MAX_ACKNOWLEDGED,
     "kvcq.v1.AcknowledgeRequest.handles": MOST_HANDLES,
     "kvcq.v1.ChangeInvisibleTimeRequest.handles": MOST_HANDLES,
     "kvcq.v1.GiveBackRequest.handles": MOST_HANDLES,

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kvcq_client.pb.v1 import shared_groups_pb2
     from server.edge import RequestMemory
     from server.metrics import CallMetrics
+    from server.puts import Durability
     from server.readers import Readers
     from server.reads.members import Shown
     from server.stage import Stage
@@ -65,6 +66,7 @@ class Reads:
         memory: RequestMemory,
         stage: Stage,
         metrics: CallMetrics,
+        durability: Durability,
     ) -> None:
         self._memory = memory
         self._stage = stage
@@ -72,7 +74,7 @@ class Reads:
         self._reader = QueueReader(store, memory)
         self._groups = GroupReaders()
         self.growth = QueueGrowth(asyncio.get_running_loop())
-        self._receives = Receives(store, memory, metrics, self.growth, stage)
+        self._receives = Receives(store, memory, metrics, self.growth, stage, durability)
         self._stop_listening = store.on_dispatch(self.growth.grew)
 
     def topic_was_deleted(self, name: str, queue_count: int) -> None:

@@ -24,11 +24,13 @@ from server.reads.new_groups import NewGroups
 from server.wire import (
     DEFAULT_PULL_BYTES,
     DEFAULT_PULL_MESSAGES,
+    MAX_ACKNOWLEDGED,
     PAGE_BYTES,
     EncodedDeliveries,
     bounded,
     encode_deliveries,
     form_of,
+    not_more,
 )
 from server.workers import Workers
 from store.errors import (
@@ -37,7 +39,7 @@ from store.errors import (
     StoreError,
     UnknownTopicError,
 )
-from store.groups import MOST_RECEIVED, Received
+from store.groups import MOST_RECEIVED, Outcome, Received
 from store.light_queue import is_light
 from store.reads import Filter, SqlFilter, parse_filter
 
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from kvcq_client.pb.v1 import shared_groups_pb2 as pb
     from server.edge import RequestMemory
     from server.metrics import CallMetrics
+    from server.puts import Durability
     from server.reads.queue_growth import QueueGrowth
     from server.stage import Stage
     from store.message_store import MessageStore
@@ -83,7 +86,7 @@ class Receive(NamedTuple, Generic[T]):
 
     group: str
     topic: str
-    max_messages: int
+    max_messages: int  # 0: nothing is received, what is to be acknowledged is
     max_bytes: int
     invisible_ms: int | None
     tag_filter: Filter | None
@@ -93,6 +96,7 @@ class Receive(NamedTuple, Generic[T]):
     #: Of messages that are looked up and encoded in the loop.
     most_here: int = HERE_DECODED
     client_id: str = ""  # of lite topics of the topic, to which this client is subscribed
+    acknowledge: Sequence[str] = ()  # handles; in the same turn, before it receives
 
 
 class _Found(NamedTuple, Generic[T]):
@@ -103,6 +107,7 @@ class _Found(NamedTuple, Generic[T]):
     again: int  # messages that were handed over before
     nonces: Sequence[int]  # of their leases
     answer: T
+    received: Received
     is_told: bool = False  # it has no message, and is an answer all the same
 
 
@@ -127,8 +132,10 @@ class Receives:
         metrics: CallMetrics,
         growth: QueueGrowth,
         stage: Stage,
+        durability: Durability,
     ) -> None:
         self._groups = store.groups
+        self._durability = durability
         self._lite = store.lite
         self._has_group = store.has_group
         self._time_ms = store.lease_time_ms
@@ -185,22 +192,35 @@ class Receives:
         if wanted.client_id:
             return None
         line = self.lines.find(wanted.group, wanted.topic)
-        if request.wait_ms and line is not None:
+        if wanted.acknowledge:
+            if not self._durability.is_at_append:
+                return None
+            if line is not None:
+                wanted = wanted._replace(max_messages=0)
+        elif request.wait_ms and line is not None:
             return None  # others wait, and were first
         self._check(wanted)
         found = self._look_here(wanted)
-        if found is None or (request.wait_ms and not found.answer.message_count):
+        if found is None:
+            return None
+        if request.wait_ms and not (found.answer.message_count or wanted.acknowledge):
             return None
         if line is not None:
             line.look_by(found.next_look_ms)
         return self._taken(wanted, found).data
 
     async def take(self, wanted: Receive[T], wait_s: float = 0.0) -> T:
-        """The answer, once there is a message, or that time is over.
+        """The answer, once there is a message, or that time is over; once what it acknowledges is
+        durable, without a wait for a message.
 
-        Raises what SharedGroups.receive raises, and MemoryFullError.
+        Raises what SharedGroups.receive raises, FlushError, FlushTimeoutError, and MemoryFullError.
         """
-        if wait_s:
+        if wanted.acknowledge:
+            if self.lines.find(wanted.group, wanted.topic) is not None:
+                wanted = wanted._replace(max_messages=0)  # others wait, and were first
+            found = await self._take_now(wanted)
+            await self._until_durable(wanted, found.received)
+        elif wait_s:
             with self.members.waiting(wanted.group):
                 found = await self._take_waiting(wanted, wait_s)
         else:
@@ -216,7 +236,19 @@ class Receives:
             self._metrics.count("messages_received", count)
             self._metrics.count("messages_received_again", found.again)
             current_caller().took_messages(count)
+        if wanted.acknowledge:
+            done = found.received.outcomes.count(Outcome.DONE)
+            self._metrics.count("messages_acknowledged", done)
+            self._metrics.groups.acknowledged(wanted.group, done)
         return found.answer
+
+    async def _until_durable(self, wanted: Receive[T], received: Received) -> None:
+        """What is acknowledged is as durable as a put. Otherwise nobody gets the messages."""
+        try:
+            await self._durability.wait(received.end_offset)
+        except BaseException:
+            self._give_back(wanted.group, received)
+            raise
 
     async def _take_now(self, wanted: Receive[T]) -> _Found[T]:
         found: _Found[T] | None = None
@@ -236,7 +268,8 @@ class Receives:
         until_s = asyncio.get_running_loop().time() + wait_s
         name = await self._line_of(wanted)
         line = self.lines.enter(wanted.group, name)
-        nothing = _Found(False, None, 0, (), wanted.encode(Received([], None)))  # noqa: FBT003 - its fields
+        empty = Received([], None)
+        nothing = _Found(False, None, 0, (), wanted.encode(empty), empty)  # noqa: FBT003 - its fields
         found: _Found[T] | None = None
         try:
             while True:
@@ -325,6 +358,11 @@ class Receives:
                 attempt_id=wanted.attempt_id,
                 skip_damaged=wanted.skip_damaged,
             )
+        if not wanted.max_messages:
+            outcomes, end = self._groups.acknowledge(
+                wanted.group, wanted.acknowledge, wait=False, at_once=at_once
+            )
+            return Received([], None, outcomes=outcomes, end_offset=end)
         return self._groups.receive(
             wanted.group,
             wanted.topic,
@@ -334,6 +372,8 @@ class Receives:
             tag_filter=wanted.tag_filter,
             attempt_id=wanted.attempt_id,
             skip_damaged=wanted.skip_damaged,
+            acknowledge=wanted.acknowledge,
+            wait=False,
             at_once=at_once,
         )
 
@@ -360,7 +400,8 @@ class Receives:
             ends.append(received.next_look_ms)
         again = sum(one.deliveries > 1 for one in received.deliveries)
         next_ms, is_told = min(ends, default=None), bool(received.lost)
-        return _Found(is_more or is_full, next_ms, again, received.nonces, answer, is_told)
+        is_more = is_more or is_full
+        return _Found(is_more, next_ms, again, received.nonces, answer, received, is_told)
 
     def _looked(self, wanted: Receive[T], look: _Look, ended: asyncio.Future[object]) -> None:
         attempt = wanted.group, wanted.attempt_id
@@ -372,10 +413,14 @@ class Receives:
     def _nobody_waits(self, wanted: Receive[T], look: _Look) -> None:
         """What was handed over to a caller who went away meanwhile may be delivered again."""
         received, look.received = look.received, None
-        if look.is_made_again or received is None or not received.deliveries:
+        if received is not None and not look.is_made_again:
+            self._give_back(wanted.group, received)
+
+    def _give_back(self, group: str, received: Received) -> None:
+        if not received.deliveries:
             return
         handles = [one.handle for one in received.deliveries]
-        task = asyncio.create_task(self._given_back(wanted.group, handles))
+        task = asyncio.create_task(self._given_back(group, handles))
         self._giving_back.add(task)
         task.add_done_callback(self._giving_back.discard)
 
@@ -403,6 +448,9 @@ def _wanted(request: pb.ReceiveRequest) -> Receive[EncodedDeliveries]:
     if request.client_id and (request.tag_filter not in ("", "*") or request.sql_filter):
         field = "sql_filter" if request.sql_filter else "tag_filter"
         raise InvalidArgumentError(field, "is not for lite topics: their messages are for one task")
+    if request.client_id and request.acknowledge:
+        raise InvalidArgumentError("acknowledge", "is not for lite topics: use Acknowledge")
+    not_more("acknowledge", request.acknowledge, MAX_ACKNOWLEDGED, "handles")
     max_bytes = bounded("max_bytes", request.max_bytes, DEFAULT_PULL_BYTES, MAX_RECEIVE_BYTES)
     return Receive(
         request.group,
@@ -416,4 +464,5 @@ def _wanted(request: pb.ReceiveRequest) -> Receive[EncodedDeliveries]:
         request.skip_damaged,
         HERE_WHOLE if request.form == kvcq_pb2.RECORD_FORM_WHOLE else HERE_DECODED,
         request.client_id,
+        list(request.acknowledge),
     )

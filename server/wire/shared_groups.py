@@ -51,6 +51,7 @@ def encode_deliveries(
         until_ms=[one.until_ms for one in deliveries],
         lite_topics=[name_of(one.topic) for one in deliveries] if of_lite else (),
         lost_lite_topics=received.lost,
+        outcomes=outcomes_out(received.outcomes),
     )
     size = sum(len(one.record) for one in deliveries)
     if form != kvcq_pb2.RECORD_FORM_WHOLE:

@@ -9,6 +9,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+class Outcome(enum.Enum):
+    """What became of one handle. None of them is an error."""
+
+    DONE = "done"
+    NOT_IN_FLIGHT = "not in flight"  # acknowledged before, given back, or delivered again since
+    QUEUE_ENDED = "queue ended"  # its topic or light queue was deleted since
+
+
 class Delivery(NamedTuple):
     """A message that is the receiver's until then."""
 
@@ -28,11 +36,5 @@ class Received(NamedTuple):
     next_look_ms: int | None  # when, by the store's time, a lease ends; None: there is none
     lost: Sequence[str] = ()  # lite topics that another client of an exclusive group has taken
     nonces: Sequence[int] = ()  # of the leases that these are in
-
-
-class Outcome(enum.Enum):
-    """What became of one handle. None of them is an error."""
-
-    DONE = "done"
-    NOT_IN_FLIGHT = "not in flight"  # acknowledged before, given back, or delivered again since
-    QUEUE_ENDED = "queue ended"  # its topic or light queue was deleted since
+    outcomes: Sequence[Outcome] = ()  # of the handles that it acknowledged
+    end_offset: int = 0  # these are certain once the log is durable up to it

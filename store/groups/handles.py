@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from store.errors import InvalidArgumentError
+from store.groups.limits import MOST_HANDLES
 from store.state import NOBODY
 
 if TYPE_CHECKING:
@@ -63,8 +64,10 @@ def pack_handles(group: str, head: Head, queue_offsets: Iterable[int]) -> list[s
 
 
 def unpack_handles(group: str, texts: Sequence[str], field: str) -> list[Handles]:
-    """By what they have in common. Raises InvalidArgumentError with the field and its place there
-    for what was not made for this group."""
+    """1 to MOST_HANDLES of them, by what they have in common. Raises InvalidArgumentError with the
+    field and its place there for what was not made for this group."""
+    if not 0 < len(texts) <= MOST_HANDLES:
+        raise InvalidArgumentError(field, f"{len(texts)} handles, not 1 to {MOST_HANDLES}")
     found: dict[str, Handles] = {}
     tails: dict[str, list[str]] = {}
     for place, text in enumerate(texts):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from store.errors import UnknownTopicError
 from store.groups.deliveries import Outcome
 from store.groups.order import has_waiting
-from store.state import Leased
+from store.state import Ended, Finished, Leased
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,6 +75,14 @@ def change_leases(
                 part = lease._replace(mask=mask)
                 change(Part(turn, settings, group, topic, queue_id, part, was_full))
     return outcomes
+
+
+def acknowledge_lease(part: Part) -> None:
+    """A change for `change_leases`: the messages are done."""
+    _, _, group, topic, queue_id, lease, was_full = part
+    part.turn.add(Finished(group, topic, queue_id, lease.first, lease.mask, Ended.ACKNOWLEDGED))
+    if was_full:
+        part.turn.free(group, topic)
 
 
 def _is_there(turn: Turn, topic: str, begins: int) -> bool:

@@ -9,9 +9,11 @@ from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 from store.errors import (
+    AppendWouldWaitError,
     GroupExistsError,
     GroupKindError,
     InvalidArgumentError,
+    StoreError,
     UnknownGroupError,
 )
 from store.format import check_group, check_light_queue, check_topic
@@ -20,14 +22,13 @@ from store.groups.damage import Damages
 from store.groups.deliveries import Received
 from store.groups.handles import unpack_handles
 from store.groups.keeping import Keeping
-from store.groups.leases import Answered, Part, change_leases
+from store.groups.leases import Answered, Part, acknowledge_lease, change_leases
 from store.groups.letter_box import LetterBox
 from store.groups.letters import Letters
 from store.groups.limits import (
     MOST_ATTEMPT_ID,
     MOST_DELAY_MS,
     MOST_DESCRIBED,
-    MOST_HANDLES,
     MOST_INVISIBLE_MS,
     MOST_RECEIVED,
     check_fixed,
@@ -43,8 +44,6 @@ from store.metadata import SharedGroup
 from store.reads import Filter, TagFilter
 from store.state import (
     NOBODY,
-    Ended,
-    Finished,
     GroupMade,
     Held,
     Reset,
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
 
     from store.consume_queue import ConsumeQueueStore
     from store.groups.dead_letters import DeadLetter
+    from store.groups.deliveries import Outcome
     from store.groups.letters import Redriven
     from store.groups.positions import Reads, SharedQueue, Where
     from store.groups.turn import Turn
@@ -255,6 +255,8 @@ class SharedGroups:
         tag_filter: str | Filter | None = "",
         attempt_id: str = "",
         skip_damaged: bool = False,
+        acknowledge: Sequence[str] = (),
+        wait: bool = True,
         at_once: bool = False,
     ) -> Received:
         """Messages of the topic, or light queue, that are the caller's for `invisible_ms`.
@@ -271,6 +273,11 @@ class SharedGroups:
         message that cannot be read, and holds up what is behind it; and what an append raises.
         With `skip_damaged` what cannot be read is done for the whole group, as soon as the error
         says where to read on; the log and the statistics tell of it.
+
+        `acknowledge`: handles of the group, acknowledged first, in the same turn and record; with
+        `wait` they are durable on return, as with the call of that name. If it raises, none of
+        them is acknowledged. So an error of receiving is not raised when there are handles: nothing
+        is received, and the next call without handles raises it.
         `at_once` is for an event loop: see `acknowledge`.
         """
         _check_names(group, topic)
@@ -279,6 +286,7 @@ class SharedGroups:
         if invisible_ms is not None:
             check_within("invisible_ms", invisible_ms, 1, MOST_INVISIBLE_MS)
         check_within("attempt_id", len(attempt_id), 0, MOST_ATTEMPT_ID)
+        named = unpack_handles(group, acknowledge, "acknowledge") if acknowledge else ()
         if isinstance(tag_filter, str):
             tag_filter = TagFilter.parse(tag_filter)
         wish = Wish(
@@ -295,11 +303,28 @@ class SharedGroups:
         )
 
         def plan(turn: Turn) -> Received:
+            outcomes: Sequence[Outcome] = ()
+            if named:
+                outcomes = change_leases(group, named, len(acknowledge), acknowledge_lease, turn)
             receiving = self.receiving(turn, wish, self._now_ms())
-            deliveries = receiving.run()
-            return Received(deliveries, receiving.next_look_ms, nonces=receiving.nonces)
+            try:
+                deliveries = receiving.run()
+            except AppendWouldWaitError:
+                raise
+            except StoreError:
+                if not named:
+                    raise
+                deliveries = []  # what was acknowledged stays so
+            return Received(
+                deliveries, receiving.next_look_ms, nonces=receiving.nonces, outcomes=outcomes
+            )
 
-        return self._run(plan, at_once=at_once)[0]
+        received, end = self._run(plan, at_once=at_once)
+        if not named:
+            return received
+        if wait:
+            self._appends.wait_acknowledged(end)
+        return received._replace(end_offset=end)
 
     def receiving(self, turn: Turn, wish: Wish, now_ms: int) -> Receiving:
         """For others that decide in `turns`: one receive, which is checked."""
@@ -327,15 +352,7 @@ class SharedGroups:
         another call, a lock or a disk, or take long.
         """
 
-        def end(part: Part) -> None:
-            _, _, group, topic, queue_id, lease, was_full = part
-            part.turn.add(
-                Finished(group, topic, queue_id, lease.first, lease.mask, Ended.ACKNOWLEDGED)
-            )
-            if was_full:
-                part.turn.free(group, topic)
-
-        return self._for_each(group, handles, end, wait=wait, at_once=at_once)
+        return self._for_each(group, handles, acknowledge_lease, wait=wait, at_once=at_once)
 
     def bury(self, group: str, handle: str, *, wait: bool = True) -> Answered:
         """The message is a dead letter, however often it was delivered: its receiver gave it up.
@@ -420,10 +437,6 @@ class SharedGroups:
     ) -> Answered:
         """`change` for what is in flight of these, lease by lease."""
         check_group(group)
-        if not 0 < len(handles) <= MOST_HANDLES:
-            raise InvalidArgumentError(
-                "handles", f"{len(handles)} handles, not 1 to {MOST_HANDLES}"
-            )
         named = unpack_handles(group, handles, "handles")
         plan = partial(change_leases, group, named, len(handles), change)
         outcomes, end = self._run(plan, at_once=at_once)

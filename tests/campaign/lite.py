@@ -59,6 +59,8 @@ class LiteWorker(SharedWorker):
         message.light_queues.append(f"%LMQ%${self.topic}${self._chance.choice(_NAMES)}")
         return message
 
+    _acknowledging = 0.0  # receives of lite topics acknowledge nothing
+
     def _receive_request(self, most: int, lease_ms: int, wait_ms: int = 0) -> shared.ReceiveRequest:
         request = super()._receive_request(most, lease_ms, wait_ms)
         request.client_id = self._chance.choice(_CLIENTS)

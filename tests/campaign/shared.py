@@ -83,11 +83,19 @@ class SharedWorker(Owner):
             self._living.update(texts)
             self.counts["put"] += len(texts)
 
+    #: Of receives, those that acknowledge what it has.
+    _acknowledging = 0.4
+
     def _receive(self, session: Session) -> None:
         most, lease_ms = self._chance.randrange(1, 12), self._chance.choice(_LEASES_MS)
         request = self._receive_request(most, lease_ms)
+        done: list[tuple[str, str]] = []
+        if self._chance.random() < self._acknowledging:
+            done = [each for each in self._held if self._chance.random() < 0.5]
+        request.acknowledge.extend(handle for handle, _ in done)
         began = self.history.now()
-        answer = session.call(session.stubs.shared.Receive, request, once=True)
+        method = session.stubs.shared.Receive
+        answer = self._ask(session, What.ACKNOWLEDGE, done, method, request)
         if answer is not None:
             self._held += self._taken(answer, began, lease_ms)
             del self._held[:-40]
@@ -163,13 +171,13 @@ class SharedWorker(Owner):
         some: Sequence[tuple[str, str]],
         method: Callable[..., Any],
         request: object,
-    ) -> None:
+    ) -> Any:  # noqa: ANN401 - the response, or None
         began, answer = self.history.now(), None
         try:
             answer = session.call(method, request, once=True)
         finally:
             ended = self.history.now()
-            until_ms = getattr(answer, "until_ms", 0)
+            until_ms = answer.until_ms if what is What.HOLD and answer is not None else 0
             for at, (handle, text) in enumerate(some):
                 outcome = None if answer is None else answer.outcomes[at]
                 is_done = None if outcome is None else outcome == shared.HANDLE_OUTCOME_DONE
@@ -179,6 +187,7 @@ class SharedWorker(Owner):
                 elif what is What.ACKNOWLEDGE and is_done:
                     self._end(text)
                     self.counts["acknowledged"] += 1
+        return answer
 
     def _end(self, text: str) -> None:
         self._living.discard(text)

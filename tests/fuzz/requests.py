@@ -195,7 +195,7 @@ def _text(random: Random, field: FieldDescriptor) -> str:
         return random.choice(_GROUPS)
     if field.name == "sql_filter":
         return random.choice(_CONDITIONS) if random.random() < 0.3 else ""
-    if field.name == "handles" and HANDLES and random.random() < 0.8:
+    if field.name in ("handles", "acknowledge") and HANDLES and random.random() < 0.8:
         return random.choice(HANDLES)
     if field.name in _WORDY and random.random() < 0.9:
         return random.choice(_WORDS)

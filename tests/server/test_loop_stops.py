@@ -18,7 +18,7 @@ from kvcq_client.pb.v1 import shared_groups_pb2 as shared_pb
 from kvcq_client.pb.v1 import timers_pb2 as timers_pb
 from kvcq_client.pb.v1 import transactions_pb2 as transactions_pb
 from server.edge.request_fields import MAX_CALLS, MAX_SUBSCRIBED, MAX_TOPICS
-from server.wire.fields import MAX_QUEUES
+from server.wire.fields import MAX_ACKNOWLEDGED, MAX_QUEUES
 from server.wire.put_limits import INLINE_PARTS, MAX_MESSAGES, MAX_PARTS
 from store.format.limits import MAX_KEYS
 from store.groups import MOST_HANDLES, MOST_RECEIVED
@@ -248,6 +248,10 @@ def _shared_groups() -> Iterator[Call]:
     handles = ["A" * 500] * MOST_HANDLES
     acknowledge = shared_pb.AcknowledgeRequest(group="s", handles=handles)
     yield _unary("Acknowledge: forged handles", "shared.Acknowledge", acknowledge)
+    receive = shared_pb.ReceiveRequest(
+        group="s", topic="many", acknowledge=handles[:MAX_ACKNOWLEDGED]
+    )
+    yield _unary("Receive: forged handles", "shared.Receive", receive)
     acknowledge = shared_pb.AcknowledgeRequest(group="s", handles=handles * 2)
     yield _unary("Acknowledge: too many handles", "shared.Acknowledge", acknowledge)
     describe = shared_pb.DescribeGroupRequest(group="s", page_size=10_000)
@@ -261,6 +265,13 @@ def _shared_groups() -> Iterator[Call]:
         for change in (
             lambda: shared_pb.ChangeInvisibleTimeRequest(
                 group="u", handles=handles, invisible_ms=1000
+            ),
+            lambda: shared_pb.ReceiveRequest(
+                group="u",
+                topic="many",
+                max_messages=MOST_RECEIVED,
+                form=whole,
+                acknowledge=handles[:MAX_ACKNOWLEDGED],
             ),
             lambda: shared_pb.AcknowledgeRequest(group="u", handles=handles),
         ):

@@ -176,7 +176,7 @@ class ResetGroupResponse(_message.Message):
     def __init__(self, queues: _Optional[_Iterable[_Union[SharedQueue, _Mapping]]] = ..., ended_in_flight: _Optional[int] = ...) -> None: ...
 
 class ReceiveRequest(_message.Message):
-    __slots__ = ("group", "topic", "max_messages", "max_bytes", "invisible_ms", "tag_filter", "wait_ms", "form", "attempt_id", "sql_filter", "skip_damaged", "client_id")
+    __slots__ = ("group", "topic", "max_messages", "max_bytes", "invisible_ms", "tag_filter", "wait_ms", "form", "attempt_id", "sql_filter", "skip_damaged", "acknowledge", "client_id")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -188,6 +188,7 @@ class ReceiveRequest(_message.Message):
     ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
     SQL_FILTER_FIELD_NUMBER: _ClassVar[int]
     SKIP_DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
@@ -200,11 +201,12 @@ class ReceiveRequest(_message.Message):
     attempt_id: str
     sql_filter: str
     skip_damaged: bool
+    acknowledge: _containers.RepeatedScalarFieldContainer[str]
     client_id: str
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., invisible_ms: _Optional[int] = ..., tag_filter: _Optional[str] = ..., wait_ms: _Optional[int] = ..., form: _Optional[_Union[_kvcq_pb2.RecordForm, str]] = ..., attempt_id: _Optional[str] = ..., sql_filter: _Optional[str] = ..., skip_damaged: _Optional[bool] = ..., client_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., invisible_ms: _Optional[int] = ..., tag_filter: _Optional[str] = ..., wait_ms: _Optional[int] = ..., form: _Optional[_Union[_kvcq_pb2.RecordForm, str]] = ..., attempt_id: _Optional[str] = ..., sql_filter: _Optional[str] = ..., skip_damaged: _Optional[bool] = ..., acknowledge: _Optional[_Iterable[str]] = ..., client_id: _Optional[str] = ...) -> None: ...
 
 class ReceiveResponse(_message.Message):
-    __slots__ = ("messages", "records", "handles", "queue_ids", "queue_offsets", "deliveries", "until_ms", "lite_topics", "lost_lite_topics")
+    __slots__ = ("messages", "records", "handles", "queue_ids", "queue_offsets", "deliveries", "until_ms", "outcomes", "lite_topics", "lost_lite_topics")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     HANDLES_FIELD_NUMBER: _ClassVar[int]
@@ -212,6 +214,7 @@ class ReceiveResponse(_message.Message):
     QUEUE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
     LITE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     LOST_LITE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_kvcq_pb2.StoredMessage]
@@ -221,9 +224,10 @@ class ReceiveResponse(_message.Message):
     queue_offsets: _containers.RepeatedScalarFieldContainer[int]
     deliveries: _containers.RepeatedScalarFieldContainer[int]
     until_ms: _containers.RepeatedScalarFieldContainer[int]
+    outcomes: _containers.RepeatedScalarFieldContainer[HandleOutcome]
     lite_topics: _containers.RepeatedScalarFieldContainer[str]
     lost_lite_topics: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, messages: _Optional[_Iterable[_Union[_kvcq_pb2.StoredMessage, _Mapping]]] = ..., records: _Optional[bytes] = ..., handles: _Optional[_Iterable[str]] = ..., queue_ids: _Optional[_Iterable[int]] = ..., queue_offsets: _Optional[_Iterable[int]] = ..., deliveries: _Optional[_Iterable[int]] = ..., until_ms: _Optional[_Iterable[int]] = ..., lite_topics: _Optional[_Iterable[str]] = ..., lost_lite_topics: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, messages: _Optional[_Iterable[_Union[_kvcq_pb2.StoredMessage, _Mapping]]] = ..., records: _Optional[bytes] = ..., handles: _Optional[_Iterable[str]] = ..., queue_ids: _Optional[_Iterable[int]] = ..., queue_offsets: _Optional[_Iterable[int]] = ..., deliveries: _Optional[_Iterable[int]] = ..., until_ms: _Optional[_Iterable[int]] = ..., outcomes: _Optional[_Iterable[_Union[HandleOutcome, str]]] = ..., lite_topics: _Optional[_Iterable[str]] = ..., lost_lite_topics: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class AcknowledgeRequest(_message.Message):
     __slots__ = ("group", "handles")

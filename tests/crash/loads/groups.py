@@ -40,17 +40,24 @@ class Groups(Load):
                 ]
             )
             tell("put", texts)
+            done: dict[str, str] = {}  # texts and handles of what is to be acknowledged
             for topic in (TOPIC, LIGHT):
-                found = store.groups.receive(GROUP, topic, max_messages=10).deliveries
-                got = [text_of(each) for each in found]
-                tell("received", got)
-                fine = [at for at, text in enumerate(got) if int(text.rpartition("-")[2]) != 5]
-                if fine:
-                    handles = [found[at].handle for at in fine]
-                    tell("not answered", [got[at] for at in fine])
-                    outcomes = store.groups.acknowledge(GROUP, handles).outcomes
+                # Every other time by the receive that comes next.
+                handles = [*done.values()] if number % 2 else []
+                received = store.groups.receive(GROUP, topic, max_messages=10, acknowledge=handles)
+                if handles:
+                    assert set(received.outcomes) == {Outcome.DONE}
+                    tell("acknowledged", [*done])
+                    done.clear()
+                got = {text_of(each): each.handle for each in received.deliveries}
+                tell("received", [*got])
+                done |= {text: each for text, each in got.items() if not is_poison(text)}
+                tell("not answered", [*done])
+                if done and (topic == LIGHT or not number % 2):
+                    outcomes = store.groups.acknowledge(GROUP, [*done.values()]).outcomes
                     assert set(outcomes) == {Outcome.DONE}
-                    tell("acknowledged", [got[at] for at in fine])
+                    tell("acknowledged", [*done])
+                    done.clear()
             if number % 3 == 2:
                 self.pass_time(1)
             if number % 20 == 10:
@@ -83,6 +90,10 @@ class Groups(Load):
 def text_of(delivery: Delivery) -> str:
     prefix = "light " if delivery.topic == LIGHT else ""
     return prefix + unpack_record(delivery.record).body.decode().strip()
+
+
+def is_poison(text: str) -> bool:
+    return int(text.rpartition("-")[2]) == 5
 
 
 def deliver_all(store: MessageStore, clock: FakeClock) -> Counter[str]:

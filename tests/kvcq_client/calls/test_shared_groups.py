@@ -48,6 +48,30 @@ async def test_each_message_is_received_once_and_is_done_when_it_is_acknowledged
     assert await client.acknowledge("g", []) == []
 
 
+async def test_a_receive_acknowledges_the_messages_before_it(client: AsyncClient) -> None:
+    for number in range(3):
+        await client.put("jobs", b"%d" % number, queue_id=0)
+    seen = []
+    batch = await client.receive("jobs", group="g", max_messages=2)
+    assert batch.outcomes == []
+    while batch:
+        seen += [one.message.body for one in batch]
+        count = len(batch)
+        batch = await client.receive("jobs", group="g", max_messages=2, acknowledge=batch)
+        assert batch.outcomes == [Outcome.DONE] * count
+    assert seen == [b"0", b"1", b"2"]
+
+
+async def test_an_older_server_acknowledges_by_a_call_of_its_own(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.put("jobs", b"one")
+    first = await client.receive("jobs", group="g")
+    monkeypatch.setattr("server.reads.receives.list", lambda _: (), raising=False)
+    second = await client.receive("jobs", group="g", acknowledge=first)
+    assert (second, second.outcomes) == ([], [Outcome.DONE])
+
+
 async def test_what_is_given_back_is_delivered_again_and_its_old_handle_comes_too_late(
     client: AsyncClient,
 ) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -56,6 +56,33 @@ async def test_what_returns_is_acknowledged_and_what_raises_comes_again(
         for each in (1, 2)
     ]
     assert await client.receive("jobs", group="g") == []
+
+
+async def test_acknowledgements_go_with_the_next_receive(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(client, 200)
+    monkeypatch.setattr("kvcq_client.receiving.settlements.ALONE_S", 3600.0)
+    seen: list[int] = []
+    along: list[int] = []
+    receive = client.receive
+
+    async def counted(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - handed on
+        along.append(len(kwargs.get("acknowledge", ())))
+        return await receive(*args, **kwargs)
+
+    monkeypatch.setattr(client, "receive", counted)
+    receiver = client.receiver("jobs", group="g", prefetch_messages=20)
+
+    async def work(delivery: Delivery) -> None:
+        seen.append(int(delivery.body))
+        if len(seen) == 200:
+            await receiver.close()
+
+    await asyncio.wait_for(receiver.run(work), 60)
+    assert sorted(seen) == list(range(200))
+    assert sum(along) > 100
+    assert await client.receive("jobs", group="g", invisible_s=1) == []
 
 
 async def test_poison_becomes_a_dead_letter_and_holds_up_nothing(client: AsyncClient) -> None:

@@ -98,6 +98,17 @@ async def test_who_came_first_is_served_first(served: Served) -> None:
     assert bodies(await second) == [b"b"]
 
 
+async def test_who_acknowledges_with_a_receive_passes_nobody_who_waits(served: Served) -> None:
+    await put(served, b"a")
+    found = await receive(served)
+    waiting = parked(served)
+    await until_parked(served, 1)
+    answer = await receive(served, acknowledge=[*found.handles], max_messages=1)
+    assert ([*answer.outcomes], bodies(answer)) == ([pb.HANDLE_OUTCOME_DONE], [])
+    await put(served, b"b")
+    assert bodies(await waiting) == [b"b"]
+
+
 async def test_the_end_of_a_lease_wakes_who_waits(served: Served) -> None:
     await put(served, b"a")
     first = await receive(served, invisible_ms=300)
@@ -328,7 +339,8 @@ async def test_a_lone_receive_and_its_acknowledgement_need_no_thread(
         found = await receive(served, max_messages=1, wait_ms=1)
         assert bodies(found) == [body]
         assert await acknowledge(served, [*found.handles]) == [pb.HANDLE_OUTCOME_DONE]
-    assert not bodies(await receive(served))
+    answer = await receive(served, acknowledge=[*found.handles])
+    assert ([*answer.outcomes], bodies(answer)) == ([pb.HANDLE_OUTCOME_NOT_IN_FLIGHT], [])
 
 
 async def test_a_wait_ends_before_the_callers_deadline(

@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from kvcq_client.pb.v1 import kvcq_pb2
 from kvcq_client.pb.v1 import shared_groups_pb2 as pb
+from store.errors import FlushTimeoutError
 from store.format import unpack_record
 from tests.server.services.test_call_stream import streaming
 from tests.support.rpc_errors import error_info
@@ -64,6 +65,50 @@ async def test_each_message_goes_to_one_member_until_it_is_acknowledged(orders: 
     handles = [*first.handles, *second.handles]
     assert await acknowledge(orders, handles) == [DONE] * 4
     assert await acknowledge(orders, handles) == [LATE] * 4
+
+
+async def test_a_receive_acknowledges_what_came_before_it(orders: Served) -> None:
+    first = await receive(orders, max_messages=2)
+    second = await receive(orders, acknowledge=first.handles)
+    assert [*second.outcomes] == [DONE] * 2
+    bodies = [message.body for message in (*first.messages, *second.messages)]
+    assert sorted(bodies) == [b"a", b"b", b"c", b"d"]
+    third = await receive(orders, acknowledge=[*second.handles, first.handles[0]], wait_ms=60_000)
+    assert ([*third.outcomes], [*third.handles]) == ([DONE, DONE, LATE], [])
+
+
+async def test_a_receive_that_acknowledges_answers_when_that_is_durable(
+    orders: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await receive(orders, max_messages=2)
+    store = orders.store
+    waited: list[int] = []
+
+    async def fails(_: object, end_offset: int) -> None:
+        waited.append(end_offset)
+        raise FlushTimeoutError(end_offset, 1.0)
+
+    monkeypatch.setattr("server.puts.durability.Durability.wait", fails)
+    monkeypatch.setattr("server.puts.durability.Durability.is_at_append", property(lambda _: False))
+    info = await refusal(receive(orders, acknowledge=first.handles))
+    assert info.reason == "FLUSH_DISK_TIMEOUT"
+    assert 0 < waited[0] <= store.log.appended_offset
+    monkeypatch.undo()
+    # Nobody has what it was handed over: it is given back, and that delivery does not count.
+    again = await receive(orders, wait_ms=5_000)
+    assert set(again.deliveries) == {1}
+    assert await acknowledge(orders, [*first.handles]) == [LATE] * 2
+
+
+async def test_bad_handles_of_a_receive_are_refused_with_their_field(orders: Served) -> None:
+    found = await receive(orders, max_messages=1)
+    many = [found.handles[0]] * 257
+    assert (await refusal(receive(orders, acknowledge=many))).metadata["field"] == "acknowledge"
+    info = await refusal(receive(orders, acknowledge=[found.handles[0], "forged"]))
+    assert info.metadata["field"] == "acknowledge[1]"
+    info = await refusal(receive(orders, acknowledge=[*found.handles], client_id="c"))
+    assert info.metadata["field"] == "acknowledge"
+    assert await acknowledge(orders, [*found.handles]) == [DONE]
 
 
 async def test_columns_say_which_delivery_each_message_is(orders: Served) -> None:

@@ -18,7 +18,9 @@ _GROUPS = st.sampled_from(["g", "ga", "ö"])
 _OFFSETS = st.integers(0, (1 << 63) - 1)
 _TOPICS = st.one_of(st.sampled_from(["T", "%LMQ%$room$1", "ü"]), st.text("ab%", min_size=1))
 HEADS = st.builds(Head, _TOPICS, _OFFSETS, st.integers(0, 1 << 20), st.integers(1, (1 << 63) - 1))
-_MANY = st.lists(st.tuples(HEADS, st.lists(_OFFSETS, max_size=9)), max_size=4)
+_MANY = st.lists(
+    st.tuples(HEADS, st.lists(_OFFSETS, min_size=1, max_size=9)), min_size=1, max_size=4
+)
 
 
 @given(_GROUPS, _MANY, st.randoms())

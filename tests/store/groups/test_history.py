@@ -45,10 +45,20 @@ class Client:
         self._chance = chance
         self._held: list[Delivery] = []
 
-    def receive(self, most: int = 5) -> int:
+    def receive(self, most: int = 5, *, done_share: float = 0.0) -> int:
+        """`done_share`: of what it has, acknowledged by the same call."""
+        done = [each for each in self._held if self._chance.random() < done_share]
+        handles = [each.handle for each in done]
         began = self._history.now()
-        found = self._groups.receive("g", "T", max_messages=most, invisible_ms=LEASE_MS).deliveries
+        received = self._groups.receive(
+            "g", "T", max_messages=most, invisible_ms=LEASE_MS, acknowledge=handles
+        )
         ended = self._history.now()
+        for handle, outcome in zip(handles, received.outcomes, strict=True):
+            is_done = outcome is Outcome.DONE
+            self._history.answers.append(Answer(began, ended, What.ACKNOWLEDGE, handle, is_done, 0))
+        self._held = [each for each in self._held if each not in done]
+        found = received.deliveries
         for each in found:
             place = Place(each.topic, each.queue_id, each.queue_offset)
             taken_ms = each.until_ms - LEASE_MS
@@ -85,7 +95,7 @@ class Client:
 
     def work(self, steps: int) -> None:
         for _ in range(steps):
-            self.receive(self._chance.randrange(1, 9))
+            self.receive(self._chance.randrange(1, 9), done_share=self._chance.choice((0.0, 0.5)))
             self.answer(self._chance.choice(list(What)))
 
 

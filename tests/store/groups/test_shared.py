@@ -77,6 +77,47 @@ def test_what_is_acknowledged_is_not_delivered_again(store: MessageStore, clock:
     assert receive(store) == []
 
 
+def test_a_receive_acknowledges_what_came_before_it_in_one_record(store: MessageStore) -> None:
+    put(store, "a", "b", "c", "d")
+    first = receive(store, max_messages=2)
+    records = store._appends._topics.next_state()  # type: ignore[attr-defined]
+    found = store.groups.receive("g", "T", max_messages=1, acknowledge=handles(first))
+    assert store._appends._topics.next_state() == records + 1  # type: ignore[attr-defined]
+    assert (texts(found.deliveries), found.outcomes) == (["c"], [DONE, DONE])
+    again = [*handles(found.deliveries), first[0].handle]
+    assert store.groups.receive("g", "T", acknowledge=again).outcomes == [DONE, LATE]
+    assert differences(store) == []
+
+
+def test_what_a_receive_acknowledges_makes_room_for_it(store: MessageStore) -> None:
+    store.groups.create("g", SharedGroup(most_in_flight=2))
+    put(store, "a", "b", "c")
+    first = receive(store)
+    assert receive(store) == []
+    assert texts(receive(store, acknowledge=handles(first))) == ["c"]
+
+
+def test_the_next_of_a_key_comes_with_the_acknowledgement_of_the_one_before(
+    store: MessageStore,
+) -> None:
+    store.groups.create("g", SharedGroup(in_order=True))
+    store.put([Message("T", body, properties={"__SHARDINGKEY": "k"}) for body in (b"a", b"b")])
+    first = receive(store)
+    assert texts(first) == ["a"]
+    assert texts(receive(store, acknowledge=handles(first))) == ["b"]
+
+
+def test_what_is_acknowledged_stays_so_when_nothing_can_be_received(store: MessageStore) -> None:
+    put(store, "a")
+    first = receive(store)
+    found = store.groups.receive("g", "unknown", acknowledge=handles(first))
+    assert (found.deliveries, found.outcomes) == ([], [DONE])
+    with pytest.raises(UnknownTopicError):
+        receive(store, topic="unknown")
+    assert acknowledge(store, first) == [LATE]
+    assert differences(store) == []
+
+
 def test_a_handle_is_good_until_the_message_is_delivered_again(
     store: MessageStore, clock: FakeClock
 ) -> None:
@@ -319,6 +360,8 @@ def test_bad_input_names_its_field_and_changes_nothing(store: MessageStore) -> N
         ("invisible_ms", lambda: groups.change_invisible("g", [got.handle], 0)),
         ("delay_ms", lambda: groups.give_back("g", [got.handle], -1)),
         ("delay_ms", lambda: groups.give_back("g", [got.handle], MOST_DELAY_MS + 1)),
+        ("acknowledge[1]", lambda: receive(store, acknowledge=[got.handle, others.handle])),
+        ("acknowledge", lambda: receive(store, acknowledge=[got.handle] * (MOST_HANDLES + 1))),
         ("handles", lambda: groups.acknowledge("g", [])),
         ("handles", lambda: groups.acknowledge("g", [got.handle] * (MOST_HANDLES + 1))),
         ("handles[1]", lambda: groups.acknowledge("g", [got.handle, others.handle])),

@@ -30,6 +30,17 @@ def test_what_is_decided_at_once_is_as_any_turn(store: MessageStore) -> None:
     assert texts(receive(store)) == ["b", "c"]
 
 
+def test_a_turn_that_would_wait_acknowledges_nothing(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, "a", "b")
+    found = receive(store, max_messages=1)
+    monkeypatch.setattr(type(store), "is_cold", lambda *_: True)
+    with pytest.raises(AppendWouldWaitError):
+        receive(store, acknowledge=handles(found), at_once=True)
+    assert store.groups.acknowledge("g", handles(found)).outcomes == [Outcome.DONE]
+
+
 def test_at_once_waits_for_no_turn_and_no_append(store: MessageStore) -> None:
     put(store, "a")
     receive(store, max_messages=1)
