@@ -15,6 +15,8 @@ from kvcq_client.receiving.settlements import Settlements, Told
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from kvcq_client.receiving.settlements import Part
+
 ACKNOWLEDGE = Told("acknowledge")
 
 
@@ -47,6 +49,10 @@ class _Settles:
 
 def delivery(name: str) -> Delivery:
     return Delivery(cast("Any", name), 1e9, cast("Any", _Settles()))
+
+
+def names(part: Part) -> list[str]:
+    return [str(one.received) for one, _ in part]
 
 
 @pytest.fixture
@@ -84,7 +90,7 @@ async def test_what_may_wait_goes_with_the_receive(
     await turns()
     assert not server.sent
     part = settlements.take()
-    assert [one.received for one, _ in part] == ["a"]
+    assert names(part) == ["a"]
     settlements.taken(part, [Outcome.NOT_IN_FLIGHT])
     assert await first is Outcome.NOT_IN_FLIGHT
     await settlements.flush()
@@ -167,7 +173,7 @@ async def test_only_acknowledgements_go_with_a_receive_and_others_keep_their_ord
         (Told("hold", 1.0), ACKNOWLEDGE, Told("hold", 2.0)), deliveries, strict=True
     ):
         settlements.add(told, one, may_wait=True)
-    assert [one.received for one, _ in settlements.take()] == ["b"]
+    assert names(settlements.take()) == ["b"]
     assert [told.seconds for told, _, _ in settlements._waiting] == [1.0, 2.0]
     settlements._waiting.clear()
 
