@@ -58,6 +58,8 @@ class Turns:
         self.waiting: list[_Call[object]] = []
         # Under `turn`: what the last one knew.
         self._known: Known | None = None
+        # Under `turn`: what its last record freed, until listeners have heard of it.
+        self._freed: set[tuple[str, str]] = set()
         #: Messages that topics kept no longer: never delivered to a group, and after a delivery.
         #: Added to under `turn`, read freely.
         self.expired = self.gone = 0
@@ -94,6 +96,7 @@ class Turns:
     def _take(self, waiting: Sequence[_Call[object]], *, may_wait: bool = True) -> None:
         """Some of those that wait are done."""
         while True:
+            self._tell_freed()
             # Where an interrupt ends this, or another try follows, nothing is known any more.
             known, self._known = self._known, None
             turn = Turn(self._appends, self._topics, known, may_wait=may_wait)
@@ -110,6 +113,7 @@ class Turns:
                     decided.append((call, None, error))
             failure: StoreError | None = None
             end = self._appends.log.appended_offset
+            self._freed = turn.freed  # an interrupt may come behind the append
             try:
                 if not turn.is_empty:
                     now_ms = self._now_ms()
@@ -128,7 +132,7 @@ class Turns:
                 self.expired += turn.expired
                 self.gone += turn.gone
                 self._known = turn.known()
-                self._tell(turn.freed)
+                self._tell_freed()
             return
 
     # --- who waits for messages ------------------------------------------------------------
@@ -148,6 +152,12 @@ class Turns:
         if self._listeners:
             self._tell({("", name) for name in changes.ended})
             self._tell({(key[1:].decode(), "") for key in changes.written if key[:1] == b"g"})
+
+    def _tell_freed(self) -> None:
+        """Under `turn`. Repeatable."""
+        if self._freed:
+            self._tell(self._freed)
+            self._freed = set()
 
     def _tell(self, changed: set[tuple[str, str]]) -> None:
         for listener in self._listeners:

@@ -10,6 +10,7 @@ from store.lite.ready import ReadyNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from weakref import ReferenceType
 
     from store.metadata import LiteGroup
 
@@ -69,16 +70,20 @@ class Client:
             self.lost = {name: at for name, at in self.lost.items() if now_ms - at < LOST_MS}
 
 
+class Pass:
+    """Who goes through all names. It ends with the call that has it, whatever interrupts that."""
+
+
 class Group:
     """Subscriptions of one group."""
 
     __slots__ = (
         "_by_name",
         "clients",
-        "is_passing",
         "name",
         "pass_after",
         "pass_again",
+        "passing",
         "ready",
         "settings",
     )
@@ -97,8 +102,13 @@ class Group:
         # The pass through all names of the parent: up to where it came; "": it begins. A wildcard
         # group needs one when it begins, and after MOST_READY.
         self.pass_after: str | None = "" if settings.is_wildcard else None
-        self.is_passing = False
+        self.passing: ReferenceType[Pass] | None = None
         self.pass_again = False  # from the beginning, when the one under way pauses
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether somebody goes on with it."""
+        return self.passing is not None and self.passing() is not None
 
     def begin_pass_again(self) -> None:
         if self.is_passing:

@@ -20,7 +20,7 @@ from store.groups import (
     hash_of,
     offset_of,
 )
-from store.lite.clients import Action, Synced
+from store.lite.clients import Action, Pass, Synced
 from store.lite.expiry import Deletes, LiteExpiry
 from store.lite.listing import LiteListing
 from store.lite.names import check_lite_topics, parts_of, prefix_of, queue_of
@@ -304,11 +304,12 @@ class LiteTopics:
         in minutes, beside what is received.
         """
         prefix = prefix_of(lite.parent)
+        who = Pass()
         for _ in range(_PASSES_A_CALL):
-            after = self.subscriptions.begin_pass(group)
+            names: list[str] = []
+            after = self.subscriptions.begin_pass(group, who)
             if after is None:
                 return
-            names: list[str] = []
             reached: str | None = after
             try:
                 queues = self._queues.list_names(prefix, after or None, _PASS_TOGETHER)
@@ -325,7 +326,7 @@ class LiteTopics:
                         names.append(parts[1])
                 reached = queues[-1] if len(queues) == _PASS_TOGETHER else None
             finally:
-                self.subscriptions.end_pass(group, reached, names)
+                self.subscriptions.end_pass(group, who, reached, names)
 
     # --- what happens ----------------------------------------------------------------------
 

@@ -87,10 +87,13 @@ class ReadyNames:
             del self._due[name]
             self._names.setdefault(name)
 
-    def take(self, count: int) -> list[str]:
-        """The first names, which are no longer ready."""
+    def take(self, count: int, into: list[str]) -> None:
+        """The first names are in `into`, and no longer ready. Whatever interrupts it, none is in
+        neither."""
         names = self._names
-        return [names.popitem(last=False)[0] for _ in range(min(count, len(names)))]
+        for _ in range(min(count, len(names))):
+            into.append(next(iter(names)))
+            del names[into[-1]]
 
     def put_back(self, names: list[str]) -> None:
         """These were taken and not looked at: they are the first again, in that order."""

@@ -86,10 +86,11 @@ class LiteReceiving:
         looked = 0
         while looked < _MOST_LOOKS and not self._is_full(turn):
             wanted = min(_TOGETHER, max(_FEWEST, self._left))
-            names = self._subscriptions.take(
-                self._wish.group, self._wish.client_id, wanted, self._now_ms()
+            before = len(self._taken)
+            self._subscriptions.take(
+                self._wish.group, self._wish.client_id, wanted, self._now_ms(), self._taken
             )
-            self._taken += names
+            names = self._taken[before:]
             if not names:  # those that have more, once more
                 names = self._with_more
                 if not names:

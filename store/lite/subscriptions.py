@@ -9,10 +9,11 @@ to is in the set of each: whoever looks first gets what there is, the others loo
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from store.base import Lock
 from store.errors import LiteQuotaError, UnknownLiteClientError
-from store.lite.clients import Action, Client, Group, Synced
+from store.lite.clients import Action, Client, Group, Pass, Synced
 from store.lite.names import parts_of
 from store.lite.ready import ReadyNames
 
@@ -129,9 +130,9 @@ class Subscriptions:
                         woken.add((group.name, former.id))
             for name in added:
                 group.hold(name, client)
+            client.ready.add_all(added)  # before the names: who says them again adds none of them
             client.names.update(added)
             self._subscribed += len(added)
-            client.ready.add_all(added)
             if added:
                 woken.add((group.name, client.id))
             lost = list(client.lost)
@@ -197,9 +198,13 @@ class Subscriptions:
                 self._leave(name, client_id)
             group = None
         if group is None:
-            group = self._groups[name] = Group(name, settings)
+            group = Group(name, settings)
+            # First, so that an interrupt leaves no group that is not told of messages. Of that name
+            # it may have left one that nobody uses.
             others = self._by_parent.get(settings.parent, ())
+            others = tuple(one for one in others if one.name != name)
             self._by_parent[settings.parent] = (*others, group)
+            self._groups[name] = group
         group.settings = settings
         client = group.clients.get(client_id)
         if client is None:
@@ -317,14 +322,16 @@ class Subscriptions:
             untold, client.untold = client.untold, []
             return untold
 
-    def take(self, group_name: str, client_id: str, count: int, now_ms: int) -> list[str]:
-        """Names to be looked at, up to `count`: `looked` or `put_back` must follow for each."""
+    def take(
+        self, group_name: str, client_id: str, count: int, now_ms: int, into: list[str]
+    ) -> None:
+        """Names to be looked at, up to `count`, are added to `into`: `looked` or `put_back` must
+        follow for each."""
         with self._lock:
             ready = self._ready(group_name, client_id)
-            if ready is None:
-                return []
-            ready.ring(now_ms)
-            return ready.take(count)
+            if ready is not None:
+                ready.ring(now_ms)
+                ready.take(count, into)
 
     def put_back(self, group_name: str, client_id: str, names: list[str]) -> None:
         """They were not looked at."""
@@ -399,25 +406,27 @@ class Subscriptions:
 
     # --- the pass of a wildcard group ------------------------------------------------------
 
-    def begin_pass(self, group_name: str) -> str | None:
+    def begin_pass(self, group_name: str, who: Pass) -> str | None:
         """From where the pass goes on, if it is due, nobody else goes on with it, and few names are
-        ready; `end_pass` must follow."""
+        ready; `end_pass` must follow. Without that it goes on from there once `who` is gone."""
         with self._lock:
             group = self._groups.get(group_name)
             if group is None or group.pass_after is None or group.is_passing:
                 return None
             if len(group.ready) >= self._most_ready // 2:
                 return None
-            group.is_passing = True
+            group.passing = ref(who)
             return group.pass_after
 
-    def end_pass(self, group_name: str, after: str | None, names: Sequence[str] = ()) -> None:
+    def end_pass(
+        self, group_name: str, who: Pass, after: str | None, names: Sequence[str] = ()
+    ) -> None:
         """These of the names that were passed may be ready; it goes on behind `after`, None: it
-        came to the end."""
+        came to the end. Nothing, where somebody else goes on with it."""
         with self._lock:
             group = self._groups.get(group_name)
-            if group is None:
+            if group is None or group.passing is None or group.passing() is not who:
                 return
             group.ready.add_all(names)
             group.pass_after = "" if group.pass_again else after
-            group.is_passing = group.pass_again = False
+            group.pass_again, group.passing = False, None

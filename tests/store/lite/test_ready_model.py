@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from store.lite.clients import Action
+from store.lite.clients import Action, Pass
 from store.lite.names import queue_of
 from store.lite.subscriptions import Subscriptions
 from store.metadata import LiteGroup
@@ -98,19 +98,21 @@ class World:
         client = self.random.choice(list(self.names))
         if self.settings.is_wildcard:
             self.go_through()
-        names = self.subscriptions.take("g", client, self.random.randint(1, 3), self.now_ms)
+        names: list[str] = []
+        self.subscriptions.take("g", client, self.random.randint(1, 3), self.now_ms, names)
         if names:
             self.in_hand.append((client, names))
 
     def go_through(self) -> None:
         """A step of the pass of a wildcard group."""
-        after = self.subscriptions.begin_pass("g")
+        who = Pass()
+        after = self.subscriptions.begin_pass("g", who)
         if after is None:
             return
         page = [name for name in NAMES if queue_of(PARENT, name) > after][:2]
         able = [name for name in page if self.lites[name].undone]
         reached = queue_of(PARENT, page[-1]) if len(page) == 2 else None
-        self.subscriptions.end_pass("g", reached, able)
+        self.subscriptions.end_pass("g", who, reached, able)
 
     def look(self) -> None:
         """The turn of a receive that took names: as LiteReceiving does, name by name."""
