@@ -46,6 +46,7 @@ from tests.golden.test_earlier_versions import (
 )
 from tests.support.checked import assert_whole
 from tests.support.rebuild import differences
+from tests.support.seeds import seeds
 from tests.support.tree import copy_open, tree_digest
 
 if TYPE_CHECKING:
@@ -153,9 +154,7 @@ def test_an_upgrade_that_is_killed_anywhere_is_done_by_the_next_opening(
         shutil.rmtree(image.parent)
 
 
-@pytest.mark.parametrize(
-    "seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_an_upgrade_that_is_killed_again_and_again_comes_to_its_end(
     root: Path,
     answered: dict[str, Any],

@@ -299,7 +299,7 @@ class BatchMachine(RuleBasedStateMachine):
 
 TestBatchModel = BatchMachine.TestCase
 TestBatchModel.settings = settings(
-    max_examples=400 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 12,
+    max_examples=400 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 8,
     stateful_step_count=60 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 25,
     deadline=None,
 )

@@ -18,6 +18,7 @@ from store.log.known_offsets import KnownOffsets
 from store.log.segment import Segment
 from store.message import Message
 from tests.support.rebuild import differences
+from tests.support.seeds import seeds
 from tests.support.stores import open_small
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Faults:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(3, 12))
 def test_each_message_stands_once_and_in_order_in_its_light_queues(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

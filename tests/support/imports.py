@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 ROOT = Path(__file__).parent.parent.parent
 DOOR = "__init__"
@@ -52,7 +52,7 @@ def imports_of(packages: Iterable[str]) -> list[Import]:
             relative = path.relative_to(ROOT).as_posix()
             tree = ast.parse(path.read_text(encoding="utf-8"))
             for_types = _type_checking_nodes(tree)
-            for node in ast.walk(tree):
+            for node in _statements(tree.body):
                 found += [
                     Import(relative, line, name, node in for_types)
                     for line, name in _names(node, relative)
@@ -60,18 +60,29 @@ def imports_of(packages: Iterable[str]) -> list[Import]:
     return found
 
 
-def _type_checking_nodes(tree: ast.Module) -> set[ast.AST]:
+def _type_checking_nodes(tree: ast.Module) -> set[ast.stmt]:
     return {
         inner
         for node in tree.body
         if isinstance(node, ast.If)
         and isinstance(node.test, ast.Name)
         and node.test.id == "TYPE_CHECKING"
-        for inner in ast.walk(node)
+        for inner in _statements([node])
     }
 
 
-def _names(node: ast.AST, path: str) -> list[tuple[int, str]]:
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """All statements, also within others. Most of a tree are expressions: none imports."""
+    for node in body:
+        yield node
+        yield from _statements(getattr(node, "body", ()))
+        yield from _statements(getattr(node, "orelse", ()))
+        yield from _statements(getattr(node, "finalbody", ()))
+        for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+            yield from _statements(part.body)
+
+
+def _names(node: ast.stmt, path: str) -> list[tuple[int, str]]:
     if isinstance(node, ast.Import):
         return [(node.lineno, alias.name) for alias in node.names]
     if isinstance(node, ast.ImportFrom):

@@ -30,6 +30,7 @@ from server.services.call_stream import (
 )
 from store.config import FlushMode
 from tests.support.rpc_errors import error_info
+from tests.support.seeds import seeds
 from tests.support.serving import serving
 from tests.support.until import until
 
@@ -222,7 +223,7 @@ async def steps_of(served: Served, topic: str, seed: int) -> list[object]:
     return told
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2, 4))
 async def test_it_answers_what_it_would_by_a_write_of_its_own(
     served: Served, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -531,4 +531,12 @@ class SharedMachine(RuleBasedStateMachine):
 
 _NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 TestShared = pytest.mark.timeout(600)(SharedMachine.TestCase)
-TestShared.settings = settings(max_examples=300 if _NIGHTLY else 15, stateful_step_count=30)
+TestShared.settings = settings(max_examples=300 if _NIGHTLY else 5, stateful_step_count=30)
+
+
+class LongerMachine(SharedMachine):
+    """The same with more examples."""
+
+
+TestSharedLonger = pytest.mark.slow(pytest.mark.timeout(600)(LongerMachine.TestCase))
+TestSharedLonger.settings = settings(max_examples=15, stateful_step_count=30)

@@ -75,7 +75,7 @@ class ViewMachine(RuleBasedStateMachine):
 
 
 TestView = ViewMachine.TestCase
-TestView.settings = settings(max_examples=60, stateful_step_count=40)
+TestView.settings = settings(max_examples=20, stateful_step_count=30)
 
 
 def test_a_topic_counts_from_the_record_that_made_it() -> None:

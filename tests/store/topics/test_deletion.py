@@ -107,7 +107,7 @@ def test_without_room_for_the_record_nothing_is_deleted(
             store.delete_topic("T")
 
 
-@pytest.mark.parametrize("step", [149, pytest.param(13, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [293, pytest.param(13, marks=pytest.mark.slow)])
 def test_an_interrupt_anywhere_is_mended_by_the_next_deletion(tmp_path: Path, step: int) -> None:
     at, reached = 1, True
     while reached:
@@ -124,7 +124,7 @@ def test_an_interrupt_anywhere_is_mended_by_the_next_deletion(tmp_path: Path, st
     assert at > 100
 
 
-@pytest.mark.parametrize("step", [211, pytest.param(31, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [421, pytest.param(31, marks=pytest.mark.slow)])
 def test_an_interrupted_deletion_is_done_or_not(tmp_path: Path, step: int) -> None:
     at, reached = 3, True
     seen: set[bool] = set()

@@ -19,6 +19,7 @@ from store.trace import Now, Reader, What
 from store.trace.cursor import Cursor, pack_cursor
 from tests.store.held.test_timers import fire, open_by_hand
 from tests.support.fake_clock import FakeClock
+from tests.support.seeds import seeds
 from tests.support.stores import open_small
 
 if TYPE_CHECKING:
@@ -336,7 +337,7 @@ def test_what_the_log_has_no_longer_is_said(store: MessageStore, clock: FakeCloc
 GROUPS = ("g", "h")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(1, 4))
 def test_a_trace_is_what_a_model_recorded(tmp_path: Path, seed: int) -> None:
     """Receives, acknowledgements, returns, renewals, resets, with a kill now and then."""
     rng, clock = random.Random(seed), FakeClock()
