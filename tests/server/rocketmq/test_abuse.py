@@ -18,6 +18,7 @@ from tests.support.loop_stops import LONGEST_STOP_S, watched_server
 from tests.support.rocketmq import status_in
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.support.serving import Served
@@ -42,9 +43,8 @@ def _message(body: bytes = b"x", **system: Any) -> v2.Message:  # noqa: ANN401 -
     return v2.Message(topic=TOPIC, body=body, system_properties=v2.SystemProperties(**given))
 
 
-ENDPOINTS_OF_MANY = v2.Endpoints(
-    scheme=v2.IPv4, addresses=[v2.Address(host="h" * 100, port=1)] * 100_000
-)
+def _endpoints_of_many() -> v2.Endpoints:
+    return v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="h" * 100, port=1)] * 100_000)
 
 
 def _names(count: int) -> pb.SyncLiteSubscriptionRequest:
@@ -54,46 +54,49 @@ def _names(count: int) -> pb.SyncLiteSubscriptionRequest:
     )
 
 
-REQUESTS: dict[str, tuple[str, Any]] = {
+#: Made when they are sent: some have 60 MiB, and each worker of xdist would keep them.
+REQUESTS: dict[str, tuple[str, Callable[[], Any]]] = {
     "settings of 60 MiB": (
         "Telemetry",
-        pb.TelemetryCommand(settings=_topics(60 * 1024, 1024)),
+        lambda: pb.TelemetryCommand(settings=_topics(60 * 1024, 1024)),
     ),
     "settings with 20,000 topics": (
         "Telemetry",
-        pb.TelemetryCommand(settings=_topics(20_000, 40)),
+        lambda: pb.TelemetryCommand(settings=_topics(20_000, 40)),
     ),
     "a name of 60 MiB": (
         "QueryRoute",
-        pb.QueryRouteRequest(topic=v2.Resource(name="t" * (60 * MIB)), endpoints=ENDPOINTS),
+        lambda: pb.QueryRouteRequest(topic=v2.Resource(name="t" * (60 * MIB)), endpoints=ENDPOINTS),
     ),
     "endpoints of 10 MiB": (
         "QueryRoute",
-        pb.QueryRouteRequest(topic=TOPIC, endpoints=ENDPOINTS_OF_MANY),
+        lambda: pb.QueryRouteRequest(topic=TOPIC, endpoints=_endpoints_of_many()),
     ),
-    "a thousand handles that are none": ("AckMessage", _handles(MOST_HANDLES, "x" * 80)),
-    "a hundred thousand handles": ("AckMessage", _handles(100_000, "x" * 80)),
-    "a million lite topics": ("SyncLiteSubscription", _names(1_000_000)),
-    "100,001 lite topics": ("SyncLiteSubscription", _names(100_001)),
-    "100,000 lite topics": ("SyncLiteSubscription", _names(100_000)),
-    "2,000 lite topics": ("SyncLiteSubscription", _names(2000)),
-    "4,000 messages": ("SendMessage", pb.SendMessageRequest(messages=[_message()] * 4000)),
+    "a thousand handles that are none": ("AckMessage", lambda: _handles(MOST_HANDLES, "x" * 80)),
+    "a hundred thousand handles": ("AckMessage", lambda: _handles(100_000, "x" * 80)),
+    "a million lite topics": ("SyncLiteSubscription", lambda: _names(1_000_000)),
+    "100,001 lite topics": ("SyncLiteSubscription", lambda: _names(100_001)),
+    "100,000 lite topics": ("SyncLiteSubscription", lambda: _names(100_000)),
+    "2,000 lite topics": ("SyncLiteSubscription", lambda: _names(2000)),
+    "4,000 messages": ("SendMessage", lambda: pb.SendMessageRequest(messages=[_message()] * 4000)),
     "1,024 messages of which the last is bad": (
         "SendMessage",
-        pb.SendMessageRequest(messages=[*[_message()] * 1023, _message(b"")]),
+        lambda: pb.SendMessageRequest(messages=[*[_message()] * 1023, _message(b"")]),
     ),
-    "1,024 messages": ("SendMessage", pb.SendMessageRequest(messages=[_message()] * 1024)),
+    "1,024 messages": ("SendMessage", lambda: pb.SendMessageRequest(messages=[_message()] * 1024)),
     "a message with 100,000 keys": (
         "SendMessage",
-        pb.SendMessageRequest(messages=[_message(keys=["k"] * 100_000)]),
+        lambda: pb.SendMessageRequest(messages=[_message(keys=["k"] * 100_000)]),
     ),
     "a message from the year 9999": (
         "SendMessage",
-        pb.SendMessageRequest(messages=[_message(born_timestamp=Timestamp(seconds=1 << 62))]),
+        lambda: pb.SendMessageRequest(
+            messages=[_message(born_timestamp=Timestamp(seconds=1 << 62))]
+        ),
     ),
     "a filter of 60 MiB": (
         "ReceiveMessage",
-        pb.ReceiveMessageRequest(
+        lambda: pb.ReceiveMessageRequest(
             group=GROUP,
             message_queue=v2.MessageQueue(topic=TOPIC),
             filter_expression=v2.FilterExpression(type=v2.SQL, expression="(" * (60 * MIB)),
@@ -102,7 +105,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     ),
     "a filter of 2,000 parts": (
         "ReceiveMessage",
-        pb.ReceiveMessageRequest(
+        lambda: pb.ReceiveMessageRequest(
             group=GROUP,
             message_queue=v2.MessageQueue(topic=TOPIC),
             filter_expression=v2.FilterExpression(type=v2.TAG, expression="||".join("ab" * 2000)),
@@ -115,7 +118,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("what", REQUESTS)
 async def test_it_is_answered_by_a_status_and_the_loop_goes_on(tmp_path: Path, what: str) -> None:
     name, request = REQUESTS[what]
-    data = request.SerializeToString()
+    data = request().SerializeToString()
     async with watched_server(tmp_path) as watched:
         watched.served.store.create_topics([("orders", 4)])
         answers: list[v2.Status] = []
