@@ -368,9 +368,12 @@ def test_many_lite_topics_are_deleted_with_few_waits(
         put(store, name, "x")
     waits: list[int] = []
     wait_durable = store._appends.wait_durable
-    monkeypatch.setattr(
-        store._appends, "wait_durable", lambda end: (waits.append(end), wait_durable(end))
-    )
+
+    def wait(end: int) -> None:
+        waits.append(end)
+        wait_durable(end)
+
+    monkeypatch.setattr(store._appends, "wait_durable", wait)
     assert store.lite.delete(P, [*names, "never", *names]) == 150
     assert 0 < len(waits) <= 4
     assert store.lite.listing.names(P, "", "", 10) == []
