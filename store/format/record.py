@@ -159,6 +159,11 @@ def message_id(store_host: bytes, physical_offset: int) -> str:
 
 def parse_message_id(text: str) -> tuple[Host, int]:
     """Store host and physical offset. Raises InvalidArgumentError."""
+    if len(text) == 34:
+        raise InvalidArgumentError(
+            "message_id",
+            "34 characters, as RocketMQ's clients give it: kvcq query TOPIC ID finds the message",
+        )
     if len(text) not in (32, 56):
         raise InvalidArgumentError("message_id", f"{len(text)} characters, not 32 or 56")
     try:

@@ -239,6 +239,11 @@ def test_a_bad_message_id_is_refused(text: str) -> None:
         parse_message_id(text)
 
 
+def test_the_id_of_a_client_of_rocketmq_is_refused_with_the_command_that_finds_it() -> None:
+    with pytest.raises(InvalidArgumentError, match="kvcq query TOPIC ID"):
+        parse_message_id("0102FC00000001396A0B1C32E800000000")
+
+
 def test_java_hash_over_utf16_units() -> None:
     assert java_hash("") == 0
     assert java_hash("polygenelubricants") == -(2**31)
