@@ -63,22 +63,22 @@ async def _measure(server: ServerProcess, rounds: Path, options: argparse.Namesp
         _Idle(server.target, f"host@{number}@0@idle", group) for number in range(options.clients)
     ]
     places = asyncio.Semaphore(_TOGETHER)
-    await asyncio.gather(*(each.connect(places) for each in idle))
+    beating = await asyncio.gather(*(each.begin(places) for each in idle))
     took_s = time.perf_counter() - began
     tell(
         "connected",
         f"{options.clients:,} in {took_s:.0f} s, {_cpu_s(server.pid) - cpu_s:.0f} s of a core",
     )
     seen = _tell_longest("the loop at once, as they came", rounds, 0)
-    beating = [asyncio.create_task(each.stay()) for each in idle]
     await asyncio.sleep(_BEAT_S)
     began, cpu_s = time.perf_counter(), _cpu_s(server.pid)
+    before = sum(each.beats for each in idle)
     await asyncio.sleep(options.seconds)
     cores = (_cpu_s(server.pid) - cpu_s) / (time.perf_counter() - began)
     tell("memory, all connected", f"{private_mib(server.pid)} MiB")
     tell("processor", f"{cores:.2f} of a core")
     seen = _tell_longest("the loop at once, all connected", rounds, seen)
-    beats = sum(each.beats for each in idle)
+    beats = sum(each.beats for each in idle) - before
     tell("heartbeats answered", f"{beats:,}")
     for task in beating:
         task.cancel()
@@ -114,12 +114,15 @@ class _Idle:
         self._stream: Any = None
         self.beats = 0
 
-    async def connect(self, places: asyncio.Semaphore) -> None:
+    async def begin(self, places: asyncio.Semaphore) -> asyncio.Task[None]:
+        """Connect; the task that stays. It beats while others connect: of whom the server hears
+        nothing for two minutes, it forgets the settings."""
         async with places:
             self._stream = self._client.telemetry()
             answer = await self._client.settle(self._stream, self._settings())
             assert answer.status.code == v2.OK, answer.status
             await self._client.route("orders")
+        return asyncio.create_task(self._stay())
 
     def _settings(self) -> v2.Settings:
         if self._group is None:
@@ -129,7 +132,7 @@ class _Idle:
         subscription = v2.Subscription(group=self._group, subscriptions=[entry])
         return v2.Settings(client_type=v2.PUSH_CONSUMER, subscription=subscription)
 
-    async def stay(self) -> None:
+    async def _stay(self) -> None:
         waits = [self._beat()] if self._group is None else [self._beat(), self._receive()]
         await asyncio.gather(*waits)
 
