@@ -79,7 +79,7 @@ test-packages: $(STAMPS)/dev  ## Build both distributions, install them beside o
 
 PEER ?=
 clients: $(STAMPS)/dev  ## RocketMQ's own clients against this server, or PEER=rocketmq; Node, Go, a JDK, Maven
-	PEER=$(PEER) $(PY) -m pytest -v -m "packages or clients" -n 0 \
+	PEER=$(PEER) $(PY) -m pytest -v -m "packages or clients" -n 0 -o faulthandler_timeout=1900 \
 		--junitxml=$(REPORTS)/clients$(PEER:%=-%).xml tests/clients$(if $(PEER),/test_original.py)
 
 test-console: $(STAMPS)/browser  ## The console in a real chromium; makes the screenshots of docs/

@@ -5,7 +5,7 @@
 
 const readline = require('node:readline');
 const {
-  ConsumeResult, Producer, PushConsumer, SimpleConsumer,
+  ConsumeResult, LitePushConsumerBuilder, Producer, PushConsumer, SimpleConsumer,
 } = require('rocketmq-client-nodejs');
 // The client's own index does not have it.
 const { TransactionResolution } =
@@ -23,6 +23,7 @@ const shown = message => ({
   tag: message.tag,
   keys: message.keys,
   group: message.messageGroup,
+  lite: message.liteTopic,
   properties: Object.fromEntries(message.properties || []),
   attempt: message.deliveryAttempt,
 });
@@ -38,7 +39,18 @@ const checker = {
 
 const held = new Map();
 const seen = new Set();
-let producer, simple, push;
+let producer, simple, push, lite;
+
+const listener = {
+  async consume(message) {
+    const body = message.body.toString();
+    const isNew = !seen.has(message.messageId);
+    seen.add(message.messageId);
+    const failed = body.startsWith('poison') || (body.startsWith('fail') && isNew);
+    say({ pushed: shown(message), failed });
+    return failed ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
+  },
+};
 
 const commands = {
   async producer({ topic }) {
@@ -46,11 +58,13 @@ const commands = {
     await producer.startup();
     return {};
   },
-  async send({ topic, bodies, tag, keys, message_group, delivery_timestamp, priority, properties }) {
+  async send({
+    topic, bodies, tag, keys, message_group, delivery_timestamp, priority, properties, lite: liteTopic,
+  }) {
     const receipts = [];
     for (const body of bodies) {
       receipts.push(await producer.send({
-        topic, tag, priority, body: Buffer.from(body), messageGroup: message_group,
+        topic, tag, priority, liteTopic, body: Buffer.from(body), messageGroup: message_group,
         keys: keys === undefined ? [] : [ keys ],
         deliveryTimestamp: delivery_timestamp === undefined ? undefined : new Date(delivery_timestamp * 1000),
         properties: properties === undefined ? undefined : new Map(Object.entries(properties)),
@@ -92,22 +106,27 @@ const commands = {
     push = new PushConsumer({
       endpoints, sslEnabled, sessionCredentials, logger, consumerGroup: group, namespace: '',
       subscriptions: new Map([[ topic, '*' ]]),
-      messageListener: {
-        async consume(message) {
-          const body = message.body.toString();
-          const isNew = !seen.has(message.messageId);
-          seen.add(message.messageId);
-          const failed = body.startsWith('poison') || (body.startsWith('fail') && isNew);
-          say({ pushed: shown(message), failed });
-          return failed ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
-        },
-      },
+      messageListener: listener,
     });
     await push.startup();
     return {};
   },
+  async lite_push({ group, parent }) {
+    lite = await new LitePushConsumerBuilder()
+      .setClientConfiguration({ endpoints, sslEnabled, sessionCredentials, logger, namespace: '' })
+      .setConsumerGroup(group).bindTopic(parent).setMessageListener(listener).build();
+    return {};
+  },
+  async subscribe({ names }) {
+    for (const name of names) await lite.subscribeLite(name);
+    return {};
+  },
+  async unsubscribe({ lite: name }) {
+    await lite.unsubscribeLite(name);
+    return {};
+  },
   async stop() {
-    for (const each of [ producer, simple, push ]) if (each) await each.shutdown();
+    for (const each of [ producer, simple, push, lite ]) if (each) await each.shutdown();
     return {};
   },
 };

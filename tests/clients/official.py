@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.interop.maven import build
 from tests.packaging.environment import Environment
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 #: Registries may be slow, and Rust's client is compiled with all it needs.
 _TIMEOUT_S = 900
+
+
+#: Of a client, what begins its program.
+Installed = Callable[["Official"], list[str | Path]]
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,13 @@ def _run(*command: str | Path, cwd: Path = HERE) -> None:
     subprocess.run(command, check=True, timeout=_TIMEOUT_S, cwd=cwd)
 
 
-def _python(release: str, directory: Path) -> list[str | Path]:
+def _python(
+    release: str, directory: Path, *, program: str = "python_program.py"
+) -> list[str | Path]:
     requirement = f"rocketmq-python-client=={release}"
     Environment(directory).install(requirement, pinned=release == PYTHON.release)
-    return [directory / "bin" / "python", "-W", "ignore", HERE / "python_program.py"]
+    python = directory / "bin" / "python"
+    return ["env", f"PYTHONPATH={ROOT}", python, "-W", "ignore", HERE / program]
 
 
 def _node(release: str, directory: Path) -> list[str | Path]:
@@ -67,19 +74,24 @@ def _java(release: str, directory: Path) -> list[str | Path]:
     return ["java", "-cp", class_path, "JavaProgram"]
 
 
-def _go(release: str, directory: Path) -> list[str | Path]:
+def _go(release: str, directory: Path, *options: str) -> list[str | Path]:
     shutil.copytree(HERE / "go", directory)
     module = f"github.com/apache/rocketmq-clients/golang/v5@v{release}"
     _run("go", "mod", "edit", f"-require={module}", cwd=directory)
-    _run("go", "build", "-mod=mod", "-o", "program", ".", cwd=directory)
+    _run("go", "build", "-mod=mod", *options, "-o", "program", ".", cwd=directory)
     return [directory / "program"]
+
+
+def _go_lite(release: str, directory: Path) -> list[str | Path]:
+    return _go(release, directory, "-tags=lite")
 
 
 def _rust(release: str, directory: Path) -> list[str | Path]:
     shutil.copytree(HERE / "rust", directory, ignore=shutil.ignore_patterns("target"))
     _run("cargo", "add", f"rocketmq@={release}", cwd=directory)
     _run("cargo", "build", cwd=directory)
-    return [directory / "target" / "debug" / "program"]
+    target = Path(os.environ.get("CARGO_TARGET_DIR", directory / "target"))
+    return [target / "debug" / "program"]
 
 
 PYTHON = Official("python", "5.1.2", _python)
@@ -89,3 +101,6 @@ GO = Official("go", "5.1.3", _go, ("go",), frozenset({"recall", "priority"}))
 RUST = Official(
     "rust", "5.0.0", _rust, ("cargo",), frozenset({"push", "recall", "priority", "change", "tls"})
 )
+
+PYTHON_LITE = replace(PYTHON, prepare=partial(_python, program="python_lite_program.py"))
+GO_LITE = replace(GO, prepare=_go_lite).at("5.1.4")

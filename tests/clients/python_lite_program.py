@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rocketmq import ConsumeResult, LitePushConsumer, LiteSimpleConsumer, Message, MessageListener
+from rocketmq import ConsumeResult, LitePushConsumer, LiteSimpleConsumer, MessageListener
 
 from tests.clients import python_program
 
@@ -33,13 +33,6 @@ class Listener(MessageListener):  # type: ignore[misc] # the client is not typed
 class LiteProgram(python_program.Program):
     """One producer and one consumer of either kind at most."""
 
-    def send_lite(self, topic: str, lite: str, bodies: list[str]) -> dict[str, Any]:
-        for body in bodies:
-            message = Message()
-            message.topic, message.body, message.lite_topic = topic, body.encode(), lite
-            self._producer.send(message)
-        return {}
-
     def lite_simple(self, group: str, parent: str, wait_s: int = 5) -> dict[str, Any]:
         self._simple = LiteSimpleConsumer(parent, self._config, group, wait_s, **self._tls)
         self._simple.startup()
@@ -50,15 +43,15 @@ class LiteProgram(python_program.Program):
         self._push.startup()
         return {}
 
-    def subscribe(self, *, names: list[str], push: bool = False) -> dict[str, Any]:
-        consumer = self._push if push else self._simple
+    def subscribe(self, names: list[str]) -> dict[str, Any]:
+        consumer = self._simple or self._push
         for name in names:
             consumer.subscribe_lite(name)
         consumer.subscribe_lite_all()
         return {}
 
     def unsubscribe(self, lite: str) -> dict[str, Any]:
-        self._simple.unsubscribe_lite(lite)
+        (self._simple or self._push).unsubscribe_lite(lite)
         return {}
 
     def receive(self, count: int = 32, invisible_s: int = 30) -> dict[str, Any]:

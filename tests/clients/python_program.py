@@ -27,6 +27,11 @@ from rocketmq import (
 )
 
 _lock = threading.Lock()
+#: What a message may be given, by the name that the command has for it.
+_FIELDS = {
+    **{name: name for name in ("tag", "keys", "message_group", "delivery_timestamp", "priority")},
+    "lite": "lite_topic",
+}
 
 
 def say(**answer: Any) -> None:  # noqa: ANN401 - as JSON
@@ -106,9 +111,9 @@ class Program:
             message = Message()
             message.topic = topic
             message.body = body.encode()
-            for name in ("tag", "keys", "message_group", "delivery_timestamp", "priority"):
+            for name, field in _FIELDS.items():
                 if name in given:
-                    setattr(message, name, given[name])
+                    setattr(message, field, given[name])
             for name, value in given.get("properties", {}).items():
                 message.add_property(name, value)
             receipts.append(self._producer.send(message))

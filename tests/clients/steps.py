@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import signal
 import time
 from typing import TYPE_CHECKING, Any
 
+import grpc
+
 from kvcq_client import Client, Message, MessageType
+from server.rocketmq.pb import messaging_pb2 as pb
+from server.rocketmq.pb import values_pb2 as v2
+from server.rocketmq.pb.messaging_pb2_grpc import MessagingServiceStub
 from tests.clients.program import ANSWER_S
+from tests.support.command_line import kvcq, lines_of
 from tests.support.free_port import free_port
 from tests.support.server_process import ServerProcess
 from tests.support.until import wait_until
@@ -172,24 +179,80 @@ def receive_the_highest_priority_first(program: Program, directory: Path, port: 
 
 
 def exchange(programs: Sequence[Program], directory: Path, port: int) -> None:
-    """What the program of one client sends, that of each other one receives as it was."""
-    with served(directory, port):
-        sent = {}
+    """What the program of one client sends, and kvcq's own, each other one receives as it was: with
+    tag, keys and properties, in the order of a message group, and compressed; `kvcq query` and
+    `kvcq get` find it by its ids."""
+    target = f"127.0.0.1:{port}"
+    with served(directory, port), Client(target) as ours:
+        sent: dict[str, str] = {}
+        of_group: list[str] = []
         for number, program in enumerate(programs):
             program.do("producer", topic="orders")
             body = f"{number}: äöü 消息 " * 1000
-            given = {"tag": f"t{number}", "keys": f"k{number}", "properties": {"by": str(number)}}
-            (sent[body],) = program.send("orders", body, **given)
+            (sent[body],) = program.send("orders", body, **_given_by(number))
+            bodies = [f"{number}: group {n}" for n in range(3)]
+            of_group += bodies
+            sent.update(
+                zip(bodies, program.send("orders", *bodies, message_group="g"), strict=True)
+            )
+        number = len(programs)
+        packed, plain = f"{number}: packed " * 1000, f"{number}: plain"
+        sent[packed] = _send_compressed(target, packed, number)
+        message = Message(
+            "orders",
+            plain.encode(),
+            tag=f"t{number}",
+            keys=(f"k{number}",),
+            properties={"by": str(number)},
+        )
+        sent[plain] = ours.put(message).message_id
         for number, program in enumerate(programs):
             program.do("simple", group=f"workers-{number}", topic="orders")
-            got = {one["body"]: one for one in program.receive_all(len(sent))}
-            assert {body: one["id"] for body, one in got.items()} == sent
-            for body, one in got.items():
-                by = body.partition(":")[0]
-                assert (one["tag"], one["keys"]) == (f"t{by}", [f"k{by}"])
-                assert one["properties"] == {"by": by}
-            program.do("ack", ids=[*sent.values()])
+            got = program.receive_all(len(sent))
+            program.do("ack", ids=[one["id"] for one in got])
             program.do("stop")
+            assert {one["body"]: one["id"] for one in got} == sent
+            assert [one["body"] for one in got if one["group"]] == of_group
+            for one in got:
+                if not one["group"]:
+                    by = one["body"].partition(":")[0]
+                    given = {**one, "keys": " ".join(one["keys"])}
+                    assert given.items() >= _given_by(int(by)).items()
+        received = ours.receive("orders", group="ours", max_messages=len(sent))
+        assert {one.message.body.decode() for one in received} == sent.keys()
+        for body, message_id in sent.items():
+            if message_id != sent[plain]:
+                (found,) = lines_of("query", "orders", message_id, server=target)
+                message_id = found["messageId"]  # the other of its two ids
+            assert kvcq("get", message_id, "--raw", server=target).stdout == body
+
+
+def _given_by(number: int) -> dict[str, Any]:
+    return {"tag": f"t{number}", "keys": f"k{number}", "properties": {"by": str(number)}}
+
+
+def _send_compressed(target: str, body: str, number: int) -> str:
+    """As a client that compresses: these releases receive such bodies and send none."""
+    given = _given_by(number)
+    system = v2.SystemProperties(
+        message_id="01" + "AB" * 16,
+        tag=given["tag"],
+        keys=[given["keys"]],
+        body_encoding=v2.GZIP,
+    )
+    message = v2.Message(
+        topic=v2.Resource(name="orders"),
+        body=gzip.compress(body.encode()),
+        user_properties=given["properties"],
+        system_properties=system,
+    )
+    with grpc.insecure_channel(target) as channel:
+        stub = MessagingServiceStub(channel)  # type: ignore[no-untyped-call]
+        answer = stub.SendMessage(
+            pb.SendMessageRequest(messages=[message]), metadata=[("x-mq-client-id", "compresses")]
+        )
+    assert answer.status.code == v2.OK, answer
+    return system.message_id
 
 
 def _place_of(ours: Client, body: bytes) -> tuple[int, int]:

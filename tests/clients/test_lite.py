@@ -1,44 +1,43 @@
-"""Lite topics with RocketMQ's own Python client: both of its consumers, through a kill."""
+"""Lite topics with RocketMQ's own clients: both consumers where there are two, through kills."""
 
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq_client import Client, Message, lite_queue
+from kvcq_client import Client, LiteSettings, Message, lite_queue
+from tests.clients.official import GO_LITE, JAVA, NODE, PYTHON_LITE
 from tests.clients.program import Program, starting
 from tests.clients.steps import served
-from tests.packaging.environment import Environment
-from tests.support.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-pytestmark = [pytest.mark.packages, pytest.mark.timeout(900)]
+    from tests.clients.official import Installed, Official
 
-ROOT = Path(__file__).parents[2]
-PROGRAM = Path(__file__).with_name("python_lite_program.py")
+pytestmark = pytest.mark.timeout(1800)
 
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("rocketmq-python")
-    Environment(directory).install("rocketmq-python-client==5.1.2")
-    return directory / "bin" / "python"
-
-
-@pytest.fixture
-def port() -> int:
-    return free_port()
+PYTHON_ONLY = pytest.param(PYTHON_LITE, marks=pytest.mark.packages, id="python")
+CLIENTS = [
+    PYTHON_ONLY,
+    pytest.param(NODE, marks=pytest.mark.packages, id="node"),
+    pytest.param(JAVA, marks=pytest.mark.clients, id="java"),
+    pytest.param(GO_LITE, marks=pytest.mark.clients, id="go"),
+]
 
 
 @pytest.fixture
-def program(python: Path, tmp_path: Path, port: int) -> Iterator[Program]:
-    command = ("env", f"PYTHONPATH={ROOT}", python, "-W", "ignore", PROGRAM)
-    with starting(command, tmp_path) as start:
+def client(request: pytest.FixtureRequest) -> Official:
+    client: Official = request.param
+    return client
+
+
+@pytest.fixture
+def program(client: Official, installed: Installed, tmp_path: Path, port: int) -> Iterator[Program]:
+    with starting(("env", f"user.home={tmp_path}", *installed(client)), tmp_path) as start:
         yield start(f"127.0.0.1:{port}")
 
 
@@ -48,14 +47,15 @@ def _ready(program: Program, port: int) -> None:
     program.do("producer", topic="chats")
 
 
+@pytest.mark.parametrize("client", [PYTHON_ONLY], indirect=True)
 def test_a_simple_consumer_receives_its_lite_topics_through_a_kill(
     program: Program, tmp_path: Path, port: int
 ) -> None:
     with served(tmp_path / "store", port) as server:
         _ready(program, port)
-        program.do("send_lite", topic="chats", lite="tea-1", bodies=["t0", "t1"])
-        program.do("send_lite", topic="chats", lite="milk-2", bodies=["m0"])
-        program.do("send_lite", topic="chats", lite="coffee", bodies=["c0"])
+        program.send("chats", "t0", "t1", lite="tea-1")
+        program.send("chats", "m0", lite="milk-2")
+        program.send("chats", "c0", lite="coffee")
         program.do("lite_simple", group="workers", parent="chats")
         # It starts before it has its settings, and refuses any name until then.
         program.do_when_served("subscribe", names=["tea-1", "milk-2"])
@@ -75,24 +75,49 @@ def test_a_simple_consumer_receives_its_lite_topics_through_a_kill(
         assert (after["body"], after["lite"]) == ("ours", "milk-2")
         program.do("ack", ids=[after["id"]])
         program.do("unsubscribe", lite="milk-2")
-        program.do("send_lite", topic="chats", lite="milk-2", bodies=["m1"])
-        program.do("send_lite", topic="chats", lite="tea-1", bodies=["t2"])
+        program.send("chats", "m1", lite="milk-2")
+        program.send("chats", "t2", lite="tea-1")
         assert [one["body"] for one in program.receive_all(1)] == ["t2"]
 
 
-def test_a_push_consumer_takes_each_lite_topic_in_order(
+@pytest.mark.parametrize("client", CLIENTS, indirect=True)
+def test_a_push_consumer_takes_each_lite_topic_in_order_also_behind_a_kill(
     program: Program, tmp_path: Path, port: int
 ) -> None:
-    with served(tmp_path / "store", port):
+    with served(tmp_path / "store", port) as server:
         _ready(program, port)
         program.do("lite_push", group="pushed", parent="chats")
-        program.do_when_served("subscribe", names=["tea-1", "milk-2"], push=True)
-        program.do("send_lite", topic="chats", lite="tea-1", bodies=["t0", "fail-t1", "t2"])
-        program.do("send_lite", topic="chats", lite="milk-2", bodies=["m0", "m1"])
-        program.do("send_lite", topic="chats", lite="coffee", bodies=["c0"])
+        program.do_when_served("subscribe", names=["tea-1", "milk-2"])
+        program.send("chats", "t0", "fail-t1", "t2", lite="tea-1")
+        program.send("chats", "m0", "m1", lite="milk-2")
+        program.send("chats", "c0", lite="coffee")
         seen = program.until_pushed("t2", "m1")
         of_tea = [one["pushed"] for one in seen if one["pushed"]["lite"] == "tea-1"]
         assert [one["body"] for one in of_tea] == ["t0", "fail-t1", "fail-t1", "t2"]
         rest = [one["pushed"]["body"] for one in seen if one["pushed"]["lite"] != "tea-1"]
         assert rest == ["m0", "m1"]
+        program.do("unsubscribe", lite="milk-2")
+        server.send(signal.SIGKILL)
+        server.wait()
+    with served(tmp_path / "store", port):
+        program.do_when_served("send", topic="chats", bodies=["m2"], lite="milk-2")
+        program.send("chats", "t3", lite="tea-1")
+        # Killed right behind the listener's return, the server may not have heard of it.
+        assert {one["pushed"]["body"] for one in program.until_pushed("t3")} <= {"t2", "t3", "m1"}
+
+
+@pytest.mark.parametrize("client", CLIENTS, indirect=True)
+def test_more_names_than_its_group_allows_are_refused(
+    program: Program, tmp_path: Path, port: int
+) -> None:
+    with served(tmp_path / "store", port), Client(f"127.0.0.1:{port}") as ours:
+        _ready(program, port)
+        ours.create_group("pushed", in_order=True, lite=LiteSettings("chats", client_quota=2))
+        program.do("lite_push", group="pushed", parent="chats")
+        program.do_when_served("subscribe", names=["tea-1", "milk-2"])
+        assert "quota" in program.try_("subscribe", names=["coffee"])["error"].lower()
+        program.do("unsubscribe", lite="milk-2")
+        program.do("subscribe", names=["coffee"])
+        program.send("chats", "c0", lite="coffee")
+        assert [one["pushed"]["body"] for one in program.until_pushed("c0")] == ["c0"]
         program.do("stop")

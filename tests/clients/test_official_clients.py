@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import signal
 from contextlib import ExitStack
-from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,13 +13,12 @@ from tests.clients import steps
 from tests.clients.official import GO, JAVA, NODE, PYTHON, RUST, Official
 from tests.clients.program import Program, Start, starting
 from tests.support.certificates import Authority
-from tests.support.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    Installed = Callable[[Official], list[str | Path]]
+    from tests.clients.official import Installed
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -48,25 +46,9 @@ def official(request: pytest.FixtureRequest) -> Official:
     return client
 
 
-@pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Installs a client the first time; what begins its program."""
-
-    @cache
-    def command(client: Official) -> list[str | Path]:
-        return client.command(tmp_path_factory.mktemp(client.name) / "client")
-
-    return command
-
-
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path / "pki")
-
-
-@pytest.fixture
-def port() -> int:
-    return free_port()
 
 
 @pytest.fixture

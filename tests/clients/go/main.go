@@ -30,6 +30,9 @@ type given struct {
 	Ids          []string          `json:"ids"`
 	Id           string            `json:"id"`
 	InvisibleS   int               `json:"invisible_s"`
+	Lite         string            `json:"lite"`
+	Parent       string            `json:"parent"`
+	Names        []string          `json:"names"`
 	Properties   map[string]string `json:"properties"`
 }
 
@@ -43,6 +46,10 @@ var (
 	producer rmq.Producer
 	simple   rmq.SimpleConsumer
 	push     rmq.PushConsumer
+
+	// Of lite.go, if it is compiled with it.
+	setLite = func(*rmq.Message, string) {}
+	doLite  = func(string, given) error { return nil }
 )
 
 func say(one answer) {
@@ -65,10 +72,14 @@ func shown(message *rmq.MessageView) answer {
 }
 
 func consume(message *rmq.MessageView) rmq.ConsumerResult {
+	return consumeShown(message, shown(message))
+}
+
+func consumeShown(message *rmq.MessageView, one answer) rmq.ConsumerResult {
 	body := string(message.GetBody())
 	_, isOld := seen.LoadOrStore(message.GetMessageId(), true)
 	failed := strings.HasPrefix(body, "poison") || strings.HasPrefix(body, "fail") && !isOld
-	say(answer{"pushed": shown(message), "failed": failed})
+	say(answer{"pushed": one, "failed": failed})
 	if failed {
 		return rmq.FAILURE
 	}
@@ -127,6 +138,9 @@ func do(name string, of given) (answer, error) {
 			}
 			if of.DeliveryS != 0 {
 				message.SetDelayTimestamp(time.Unix(of.DeliveryS, 0))
+			}
+			if of.Lite != "" {
+				setLite(message, of.Lite)
 			}
 			for key, value := range of.Properties {
 				message.AddProperty(key, value)
@@ -190,7 +204,10 @@ func do(name string, of given) (answer, error) {
 			err = push.Start()
 		}
 		return answer{}, err
+	case "lite_push", "subscribe", "unsubscribe":
+		return answer{}, doLite(name, of)
 	case "stop":
+		err = doLite(name, of)
 		if producer != nil {
 			err = errors.Join(err, producer.GracefulStop())
 		}

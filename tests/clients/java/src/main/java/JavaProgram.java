@@ -4,7 +4,10 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import java.io.BufferedReader;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -23,6 +26,7 @@ import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.FilterExpressionType;
+import org.apache.rocketmq.client.apis.consumer.LitePushConsumer;
 import org.apache.rocketmq.client.apis.consumer.PushConsumer;
 import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
 import org.apache.rocketmq.client.apis.message.MessageBuilder;
@@ -39,6 +43,9 @@ import org.apache.rocketmq.client.apis.producer.TransactionResolution;
 public final class JavaProgram {
     private static final Gson GSON = new GsonBuilder().serializeNulls().create();
 
+    /** In UTF-8, whatever the environment says. */
+    private static final PrintStream OUT =
+        new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
     private static final Set<String> SEEN = ConcurrentHashMap.newKeySet();
 
     private final ClientServiceProvider provider = ClientServiceProvider.loadService();
@@ -47,6 +54,7 @@ public final class JavaProgram {
     private Producer producer;
     private SimpleConsumer simple;
     private PushConsumer push;
+    private Lite lite;
 
     private JavaProgram(String... arguments) {
         ClientConfigurationBuilder builder = ClientConfiguration.newBuilder()
@@ -59,8 +67,7 @@ public final class JavaProgram {
     }
 
     private static synchronized void say(Map<String, Object> answer) {
-        System.out.println("ANSWER " + GSON.toJson(answer));
-        System.out.flush();
+        OUT.println("ANSWER " + GSON.toJson(answer));
     }
 
     private static String text(ByteBuffer body) {
@@ -151,8 +158,18 @@ public final class JavaProgram {
                     .setSubscriptionExpressions(subscription(given))
                     .setMessageListener(JavaProgram::consume).build();
                 break;
+            case "lite_push":
+                lite = new Lite(given);
+                break;
+            case "subscribe":
+                lite.subscribe(given);
+                break;
+            case "unsubscribe":
+                lite.consumer.unsubscribeLite(given.get("lite").getAsString());
+                break;
             case "stop":
-                for (AutoCloseable each : new AutoCloseable[] {producer, simple, push}) {
+                AutoCloseable ofLite = lite == null ? null : lite.consumer;
+                for (AutoCloseable each : new AutoCloseable[] {producer, simple, push, ofLite}) {
                     if (each != null) {
                         each.close();
                     }
@@ -183,11 +200,36 @@ public final class JavaProgram {
         if (given.has("priority")) {
             builder.setPriority(given.get("priority").getAsInt());
         }
+        if (given.has("lite")) {
+            builder.setLiteTopic(given.get("lite").getAsString());
+        }
         if (given.has("properties")) {
             given.getAsJsonObject("properties").entrySet()
                 .forEach(each -> builder.addProperty(each.getKey(), each.getValue().getAsString()));
         }
         return builder.build();
+    }
+
+    /** A consumer of lite topics. A class of its own: older releases have none. */
+    private final class Lite {
+        private final LitePushConsumer consumer;
+
+        private Lite(JsonObject given) throws Exception {
+            consumer = provider.newLitePushConsumerBuilder().setClientConfiguration(config)
+                .setConsumerGroup(given.get("group").getAsString())
+                .bindTopic(given.get("parent").getAsString())
+                .setMessageListener(message -> {
+                    Map<String, Object> shown = shown(message);
+                    shown.put("lite", message.getLiteTopic().orElse(null));
+                    return consume(message, shown);
+                }).build();
+        }
+
+        private void subscribe(JsonObject given) throws Exception {
+            for (JsonElement name : given.getAsJsonArray("names")) {
+                consumer.subscribeLite(name.getAsString());
+            }
+        }
     }
 
     /** Tells what it is asked; what begins with "bad" was not done. */
@@ -201,11 +243,15 @@ public final class JavaProgram {
     }
 
     private static ConsumeResult consume(MessageView message) {
+        return consume(message, shown(message));
+    }
+
+    private static ConsumeResult consume(MessageView message, Map<String, Object> shown) {
         String body = text(message.getBody());
         boolean isNew = SEEN.add(message.getMessageId().toString());
         boolean failed = body.startsWith("poison") || body.startsWith("fail") && isNew;
         Map<String, Object> pushed = new LinkedHashMap<>();
-        pushed.put("pushed", shown(message));
+        pushed.put("pushed", shown);
         pushed.put("failed", failed);
         say(pushed);
         return failed ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
