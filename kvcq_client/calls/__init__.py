@@ -5,7 +5,7 @@ Uses `arguments`, `format`, `transport` and `wire`. Every call raises KvcqError.
 
 from kvcq_client.calls.dead_letters import DeadLetterCalls
 from kvcq_client.calls.groups import GroupCalls
-from kvcq_client.calls.lite_topics import NAMES_A_CALL, LiteTopicCalls
+from kvcq_client.calls.lite_topics import NAMES_A_CALL, AtTime, LiteStart, LiteTopicCalls
 from kvcq_client.calls.messages import MessageCalls
 from kvcq_client.calls.server import ServerCalls
 from kvcq_client.calls.shared_groups import (
@@ -21,9 +21,11 @@ __all__ = [
     "HANDLES_A_CALL",
     "HANDLES_OF_A_RECEIVE",
     "NAMES_A_CALL",
+    "AtTime",
     "Calls",
     "DeadLetterCalls",
     "GroupCalls",
+    "LiteStart",
     "LiteTopicCalls",
     "MessageCalls",
     "ServerCalls",

@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 NAMES_A_CALL = 10_000
 
 
+class AtTime(NamedTuple):
+    """The first message that was stored at that time or later; ms since 1970."""
+
+    time_ms: int
+
+
+#: Where a group begins in a lite topic: an end, an offset, below 0 so many messages before the end.
+LiteStart = Start | int | AtTime
+
+
 class ReceivedLite(NamedTuple):
     """The answer to one receive from lite topics."""
 
@@ -95,7 +105,7 @@ class LiteTopicCalls(CallGroup):
         action: lite_pb.LiteAction,
         names: Iterable[str],
         version: int,
-        start: Start | int | None = None,
+        start: LiteStart | None = None,
     ) -> list[str]:
         """Say what the client is subscribed to; returns what others have taken from it."""
         request = lite_pb.SyncLiteSubscriptionsRequest(
@@ -110,6 +120,8 @@ class LiteTopicCalls(CallGroup):
                 request.from_end = -start
             case int():
                 request.offset = start
+            case AtTime(time_ms):
+                request.time_ms = time_ms
             case _:
                 pass
         answer = await self._call(self._lite.SyncLiteSubscriptions, request, None)

@@ -8,10 +8,11 @@ import secrets
 import threading
 import time
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kvcq_client.arguments import start_of, text
-from kvcq_client.calls import NAMES_A_CALL
+from kvcq_client.calls import NAMES_A_CALL, AtTime
 from kvcq_client.errors import KvcqError, NotFoundError, NotPossibleError, RetryableError
 from kvcq_client.pb.v1 import lite_topics_pb2 as lite_pb
 from kvcq_client.receiving.async_receiver import AsyncReceiver
@@ -22,7 +23,7 @@ from kvcq_client.transport import ThreadWaits, blocking, in_background, in_parts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kvcq_client.calls import Calls
+    from kvcq_client.calls import Calls, LiteStart
     from kvcq_client.receiving.config import ReceiverConfig
     from kvcq_client.shared_groups import LiteSettings, Received
     from kvcq_client.transport import Connection, LoopThread
@@ -70,7 +71,7 @@ class LiteCore(ReceiverCore):
             lost, self._lost = list(self._lost), {}
         return lost
 
-    async def subscribe(self, names: Sequence[str], start: Start | int | None) -> None:
+    async def subscribe(self, names: Sequence[str], start: LiteStart | None) -> None:
         async with self._syncing:
             await self._made()
             for part in in_parts(names, NAMES_A_CALL):
@@ -144,7 +145,7 @@ class LiteCore(ReceiverCore):
             self._is_known = True
 
     async def _say(
-        self, action: lite_pb.LiteAction, names: Sequence[str], start: Start | int | None
+        self, action: lite_pb.LiteAction, names: Sequence[str], start: LiteStart | None
     ) -> None:
         self._version += 1
         lost = await self._calls._sync_lite(  # noqa: SLF001 - made for this
@@ -186,19 +187,17 @@ class AsyncLiteReceiver(AsyncReceiver):
         return self._core.take_lost()
 
     async def subscribe(
-        self, lite_topics: str | Iterable[str], *, start: Start | str | int | None = None
+        self, lite_topics: str | Iterable[str], *, start: Start | str | int | datetime | None = None
     ) -> AsyncLiteReceiver:
         """Receive from these lite topics as well; they need not exist. Returns the receiver.
 
         `start`: where the group goes on in those that are new to this receiver: EARLIEST, LATEST,
-        an offset, or, below 0, that many messages before the end. By default where it was,
-        or with the first message. Raises ResourceExhaustedError for more names than the group
-        allows, InvalidArgumentError.
+        an offset, or, below 0, that many messages before the end; or a datetime with a time zone:
+        the first message that was stored then or later. By default where it was, or with the first
+        message. Raises ResourceExhaustedError for more names than the group allows,
+        InvalidArgumentError.
         """
-        place: Start | int | None = None
-        if start is not None:
-            place = start if isinstance(start, int) else start_of("start", start)
-        await self._waits.in_loop(self._core.subscribe(_names(lite_topics), place))
+        await self._waits.in_loop(self._core.subscribe(_names(lite_topics), _place_of(start)))
         return self
 
     async def unsubscribe(self, lite_topics: str | Iterable[str]) -> None:
@@ -226,7 +225,7 @@ class LiteReceiver(Receiver):
         return self._core.take_lost()
 
     def subscribe(
-        self, lite_topics: str | Iterable[str], *, start: Start | str | int | None = None
+        self, lite_topics: str | Iterable[str], *, start: Start | str | int | datetime | None = None
     ) -> LiteReceiver:
         self._run(self._calls.subscribe(lite_topics, start=start))
         return self
@@ -240,3 +239,12 @@ def _names(lite_topics: str | Iterable[str]) -> list[str]:
     if isinstance(lite_topics, str):
         lite_topics = (lite_topics,)
     return list(dict.fromkeys(text("lite_topics", name) for name in lite_topics))
+
+
+def _place_of(start: Start | str | int | datetime | None) -> LiteStart | None:
+    """Raises TypeError, ValueError."""
+    if isinstance(start, datetime):
+        if start.tzinfo is None:
+            raise ValueError(f"start: {start} has no time zone")
+        return AtTime(max(0, round(start.timestamp() * 1000)))
+    return start if start is None or isinstance(start, int) else start_of("start", start)

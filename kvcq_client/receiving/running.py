@@ -231,7 +231,12 @@ def _tell_failed(delivery: Delivery, error: Exception) -> None:
     if isinstance(error, RetryLater):
         logger.info("%r is delivered again later: %s", delivery, error)
     else:
-        logger.warning("%r failed, and was given back", delivery, exc_info=error)
+        logger.warning(
+            "%r failed, and was given back: it is delivered again, or becomes a dead letter if "
+            "this was the last delivery that its group allows",
+            delivery,
+            exc_info=error,
+        )
 
 
 def _tell_if_late(delivery: Delivery) -> None:

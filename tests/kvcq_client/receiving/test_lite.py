@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -111,6 +113,31 @@ async def test_the_last_subscriber_of_an_exclusive_group_has_the_session(
         await say(client, "s", "2")
         assert await heard(second, 1) == [("s", "2")]
         waiting.cancel()
+
+
+@pytest.mark.usefixtures("parent")
+async def test_a_subscription_begins_at_a_time(client: AsyncClient, served: Served) -> None:
+    await say(client, "s", "0", "1")
+    (last,) = (await client.pull(lite_queue(PARENT, "s"), 0, 1)).messages
+    last_ms = last.store_time_ms
+    await until(lambda: time.time_ns() // 1_000_000 > last_ms)
+    await say(client, "s", "2", "3")
+    since = datetime.fromtimestamp(last_ms / 1000, UTC) + timedelta(milliseconds=1)
+    async with client.lite_receiver(PARENT, group="g", in_order=False) as receiver:
+        await receiver.subscribe("s", start=since)
+        assert await heard(receiver, 2) == [("s", "2"), ("s", "3")]
+        for wrong in (datetime.now(), 1.5):  # noqa: DTZ005 - it has no zone
+            with pytest.raises((ValueError, TypeError), match="start"):
+                await receiver.subscribe("t", start=wrong)  # type: ignore[arg-type]
+
+    def blocking() -> None:
+        with Client(served.target) as other, other.lite_receiver(PARENT, group="h") as receiver:
+            receiver.subscribe("s", start=since)
+            (one,) = receiver.take(1)
+            with one:
+                assert one.body == b"2"
+
+    await asyncio.to_thread(blocking)
 
 
 @pytest.mark.usefixtures("parent")

@@ -52,7 +52,9 @@ async def test_what_returns_is_acknowledged_and_what_raises_comes_again(
     assert tried == Counter({**dict.fromkeys(range(100), 1), 50: 3, 60: 2})
     failed = [one for one in caplog.records if one.levelno == logging.WARNING]
     assert [one.getMessage() for one in failed] == [
-        f"<delivery {each} of {failed[0].args[0].message!r}> failed, and was given back"  # type: ignore[index,union-attr]
+        f"<delivery {each} of {failed[0].args[0].message!r}> failed, and was given back: it is "  # type: ignore[index,union-attr]
+        "delivered again, or becomes a dead letter if this was the last delivery that its group "
+        "allows"
         for each in (1, 2)
     ]
     assert await client.receive("jobs", group="g") == []
