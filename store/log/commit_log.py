@@ -4,13 +4,12 @@ Append: records become readable bytes of the mapped segment under one lock, and 
 offsets in the same critical section. They are durable once `flush` has passed them.
 Ctrl-C, or whatever else a signal handler raises, may end an append between any two steps. So what
 it is about to do is noted first, and the next caller undoes it, or does the rest: `settle`.
-Read: by physical offset, from the mapping when the bytes are hot, otherwise through the file.
+What reads it is in `readable_log.py`.
 """
 
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left
 from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,37 +17,26 @@ from typing import TYPE_CHECKING, NamedTuple
 from store.base import Lock
 from store.errors import (
     AppendWouldWaitError,
-    CorruptRecordError,
     InvalidArgumentError,
-    MessageNotFoundError,
     StoreClosedError,
 )
 from store.format import (
-    MAGIC_V1,
-    MAGIC_V2,
-    MIN_RECORD_BYTES,
     PLAIN,
     PlainBatch,
-    Records,
     pack_blank,
-    picking,
 )
 from store.log.queue_offsets import TakenLight
-from store.log.record_columns import copy_records
-from store.log.record_run import is_whole, run_end, verify
-from store.log.resync import first_time
+from store.log.readable_log import ReadableLog
 from store.log.store_times import CARRY_MS, StoreTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from mmap import mmap
     from pathlib import Path
 
     from store.base import Clock
     from store.consume_queue import DispatchRequest
     from store.format import BatchMark, Prepared
     from store.log.batch_encoder import BatchEncoder, Encoded
-    from store.log.log_bytes import Segments
     from store.log.queue_offsets import QueueOffsets
     from store.log.segment import Segment
     from store.log.segment_set import SegmentSet
@@ -57,7 +45,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _QUEUE = itemgetter(0, 2)  # of a message: topic and queue id
-_PLACE = picking("record_size", "magic", "physical_offset")
 #: Appends over several segments that are remembered until a flush has passed them.
 _BEGINS_KEPT = 64
 
@@ -80,7 +67,7 @@ class LogAppend(NamedTuple):
     row_count: int  # to be derived: one for each message, light queue it stands in, and key
 
 
-class CommitLog:
+class CommitLog(ReadableLog):
     """Segments, and the append path.
 
     Thread: `append` on any thread, one at a time (`lock`); reads on any thread; `flush` on the
@@ -100,19 +87,16 @@ class CommitLog:
         times: StoreTimes | None = None,
         before_flush: Callable[[], None] = lambda: None,
     ) -> None:
+        super().__init__(segments, hot_read_bytes)
         # Constant after construction.
         self.lock = Lock()
-        self._segments = segments
         #: Under the lock.
         self.hot_queues = hot_queues
         self._encoder = encoder
         self._clock = clock
         self._times = times or StoreTimes(clock)
-        self._hot_read_bytes = hot_read_bytes
         self._before_flush = before_flush
-        # Guarded by lock; read freely. The segments say where the log ends; `appended_offset` is
-        # that end, too, but while an append copies.
-        self.appended_offset = segments.end_offset
+        # Guarded by lock; read freely.
         self.last_store_time_ms = last_store_time_ms
         # Both in one value, for the flush thread, which holds no lock.
         self._published = (self.appended_offset, last_store_time_ms)
@@ -123,15 +107,9 @@ class CommitLog:
         # certain, what is copied. The second counts only when it is of the first.
         self._begun: list[Encoded] | None = None
         self._ready: _Ready | None = None
-        self._closed = False
         # Where a segment begins within an append, to where that append begins; the latest ones.
         # Replaced whole, read by the flush thread.
         self._begins: dict[int, int] = {}
-
-    @property
-    def segments(self) -> Segments:
-        """For those who walk over the log, see log_walk.py."""
-        return self._segments
 
     # --- append ----------------------------------------------------------------------------
 
@@ -374,162 +352,6 @@ class CommitLog:
     def make_segments_aside(self) -> None:
         """From now on no append makes a segment itself. Repeatable."""
         self._segments.make_aside()
-
-    # --- read ------------------------------------------------------------------------------
-
-    @property
-    def start_offset(self) -> int:
-        """Physical offset of the first byte that is kept."""
-        return self._segments.first_offset
-
-    def is_hot(self, offset: int) -> bool:
-        """Whether a record there is close enough to the end to be in memory, as a rule."""
-        return self.appended_offset - offset <= self._hot_read_bytes
-
-    def read(self, offset: int, size: int) -> bytes:
-        """The record of `size` bytes at `offset`, verified: its CRC, and that it lies there.
-
-        Raises MessageNotFoundError when it lies outside the log (also when it was dropped while
-        it was read), CorruptRecordError when the bytes are not that record.
-        """
-        data = self._bytes(offset, size)
-        verify(data, offset, size)
-        return data
-
-    def read_run(self, places: Sequence[tuple[int, int]]) -> Records:
-        """Records at (offset, size), in that order, each verified as `read` verifies it.
-
-        Stops short at a record that cannot be read, but not at the first: that one raises.
-        """
-        runs: list[Records] = []
-        at = 0
-        while at < len(places):
-            copies, are_whole = self._copy_run(places, at)
-            # Of another kind, or damaged, or not in this source: one by one.
-            run = copies if are_whole else Records(self._read_each(copies or [b""], places, at))
-            runs.append(run)
-            at += len(run)
-            if not run or len(run) < len(copies):
-                break
-        return Records.of_runs(runs)
-
-    def _read_each(
-        self, copies: Sequence[bytes], places: Sequence[tuple[int, int]], at: int
-    ) -> list[bytes]:
-        """The records from `places[at]` on, of which there are copies, as far as they are whole."""
-        records: list[bytes] = []
-        for copy, (offset, size) in zip(copies, places[at:], strict=False):
-            try:
-                whole = is_whole(copy, offset, size)
-                records.append(copy if whole else self.read(offset, size))
-            except (MessageNotFoundError, CorruptRecordError):
-                if not records and not at:
-                    raise
-                break
-        return records
-
-    def _copy_run(self, places: Sequence[tuple[int, int]], at: int) -> tuple[Records, bool]:
-        """Bytes at `places[at:]`, as far as these rise and lie in one source, and whether they are
-        whole records."""
-        source, base, stop = self._source(places, at)
-        stop = min(stop, self.appended_offset)
-        end = bisect_left(places, (stop,), at)
-        if end > at and sum(places[end - 1]) > stop:
-            end -= 1
-        try:
-            return copy_records(source, base, places[at:end])
-        except ValueError:  # dropped and closed since
-            return Records(), False
-
-    def _source(
-        self, places: Sequence[tuple[int, int]], index: int
-    ) -> tuple[mmap | bytes, int, int]:
-        """Bytes that hold the record at `places[index]`: them, where they begin and end.
-
-        The mapping of its segment when that is hot. Otherwise one read through the file that takes
-        the records behind it along, as long as they lie close: a page fault would hold the GIL
-        while the disk works.
-        """
-        offset = places[index][0]
-        segment = self._segments.find(offset)
-        if segment is None:
-            return b"", offset, offset
-        base = segment.start_offset
-        if base >= self.appended_offset - self._hot_read_bytes:
-            return segment.buffer, base, base + segment.size
-        end = run_end(places, index, base + segment.size)
-        try:
-            return segment.pread(offset - base, end - offset), offset, end
-        except (StoreClosedError, InvalidArgumentError):
-            return b"", offset, offset
-
-    def read_at(self, offset: int) -> bytes:
-        """The record at `offset`, whatever its size. Raises as `read` does."""
-        segment = self._segments.find(offset)
-        room = 0 if segment is None else segment.start_offset + segment.size - offset
-        # Before a size is believed, what stands there must say that it lies there.
-        if room >= MIN_RECORD_BYTES:
-            head = self._bytes(offset, _PLACE.size)
-            size, magic, found_offset = _PLACE.unpack(head)
-            if (
-                found_offset == offset
-                and magic in (MAGIC_V1, MAGIC_V2)
-                and MIN_RECORD_BYTES <= size <= room
-            ):
-                return self.read(offset, size)
-        raise MessageNotFoundError(str(offset), "no record begins there")
-
-    def _bytes(self, offset: int, size: int) -> bytes:
-        segment = self._segments.find(offset)
-        if segment is None or offset + size > self.appended_offset:
-            raise MessageNotFoundError(
-                str(offset), f"outside {self.start_offset} to {self.appended_offset}"
-            )
-        position = offset - segment.start_offset
-        try:
-            if self.appended_offset - offset <= self._hot_read_bytes:
-                return segment.read(position, size)
-            return segment.pread(position, size)
-        except StoreClosedError:
-            if self._closed:
-                raise
-            raise MessageNotFoundError(str(offset), "dropped with its segment") from None
-        except InvalidArgumentError:
-            raise CorruptRecordError(offset, f"{size} bytes run past the segment") from None
-
-    def view(self, offset: int, end: int) -> memoryview:
-        """Bytes from `offset` to `end` or the segment's end, whichever is first; release it soon.
-
-        Empty when there is nothing. Raises MessageNotFoundError below the start of the log.
-        """
-        segment = self._segments.find(offset)
-        if segment is None:
-            if offset >= self._segments.end_offset or offset >= end:
-                return memoryview(b"")
-            raise MessageNotFoundError(str(offset), f"below {self.start_offset}")
-        stop = min(end, segment.start_offset + segment.size)
-        try:
-            return segment.view(offset - segment.start_offset, max(0, stop - offset))
-        except StoreClosedError:
-            if self._closed:
-                raise
-            raise MessageNotFoundError(str(offset), "dropped with its segment") from None
-
-    def segment_end(self, offset: int) -> int:
-        """Where the segment that holds `offset` ends, and the next one begins."""
-        segment = self._segments.find(offset)
-        if segment is None:
-            raise MessageNotFoundError(str(offset), f"outside the log from {self.start_offset}")
-        return segment.start_offset + segment.size
-
-    def first_time_from(self, segment_start: int) -> tuple[int, int] | None:
-        """Physical offset and store time of the first whole record of the segments from the one
-        that begins there on; None without one.
-
-        Damage is passed over. Raises OSError for a disk that cannot be read, and StoreClosedError
-        when the segment is dropped meanwhile.
-        """
-        return first_time(self._segments, segment_start)
 
     # --- durability and end of life --------------------------------------------------------
 
