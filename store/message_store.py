@@ -249,10 +249,8 @@ class MessageStore:
         Raises UnknownTopicError, InvalidArgumentError; CorruptHitError when the next message cannot
         be read: its `next_cursor` goes on behind that one.
         """
-        query = self.reads.lookups.query
-        return self.reads.repairing(
-            lambda: query(topic, key, begin_ms, end_ms, limit, cursor, max_bytes)
-        )
+        wanted = (topic, key, begin_ms, end_ms, limit, cursor, max_bytes)
+        return self.reads.repairing(lambda: self.reads.lookups.query(*wanted))
 
     def get(self, physical_offset: int) -> bytes:
         """The whole record at the offset. Raises MessageNotFoundError, DamagedQueueError."""

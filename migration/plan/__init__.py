@@ -3,15 +3,13 @@
 Reads only. Uses formats, files and state.
 """
 
-from migration.plan.legacy import (
-    Inventory,
+from migration.plan.layouts import (
     detect_layout,
     detect_segment_bytes,
-    find_what_lives,
     layout_given,
     refuse_other_layouts,
-    take_inventory,
 )
+from migration.plan.legacy import Inventory, find_what_lives, take_inventory
 from migration.plan.log_survey import segment_files
 from migration.plan.note import inventory_for_start
 from migration.plan.plan import Plan, plan_directory, plan_live

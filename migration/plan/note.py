@@ -25,12 +25,8 @@ from kvcq.inspect import Finding, Kind, Remedy
 from migration.formats import ChecksumError, read_checked, write_checked
 from migration.plan.generations import Generations
 from migration.plan.held_back import HeldBack
-from migration.plan.legacy import (
-    Inventory,
-    detect_layout,
-    read_config_with_marks,
-    take_inventory,
-)
+from migration.plan.layouts import detect_layout
+from migration.plan.legacy import Inventory, read_config_with_marks, take_inventory
 from migration.plan.log_survey import LogSurvey
 from migration.state import FileLayout
 from store.errors import StoreError

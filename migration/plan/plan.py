@@ -19,7 +19,7 @@ from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.inspect import Remedy
 from migration.fill import LogFeed
 from migration.next_step import NO_MIGRATION, NextStep
-from migration.plan.legacy import refuse_other_layouts
+from migration.plan.layouts import refuse_other_layouts
 from migration.plan.log_survey import segment_files, survey_log
 from migration.plan.note import take_noted_inventory
 from migration.state import Phase, next_step, read_state

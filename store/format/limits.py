@@ -102,6 +102,14 @@ def check_light_queue(name: str, field: str) -> None:
         raise InvalidArgumentError(field, f"{name!r} has characters other than $%|a-zA-Z0-9_-")
 
 
+def check_queue_name(name: str, field: str) -> None:
+    """Raises InvalidArgumentError unless `name` may name a topic or a light queue."""
+    if is_light(name):
+        check_light_queue(name, field)
+    else:
+        check_topic(name, field)
+
+
 def check_light_queues(names: Sequence[str], field: str) -> None:
     """`check_light_queue` of each. Names that are right, and fit a record, are seen in one look."""
     if sum(map(len, names)) <= MAX_PROPERTIES_BYTES:

@@ -16,7 +16,7 @@ from store.errors import (
     StoreError,
     UnknownGroupError,
 )
-from store.format import check_group, check_light_queue, check_topic
+from store.format import check_group, check_queue_name
 from store.groups.burying import bury
 from store.groups.damage import Damages
 from store.groups.deliveries import Received
@@ -39,7 +39,6 @@ from store.groups.order import hash_of
 from store.groups.positions import ResetDone, described, offset_of
 from store.groups.receiving import Receiving, Wish
 from store.groups.turns import Turns
-from store.light_queue import is_light
 from store.metadata import SharedGroup
 from store.reads import Filter, TagFilter
 from store.state import (
@@ -197,7 +196,8 @@ class SharedGroups:
         first of them moved. Raises InvalidArgumentError, UnknownGroupError, GroupKindError,
         UnknownTopicError, UnknownQueueError, OffsetOutOfRangeError, DamagedQueueError.
         """
-        _check_names(group, topic)
+        check_group(group)
+        check_queue_name(topic, "topic")
         self._appends.check_open()
         if queue_ids is None:
             queue_ids = range(self._topics.queue_count(topic))
@@ -280,7 +280,8 @@ class SharedGroups:
         is received, and the next call without handles raises it.
         `at_once` is for an event loop: see `acknowledge`.
         """
-        _check_names(group, topic)
+        check_group(group)
+        check_queue_name(topic, "topic")
         check_within("max_messages", max_messages, 1, MOST_RECEIVED)
         check_within("max_bytes", max_bytes, 1, 1 << 40)
         if invisible_ms is not None:
@@ -505,11 +506,3 @@ class SharedGroups:
             "store.dead_letters_expired": self.keeping.expired,
             "store.dead_letters_given_up": self.keeping.lost,
         }
-
-
-def _check_names(group: str, topic: str) -> None:
-    check_group(group)
-    if is_light(topic):
-        check_light_queue(topic, "topic")
-    else:
-        check_topic(topic)

@@ -12,7 +12,6 @@ Invariants
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import mmap
 import os
@@ -27,6 +26,15 @@ from store.base import (
     telling_of_full_disk,
 )
 from store.errors import InvalidArgumentError, StoreClosedError, StoreFormatError
+from store.log.file_ranges import (
+    CHUNK_BYTES,
+    ZEROS,
+    allocate,
+    data_ranges,
+    not_zero,
+    write_all,
+    zero_out,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,8 +43,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NAME_DIGITS = 20
-_CHUNK_BYTES = 1 << 20
-_ZEROS = bytes(_CHUNK_BYTES)
 #: Appends of at least this many bytes are written through the file, see `Segment.append`.
 WRITTEN_BYTES = 32 << 10
 #: A flush of less than this is a small one, see `Segment.append`.
@@ -133,10 +139,10 @@ class Segment:
         with telling_of_full_disk(path, size), telling_of_descriptors():
             descriptor = os.open(temporary, flags, FILE_MODE)
             try:
-                _allocate(descriptor, 0, size)
+                allocate(descriptor, 0, size)
                 if warm_up:
-                    for position in range(0, size, _CHUNK_BYTES):
-                        _write_all(descriptor, _ZEROS[: size - position], position)
+                    for position in range(0, size, CHUNK_BYTES):
+                        write_all(descriptor, ZEROS[: size - position], position)
                 os.fsync(descriptor)
                 temporary.rename(path)
                 fsync_directory(path.parent)
@@ -167,7 +173,7 @@ class Segment:
                 raise StoreFormatError(path, f"has {length} bytes, a segment here has {size}")
             if writable:
                 with telling_of_full_disk(path, size):
-                    _allocate(descriptor, 0, size)
+                    allocate(descriptor, 0, size)
             segment = cls(path, start_offset, size, descriptor, writable=writable)
         except BaseException:
             os.close(descriptor)
@@ -233,8 +239,8 @@ class Segment:
             os.posix_fadvise(descriptor, position, 0, os.POSIX_FADV_DONTNEED)
             return not any(
                 True
-                for start, end in _data_ranges(descriptor, position, self.size)
-                for _ in _not_zero(descriptor, start, end)
+                for start, end in data_ranges(descriptor, position, self.size)
+                for _ in not_zero(descriptor, start, end)
             )
 
     def zero_from(self, position: int) -> int | None:
@@ -256,10 +262,10 @@ class Segment:
             # and is not on the disk yet stays.
             os.posix_fadvise(descriptor, position, 0, os.POSIX_FADV_DONTNEED)
             changed: list[int] = []
-            for start, end in _data_ranges(descriptor, position, self.size):
-                _zero(descriptor, start, end, changed)
+            for start, end in data_ranges(descriptor, position, self.size):
+                zero_out(descriptor, start, end, changed)
             if position < self.size:
-                _allocate(descriptor, position, self.size - position)
+                allocate(descriptor, position, self.size - position)
             os.fsync(descriptor)
         self.flushed = position
         self._limit = self.size
@@ -316,7 +322,7 @@ class Segment:
         What was allocated and never written is left out where the file system can tell.
         """
         with self._in_use() as descriptor:
-            yield from _data_ranges(descriptor, start, end)
+            yield from data_ranges(descriptor, start, end)
 
     def touch(self, position: int, size: int) -> None:
         """Have these pages of the file in memory, appended or not. Releases the GIL meanwhile."""
@@ -353,9 +359,9 @@ class Segment:
         """
         descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            for position in range(start, end, _CHUNK_BYTES):
-                size = min(_CHUNK_BYTES, end - position)
-                _write_all(descriptor, os.pread(descriptor, size, position), position)
+            for position in range(start, end, CHUNK_BYTES):
+                size = min(CHUNK_BYTES, end - position)
+                write_all(descriptor, os.pread(descriptor, size, position), position)
         finally:
             os.close(descriptor)
 
@@ -415,7 +421,7 @@ class Segment:
     def _zero_ahead(self, end: int) -> None:
         """Write zeros behind `end`, over zeros."""
         last = min(-(-end // _PAGE_BYTES) * _PAGE_BYTES + ZEROED_BYTES, self.size)
-        self._write(_ZEROS[: last - end], end)
+        self._write(ZEROS[: last - end], end)
         self._zeroed = last
 
     def _write(self, data: bytes | bytearray | memoryview, position: int) -> bool:
@@ -456,52 +462,3 @@ class Segment:
 
 def _map(descriptor: int, size: int, *, writable: bool) -> mmap.mmap:
     return mmap.mmap(descriptor, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
-
-
-def _allocate(descriptor: int, start: int, size: int) -> None:
-    """Blocks for the range, whatever data is there. Raises OSError, ENOSPC on a full disk."""
-    os.posix_fallocate(descriptor, start, size)
-
-
-def _write_all(descriptor: int, data: bytes, position: int) -> None:
-    while data:
-        written = os.pwrite(descriptor, data, position)
-        data = data[written:]
-        position += written
-
-
-def _data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Ranges of start..end that may hold other bytes than zeros, rising."""
-    while start < end:
-        try:
-            data = os.lseek(descriptor, start, os.SEEK_DATA)
-            hole = os.lseek(descriptor, data, os.SEEK_HOLE)
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole from here on
-                return
-            if error.errno != errno.EINVAL:
-                raise
-            data, hole = start, end  # the file system cannot tell: look at everything
-        if data >= end:
-            return
-        yield data, min(hole, end)
-        start = hole
-
-
-def _not_zero(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int, bytes]]:
-    """Position, size and bytes of each piece of start..end that is not all zeros, rising."""
-    for position in range(start, end, _CHUNK_BYTES):
-        size = min(_CHUNK_BYTES, end - position)
-        data = os.pread(descriptor, size, position)
-        if data != _ZEROS[:size]:
-            yield position, size, data
-
-
-def _zero(descriptor: int, start: int, end: int, changed: list[int]) -> None:
-    """Write zeros over what is not zero; reading first keeps clean pages clean.
-
-    `changed` gets the positions of what was written.
-    """
-    for position, size, data in _not_zero(descriptor, start, end):
-        changed.append(position + len(data) - len(data.lstrip(b"\0")))
-        _write_all(descriptor, _ZEROS[:size], position)

@@ -13,7 +13,7 @@ from kvcq.inspect import Kind
 from migration.errors import LogDamageError, MigrationStateError
 from migration.migrator import open_migrator
 from migration.next_step import NextStep
-from migration.plan.legacy import detect_layout, detect_segment_bytes
+from migration.plan.layouts import detect_layout, detect_segment_bytes
 from migration.plan.plan import plan_directory
 from migration.repair.rebuild_side import set_side_aside
 from migration.state import SideName
