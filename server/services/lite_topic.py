@@ -12,15 +12,14 @@ from server.wire import (
     lite_topic_out,
     not_negative,
     page_size_of,
+    where_in,
 )
 from store.errors import InvalidArgumentError
-from store.groups import AtOffset, AtTime, Edge
 from store.lite import Action, FromEnd, check_lite_topic
 
 if TYPE_CHECKING:
     from server.edge import Context
     from server.workers import Pools
-    from store.groups import Where
     from store.message_store import MessageStore
 
 _ACTIONS = {
@@ -65,7 +64,10 @@ class LiteTopicService(lite_topics_pb2_grpc.LiteTopicServiceServicer):
         action = _ACTIONS.get(request.action)
         if action is None:
             raise InvalidArgumentError("action", "must be one of ADD, REMOVE, COMPLETE, LEAVE")
-        start = _start_of(request)
+        not_negative("offset", request.offset)
+        last = not_negative("from_end", request.from_end)
+        chosen = request.WhichOneof("start")
+        start = FromEnd(last) if chosen == "from_end" else where_in(request, chosen)
         names, version = list(request.lite_topics), not_negative("version", request.version)
         group, client_id = request.group, request.client_id
         done = await self._pools.changes.run(
@@ -121,19 +123,3 @@ class LiteTopicService(lite_topics_pb2_grpc.LiteTopicServiceServicer):
         topic, names = request.topic, list(request.lite_topics)
         deleted = await self._pools.changes.run(self._lite.delete, topic, names)
         return pb.DeleteLiteTopicsResponse(deleted=deleted)
-
-
-def _start_of(request: pb.SyncLiteSubscriptionsRequest) -> Where | FromEnd | None:
-    match request.WhichOneof("start"):
-        case "earliest":
-            return Edge.EARLIEST
-        case "latest":
-            return Edge.LATEST
-        case "time_ms":
-            return AtTime(request.time_ms)
-        case "offset":
-            return AtOffset(not_negative("offset", request.offset))
-        case "from_end":
-            return FromEnd(not_negative("from_end", request.from_end))
-        case _:
-            return None

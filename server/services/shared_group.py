@@ -171,7 +171,9 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
         return await self._pools.scans.encoded(answer)
 
     async def ResetGroup(self, request: pb.ResetGroupRequest, context: Context) -> bytes:
-        where = where_in(request)
+        where = where_in(request, request.WhichOneof("to"))
+        if where is None:
+            raise InvalidArgumentError("to", "must be one of earliest, latest, time_ms, offset")
         not_more("queue_ids", request.queue_ids, MAX_QUEUES, "queues")
         queue_ids = list(request.queue_ids) or None
 

@@ -17,6 +17,7 @@ from store.metadata import LiteGroup, SharedGroup
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kvcq_client.pb.v1.lite_topics_pb2 import SyncLiteSubscriptionsRequest
     from store.groups import DeadLetter, Received, SharedQueue, Where
 
 _OUTCOMES = {
@@ -133,9 +134,11 @@ def dead_letter_out(letter: DeadLetter) -> pb.DeadLetter:
     )
 
 
-def where_in(request: pb.ResetGroupRequest) -> Where:
-    """Raises InvalidArgumentError."""
-    match request.WhichOneof("to"):
+def where_in(
+    request: pb.ResetGroupRequest | SyncLiteSubscriptionsRequest, chosen: str | None
+) -> Where | None:
+    """The position in the field that was `chosen`; None: it is none of these. Checks no number."""
+    match chosen:
         case "earliest":
             return Edge.EARLIEST
         case "latest":
@@ -145,7 +148,7 @@ def where_in(request: pb.ResetGroupRequest) -> Where:
         case "offset":
             return AtOffset(request.offset)
         case _:
-            raise InvalidArgumentError("to", "must be one of earliest, latest, time_ms, offset")
+            return None
 
 
 def of_settings(error: InvalidArgumentError) -> InvalidArgumentError:
