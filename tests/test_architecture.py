@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.imports import (
+    ROOT,
     Edge,
     Import,
     circles,
@@ -468,6 +469,20 @@ ALSO = {
     ("kvcq/without_queues.py", "store"),
 }
 
+#: A file of more lines than this holds more than one idea, but for those that are named.
+MOST_LINES = 500
+LONGER = {
+    "kvcq/engine/rocks/engine.py",
+    "store/message_store.py",
+    "tests/campaign/workload.py",
+    "tests/server/console/test_in_browser.py",
+    "tests/server/services/test_call_stream.py",
+    "tests/store/groups/test_shared.py",
+    "tests/store/groups/test_shared_model.py",
+    "tests/store/log/test_segment.py",
+    "tests/test_architecture.py",
+}
+
 ROOMS = rooms_of(MAY_IMPORT)
 
 
@@ -526,6 +541,17 @@ def _wrong_owners(imports: Iterable[Import]) -> list[Import]:
         for one in imports
         if one.top in OWNERS and not one.for_types and not one.path.startswith(OWNERS[one.top])
     ]
+
+
+def test_no_file_is_long() -> None:
+    long = {
+        path.relative_to(ROOT).as_posix()
+        for package in OURS
+        for path in (ROOT / package).rglob("*.py")
+        if path.parent.name != "v1"
+        and len(path.read_text(encoding="utf-8").splitlines()) > MOST_LINES
+    }
+    assert long == LONGER
 
 
 def test_imports_point_one_way(imports: list[Import]) -> None:

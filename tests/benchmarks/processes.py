@@ -72,6 +72,31 @@ class ServerProcess:
         self.stop()
 
 
+class OneProcess:
+    """A system that is one process, on a port of its own."""
+
+    def __init__(self) -> None:
+        self._port = free_port()
+        self._process: ServerProcess | None = None
+
+    def _begin(self, command: Sequence[str], log: Path, is_ready: Callable[[], object]) -> None:
+        self._process = ServerProcess(command, log)
+        wait_until(is_ready, self._process)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def pids(self) -> list[int]:
+        assert self._process is not None
+        return [self._process.pid]
+
+
 def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))

@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import kvcq_client  # noqa: F401 - first: it has a say in how gRPC waits for sockets
-from tests.benchmarks.processes import ServerProcess, connects, free_port, wait_until
+from tests.benchmarks.processes import OneProcess, connects
 from tests.benchmarks.system import NoServer, System
 from tests.benchmarks.systems.bare_store import BareStore, bodies_of
 from tests.benchmarks.timing import AT_ONCE, BATCH, BODY_BYTES, Timed, batches, new_loop
@@ -79,14 +79,13 @@ class BareStoreClient:
         pass
 
 
-class BareStackServer:
+class BareStackServer(OneProcess):
     """This module as a process, see `main`."""
 
     def __init__(self, directory: Path, *, durable: bool) -> None:
+        super().__init__()
         self._directory = directory
         self._durable = durable
-        self._port = free_port()
-        self._process: ServerProcess | None = None
         self.settings = "grpc.aio on uvloop, the bare store behind it"
         if durable:
             self.settings += ", one fdatasync for all that came meanwhile"
@@ -94,21 +93,7 @@ class BareStackServer:
     def start(self) -> None:
         words = (str(self._port), str(int(self._durable)), str(self._directory / "store"))
         command = [sys.executable, "-m", __name__, *words]
-        self._process = ServerProcess(command, self._directory / "server.log")
-        wait_until(lambda: connects(self._port), self._process)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self._port}"
-
-    def pids(self) -> list[int]:
-        assert self._process is not None
-        return [self._process.pid]
+        self._begin(command, self._directory / "server.log", lambda: connects(self._port))
 
 
 def asking(

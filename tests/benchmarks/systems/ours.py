@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvcq_client import TLS, AsyncClient, Client, Credentials, Message, keep_freed_memory
 from server.version import VERSION
-from tests.benchmarks.processes import ServerProcess, free_port, wait_until
+from tests.benchmarks.processes import OneProcess
 from tests.benchmarks.system import OURS, System
 from tests.benchmarks.timing import AT_ONCE, BATCH, BODY_BYTES, Timed, new_loop
 
@@ -25,7 +25,7 @@ CLIENT = "tests.benchmarks.systems.ours:KvcqClient"
 _ROOT = Path(__file__).parents[3]
 
 
-class KvcqServer:
+class KvcqServer(OneProcess):
     """`python -m server serve` on a free port."""
 
     def __init__(
@@ -36,8 +36,8 @@ class KvcqServer:
         flags: Sequence[str] = (),
         program: Sequence[str] = (sys.executable, "-m", "server"),
     ) -> None:
+        super().__init__()
         self.directory = directory
-        self._port = free_port()
         mode = "sync" if durable else "async"
         self.settings = " ".join([f"store.flush_mode={mode}", *flags])
         self._command = [
@@ -46,26 +46,11 @@ class KvcqServer:
             *("--set", f"store.flush_mode={mode}", "--set", "store.reserved_hours=720"),
             *flags,
         ]
-        self._process: ServerProcess | None = None
 
     def start(self) -> None:
         log = self.directory / "server.log"
         begin = log.stat().st_size if log.exists() else 0
-        self._process = ServerProcess(self._command, log)
-        wait_until(lambda: b'"ready"' in log.read_bytes()[begin:], self._process)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self._port}"
-
-    def pids(self) -> list[int]:
-        assert self._process is not None
-        return [self._process.pid]
+        self._begin(self._command, log, lambda: b'"ready"' in log.read_bytes()[begin:])
 
 
 class KvcqClient:

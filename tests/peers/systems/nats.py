@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tests.benchmarks.processes import ServerProcess, free_port, wait_until
+from tests.benchmarks.processes import OneProcess, free_port
 from tests.benchmarks.system import System
 from tests.benchmarks.timing import (
     AT_ONCE,
@@ -42,13 +42,13 @@ def _binary() -> str | None:
     return str(beside) if beside.exists() else shutil.which("nats-server")
 
 
-class NatsServer:
+class NatsServer(OneProcess):
     def __init__(self, directory: Path, *, durable: bool) -> None:
+        super().__init__()
         self._directory = directory
         self._always = durable
         self.settings = f"file storage, sync_interval {'always' if self._always else '2m'}"
-        self._port, self._monitor = free_port(), free_port()
-        self._process: ServerProcess | None = None
+        self._monitor = free_port()
 
     def start(self) -> None:
         if self._always and tuple(map(int, _version().split(".")[:2])) < _WITH_SYNC:
@@ -65,26 +65,16 @@ class NatsServer:
         )
         binary = _binary()
         assert binary is not None
-        self._process = ServerProcess([binary, "-c", str(settings)], self._directory / "server.log")
-        wait_until(self._ready, self._process)
+        self._begin([binary, "-c", str(settings)], self._directory / "server.log", self._ready)
 
     def _ready(self) -> bool:
         url = f"http://127.0.0.1:{self._monitor}/healthz"
         with urllib.request.urlopen(url, timeout=5) as answer:
             return bool(answer.status == 200)
 
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-
     @property
     def address(self) -> str:
         return f"nats://127.0.0.1:{self._port}"
-
-    def pids(self) -> list[int]:
-        assert self._process is not None
-        return [self._process.pid]
 
 
 class NatsClient:

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from tests.benchmarks.processes import ServerProcess, free_port, wait_until
+from tests.benchmarks.processes import OneProcess
 from tests.benchmarks.system import System
 from tests.benchmarks.timing import AT_ONCE, BODY_BYTES, Timed, by_callers, in_pulls, new_loop
 
@@ -19,27 +19,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class RedisServer:
+class RedisServer(OneProcess):
     def __init__(self, directory: Path, *, durable: bool) -> None:
+        super().__init__()
         self._directory = directory
         self._fsync = "always" if durable else "everysec"
         self.settings = f"appendonly yes, appendfsync {self._fsync}, no snapshots"
-        self._port = free_port()
-        self._process: ServerProcess | None = None
 
     def start(self) -> None:
         import redis
 
         data = self._directory / "store"
         data.mkdir(parents=True, exist_ok=True)
-        self._process = ServerProcess(
-            [
-                *("redis-server", "--port", str(self._port), "--bind", "127.0.0.1"),
-                *("--dir", str(data), "--save", "", "--daemonize", "no"),
-                *("--appendonly", "yes", "--appendfsync", self._fsync),
-            ],
-            self._directory / "server.log",
-        )
+        command = [
+            *("redis-server", "--port", str(self._port), "--bind", "127.0.0.1"),
+            *("--dir", str(data), "--save", "", "--daemonize", "no"),
+            *("--appendonly", "yes", "--appendfsync", self._fsync),
+        ]
         with redis.Redis(port=self._port) as client:
 
             def ready() -> object:
@@ -48,20 +44,11 @@ class RedisServer:
                 except (redis.ConnectionError, redis.BusyLoadingError):
                     return False
 
-            wait_until(ready, self._process)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
+            self._begin(command, self._directory / "server.log", ready)
 
     @property
     def address(self) -> str:
         return str(self._port)
-
-    def pids(self) -> list[int]:
-        assert self._process is not None
-        return [self._process.pid]
 
 
 class RedisClient:

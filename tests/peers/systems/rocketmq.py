@@ -19,7 +19,7 @@ from threading import Semaphore
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from tests.benchmarks.processes import ServerProcess, connects, free_port, wait_until
+from tests.benchmarks.processes import OneProcess, ServerProcess, connects, free_port, wait_until
 from tests.benchmarks.system import System
 from tests.benchmarks.systems.ours import KvcqServer
 from tests.benchmarks.timing import BODY_BYTES, NotOfferedError, Timed
@@ -195,35 +195,19 @@ class RocketmqServer:
         return [process.pid for process in self._processes]
 
 
-class EchoServer:
+class EchoServer(OneProcess):
     """A process that answers in RocketMQ's protocol and stores nothing."""
 
     settings = "grpc.aio on uvloop, no store"
 
     def __init__(self, directory: Path, *, durable: bool) -> None:
+        super().__init__()
         self._log = directory / "server.log"
         (directory / "store").mkdir(exist_ok=True)
-        self._port = free_port()
-        self._process: ServerProcess | None = None
 
     def start(self) -> None:
-        self._process = ServerProcess(
-            [sys.executable, "-m", "tests.peers.echo", str(self._port)], self._log
-        )
-        wait_until(lambda: connects(self._port), self._process)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self._port}"
-
-    def pids(self) -> list[int]:
-        assert self._process is not None
-        return [self._process.pid]
+        command = [sys.executable, "-m", "tests.peers.echo", str(self._port)]
+        self._begin(command, self._log, lambda: connects(self._port))
 
 
 def _group(queue: str) -> str:

@@ -23,11 +23,6 @@ ORDERS = v2.Settings(
 
 
 @pytest.fixture
-def client(served: Served) -> Client:
-    return Client(served.channel)
-
-
-@pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits before a transaction is asked about."""
     monkeypatch.setattr(halves, "FIRST_CHECK_MS", 0)
