@@ -12,7 +12,7 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from store.base import Lock
-from store.errors import LACKS
+from store.errors import LACKS, StoreClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,6 +106,8 @@ class Jobs:
     def _run(self, name: str, action: Callable[[], object]) -> None:
         try:
             action()
+        except StoreClosedError:
+            self._count(name, "")  # while it ran: there is nothing left to do
         except LACKS as error:
             # What it says names another file each time.
             if self._count(name, "lack"):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from store import jobs as jobs_module
-from store.errors import DiskFullError
+from store.errors import DiskFullError, StoreClosedError
 from store.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -63,6 +63,20 @@ def test_stop_waits_for_the_running_job_and_can_be_repeated() -> None:
     assert finished == [True]
     assert jobs.failures("slow") == 0
     jobs.stop()
+
+
+def test_a_job_that_goes_on_as_the_store_is_closed_has_not_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    jobs = Jobs()
+
+    def closed() -> None:
+        raise StoreClosedError("the store is closed")
+
+    jobs.add("ended", 60, closed)
+    jobs._run("ended", closed)
+    assert (jobs.runs("ended"), jobs.failures("ended")) == (1, 0)
+    assert not caplog.records
 
 
 def test_jobs_never_started_can_be_stopped() -> None:
