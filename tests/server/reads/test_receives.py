@@ -335,12 +335,13 @@ async def test_a_lone_receive_and_its_acknowledgement_need_no_thread(
         raise AssertionError("in a thread")
 
     monkeypatch.setattr("server.workers.Workers.run", in_thread)
-    for body in (b"a", b"b"):
-        found = await receive(served, max_messages=1, wait_ms=1)
-        assert bodies(found) == [body]
-        assert await acknowledge(served, [*found.handles]) == [pb.HANDLE_OUTCOME_DONE]
-    answer = await receive(served, acknowledge=[*found.handles])
-    assert ([*answer.outcomes], bodies(answer)) == ([pb.HANDLE_OUTCOME_NOT_IN_FLIGHT], [])
+    first = await receive(served, max_messages=1, wait_ms=1)
+    assert bodies(first) == [b"a"]
+    assert await acknowledge(served, [*first.handles]) == [pb.HANDLE_OUTCOME_DONE]
+    second = await receive(served, max_messages=1, acknowledge=[*first.handles])
+    assert ([*second.outcomes], bodies(second)) == ([pb.HANDLE_OUTCOME_NOT_IN_FLIGHT], [b"b"])
+    last = await receive(served, acknowledge=[*second.handles])
+    assert ([*last.outcomes], bodies(last)) == ([pb.HANDLE_OUTCOME_DONE], [])
 
 
 async def test_a_wait_ends_before_the_callers_deadline(
