@@ -71,13 +71,14 @@ class Turns:
         """What `plan` decided, once it is in the log, and the log's end then."""
         self._appends.check_open()
         call = _Call(plan)
-        self.waiting.append(call)  # type: ignore[arg-type]
         try:
+            self.waiting.append(call)  # type: ignore[arg-type]
             with self.turn:
                 while not call.is_done:
                     self._take([each for each in self.waiting if not each.is_done])
         finally:
-            self.waiting.remove(call)  # type: ignore[arg-type]
+            if call in self.waiting:  # an interrupt may come before
+                self.waiting.remove(call)  # type: ignore[arg-type]
         return call.outcome()
 
     def run_at_once(self, plan: Callable[[Turn], T]) -> tuple[T, int]:

@@ -42,6 +42,7 @@ def test_an_interrupted_receive_leaves_its_names_ready(
             got += texts(some)
             clock.advance(10)  # what the first receive was given, and did not get, comes then
         assert sorted(got) == [f"{name}{at}" for name in names], at
+        assert store.groups.turns.waiting == [], "nothing is decided for who has gone"
         store.lite.sync("g", "c", Action.LEAVE)
         at += step
     assert at > 200
