@@ -135,9 +135,10 @@ def test_an_interrupt_at_any_instruction_leaves_the_batch_whole_or_out(
     assert_whole(tmp_path / "s")
 
 
+@pytest.mark.parametrize("step", [7, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("size", [30, 3000])
 def test_an_interrupt_of_messages_that_go_by_columns_leaves_them_whole_or_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, step: int
 ) -> None:
     monkeypatch.setattr("store.format.preparing.FEW", 2)
     with open_small(tmp_path / "s") as store:
@@ -146,7 +147,7 @@ def test_an_interrupt_of_messages_that_go_by_columns_leaves_them_whole_or_out(
         at = 1
         while run.interrupt(at):
             run.go_on()
-            at += 3
+            at += step
         assert at > 300
         run.check(store)
     with open_small(tmp_path / "s") as store:
@@ -154,9 +155,17 @@ def test_an_interrupt_of_messages_that_go_by_columns_leaves_them_whole_or_out(
     assert_whole(tmp_path / "s")
 
 
-@pytest.mark.parametrize("preallocate", [False, True])
+@pytest.mark.parametrize(
+    ("step", "preallocate"),
+    [
+        (67, False),
+        (127, True),
+        pytest.param(29, False, marks=pytest.mark.slow),
+        pytest.param(61, True, marks=pytest.mark.slow),
+    ],
+)
 def test_an_interrupt_of_a_batch_over_several_segments_leaves_it_whole_or_out(
-    tmp_path: Path, *, preallocate: bool
+    tmp_path: Path, *, step: int, preallocate: bool
 ) -> None:
     at, reached = 1, True
     while reached:
@@ -167,7 +176,7 @@ def test_an_interrupt_of_a_batch_over_several_segments_leaves_it_whole_or_out(
             for _ in range(60):
                 reached = run.interrupt(at, packages=("store",))
                 run.go_on()
-                at += 29 if not preallocate else 61
+                at += step
                 if not reached:
                     break
             run.check(store)

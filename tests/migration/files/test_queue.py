@@ -409,4 +409,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestQueueMachine.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tests.support.fake_clock import FakeClock
 
 ALL = ("store", "kvcq")
+#: How many instructions lie between two that are interrupted.
+STEPS = pytest.mark.parametrize("step", [97, pytest.param(41, marks=pytest.mark.slow)])
 
 
 @pytest.fixture
@@ -36,8 +38,9 @@ def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
     assert_whole(tmp_path / "s")
 
 
+@STEPS
 def test_an_interrupted_step_delivers_each_message_once(
-    store: MessageStore, clock: FakeClock
+    store: MessageStore, clock: FakeClock, step: int
 ) -> None:
     at, number, is_reached = 1, 0, True
     while is_reached:
@@ -48,14 +51,15 @@ def test_an_interrupted_step_delivers_each_message_once(
         store.wait_visible()
         fire(store)
         assert store.timers.count() == 0
-        at += 41
+        at += step
     assert at > 1000
     assert Counter(texts(store)) == Counter(map(str, range(number)))
     assert differences(store) == []
 
 
+@STEPS
 def test_interrupted_puts_and_recalls_are_done_or_not(
-    store: MessageStore, clock: FakeClock
+    store: MessageStore, clock: FakeClock, step: int
 ) -> None:
     at, number, is_reached = 1, 0, True
     recalled: set[str] = set()
@@ -87,7 +91,7 @@ def test_interrupted_puts_and_recalls_are_done_or_not(
                 assert store.timers.recall("T", [handle]).outcomes == [Recall.NOT_WAITING]
         clock.advance(1)
         fire(store)
-        at += 41
+        at += step
         number += 1
     assert at > 1000
     found = Counter(texts(store))
@@ -96,7 +100,8 @@ def test_interrupted_puts_and_recalls_are_done_or_not(
     assert differences(store) == []
 
 
-def test_an_interrupted_decision_holds_or_does_not(store: MessageStore) -> None:
+@STEPS
+def test_an_interrupted_decision_holds_or_does_not(store: MessageStore, step: int) -> None:
     at, is_reached = 1, True
     ids: list[str] = []
     while is_reached:
@@ -114,7 +119,7 @@ def test_an_interrupted_decision_holds_or_does_not(store: MessageStore) -> None:
             with pytest.raises(TransactionEndedError):
                 store.halves.end(one, commit=not commit)
         store.halves.end(one, commit=commit)
-        at += 41
+        at += step
     assert at > 1000
     assert Counter(texts(store)) == Counter(f"{at}" for at in range(len(ids)) if at % 2)
     assert differences(store) == []
