@@ -118,18 +118,6 @@ def disk_bytes(directory: Path) -> dict[str, int]:
     return found
 
 
-def drop_cached_log(directory: Path) -> None:
-    """Drop the log's pages from the page cache, except dirty ones and those that a process has
-    mapped and touched. So call it right after the store was opened."""
-    for path in sorted((directory / "store" / "commitlog").glob("*")):
-        with suppress(FileNotFoundError):  # a prepared segment got its name
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(descriptor)
-
-
 def _processor() -> str:
     with suppress(OSError):
         for line in (_PROC / "cpuinfo").read_text(encoding="utf-8").splitlines():
