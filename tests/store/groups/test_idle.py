@@ -24,9 +24,7 @@ GROUPS = 3
 SLACK_BYTES = 16 << 10
 
 
-@pytest.mark.parametrize(
-    "queues", [QUEUES, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
-)
+@pytest.mark.parametrize("queues", [QUEUES, pytest.param(10 * QUEUES, marks=pytest.mark.slow)])
 def test_idle_groups_on_many_queues_take_no_memory(
     tmp_path: Path, clock: FakeClock, queues: int
 ) -> None:
