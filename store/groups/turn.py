@@ -342,6 +342,11 @@ class Turn:
         """The same, when nothing of this one is appended."""
         return self._known.next_turn()
 
+    def met_an_end(self) -> bool:
+        """Whether a topic, or light queue, has ended in the rows since it was looked at."""
+        ends = self._topics.ends
+        return any(ends.get(name) != end for name, end in self._known.ends.items())
+
     def _check_unchanged(self) -> None:
         """What was decided on is as it was, though the state has changed."""
         view, seen = self._topics.view, self._known.rows

@@ -112,6 +112,8 @@ class Turns:
                     raise
                 except StoreError as error:
                     decided.append((call, None, error))
+            if any(error for _, _, error in decided) and turn.met_an_end():
+                continue  # an offset of a queue that is another one by now, say
             failure: StoreError | None = None
             end = self._appends.log.appended_offset
             self._freed = turn.freed  # an interrupt may come behind the append

@@ -584,3 +584,25 @@ def is_deliverable(store: MessageStore, name: str, now_ms: int, *, in_order: boo
     undone = sorted({*in_flight, *waiting, *range(window.next_offset, end)})
     able = [at for at in undone if at not in in_flight or in_flight[at].is_over(now_ms)]
     return bool(able) and (not in_order or able[0] == undone[0])
+
+
+def test_a_lite_topic_that_ends_while_it_is_looked_at_is_no_error(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of the group were looked up before, and its queue after the end."""
+    ready(store)
+    put(store, "a", "a0", "a1", "a2")
+    store.lite.sync("g", "c", ADD, ["a"])
+    acknowledge(store, received(store, max_messages=2))
+    pull, left = store.pull, [1]
+
+    def ended_before(*args: object, **how: object) -> object:
+        while left:
+            left.pop()
+            store.lite.delete(P, ["a"])
+            put(store, "a", "new")
+        return pull(*args, **how)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "pull", ended_before)
+        assert texts(received(store)) == ["new"]
