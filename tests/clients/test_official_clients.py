@@ -33,8 +33,7 @@ RELEASES = [
     PYTHON.at("5.1.1"),
     PYTHON.at("5.0.9", "keys"),  # it reads neither keys nor properties of a message
     JAVA.at("5.1.0"),
-    JAVA.at("5.0.8"),
-    JAVA.at("5.0.4"),
+    JAVA.at("5.0.8"),  # 5.0.4 always uses TLS
     GO.at("5.1.4"),  # 5.1.2 has no push consumer, so the program does not compile with it
 ]
 
