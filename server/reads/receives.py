@@ -112,7 +112,8 @@ class _Found(NamedTuple, Generic[T]):
 
 
 class _Look:
-    """A look for messages in a thread, and whether anybody still waits for what it finds."""
+    """A look for messages, while it is in a thread or its acknowledgements wait for the disk; and
+    whether anybody still waits for what it finds."""
 
     __slots__ = ("is_given_up", "is_made_again", "received")
 
@@ -144,7 +145,7 @@ class Receives:
         self._metrics = metrics
         self._threads = Workers(RECEIVE_THREADS, "receive")
         self._giving_back: set[asyncio.Task[None]] = set()
-        # In threads, by group and attempt id.
+        # In threads, or waiting for the disk, by group and attempt id.
         self._attempts: dict[tuple[str, str], _Look] = {}
         #: Who receives.
         self.members = Members(store.lease_time_ms)
@@ -243,12 +244,19 @@ class Receives:
         return found.answer
 
     async def _until_durable(self, wanted: Receive[T], received: Received) -> None:
-        """What is acknowledged is as durable as a put. Otherwise nobody gets the messages."""
+        """Wait until the acknowledgements are as durable as a put. If that fails, the messages are
+        given back, unless the same attempt was made again and has them."""
+        look = _Look()
+        look.received = received
+        if wanted.attempt_id:
+            self._attempts[wanted.group, wanted.attempt_id] = look
         try:
             await self._durability.wait(received.end_offset)
         except BaseException:
-            self._give_back(wanted.group, received)
+            self._nobody_waits(wanted, look)
             raise
+        finally:
+            self._forget(wanted, look)
 
     async def _take_now(self, wanted: Receive[T]) -> _Found[T]:
         found: _Found[T] | None = None
@@ -330,7 +338,7 @@ class Receives:
     def _look_here(self, wanted: Receive[T]) -> _Found[T] | None:
         """What there is, looked up in the loop; None: that may take long, or has to wait."""
         before = self._attempts.get((wanted.group, wanted.attempt_id))
-        if before is not None:
+        if before is not None and wanted.max_messages:  # otherwise it gets none of them
             before.is_made_again = True
         is_long = (
             wanted.max_messages > wanted.most_here
@@ -404,11 +412,15 @@ class Receives:
         return _Found(is_more, next_ms, again, received.nonces, answer, received, is_told)
 
     def _looked(self, wanted: Receive[T], look: _Look, ended: asyncio.Future[object]) -> None:
+        self._forget(wanted, look)
+        if look.is_given_up and not ended.cancelled() and ended.exception() is None:
+            self._nobody_waits(wanted, look)
+
+    def _forget(self, wanted: Receive[T], look: _Look) -> None:
+        """Stop tracking the attempt. One that was made again meanwhile stays."""
         attempt = wanted.group, wanted.attempt_id
         if self._attempts.get(attempt) is look:
             del self._attempts[attempt]
-        if look.is_given_up and not ended.cancelled() and ended.exception() is None:
-            self._nobody_waits(wanted, look)
 
     def _nobody_waits(self, wanted: Receive[T], look: _Look) -> None:
         """What was handed over to a caller who went away meanwhile may be delivered again."""
