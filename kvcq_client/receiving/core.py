@@ -44,7 +44,8 @@ logger = logging.getLogger(__name__)
 _RECEIVING = "kvcq-receiving"
 #: How long a call waits for messages; then the next one does.
 WAIT_S = 20.0
-#: A call that has waited for so long waits for messages, and can be cancelled without losing any.
+#: A call without acknowledgements that has waited for so long waits for messages, and can be
+#: cancelled without losing any.
 _ANSWER_S = 0.25
 #: Between calls that found nothing: a server that ends or is full may not let them wait.
 _PAUSE_S = 0.05
@@ -85,6 +86,9 @@ class ReceiverCore:
         self._tasks: list[asyncio.Task[None]] = []  # of receiving; empty before the first reader
         self._asked_s: dict[asyncio.Task[Any], float] = {}  # since when calls are under way
         self._parked = 0  # of these: they wait for messages
+        self._carrying = 0  # of these: they have acknowledgements, and wait for no message
+        self._none_carries = asyncio.Event()
+        self._none_carries.set()
         self._settling: asyncio.Task[None] | None = None
         self._held: set[Delivery] = set()
         self._room = asyncio.Event()
@@ -262,6 +266,8 @@ class ReceiverCore:
             if not done:
                 self._settlements.stir()
                 return await self._receive_some(topic, count, size)
+            self._carrying += 1
+            self._none_carries.clear()
             found = await self._receive_next(topic, count, size, done)
             self._settlements.taken(done, found.outcomes)
         except BaseException:
@@ -271,6 +277,9 @@ class ReceiverCore:
             return found
         finally:
             self._parked -= not done
+            self._carrying -= bool(done)
+            if not self._carrying:
+                self._none_carries.set()
             del self._asked_s[this]
 
     def _is_receive_near(self) -> bool:
@@ -381,6 +390,9 @@ class ReceiverCore:
             waiter()
         if on_stop is not None:
             on_stop()
+        with suppress(TimeoutError):  # the outcomes of what is acknowledged would be lost
+            async with asyncio.timeout(self._connection.timeout_s):
+                await self._none_carries.wait()
         receiving = [task for task in self._tasks if task.get_name() == _RECEIVING]
         asked = [task for task in receiving if task in self._asked_s]
         if asked:  # a response that is on its way would be lost

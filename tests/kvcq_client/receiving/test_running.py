@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcq_client import AsyncClient, Client, Delivery, NotFoundError, RetryLater
+from kvcq_client import AsyncClient, Client, Delivery, NotFoundError, Outcome, RetryLater
+from server.puts import Durability
 from tests.support.child_process import child_process
 from tests.support.server_process import ROOT
 from tests.support.until import until
@@ -85,6 +86,37 @@ async def test_acknowledgements_go_with_the_next_receive(
     assert sorted(seen) == list(range(200))
     assert sum(along) > 100
     assert await client.receive("jobs", group="g", invisible_s=1) == []
+
+
+async def test_closing_waits_for_the_outcomes_that_a_receive_brings(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(client, 2)
+    monkeypatch.setattr("kvcq_client.receiving.settlements.ALONE_S", 3600.0)
+    monkeypatch.setattr("kvcq_client.receiving.core._ANSWER_S", 0.01)
+    receiver = client.receiver("jobs", group="g")
+    first = await anext(receiver)
+    held, may_go = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: Durability, end_offset: int) -> None:
+        del end_offset
+        held.set()
+        await may_go.wait()
+
+    monkeypatch.setattr(Durability, "is_at_append", False)
+    monkeypatch.setattr(Durability, "wait", wait)
+    with first:
+        pass
+    reader = asyncio.create_task(anext(receiver))
+    await held.wait()
+    closing = asyncio.create_task(receiver.close())
+    await asyncio.sleep(0.1)
+    may_go.set()
+    await asyncio.wait_for(closing, 30)
+    await asyncio.gather(reader, return_exceptions=True)
+    assert await first.acknowledge() is Outcome.DONE
+    (second,) = await client.receive("jobs", group="g")
+    assert second.deliveries == 1
 
 
 async def test_poison_becomes_a_dead_letter_and_holds_up_nothing(client: AsyncClient) -> None:
