@@ -73,6 +73,9 @@ class Client:
 class Pass:
     """Who goes through all names. It ends with the call that has it, whatever interrupts that."""
 
+    #: The call is over. Whoever keeps the interrupt keeps the call's frames, and this with them.
+    is_over = False
+
 
 class Group:
     """Subscriptions of one group."""
@@ -108,7 +111,8 @@ class Group:
     @property
     def is_passing(self) -> bool:
         """Whether somebody goes on with it."""
-        return self.passing is not None and self.passing() is not None
+        who = self.passing() if self.passing is not None else None
+        return who is not None and not who.is_over
 
     def begin_pass_again(self) -> None:
         if self.is_passing:

@@ -305,28 +305,31 @@ class LiteTopics:
         """
         prefix = prefix_of(lite.parent)
         who = Pass()
-        for _ in range(_PASSES_A_CALL):
-            names: list[str] = []
-            after = self.subscriptions.begin_pass(group, who)
-            if after is None:
-                return
-            reached: str | None = after
-            try:
-                queues = self._queues.list_names(prefix, after or None, _PASS_TOGETHER)
-                places = [(queue, 0) for queue in queues]
-                windows = self._tables.windows_of(group, places)
-                lasts = self._queues.last_of(places)
-                for queue, window, last in zip(queues, windows, lasts, strict=True):
-                    if window is FRESH:
-                        is_done = last is None or last[0] < begins_behind
-                    else:
-                        is_behind = last is not None and window.next_offset <= last[1]
-                        is_done = not (window.leases or window.keys or is_behind)
-                    if not is_done and (parts := parts_of(queue)) is not None:
-                        names.append(parts[1])
-                reached = queues[-1] if len(queues) == _PASS_TOGETHER else None
-            finally:
-                self.subscriptions.end_pass(group, who, reached, names)
+        try:
+            for _ in range(_PASSES_A_CALL):
+                names: list[str] = []
+                after = self.subscriptions.begin_pass(group, who)
+                if after is None:
+                    return
+                reached: str | None = after
+                try:
+                    queues = self._queues.list_names(prefix, after or None, _PASS_TOGETHER)
+                    places = [(queue, 0) for queue in queues]
+                    windows = self._tables.windows_of(group, places)
+                    lasts = self._queues.last_of(places)
+                    for queue, window, last in zip(queues, windows, lasts, strict=True):
+                        if window is FRESH:
+                            is_done = last is None or last[0] < begins_behind
+                        else:
+                            is_behind = last is not None and window.next_offset <= last[1]
+                            is_done = not (window.leases or window.keys or is_behind)
+                        if not is_done and (parts := parts_of(queue)) is not None:
+                            names.append(parts[1])
+                    reached = queues[-1] if len(queues) == _PASS_TOGETHER else None
+                finally:
+                    self.subscriptions.end_pass(group, who, reached, names)
+        finally:
+            who.is_over = True
 
     # --- what happens ----------------------------------------------------------------------
 

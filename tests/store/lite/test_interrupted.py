@@ -67,3 +67,23 @@ def test_an_interrupted_return_makes_its_name_ready_with_the_next_call(
         with pytest.raises(KeyboardInterrupt):
             store.groups.give_back("g", [got.handle], 0)
     assert texts(received(store)) == ["a0"]
+
+
+def test_a_pass_ends_with_its_call_also_while_the_interrupt_is_kept(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an interactive interpreter keeps it, with the frames of the call."""
+    ready(store, is_wildcard=True)
+    put(store, "a", "a0")
+    begin_pass = store.lite.subscriptions.begin_pass
+
+    def interrupted(*args: object) -> str | None:
+        begin_pass(*args)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.lite.subscriptions, "begin_pass", interrupted)
+        with pytest.raises(KeyboardInterrupt) as kept:
+            store.lite.receive("g", "c")
+    assert texts(received(store)) == ["a0"]
+    del kept
