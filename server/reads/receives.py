@@ -220,7 +220,7 @@ class Receives:
             if self.lines.find(wanted.group, wanted.topic) is not None:
                 wanted = wanted._replace(max_messages=0)  # others wait, and were first
             found = await self._take_now(wanted)
-            await self._until_durable(wanted, found.received)
+            await self._until_durable(wanted, found)
         elif wait_s:
             with self.members.waiting(wanted.group):
                 found = await self._take_waiting(wanted, wait_s)
@@ -243,19 +243,23 @@ class Receives:
             self._metrics.groups.acknowledged(wanted.group, done)
         return found.answer
 
-    async def _until_durable(self, wanted: Receive[T], received: Received) -> None:
+    async def _until_durable(self, wanted: Receive[T], found: _Found[T]) -> None:
         """Wait until the acknowledgements are as durable as a put. If that fails, the messages are
-        given back, unless the same attempt was made again and has them."""
+        given back, unless the same attempt was made again and has them. The response counts as
+        waiting to be sent, so that a slow disk does not fill the memory with responses."""
         look = _Look()
-        look.received = received
+        look.received = found.received
+        size, who = found.answer.cost_bytes, asker()
         if wanted.attempt_id:
             self._attempts[wanted.group, wanted.attempt_id] = look
+        self._memory.sends(size, who)
         try:
-            await self._durability.wait(received.end_offset)
+            await self._durability.wait(found.received.end_offset)
         except BaseException:
             self._nobody_waits(wanted, look)
             raise
         finally:
+            self._memory.sent(size, who)
             self._forget(wanted, look)
 
     async def _take_now(self, wanted: Receive[T]) -> _Found[T]:

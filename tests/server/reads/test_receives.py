@@ -14,7 +14,6 @@ import pytest
 from kvcq_client.pb.v1 import kvcq_pb2
 from kvcq_client.pb.v1 import shared_groups_pb2 as pb
 from server.edge.call_gate import CallKind
-from server.puts import Durability
 from store.errors import AppendWouldWaitError
 from store.groups import SharedGroups
 from tests.server.services.test_shared_group import acknowledge, receive, refusal
@@ -324,68 +323,6 @@ async def test_what_was_handed_over_to_an_attempt_stays_for_the_one_that_makes_i
     assert (bodies(again), [*again.deliveries]) == ([b"a"], [1])
     await until(lambda: not served.serving.reads._receives._giving_back)
     assert await acknowledge(served, [*again.handles]) == [pb.HANDLE_OUTCOME_DONE]
-
-
-async def test_a_receive_that_waits_for_the_disk_leaves_what_it_got_to_its_attempt_made_again(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await put(served, b"a")
-    first = await receive(served)
-    await put(served, b"b")
-    held, may_go = await _held_disk(monkeypatch)
-    asked = {"acknowledge": [*first.handles], "attempt_id": "one"}
-    gone = asyncio.create_task(receive(served, **asked))
-    await until(lambda: len(held) == 1)
-    made_again = asyncio.create_task(receive(served, **asked))
-    await until(lambda: len(held) == 2)
-    gone.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await gone
-    gate = served.server._edge.gate
-    await until(lambda: gate.under_way(CallKind.PULL) == 1)
-    may_go.set()
-    again = await made_again
-    assert (bodies(again), [*again.deliveries]) == ([b"b"], [1])
-    await until(lambda: not served.serving.reads._receives._giving_back)
-    assert await acknowledge(served, [*again.handles]) == [pb.HANDLE_OUTCOME_DONE]
-    assert not served.serving.reads._receives._attempts
-
-
-async def test_an_attempt_made_again_that_passes_nobody_takes_nothing_from_the_first(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await put(served, b"a")
-    first = await receive(served)
-    await put(served, b"b")
-    held, may_go = await _held_disk(monkeypatch)
-    asked = {"acknowledge": [*first.handles], "attempt_id": "one"}
-    gone = asyncio.create_task(receive(served, **asked))
-    await until(lambda: len(held) == 1)
-    next_one = parked(served)
-    await until_parked(served, 1)
-    made_again = asyncio.create_task(receive(served, **asked))
-    await until(lambda: len(held) == 2)
-    gone.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await gone
-    # Not after the minute that the message was handed over for.
-    assert bodies(await asyncio.wait_for(next_one, 10)) == [b"b"]
-    may_go.set()
-    assert bodies(await made_again) == []
-
-
-async def _held_disk(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], asyncio.Event]:
-    """What is to be durable waits for the event; the list has what waits."""
-    held: list[int] = []
-    may_go = asyncio.Event()
-
-    async def wait(_: Durability, end_offset: int) -> None:
-        held.append(end_offset)
-        await may_go.wait()
-
-    monkeypatch.setattr(Durability, "is_at_append", False)
-    monkeypatch.setattr(Durability, "wait", wait)
-    return held, may_go
 
 
 async def test_a_lone_receive_and_its_acknowledgement_need_no_thread(
