@@ -83,6 +83,24 @@ async def test_what_a_receive_got_counts_while_it_waits_for_the_disk(
     await until(lambda: not memory._sent_bytes)
 
 
+@pytest.mark.parametrize("is_at_append", [True, False])
+async def test_acknowledgements_do_not_wait_for_room_for_messages(
+    served: Served, monkeypatch: pytest.MonkeyPatch, is_at_append: bool
+) -> None:
+    """Their time would be over meanwhile, and others get what is done."""
+    await put(served, b"a")
+    first = await receive(served)
+    await put(served, b"b")
+    monkeypatch.setattr(Durability, "is_at_append", is_at_append)
+    memory = served.server._edge.memory
+    crowd = 2 * memory._sent_limit_bytes
+    memory.sends(crowd, "a slow reader")
+    answer = await asyncio.wait_for(receive(served, acknowledge=[*first.handles]), 10)
+    assert ([*answer.outcomes], bodies(answer)) == ([pb.HANDLE_OUTCOME_DONE], [])
+    memory.sent(crowd, "a slow reader")
+    assert bodies(await receive(served)) == [b"b"]
+
+
 async def _held_disk(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], asyncio.Event]:
     """What is to be durable waits for the event; the list has what waits."""
     held: list[int] = []
