@@ -86,7 +86,7 @@ class Receive(NamedTuple, Generic[T]):
 
     group: str
     topic: str
-    max_messages: int  # 0: nothing is received, what is to be acknowledged is
+    max_messages: int  # 0: it only acknowledges, and gets what the same attempt was given before
     max_bytes: int
     invisible_ms: int | None
     tag_filter: Filter | None
@@ -267,7 +267,7 @@ class Receives:
         while found is None:
             if wanted.acknowledge and self._memory.is_crowded(asker()):
                 # Acknowledgements need no room, and the leases would end while they wait for it.
-                wanted = wanted._replace(max_messages=0)
+                wanted = wanted._replace(max_messages=0, attempt_id="")
             if wanted.max_messages:
                 await self._memory.room_to_send(asker())
             found = await self._look(wanted)
@@ -346,7 +346,7 @@ class Receives:
     def _look_here(self, wanted: Receive[T]) -> _Found[T] | None:
         """What there is, looked up in the loop; None: that may take long, or has to wait."""
         before = self._attempts.get((wanted.group, wanted.attempt_id))
-        if before is not None and wanted.max_messages:  # otherwise it gets none of them
+        if before is not None:
             before.is_made_again = True
         is_long = (
             wanted.max_messages > wanted.most_here
@@ -374,7 +374,7 @@ class Receives:
                 attempt_id=wanted.attempt_id,
                 skip_damaged=wanted.skip_damaged,
             )
-        if not wanted.max_messages:
+        if not (wanted.max_messages or wanted.attempt_id):
             outcomes, end = self._groups.acknowledge(
                 wanted.group, wanted.acknowledge, wait=False, at_once=at_once
             )

@@ -66,7 +66,7 @@ class Wish(NamedTuple):
 
     group: str
     topic: str  # or a light queue
-    max_messages: int
+    max_messages: int  # 0: only what the same attempt has in flight
     max_bytes: int
     invisible_ms: int | None  # None: as the group says
     tag_filter: Filter | None
@@ -138,7 +138,7 @@ class Receiving:
         ids = _queues_of(place, wish.first_queue)
         if wish.attempt:
             self._same_again(ids)
-        if self._taken or settings.is_paused:
+        if self._taken or settings.is_paused or not wish.max_messages:
             return self._deliveries(place)
         try:
             for first in range(0, count, _TOGETHER):

@@ -267,7 +267,8 @@ class SharedGroups:
         once. In a group in order, of messages of a queue with the same ordering key one at a time
         is handed over, in their order. A call that is made again with the same `attempt_id`, of 64
         characters at most, is given what the first one was, with the same handles, as far as that
-        is in flight. A group that does not exist is made, where `auto_create_groups` says so.
+        is in flight; with `max_messages` 0 it is given nothing else. A group that does not exist is
+        made, where `auto_create_groups` says so.
         Raises InvalidArgumentError, UnknownGroupError, GroupKindError, UnknownTopicError;
         CorruptMessageError, DamagedQueueError when no other queue has messages and one has a
         message that cannot be read, and holds up what is behind it; and what an append raises.
@@ -282,7 +283,7 @@ class SharedGroups:
         """
         check_group(group)
         check_queue_name(topic, "topic")
-        check_within("max_messages", max_messages, 1, MOST_RECEIVED)
+        check_within("max_messages", max_messages, 0 if attempt_id else 1, MOST_RECEIVED)
         check_within("max_bytes", max_bytes, 1, 1 << 40)
         if invisible_ms is not None:
             check_within("invisible_ms", invisible_ms, 1, MOST_INVISIBLE_MS)

@@ -191,7 +191,13 @@ def test_an_attempt_that_is_made_again_is_given_the_same(tmp_path: Path, in_orde
         store.groups.update("g", settings._replace(is_paused=True))
         assert receive(store, attempt_id="one") == first[1:]  # it has them, paused or not
         assert receive(store, attempt_id="three") == []
+        assert receive(store, attempt_id="one", max_messages=0) == first[1:]
+        assert receive(store, attempt_id="three", max_messages=0) == []
         store.groups.update("g", settings)
+        put(store, "e1")
+        assert receive(store, attempt_id="one", max_messages=0) == first[1:]
+        assert receive(store, attempt_id="four", max_messages=0) == []
+        assert texts(receive(store, attempt_id="five")) == ["e1"]
         clock.advance(1)
         (again,) = receive(store, attempt_id="one")
         assert (again.deliveries, again.handle != first[1].handle) == (2, True)
