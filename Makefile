@@ -108,7 +108,7 @@ BENCH ?=
 bench: $(STAMPS)/spark  ## Measure, each figure with its raw probe; installs Spark; half an hour
 	$(PY) -m tests.benchmarks $(BENCH)
 
-bench-scenarios: $(STAMPS)/dev  ## Run all load scenarios but the soak; an hour, 25 GB of disk
+bench-scenarios: $(STAMPS)/dev  ## Run all load scenarios but the soak; about an hour, 25 GB of disk
 	$(BIN)/kvcq bench run --reports $(REPORTS)
 
 PEERS ?=
