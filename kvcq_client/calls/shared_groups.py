@@ -110,7 +110,7 @@ class SharedGroupCalls(CallGroup):
                 wait_ms=0 if acknowledge else round(wait_s * 1000),
                 form=pb.RECORD_FORM_WHOLE,
                 attempt_id=secrets.token_hex(8),
-                acknowledge=[_handle_of(one) for one in acknowledge],
+                acknowledge=[_handle_of("acknowledge", one) for one in acknowledge],
             ),
             limit_s + wait_s,
             late=partial(self._give_back_late, group),
@@ -207,7 +207,7 @@ class SharedGroupCalls(CallGroup):
         deliveries: Sequence[Received | str],
         timeout_s: float | None,
     ) -> list[Outcome]:
-        handles = [_handle_of(one) for one in deliveries]
+        handles = [_handle_of("deliveries", one) for one in deliveries]
         outcomes: list[Outcome] = []
         for part in in_parts(handles, HANDLES_A_CALL):
             answer = await self._call(method, request(part), timeout_s)
@@ -321,12 +321,12 @@ class SharedGroupCalls(CallGroup):
         return GroupReset(queues, answer.ended_in_flight)
 
 
-def _handle_of(one: Received | str) -> str:
+def _handle_of(field: str, one: Received | str) -> str:
     if isinstance(one, Received):
         return one.handle
     if not isinstance(one, str):
-        raise wrong_kind("deliveries", "what was received, or its handle", one)
-    return text("deliveries", one)
+        raise wrong_kind(field, "what was received, or its handle", one)
+    return text(field, one)
 
 
 def _settings_out(
