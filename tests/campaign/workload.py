@@ -187,7 +187,13 @@ class Worker:
         try:
             answer = session.call(session.stubs.messages.PutBatch, _request(batch, as_columns))
         except Refused as refused:
-            if "expected" not in str(refused) or not self._has_expired(session):
+            if not self._has_expired(session):
+                raise
+            if "the batch has expired" in str(refused):
+                # It was stored, and had left the log before it was answered.
+                self._give_up(batch)
+                return
+            if "expected" not in str(refused):
                 raise
             # Nothing was known of the producer, and an old batch, sent again, became its first.
             self.model.new_producer()
@@ -206,9 +212,17 @@ class Worker:
         self.acknowledged += len(batch.messages)
 
     def _has_expired(self, session: Session) -> bool:
-        """Whether the newest batch of the producer has left the log."""
+        """Whether the newest batch of the producer that was answered has left the log."""
         newest = self.model.newest
-        return newest is not None and newest[1] < _log_start(session)
+        return _log_start(session) > (0 if newest is None else newest[1])
+
+    def _give_up(self, batch: Batch) -> None:
+        """The batch under way is not sent again: the judge finds it once, or not at all."""
+        for message in batch.messages:
+            if message.place is None:
+                self.model.doubtful[message.number] = message
+        self.model.pending = None
+        self.model.next_sequence = batch.sequence + len(batch.messages)
 
     def _take(self, session: Session, batch: Batch, answer: pb.PutBatchResponse) -> None:
         lights = iter(answer.light_queue_offsets)
