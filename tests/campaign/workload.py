@@ -324,13 +324,7 @@ class Worker:
         request = _request(batch, self._chance.random() < 0.5)
         standing = [message.number for message in batch.messages if model.stands(message)]
         if not standing:
-            # It may be stored as new; without an answer that stays in doubt.
-            for message in batch.messages:
-                model.orphaned.pop(message.number, None)
-                message.topic_deleted, message.place = False, None
-                message.left.clear()
-                model.doubtful[message.number] = message
-            model.touched.remove(batch)
+            self._begin_anew(batch)
         try:
             answer = session.call(session.stubs.messages.PutBatch, request)
         except Refused as refused:
@@ -345,9 +339,21 @@ class Worker:
             self._forget_doubtful(batch)
             return
         if standing:
-            raise Failure(f"{batch.producer_id}:{batch.sequence}: stored again over {standing}")
+            self._check_some_expired(session, batch, f"stored again over {standing}")
+            self._begin_anew(batch)
         batch.store_time_ms = 0
         self._take(session, batch, answer)
+
+    def _begin_anew(self, batch: Batch) -> None:
+        """Nothing of it stands: it may be stored as new; without an answer that stays in doubt."""
+        model = self.model
+        for message in batch.messages:
+            model.required.pop(message.number, None)
+            model.orphaned.pop(message.number, None)
+            message.topic_deleted, message.place = False, None
+            message.left.clear()
+            model.doubtful[message.number] = message
+        model.touched.remove(batch)
 
     def _forget_doubtful(self, batch: Batch) -> None:
         """Nothing of it was stored now."""
