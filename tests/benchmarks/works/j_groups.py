@@ -62,8 +62,8 @@ def _(client: KvcqClient, queue: str, each: int, count: int) -> Timed:
         # By its name: a checkout beside this one has classes of its own.
         if [one.name for one in received.outcomes] != ["DONE"] * len(before):
             raise RuntimeError(f"outcomes {received.outcomes}")
-        before = received
-        return len(received)
+        done, before = len(before), received
+        return done
 
     return in_pulls(work, each, count)
 
