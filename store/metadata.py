@@ -83,8 +83,8 @@ class SharedGroup(NamedTuple):
         return self._replace(max_deliveries=None if self.in_order else _DELIVERIES)
 
     def begins_with(self, topic: str) -> str:
-        """Where it is known of a group that begins with the latest when it did so on the topic: a
-        group that has all lite topics of a parent begins once for all of them."""
+        """The topic under which it is noted where a group that begins with the latest began: one
+        that has all lite topics of a parent begins once, for the parent."""
         return self.lite.parent if self.lite is not None and self.lite.is_wildcard else topic
 
     def backoff_of(self, deliveries: int) -> int:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: Handles of one request; the server takes no more.
 HANDLES_A_CALL = 1024
-#: Of them, those that a receive acknowledges.
+#: Handles that one receive acknowledges at most.
 HANDLES_OF_A_RECEIVE = 256
 
 

@@ -257,7 +257,7 @@ class ReceiverCore:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _ask(self, topic: str, count: int, size: int, done: Part) -> list[Received]:
-        """Receive, and have `done` settled, which a failed call leaves to others."""
+        """Receive, and acknowledge `done`; if the call fails, `done` is sent by itself later."""
         this = asyncio.current_task()
         assert this is not None
         self._asked_s[this] = monotonic()

@@ -43,7 +43,7 @@ class ReadyQueues:
         # OrderedDict for 20.
         self._round: dict[QueueKey, bool] = {}  # whether it is ready and its turn is to come
         self._turns = iter(self._round)
-        self._unread = 0  # queues of the round of which it is so
+        self._unread = 0  # queues of this round that are still to be read
         self._next: dict[QueueKey, bool] = {}  # the next round
         self._first: dict[QueueKey, None] = {}  # before the rest of this round, the last one first
         self._event = asyncio.Event()

@@ -211,8 +211,8 @@ class Receives:
         return self._taken(wanted, found).data
 
     async def take(self, wanted: Receive[T], wait_s: float = 0.0) -> T:
-        """The answer, once there is a message, or that time is over; once what it acknowledges is
-        durable, without a wait for a message.
+        """The answer: when a message arrives or that time is over; with acknowledgements, as soon
+        as they are durable.
 
         Raises what SharedGroups.receive raises, FlushError, FlushTimeoutError, and MemoryFullError.
         """

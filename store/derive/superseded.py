@@ -78,7 +78,7 @@ class Superseded:
         self, state: Rows, append: Callable[[Sequence[Entry], Mapping[str, End]], None]
     ) -> None:
         """`append`: what its entries say is in `state` when it returns. Raises UnknownTopicError
-        when a topic or light queue ended since its end was as it is said to be."""
+        if a topic or light queue was deleted after its end was read."""
         # Constant after construction.
         self._tables = Tables(state)
         self._append = append

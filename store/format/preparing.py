@@ -397,8 +397,8 @@ def _with_properties(
 
 
 def prepare_again(message: Message) -> Prepared:
-    """What `prepare` makes of a message of which everything but tag, keys and light queues is from
-    a record, where it was checked, and whose properties grow no longer than there.
+    """As `prepare`, of a message that was read from a record: tag, keys and light queues are
+    checked, the rest was. Its properties grow no longer than there.
 
     Raises InvalidArgumentError for the field that would not be taken.
     """

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from store.metadata import LiteGroup
 
-#: What a client lost to another one in an exclusive group is not taken back for so long by a
-#: complete set that still has it.
+#: For so long, a complete set that still names what its client lost to another one of an exclusive
+#: group does not take it back.
 LOST_MS = 180_000
 #: Dicts that the names of a group are divided over.
 _PARTS = 256
