@@ -18,7 +18,8 @@ MAX_PULL_MESSAGES = 10_000
 MAX_QUERY_MESSAGES = 1_000
 MAX_PAGE_SIZE = 10_000
 MAX_QUEUES = 10_000  # of one request
-#: Handles that a receive acknowledges: the longest ones fit a request that only names things.
+#: Handles that a receive acknowledges: the longest ones fit a request that only names things, with
+#: a filter of 30 KiB beside them.
 MAX_ACKNOWLEDGED = 256
 
 #: Of records in one response, whatever was asked for: what follows is another page. One message
