@@ -1,7 +1,7 @@
 """A worker with a shared group on lite topics: what SharedWorker does, over a few of them.
 
-What the group has done and not done is judged as there. Lite topics end after an hour without a
-message, or never; no campaign is as long as that, so none may end.
+What the group has done and not done is judged as there. Lite topics end after a month without a
+message, or never; no store is as old as that, whatever its clock jumps, so none may end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _NAMES = [f"n{number}" for number in range(12)]
 _CLIENTS = ("a", "b")
-_EXPIRIES_MS = (0, 3_600_000)
+_EXPIRIES_MS = (0, 30 * 24 * 3_600_000)
 
 
 class LiteWorker(SharedWorker):
