@@ -101,7 +101,7 @@ def redrive(
     """Put dead letters of GROUP back into the topics that they came from.
 
     Those at the OFFSETs, or all of them, the oldest first. Each is put back
-    once, as a new message at the end of its queue, with its key and its id:
+    once, as a new message at the end of its queue, with its key, but another id:
     every group of the topic receives it. Messages whose topic no longer
     exists stay.
     """
