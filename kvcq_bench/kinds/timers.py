@@ -41,8 +41,8 @@ _TIMEOUT_S = 3600.0
 @dataclass(frozen=True)
 class Parameters:
     pending: int  # due in one to thirty days
-    a_second: int  # due while those wait, for so many seconds
-    seconds: int
+    a_second: int  # come due each second while those wait
+    seconds: int  # for how long
     together: int  # due at one instant
     alone_seconds: float  # for which puts are measured alone
     size: int = 100
@@ -50,7 +50,7 @@ class Parameters:
 
 def run_timers(run: Run) -> None:
     """Figures: put/s; memory, disk and start with those that wait; how late; fired/s after a stop;
-    a put beside it, and alone.
+    the time of a put while they fire, and while nothing does.
     """
     parameters = run.scenario.parameters_as(Parameters)
     run.target.create_topics({queue.topic: 1 for queue in _QUEUES})
@@ -197,7 +197,7 @@ def _check_order(run: Run, ledger: Ledger, count: int) -> None:
 
 
 def _wait(run: Run, queue: Queue, count: int) -> None:
-    """Until the queue has so many."""
+    """Return once the queue has `count` messages. Raises CheckFailedError."""
     until_s = perf_counter() + _TIMEOUT_S
     while run.target.bounds([queue])[queue].max_offset < count:
         if perf_counter() > until_s:

@@ -85,7 +85,6 @@ class ReceiverCore:
         )
         self._tasks: list[asyncio.Task[None]] = []  # of receiving; empty before the first reader
         self._asked_s: dict[asyncio.Task[Any], float] = {}  # since when calls are under way
-        self._parked = 0  # of these: they wait for messages
         self._carrying = 0  # of these: they have acknowledgements, and wait for no message
         self._none_carries = asyncio.Event()
         self._none_carries.set()
@@ -257,11 +256,11 @@ class ReceiverCore:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _ask(self, topic: str, count: int, size: int, done: Part) -> list[Received]:
-        """Receive, and acknowledge `done`; if the call fails, `done` is sent by itself later."""
+        """Receive, and acknowledge `done` with the same call. If it fails, `done` is acknowledged
+        by a call of its own."""
         this = asyncio.current_task()
         assert this is not None
         self._asked_s[this] = monotonic()
-        self._parked += not done
         try:
             if not done:
                 self._settlements.stir()
@@ -276,7 +275,6 @@ class ReceiverCore:
         else:
             return found
         finally:
-            self._parked -= not done
             self._carrying -= bool(done)
             if not self._carrying:
                 self._none_carries.set()
@@ -284,7 +282,8 @@ class ReceiverCore:
 
     def _is_receive_near(self) -> bool:
         """Whether a receive may take acknowledgements along soon: not while all wait."""
-        return self._acknowledges and not self._is_stopped and self._parked < len(self._topics)
+        parked = len(self._asked_s) - self._carrying
+        return self._acknowledges and not self._is_stopped and parked < len(self._topics)
 
     async def _receive_some(self, topic: str, count: int, size: int) -> list[Received]:
         return await self._receive_next(topic, count, size, [])

@@ -4,8 +4,8 @@ While calls are under way, further settlements wait, and are sent together after
 grow with the load.
 
 An acknowledgement goes with the next receive if there is one: one call, and one record of the
-server's log, instead of two. If `with delivery:` or `run` made it, nobody waits for it, so it waits
-up to ALONE_S for that receive. All others are sent at once.
+server's log, instead of two. Those of `with delivery:` and `run`, whose outcome nobody waits for,
+are held back for ALONE_S at most until there is such a receive. All others are sent at once.
 """
 
 from __future__ import annotations
@@ -86,10 +86,10 @@ class Settlements:
         self._connection.check_open()
         settlement = Settlement()
         self._waiting.append((told, delivery, settlement))
-        if not may_wait and not self._is_urgent:
-            self._is_urgent = True
-            self._wake_is_due = False
-        self._wake_soon()
+        if may_wait or self._is_urgent:
+            self._wake_soon()
+        else:
+            self.hurry()
         return settlement
 
     def hurry(self) -> None:
@@ -169,7 +169,7 @@ class Settlements:
             self._wake()
 
     def put_back(self, part: Part) -> None:
-        """The receive failed: they are sent alone."""
+        """The receive failed: they are sent by a call of their own."""
         if part:
             self._under_way.difference_update(settlement for _, settlement in part)
             self._waiting.extendleft((Told("acknowledge"), *each) for each in reversed(part))

@@ -9,6 +9,7 @@ from google.protobuf.message import Message
 
 from server.console.preferences import theme_of
 from server.console.writing import page
+from server.errors import ForbiddenError
 from server.moments import moment_ms
 from server.texts import whole_number
 from store.errors import InvalidArgumentError
@@ -49,6 +50,16 @@ class Visit:
     async def ask(self, method: str, request: Message, answer: type[M]) -> M:
         """The answer to one call of the API. Raises what it is refused with."""
         return await self.backend.calls.ask(self.viewer, method, request, answer)
+
+    async def ask_if_allowed(
+        self, method: str, request: Message, answer: type[M]
+    ) -> tuple[M, str, int]:
+        """The answer, "" and 200; for a viewer without the right to it an empty one, why, and
+        403: of a list that may be asked for less."""
+        try:
+            return await self.ask(method, request, answer), "", 200
+        except ForbiddenError as error:
+            return answer(), str(error), 403
 
     # --- what the address says -------------------------------------------------------------
 

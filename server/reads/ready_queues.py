@@ -61,11 +61,7 @@ class ReadyQueues:
 
     def leave(self, key: QueueKey) -> None:
         """It is followed no more. Repeatable."""
-        if self._round.get(key):
-            self._round[key] = False  # no pop: `_turns` is on its way through it
-            self._unread -= 1
-        self._next.pop(key, None)
-        self._first.pop(key, None)
+        self._forget_turn(key)
         self._growth.unwatch(key, self._grew)
 
     def close(self) -> None:
@@ -94,11 +90,7 @@ class ReadyQueues:
     def put_back(self, keys: Sequence[QueueKey]) -> None:
         """These were not read: they are first again, in that order."""
         for key in reversed(keys):
-            if self._round.get(key):  # it became ready meanwhile
-                self._round[key] = False
-                self._unread -= 1
-            self._next.pop(key, None)
-            self._first.pop(key, None)
+            self._forget_turn(key)  # it may have become ready meanwhile
             self._first[key] = None
 
     def wake(self) -> None:
@@ -117,6 +109,13 @@ class ReadyQueues:
             return False
         self._event.clear()
         return True
+
+    def _forget_turn(self, key: QueueKey) -> None:
+        if self._round.get(key):
+            self._round[key] = False  # no pop: `_turns` is on its way through it
+            self._unread -= 1
+        self._next.pop(key, None)
+        self._first.pop(key, None)
 
     def _changed(self, key: QueueKey) -> None:
         self.make_ready(key)

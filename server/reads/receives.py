@@ -112,8 +112,8 @@ class _Found(NamedTuple, Generic[T]):
 
 
 class _Look:
-    """A look for messages, while it is in a thread or its acknowledgements wait for the disk; and
-    whether anybody still waits for what it finds."""
+    """A receive that is in a thread, or whose acknowledgements wait for the disk: what it found,
+    and whether its caller is still there."""
 
     __slots__ = ("is_given_up", "is_made_again", "received")
 
@@ -433,14 +433,10 @@ class Receives:
     def _nobody_waits(self, wanted: Receive[T], look: _Look) -> None:
         """What was handed over to a caller who went away meanwhile may be delivered again."""
         received, look.received = look.received, None
-        if received is not None and not look.is_made_again:
-            self._give_back(wanted.group, received)
-
-    def _give_back(self, group: str, received: Received) -> None:
-        if not received.deliveries:
+        if look.is_made_again or received is None or not received.deliveries:
             return
         handles = [one.handle for one in received.deliveries]
-        task = asyncio.create_task(self._given_back(group, handles))
+        task = asyncio.create_task(self._given_back(wanted.group, handles))
         self._giving_back.add(task)
         task.add_done_callback(self._giving_back.discard)
 

@@ -344,8 +344,7 @@ class Turn:
 
     def met_an_end(self) -> bool:
         """Whether a topic, or light queue, has ended in the rows since it was looked at."""
-        ends = self._topics.ends
-        return any(ends.get(name) != end for name, end in self._known.ends.items())
+        return self._topics.ends.changed_since(self._known.ends)
 
     def _check_unchanged(self) -> None:
         """What was decided on is as it was, though the state has changed."""

@@ -376,17 +376,7 @@ class Halves:
             for row in rows:
                 after = row.half
                 if group in ("", row.group) and (row.is_given_up or not given_up):
-                    found.append(
-                        Transaction(
-                            id_of(row),
-                            row.half,
-                            row.group,
-                            row.topic,
-                            row.begun_ms,
-                            row.checks,
-                            None if row.is_given_up else row.check_ms,
-                        )
-                    )
+                    found.append(_listed(row))
                     if len(found) == limit:
                         return found, after
             if len(rows) < limit:
@@ -420,3 +410,15 @@ class Halves:
             + self.ended[HalfEnd.RECORD_GONE],
             "store.transaction_checks_sent": self.checks,
         }
+
+
+def _listed(row: OpenHalf) -> Transaction:
+    return Transaction(
+        id_of(row),
+        row.half,
+        row.group,
+        row.topic,
+        row.begun_ms,
+        row.checks,
+        None if row.is_given_up else row.check_ms,
+    )

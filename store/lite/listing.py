@@ -6,7 +6,7 @@ A page costs as much as its rows, however many others there are.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import UnknownTopicError
 from store.lite.names import parts_of, prefix_of, queue_of
@@ -14,7 +14,8 @@ from store.lite.names import parts_of, prefix_of, queue_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from store.consume_queue import Bounds, ConsumeQueueStore
+    from store.consume_queue import ConsumeQueueStore
+    from store.groups import Reads
     from store.lite.subscriptions import Subscriptions
     from store.log import StoreTimes
     from store.state import Tables
@@ -42,12 +43,6 @@ class LiteTopic(NamedTuple):
     clients: int  # that are subscribed to it by name
 
 
-class HasBounds(Protocol):
-    """What the lists ask of their store: see MessageStore."""
-
-    def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]: ...
-
-
 class LiteListing:
     """Thread: any. Memory: a page."""
 
@@ -58,7 +53,7 @@ class LiteListing:
         queues: ConsumeQueueStore,
         times: StoreTimes,
         subscriptions: Subscriptions,
-        store: HasBounds,
+        store: Reads,
     ) -> None:
         """`tables`: at the dispatch point."""
         # Constant after construction.

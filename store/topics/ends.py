@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from store.base import Lock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 _MOST = 65_536
 
@@ -33,6 +33,10 @@ class Ends:
     def get(self, name: str) -> End:
         """Its latest end; one that may be later than that, when none was seen."""
         return self._ends.get(name, self._others)
+
+    def changed_since(self, before: Mapping[str, End]) -> bool:
+        """Whether one of these names ended since `before`, its end as it was known then."""
+        return any(self.get(name) != end for name, end in before.items())
 
     def is_earlier(self, name: str, given_at: int) -> bool | None:
         """Whether what the log's end at `given_at` had of the name ended since; None: not known."""

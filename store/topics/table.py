@@ -185,7 +185,7 @@ class Topics:
         for name in before:
             if self.view.has_ended(name):
                 raise UnknownTopicError(name, "light queue" if is_light(name) else "topic")
-        return any(self.ends.get(name) != end for name, end in before.items())
+        return self.ends.changed_since(before)
 
     def unless_ended(self, before: Mapping[str, End], entries: Sequence[Entry]) -> Sequence[Entry]:
         """The entries, which rest on these. Raises UnknownTopicError when one of them ended."""
@@ -248,7 +248,7 @@ class Topics:
         names = sorted({topic for topic, _ in queues})
         fresh = self._fresh if log_end == self._fresh_end else _NO_NAMES
         if fresh.issuperset(names):  # looked up before they were made
-            self._check_queues(queues, {}, self._fresh_count)
+            _check_queues(queues, {}, self._fresh_count)
         else:
             self._require(names, queues)
         places = [*queues, *((name, 0) for name in light)]
@@ -274,27 +274,9 @@ class Topics:
             check_topics(missing)
             if not self._config.auto_create_topics:
                 raise UnknownTopicError(missing[0])
-        self._check_queues(queues, counts)
+        _check_queues(queues, counts, self._config.default_queue_count)
         if missing:
             raise TopicsNeededError(missing)
-
-    def _check_queues(
-        self,
-        queues: Sequence[tuple[str, int]],
-        counts: Mapping[str, int],
-        others: int | None = None,
-    ) -> None:
-        """`counts`: of topics that exist; `others` have so many, None: they are made. Raises
-        UnknownQueueError."""
-        default = self._config.default_queue_count if others is None else others
-        if not counts:  # as of a batch of new topics
-            ids = [queue_id for _, queue_id in queues]
-            if min(ids, default=0) >= 0 and max(ids, default=0) < default:
-                return
-        for topic, queue_id in queues:
-            count = counts.get(topic, default)
-            if not 0 <= queue_id < count:
-                raise UnknownQueueError(topic, queue_id, count)
 
     def needed(self, queues: Sequence[tuple[str, int]]) -> list[TopicsMade]:
         """What makes those topics of the queues that do not exist; messages may be put there then.
@@ -401,6 +383,21 @@ class Topics:
         """What the topic, or light queue, has among the hot queues, before its end is in `view`."""
         found = None if is_light(name) else self.view.tables.topic(name)
         return [name] if found is None else [(name, at) for at in range(found.queue_count)]
+
+
+def _check_queues(
+    queues: Sequence[tuple[str, int]], counts: Mapping[str, int], others: int
+) -> None:
+    """`counts`: of topics that exist; all others have, or will have, so many. Raises
+    UnknownQueueError."""
+    if not counts:  # as of a batch of new topics
+        ids = [queue_id for _, queue_id in queues]
+        if min(ids, default=0) >= 0 and max(ids, default=0) < others:
+            return
+    for topic, queue_id in queues:
+        count = counts.get(topic, others)
+        if not 0 <= queue_id < count:
+            raise UnknownQueueError(topic, queue_id, count)
 
 
 def _made(

@@ -8,7 +8,6 @@ from kvcq_client.pb.v1 import timers_pb2 as pb
 from server.console.addresses import address
 from server.console.page import Page
 from server.console.visit import PAGE_ROWS
-from server.errors import ForbiddenError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,11 +20,9 @@ if TYPE_CHECKING:
 async def _list(visit: Visit) -> web.StreamResponse:
     topic, after = visit.text("topic"), visit.token("after")
     request = pb.ListDelayedRequest(topic=topic, page_size=PAGE_ROWS, page_token=after)
-    refused, status, found = "", 200, pb.ListDelayedResponse()
-    try:
-        found = await visit.ask("ListDelayed", request, pb.ListDelayedResponse)
-    except ForbiddenError as error:
-        refused, status = str(error), 403
+    found, refused, status = await visit.ask_if_allowed(
+        "ListDelayed", request, pb.ListDelayedResponse
+    )
     return visit.html(
         "delayed.html",
         status,

@@ -11,7 +11,6 @@ from server.console.addresses import address
 from server.console.page import Page
 from server.console.pages.topics import amount, confirmed, lite_ends
 from server.console.visit import PAGE_ROWS
-from server.errors import ForbiddenError
 from server.texts import span_ms, span_text
 from store.errors import InvalidArgumentError
 
@@ -29,11 +28,9 @@ _PARENTS = 20
 async def _parents(visit: Visit) -> web.StreamResponse:
     prefix, after = visit.text("prefix"), visit.token("after")
     request = pb.ListLiteParentsRequest(prefix=prefix, page_size=_PARENTS, page_token=after)
-    refused, status, found = "", 200, pb.ListLiteParentsResponse()
-    try:
-        found = await visit.ask("ListLiteParents", request, pb.ListLiteParentsResponse)
-    except ForbiddenError as error:
-        refused, status = str(error), 403
+    found, refused, status = await visit.ask_if_allowed(
+        "ListLiteParents", request, pb.ListLiteParentsResponse
+    )
     return visit.html(
         "lite_parents.html",
         status,
