@@ -16,6 +16,7 @@ from kvcq_client.arguments import number, whole, wrong_kind
 from kvcq_client.errors import ClosedError
 from kvcq_client.receiving.deliveries import RetryLater
 from kvcq_client.shared_groups import Outcome
+from kvcq_client.transport import acquire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -89,7 +90,7 @@ def run_in_threads(
         with _stopping_on_signals(wake):
             for thread in threads:
                 thread.start()
-            woken.acquire()
+            acquire(woken)
             loop.run(core.stop())
             end_s = monotonic() + stop_timeout_s
             for thread in threads:

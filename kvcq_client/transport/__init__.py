@@ -8,6 +8,7 @@ import kvcq_client.transport.grpc_environment  # noqa: F401 - for what it does
 
 # isort: split
 
+from kvcq_client.transport.bare_locks import acquire
 from kvcq_client.transport.below_grpc import STREAM_OVER, write_request
 from kvcq_client.transport.blocking_calls import Blocking, Runner, blocking, blocking_iterator
 from kvcq_client.transport.closing import AsyncClosing, Closing
@@ -56,6 +57,7 @@ __all__ = [
     "Runner",
     "ThreadWaits",
     "Waits",
+    "acquire",
     "begin_grpc",
     "blocking",
     "blocking_iterator",

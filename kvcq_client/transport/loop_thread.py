@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kvcq_client.errors import ClosedError
+from kvcq_client.transport.bare_locks import acquire
 from kvcq_client.transport.below_grpc import is_news_of_grpc
 from kvcq_client.transport.forks import ForkedError, close_in_children
 
@@ -94,12 +95,12 @@ class _Handed(Generic[R]):
         started."""
         try:
             self._loop.call_soon_threadsafe(self._begin)
-            self._ended.acquire()
+            acquire(self._ended)
         except BaseException:
             if not self._loop.is_closed():
                 with suppress(RuntimeError):  # it was closed just now
                     self._loop.call_soon_threadsafe(self._cancel)
-                    self._ended.acquire()
+                    acquire(self._ended)
             elif self._task is None:
                 self._work.close()
                 raise ClosedError("the client is closed") from None

@@ -12,6 +12,8 @@ from contextlib import suppress
 from time import sleep
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from kvcq_client.transport.bare_locks import acquire
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
@@ -83,7 +85,7 @@ class ThreadWaits:
                 called.release()
 
         call_when(call)
-        return called.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s))
+        return acquire(called, timeout_s)
 
     def give_way(self) -> None:
         """Release the GIL. Otherwise the loop's thread may wait 5 ms for it before it sends."""

@@ -79,6 +79,7 @@ class Environment:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
+            longest_s=_TIMEOUT_S,
         ) as process:
             assert process.stdout is not None
             events = map(json.loads, process.stdout)

@@ -40,6 +40,7 @@ def test_the_tests_pass_beside_the_store_that_make_run_made(tmp_path: Path) -> N
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        longest_s=900,
     ) as server:
         assert server.stderr is not None
         for line in server.stderr:

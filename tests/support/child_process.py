@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,18 +11,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
+#: Below the time that a test has.
+LONGEST_S = 100.0
+
+
 @contextmanager
-def child_process(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:  # noqa: ANN401
+def child_process(
+    command: Sequence[str],
+    *,
+    longest_s: float = LONGEST_S,
+    **options: Any,  # noqa: ANN401
+) -> Iterator[subprocess.Popen[Any]]:
     """As Popen, which waits for it at the end of the block; a block that fails kills it first.
 
-    Popen alone would wait for ever: a test whose time is up is told so once.
+    Popen alone would wait for ever: a test whose time is up is told so once, and one that waits in
+    another thread not at all. So the process is killed when `longest_s` is over.
     """
-    with subprocess.Popen(command, **options) as process:
-        try:
-            yield process
-        except BaseException:
-            process.kill()
-            raise
+    process = subprocess.Popen(command, **options)
+    too_long = threading.Timer(longest_s, process.kill)
+    too_long.daemon = True
+    too_long.start()
+    try:
+        with process:
+            try:
+                yield process
+            except BaseException:
+                process.kill()
+                raise
+    finally:
+        too_long.cancel()
 
 
 def ended_after_a_line(command: Sequence[str], **options: Any) -> tuple[bytes, int]:  # noqa: ANN401

@@ -300,7 +300,7 @@ async def test_a_coroutine_function_is_refused_by_threads(served: Served) -> Non
 
 
 _WORKER = """
-import asyncio, sys, time
+import asyncio, signal, sys, time
 from kvcq_client import AsyncClient, Client
 
 target, kind = sys.argv[1:]
@@ -326,13 +326,17 @@ async def main():
 if kind == "threads":
     with Client(target) as client:
         client.receiver("jobs", group="g").run(work, concurrency=2)
+elif kind == "other thread":  # no signal ends the main thread's wait
+    with Client(target) as client:
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+        client.receiver("jobs", group="g").run(work, concurrency=2)
 else:
     asyncio.run(main())
 print("left", flush=True)
 """
 
 
-@pytest.mark.parametrize("kind", ["threads", "loop"])
+@pytest.mark.parametrize("kind", ["threads", "other thread", "loop"])
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_it_in_order(
     served: Served, client: AsyncClient, kind: str, which: signal.Signals

@@ -32,6 +32,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
         stdout=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[3],
+        longest_s=3600,
     ) as process:
         assert process.stdout is not None
         assert process.stdin is not None
