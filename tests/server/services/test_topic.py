@@ -11,12 +11,18 @@ import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import timers_pb2
+from migration.steps.adopting import adopt
 from store.errors import StoreBusyError
 from store.message import Message
 from tests.support.rpc_errors import error_info
+from tests.support.serving import serving
 from tests.support.until import until
+from tests.support.waiting_broker import ENDED, HALVES, SCHEDULE, TIMERS, WaitingBroker
+from tests.support.written_broker import LAYOUT, SEGMENT_BYTES
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.serving import Served
 
 
@@ -296,6 +302,33 @@ async def test_topics_of_the_server_itself_are_listed_for_whoever_asks_for_them(
     assert await names(page_size=2, system_topics=True) == ["a", "rest", *own, "z"]
     assert await names(prefix="rmq_sys_", page_size=9) == []
     assert await names(prefix="rmq_sys_", page_size=9, system_topics=True) == own
+
+
+async def test_system_topics_of_an_adopted_store_are_listed_for_whoever_asks(
+    tmp_path: Path,
+) -> None:
+    broker = WaitingBroker(tmp_path / "store", now_ms=2_000_000_000_000)
+    some = broker.half("half")
+    broker.delay("delayed", 3)
+    broker.end(some)
+    root = broker.stop()
+    adopt(root, layout=LAYOUT)
+    async with serving(root, store={"segment_bytes": SEGMENT_BYTES}) as served:
+        for asked in (False, True):
+            request = pb.ListTopicsRequest(page_size=100, system_topics=asked)
+            page = await served.topics.ListTopics(request)
+            listed = {topic.name for topic in page.topics}
+            assert "orders" in listed
+            assert (listed >= {SCHEDULE, TIMERS, HALVES, ENDED}) == asked
+            assert bool(listed & {SCHEDULE, TIMERS, HALVES, ENDED}) == asked
+        for name in (SCHEDULE, HALVES):
+            with pytest.raises(grpc.aio.AioRpcError, match="is a system topic") as refused:
+                await served.topics.DeleteTopic(pb.DeleteTopicRequest(name=name))
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            with pytest.raises(grpc.aio.AioRpcError, match="is a system topic"):
+                await served.messages.Put(pb.PutRequest(message=pb.Message(topic=name, body=b"x")))
+        pulled = await served.messages.Pull(pb.PullRequest(topic=HALVES))
+        assert pulled.next_offset == 1, "it can be read"
 
 
 async def test_a_parent_of_lite_topics_is_described_as_one(served: Served) -> None:
