@@ -244,9 +244,13 @@ class Receives:
         return found.answer
 
     async def _until_durable(self, wanted: Receive[T], found: _Found[T]) -> None:
-        """Wait until the acknowledgements are as durable as a put. If that fails, the messages are
-        given back, unless the same attempt was made again and has them. The response counts as
-        waiting to be sent, so that a slow disk does not fill the memory with responses."""
+        """Wait until the acknowledgements are as durable as a put. The response counts as waiting
+        to be sent, so that a slow disk does not fill the memory with responses.
+
+        If that fails, an attempt that is made again has the messages, and others get them when
+        their time is over. Without an attempt's id, or if the caller went away and has not made it
+        again, they are given back.
+        """
         look = _Look()
         look.received = found.received
         size, who = found.answer.cost_bytes, asker()
@@ -255,8 +259,9 @@ class Receives:
         self._memory.sends(size, who)
         try:
             await self._durability.wait(found.received.end_offset)
-        except BaseException:
-            self._nobody_waits(wanted, look)
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) or not wanted.attempt_id:
+                self._nobody_waits(wanted, look)
             raise
         finally:
             self._memory.sent(size, who)

@@ -11,10 +11,13 @@ import pytest_asyncio
 
 from kvcq_client.pb.v1 import kvcq_pb2
 from kvcq_client.pb.v1 import shared_groups_pb2 as pb
+from server.puts.durability import Durability
 from store.errors import FlushTimeoutError
 from store.format import unpack_record
+from store.groups import SharedGroups
 from tests.server.services.test_call_stream import streaming
 from tests.support.rpc_errors import error_info
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
@@ -98,6 +101,31 @@ async def test_a_receive_that_acknowledges_answers_when_that_is_durable(
     again = await receive(orders, wait_ms=5_000)
     assert set(again.deliveries) == {1}
     assert await acknowledge(orders, [*first.handles]) == [LATE] * 2
+
+
+async def test_an_attempt_that_is_made_again_after_a_slow_flush_has_its_messages(
+    orders: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not given back meanwhile, so nobody else can have them."""
+    first = await receive(orders, max_messages=1)
+    given_back: list[object] = []
+    monkeypatch.setattr(SharedGroups, "give_back", lambda *given, **_: given_back.append(given))
+
+    async def fails(_: object, end_offset: int) -> None:
+        raise FlushTimeoutError(end_offset, 1.0)
+
+    wait = Durability.wait
+    monkeypatch.setattr(Durability, "wait", fails)
+    again = {"acknowledge": first.handles, "attempt_id": "a", "max_messages": 1}
+    assert (await refusal(receive(orders, **again))).reason == "FLUSH_DISK_TIMEOUT"
+    monkeypatch.setattr(Durability, "wait", wait)
+    second = await receive(orders, **again)
+    await until(lambda: not orders.serving.reads._receives._giving_back)
+    assert not given_back
+    assert set(second.deliveries) == {1}
+    others = await receive(orders)
+    assert len(others.messages) == 2
+    assert await acknowledge(orders, [*second.handles]) == [DONE]
 
 
 async def test_bad_handles_of_a_receive_are_refused_with_their_field(orders: Served) -> None:
