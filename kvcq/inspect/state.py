@@ -74,7 +74,7 @@ class StateSide:
         self._replayed: KvStateStore | None = None
         self._scratch_engine: RocksEngine | None = None
         if self._begin is not None:
-            self._scratch_engine = RocksEngine.open(scratch / "kvcq", DERIVED)
+            self._scratch_engine = RocksEngine.open(scratch / "kvcq", DERIVED, in_place=True)
             stack.callback(self._scratch_engine.close)
             self._replayed = KvStateStore(self._scratch_engine)
             self._timers, self._halves = Timers(), Halves()

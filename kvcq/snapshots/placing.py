@@ -45,8 +45,7 @@ def place_sealed(snapshot: Snapshot, database: Path, why: str) -> None:
     log's beginning. As `place_copy` otherwise; raises StoreFormatError for a damaged file, too."""
     files = snapshot.verified_files()
     new = _begin(database)
-    new.rmdir()
-    with closing(RocksEngine.open(new, DERIVED)) as engine:
+    with closing(RocksEngine.open(new, DERIVED, in_place=True)) as engine:
         for name, path in files.items():
             engine.ingest(_FAMILY_OF[name], [path], move=False)
         state = KvStateStore(engine, flushes=lambda: True)
@@ -58,17 +57,14 @@ def place_sealed(snapshot: Snapshot, database: Path, why: str) -> None:
 def place_empty(database: Path, why: str) -> None:
     """`database` is empty, for a log that is there from its first byte."""
     new = _begin(database)
-    new.rmdir()
-    with closing(RocksEngine.open(new, DERIVED)) as engine:
+    with closing(RocksEngine.open(new, DERIVED, in_place=True)) as engine:
         engine.write(KvBatch())
     _finish(new, database, why)
 
 
 def remove_unfinished(database: Path) -> None:
     """What a crash left of one of these."""
-    new = database.with_name(f"{database.name}.new")
-    for path in (new, new.with_name(f"{new.name}.tmp")):
-        shutil.rmtree(path, ignore_errors=True)
+    shutil.rmtree(database.with_name(f"{database.name}.new"), ignore_errors=True)
 
 
 def _begin(database: Path) -> Path:

@@ -97,21 +97,21 @@ class RocksEngine:
         self._ttl_s: int | None = None
 
     @classmethod
-    def open(cls, path: Path, profile: Profile) -> RocksEngine:
-        """Open the database for reading and writing, or create it if there is none.
+    def open(cls, path: Path, profile: Profile, *, in_place: bool = False) -> RocksEngine:
+        """Open the database for reading and writing, or create it, or families that it lacks.
 
         A new database is created in a scratch directory (`<name>.tmp`) and renamed, so a crash
-        leaves all of it or nothing. So a directory without its families, CURRENT or manifest is
-        damaged and rejected. Leftovers in the scratch directory are removed. Families that an older
-        program did not have are created, empty.
+        leaves all of it or nothing; `in_place` it is not, for who uses none of it after a crash.
+        So a directory without its families, CURRENT or manifest is damaged and rejected.
         Raises EngineFailedError; EngineUnavailableError if the cause does not lie in the files;
         EngineNewerError if the database has families of a newer program.
         """
         engine = cls(path, profile, read_only=False)
         try:
-            if not path.exists() or not any(path.iterdir()):
+            if not in_place and (not path.exists() or not any(path.iterdir())):
                 engine._create()
-            engine._gate.put(open_writable(path, profile, engine._family_options()))
+            families = engine._family_options()
+            engine._gate.put(open_writable(path, profile, families, create=in_place))
             # Now that the database's own lock says that nobody else is using it.
             shutil.rmtree(engine._scratch, ignore_errors=True)
         except OSError as error:

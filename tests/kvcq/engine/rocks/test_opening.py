@@ -52,6 +52,19 @@ def test_a_damaged_directory_is_refused(path: Path, spoil: Callable[[Path], obje
         RocksEngine.open(path, DERIVED)
 
 
+def test_one_in_place_is_created_where_it_is_and_opened_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RocksEngine, "_create", None)
+    for number in (1, 2):
+        engine = RocksEngine.open(path, DERIVED, in_place=True)
+        put(engine, number)
+        engine.close()
+    reader = RocksEngine.open_read_only(path, DERIVED)
+    assert points(reader)[:3] == [2, 2, 2]
+    reader.close()
+
+
 def test_a_family_that_an_older_program_did_not_have_is_created(path: Path) -> None:
     engine = RocksEngine.open(path, DERIVED)
     put(engine, 1)

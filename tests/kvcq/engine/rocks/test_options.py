@@ -43,6 +43,7 @@ def test_the_derived_database_flushes_all_families_as_one(derived: Sections) -> 
     assert database["atomic_flush"] == "true"
     assert database["paranoid_checks"] == "true"
     assert int(database["max_open_files"]) == 256
+    assert int(database["max_file_opening_threads"]) == 2
     assert int(database["db_write_buffer_size"]) == 80 << 20
 
 
