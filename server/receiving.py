@@ -8,8 +8,9 @@ it to run to its end.
 gRPC tells of the end of each operation by a thread that wakes the event loop. A caller that makes
 one call after the other would have it woken twice for each: by the end of the answer's write, and
 by the next request. `send_and_receive` has it woken once. It is the only thing here that is below
-gRPC's public calls, and is used with the releases that were measured; otherwise `call_below` gives
-None, and answers are written, and requests read, one after the other.
+gRPC's public calls, and is used with the releases that were measured. With others, and where
+KVCQ_PUBLIC_GRPC is set in the environment, `call_below` gives None: answers are written, and
+requests read, one after the other.
 
 A front imports this, and so nothing of the client, which would take it 0.1 s and 7 MB.
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +33,11 @@ if TYPE_CHECKING:
 #: The same as of `kvcq_client.transport`.
 MEASURED = ("1.85",)
 
-#: The layer below; the stubs of grpc leave it out. None: it is of a release that was not measured.
+#: The layer below; the stubs of grpc leave it out. None: it is of a release that was not measured,
+#: or is not to be used, as in the client.
 cygrpc: Any = (
     import_module("grpc._cython.cygrpc")
-    if grpc.__version__.rpartition(".")[0] in MEASURED
+    if grpc.__version__.rpartition(".")[0] in MEASURED and "KVCQ_PUBLIC_GRPC" not in os.environ
     else None
 )
 

@@ -85,7 +85,6 @@ class CommitLog(ReadableLog):
         hot_read_bytes: int,
         last_store_time_ms: int = 0,
         times: StoreTimes | None = None,
-        before_flush: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(segments, hot_read_bytes)
         # Constant after construction.
@@ -95,7 +94,6 @@ class CommitLog(ReadableLog):
         self._encoder = encoder
         self._clock = clock
         self._times = times or StoreTimes(clock)
-        self._before_flush = before_flush
         # Guarded by lock; read freely.
         self.last_store_time_ms = last_store_time_ms
         # Both in one value, for the flush thread, which holds no lock.
@@ -364,8 +362,6 @@ class CommitLog(ReadableLog):
         # Read first: what an append has copied but not published yet does not count.
         published = self._published
         end = published[0]
-        # Topics that records brought into being must be durable before those records are.
-        self._before_flush()
         flushed = min(self._segments.flush(least_pages), end)
         if flushed == end:
             self.flushed_mark = published
