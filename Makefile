@@ -17,9 +17,10 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 CHECK_STATIC ?= lint types proto-drift
 CHECK_TESTS  ?= test test-slow test-spark test-packages
 
-# Tests wait for processes and disks: three keep two cores busy.
+# Tests wait for processes and disks: three keep two cores busy. Each takes neighbours, which share
+# what is made once for their file; by groups, a worker that crashes would stop the whole run.
 TEST_WORKERS ?= 3
-PYTEST       := $(PY) -m pytest -n $(TEST_WORKERS) --dist loadgroup
+PYTEST       := $(PY) -m pytest -n $(TEST_WORKERS) --dist worksteal
 NOT_HERE     := not slow and not spark and not soak and not cluster and not packages and not browser \
 	and not clients
 FAST_TESTS   := not crash and $(NOT_HERE)

@@ -62,10 +62,6 @@ settings.register_profile("nightly", _COMMON, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
-#: Fixtures that are slow to make: a server of a file in tests/integration, all imports.
-_SHARED = {"target", "imports", "edges"}
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Modules and tests are there to the end: no garbage collection looks at them, again and again.
@@ -81,15 +77,9 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The test that starts Spark waits for it on its own time: a minute where much runs beside.
-
-    Tests that share what is made once for their file are run by one of xdist's workers.
-    """
+    """The test that starts Spark waits for it on its own time: a minute where much runs beside."""
     for item in items:
-        if isinstance(item, pytest.Function) and not _SHARED.isdisjoint(item.fixturenames):
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
         if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(400))
 
