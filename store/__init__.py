@@ -1,19 +1,19 @@
-"""A store of messages: a commit log in mapped files, and what is derived from it.
+"""A message store: a commit log in memory-mapped files, and everything derived from it.
 
-What programs that embed one need as values stands here; `kvcq.open_store` opens it. The rooms, each
-of which may use those before it:
+This module exports the values that programs with an embedded store need; `kvcq.open_store` opens a
+store. The rooms, each of which may only use those before it:
 
-* `base`: clocks, locks, steps on files: what knows nothing of messages;
-* `format`: what lies in the files, as bytes;
+* `base`: clocks, locks, file operations, and whatever else knows nothing of messages;
+* `format`: the byte layouts of the files;
 * `log`: the files, the append, the walk over them, recovery, flushing, retention;
-* `topics`: which exist, deletions, what a power loss took;
+* `topics`: which topics exist, deletions, what a power loss took;
 * `derive`: from the log to the queues;
-* `puts` and `reads`: the way in and the way out, which do not know each other;
+* `puts` and `reads`: writing and reading, which do not know each other;
 * `groups`: members that share the work of a group;
-* `upkeep`: what runs beside them.
+* `upkeep`: periodic work beside them.
 
-Above them is the facade, `message_store`, and `opening`, which puts a store together.
-`consume_queue` and `metadata` are the protocols that a database keeps.
+Above them are the facade, `message_store`, and `opening`, which assembles a store. `consume_queue`
+and `metadata` are the protocols that a database implements.
 """
 
 from store.config import FlushMode, StoreConfig

@@ -29,7 +29,7 @@ class FlushMode(enum.Enum):
 class StoreConfig:
     """Settings of one store directory. Raises InvalidArgumentError, naming the field.
 
-    What has no bounds of its own: from 0 to 2**53.
+    Numbers without bounds of their own must be from 0 to 2**53.
     """
 
     root: Path

@@ -1,4 +1,4 @@
-"""What the log asks of a consume queue, and the values that pass between them."""
+"""The protocols of the consume queues, and the values that pass between them and the log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CqUnit(NamedTuple):
 
 
 class DispatchRequest(NamedTuple):
-    """What is derived from one record. Made by the appender or by parsing, always the same."""
+    """What dispatch derives from one record. The appender and the parser make equal ones."""
 
     topic: str
     queue_id: int
@@ -41,8 +41,11 @@ class DispatchRequest(NamedTuple):
 
 
 class PlainRequests(Sequence[DispatchRequest]):
-    """Those of plain messages that were appended together, in columns: what most batches are. A
-    request is made when it is asked for; who goes by columns does without."""
+    """Requests of plain messages that were appended together, stored in columns. Most batches are
+    of this kind.
+
+    Requests are built on demand; callers that use the columns directly never build them.
+    """
 
     __slots__ = (
         "first_keys",
@@ -66,8 +69,9 @@ class PlainRequests(Sequence[DispatchRequest]):
         first_keys: tuple[str, ...],
         light: LightUnits | None = None,
     ) -> None:
-        """The columns are of one length, and nobody changes them. The first of them may have keys:
-        the mark of its batch. None: they stand in no light queue."""
+        """All columns have the same length and must not be modified. Only the first message may
+        have keys, which are the mark of its batch. `light`: their light queues; None if there are
+        none."""
         self.topics = topics
         self.queue_ids = queue_ids
         self.queue_offsets = queue_offsets
@@ -131,12 +135,13 @@ class PlainRequests(Sequence[DispatchRequest]):
 
 
 def is_constant(column: Sequence[object]) -> bool:
-    """Whether all of the column is what its first value is."""
+    """Whether all values of the column are equal."""
     return column.count(column[0]) == len(column)
 
 
 def row_counts(requests: Sequence[DispatchRequest]) -> list[int]:
-    """How many rows are derived from each: its unit, one for each light queue, and for each key."""
+    """Number of rows derived from each request: its unit, and one for each light queue and each
+    key."""
     if isinstance(requests, PlainRequests):
         light = requests.light
         counts = [1] * len(requests) if light is None else [1 + count for count in light.counts]
@@ -147,7 +152,8 @@ def row_counts(requests: Sequence[DispatchRequest]) -> list[int]:
 
 
 def queues_of(requests: Sequence[DispatchRequest]) -> set[tuple[str, int]]:
-    """The queues that have a new unit of these: topic and queue id; a light queue is (name, 0)."""
+    """The queues that get a new unit from these requests, as (topic, queue id); a light queue is
+    (name, 0)."""
     if isinstance(requests, PlainRequests):
         topics, queue_ids = requests.topics, requests.queue_ids
         if topics and is_constant(topics) and is_constant(queue_ids):
@@ -165,14 +171,14 @@ def queues_of(requests: Sequence[DispatchRequest]) -> set[tuple[str, int]]:
 
 
 class Bounds(NamedTuple):
-    """min..max of one queue; empty when they are equal."""
+    """Min and max offset of one queue; max is exclusive, and equal to min if the queue is empty."""
 
     min_offset: int
     max_offset: int  # exclusive
 
 
 class LastUnit(NamedTuple):
-    """Where a queue ends. Its record may be gone from the log; the queue's offsets continue."""
+    """The end of a queue. Its last record may have left the log; the queue's offsets continue."""
 
     topic: str
     queue_id: int
@@ -181,87 +187,90 @@ class LastUnit(NamedTuple):
 
 
 class KeyHit(NamedTuple):
-    """One row of the key index: a message that carries the key."""
+    """One row of the key index: a message that has the key."""
 
     store_time_ms: int
     physical_offset: int
 
 
 class Boundary(enum.Enum):
-    """Which of several units a search by time returns."""
+    """Which of several matching units a search by time returns."""
 
     LOWER = "lower"  # the first unit stored at or after the time
     UPPER = "upper"  # the last unit stored at or before the time
 
 
 class Dispatcher(Protocol):
-    """Derives something from the log. Called in log order, by one thread at a time."""
+    """Derives data from the log. Called in log order, by one thread at a time."""
 
     @property
     def gathers(self) -> bool:
-        """Whether many batches in one dispatch cost much less than each in a dispatch of its own.
+        """Whether one dispatch of many batches is much cheaper than one dispatch each.
 
-        Batches of some size then wait for each other, for milliseconds, while more come in.
+        If so, larger batches wait a few milliseconds for others.
         """
         ...
 
     def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
-        """Take all `requests`, or none. `end_offset` is the log position after the last one.
+        """Apply all `requests`, or none. `end_offset` is the log position after the last one.
 
-        Repeating what was dispatched before changes nothing.
-        Raises StoreBusyError when it cannot be taken now: the same call may be repeated.
+        Repeating an earlier dispatch changes nothing. Raises StoreBusyError if it cannot be applied
+        now; the same call may then be repeated.
         """
         ...
 
 
 class ConsumeQueueStore(Dispatcher, Protocol):
-    """Queues derived from the log, and the key index. Safe to call from several threads."""
+    """Queues derived from the log, and the key index. Thread-safe."""
 
     @property
     def dispatched_offset(self) -> int:
-        """End of what is dispatched and visible."""
+        """Physical offset below which everything is dispatched and visible."""
         ...
 
     def rewrite(self, requests: Sequence[DispatchRequest]) -> None:
-        """Write again what was dispatched before and is damaged; bounds and dispatch point stay."""
+        """Write damaged units again that were dispatched before. Bounds and dispatch point do not
+        change."""
         ...
 
     def next_offsets(self, queues: Sequence[tuple[str, int]]) -> list[int]:
-        """The max offset of each (topic, queue id); 0 where nothing was ever dispatched."""
+        """The max offset of each (topic, queue id); 0 for a queue that never had a message."""
         ...
 
     def last_of(self, queues: Sequence[tuple[str, int]]) -> list[tuple[int, int] | None]:
-        """Physical offset and queue offset of the last unit of each; None where there is none."""
+        """Physical offset and queue offset of the last unit of each queue; None if it has no units."""
         ...
 
     def bounds(self, topic: str, queue_id: int, log_start: int) -> Bounds:
-        """Min and max; min is the first unit at or above `log_start`. Writes nothing."""
+        """Min and max of the queue; min is its first unit at or above physical offset `log_start`.
+        Writes nothing."""
         ...
 
     def read_units(
         self, topic: str, queue_id: int, start: int, count: int
     ) -> list[tuple[int, CqUnit]]:
-        """Up to `count` units from offset `start` on, as (queue offset, unit), rising.
+        """Up to `count` units from offset `start` on, as (queue offset, unit), ascending.
 
-        A hole is not skipped silently: the offsets returned show it.
+        Gaps are not hidden: they show in the returned offsets.
         """
         ...
 
     def read_places(
         self, topic: str, queue_id: int, start: int, count: int
     ) -> list[tuple[int, int]]:
-        """Physical offset and size of up to `count` units from offset `start` on.
+        """Physical offset and size in bytes of up to `count` units from offset `start` on.
 
-        It ends in front of a hole. Less work than `read_units`, for who needs no more.
+        Stops before a gap. Cheaper than `read_units` when only locations are needed.
         """
         ...
 
     def places_of(
         self, topic: str, queue_id: int, offsets: Sequence[int]
     ) -> list[tuple[int, int] | None]:
-        """Physical offset and size of the unit at each offset; None where there is none.
+        """Physical offset and size in bytes of the unit at each offset; None where there is no
+        unit.
 
-        For offsets that lie far apart: otherwise `read_places` is less work.
+        For scattered offsets; for adjacent ones `read_places` is cheaper.
         """
         ...
 
@@ -280,57 +289,65 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         after: KeyHit | None,
         limit: int,
     ) -> list[KeyHit]:
-        """Rows of exactly this topic and key, times inclusive, rising, beyond `after`.
+        """Rows of exactly this topic and key, after cursor `after`, ascending. Times are ms since
+        1970, inclusive.
 
         The key of a batch is found whatever the topic.
         """
         ...
 
     def marks_below(self, key: str, limit: int) -> list[tuple[str, int]] | None:
-        """Keys of batches of the same producer below `key`, falling, with their physical offsets.
+        """Keys of batches of the same producer below `key`, descending, with their physical
+        offsets.
 
-        None when this store cannot tell.
+        Returns None if this store does not support it.
         """
         ...
 
     def delete_topic(self, topic: str, physical_offset: int) -> None:
-        """Remove every row of the topic, or light queue, in one step: the record there ends it.
+        """Remove all rows of the topic or light queue in one step. The record at `physical_offset`
+        deletes it.
 
-        Nothing happens where more than that is dispatched: it was done then.
+        Does nothing if dispatch is already past that record, since the rows were removed then.
         """
         ...
 
     def queue_ids(self, topic: str) -> list[int]:
-        """Ids of the queues of the topic that hold or held messages, rising."""
+        """Ids of the topic's queues that have or had messages, ascending."""
         ...
 
     def list_names(self, prefix: str, after: str | None, limit: int) -> list[str]:
-        """Names of topics and light queues with messages, by length, then bytes; above `after`.
+        """Up to `limit` names of topics and light queues that have messages, ordered by length,
+        then bytes; only names after `after`.
 
-        `prefix` is not empty.
+        `prefix` must not be empty.
         """
         ...
 
     def restore_last_units(self, units: Sequence[LastUnit]) -> None:
-        """Queues that end before these units continue behind them; others stay. Repeatable."""
+        """Move the ends of queues that end before these units behind them; other queues do not
+        change. Repeatable."""
         ...
 
     def expire(self, log_start: int, store_time_ms: int) -> None:
-        """Segments below `log_start` are gone; their last record was stored at `store_time_ms`."""
+        """Expire units below `log_start`, whose segments are dropped; their last record was stored
+        at `store_time_ms`."""
         ...
 
     def keep_from(self, store_time_ms: int) -> None:
-        """A record with that store time is about to be appended: its unit does not expire.
+        """Protect the unit of a record that is about to be appended with that store time from
+        expiring.
 
-        Cheap unless later ones have expired: store times fell. Raises what `expire` raises.
+        Cheap, unless later store times have already expired because the clock was set back. Raises
+        what `expire` raises.
         """
         ...
 
     def maintain(self) -> int:
-        """What is due from time to time; called about every second.
+        """Do periodic work; called about every second.
 
-        Returns a store time, ms, if units stored up to then may be gone before they expired; else
-        0. Each is reported once.
+        Returns a store time in ms if units stored up to then may have been removed before they
+        expired, else 0. Each loss is reported once.
         """
         ...
 
@@ -341,22 +358,22 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         family: str | None = None,
         topic: str | None = None,
     ) -> None:
-        """Give back the space of what is expired or deleted. Slow.
+        """Reclaim the space of expired and deleted rows. Slow.
 
-        Of units and key index, or of one column family; of all topics and light queues, or one.
-        `progress` is called between pieces of the work, if it has any, with the part that is done,
-        0 to 1; an error it raises ends the work, and is raised.
+        Compacts units and key index, or only column family `family`; all topics and light queues,
+        or only `topic`. `progress` is called between steps with the fraction done, 0 to 1; if it
+        raises, the work stops and the error is raised.
         """
         ...
 
     def flush(self) -> None:
-        """Make everything dispatched so far durable, all of it at one dispatch point."""
+        """Make everything dispatched so far durable, at one dispatch point."""
         ...
 
     def statistics(self) -> dict[str, float]:
-        """Numbers for operators, by name."""
+        """Metrics for operators, by name."""
         ...
 
     def close(self) -> None:
-        """Flush, then let go of all files. Repeatable."""
+        """Flush, then close all files. Repeatable."""
         ...

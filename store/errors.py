@@ -16,7 +16,7 @@ class StoreError(Exception):
 
 
 class InvalidArgumentError(StoreError):
-    """A value the caller gave breaks a limit. Nothing was written."""
+    """An argument exceeds a limit or is invalid. Nothing was written."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
@@ -33,10 +33,10 @@ class UnknownTopicError(StoreError):
 
 
 class TopicExistsError(StoreError):
-    """A topic of that name is there already, with other settings."""
+    """A topic of that name exists already, with other settings."""
 
     def __init__(self, topic: str, queue_count: int, other: str = "") -> None:
-        """`other`: what is not the same, where it is not the count."""
+        """`other`: which setting differs, if it is not the number of queues."""
         what = (
             f"exists with {other}; update changes it, create does not"
             if other
@@ -48,7 +48,7 @@ class TopicExistsError(StoreError):
 
 
 class UnknownQueueError(StoreError):
-    """The topic has no queue of that number."""
+    """The topic has no queue with that number."""
 
     def __init__(self, topic: str, queue_id: int, queue_count: int) -> None:
         super().__init__(f"topic {topic!r} has queues 0 to {queue_count - 1}, not {queue_id}")
@@ -58,7 +58,7 @@ class UnknownQueueError(StoreError):
 
 
 class OffsetOutOfRangeError(StoreError):
-    """A read outside min..max of its queue; carries both, so the caller knows where to go on."""
+    """A read outside min..max of its queue; has both, so the caller knows where to continue."""
 
     def __init__(
         self, topic: str, queue_id: int, queue_offset: int, min_offset: int, max_offset: int
@@ -75,7 +75,7 @@ class OffsetOutOfRangeError(StoreError):
 
 
 class OffsetBehindError(StoreError):
-    """The group has committed a later offset, and the commit did not say that it goes back."""
+    """The group has already committed a later offset, and the commit did not allow going back."""
 
     def __init__(
         self, group: str, topic: str, queue_id: int, offset: int, committed_offset: int
@@ -93,7 +93,8 @@ class OffsetBehindError(StoreError):
 
 
 class RecreatedQueueError(OffsetOutOfRangeError):
-    """The queue was deleted and made again since the offset was given: it is none of this queue."""
+    """The queue was deleted and created again after the offset was given, so the offset is not
+    valid for it."""
 
     def __init__(
         self, topic: str, queue_id: int, queue_offset: int, min_offset: int, max_offset: int
@@ -106,7 +107,7 @@ class RecreatedQueueError(OffsetOutOfRangeError):
 
 
 class UnknownGroupError(StoreError):
-    """No group of that name. Create it first."""
+    """No group of that name exists. Create it first."""
 
     def __init__(self, group: str) -> None:
         super().__init__(f"no group {group!r}")
@@ -114,7 +115,7 @@ class UnknownGroupError(StoreError):
 
 
 class GroupKindError(StoreError):
-    """The group is of another kind than the call is for. Nothing was changed."""
+    """The call is for another kind of group. Nothing was changed."""
 
     def __init__(self, group: str, *, is_shared: bool) -> None:
         super().__init__(
@@ -127,10 +128,11 @@ class GroupKindError(StoreError):
 
 
 class LiteGroupError(StoreError):
-    """A call for lite topics on a group that has none, or another call on one that has."""
+    """A lite-topic call on a group without lite topics, or another call on a group with lite
+    topics."""
 
     def __init__(self, group: str, parent: str | None) -> None:
-        """`parent`: of the group's lite topics; None: it has none."""
+        """`parent`: the parent of the group's lite topics; None if it has none."""
         super().__init__(
             f"group {group!r} is not bound to lite topics: make another one, with a parent topic"
             if parent is None
@@ -150,11 +152,11 @@ class UnknownLiteClientError(StoreError):
 
 
 class LiteQuotaError(StoreError):
-    """A client, or all of them, would be subscribed to more lite topics than they may. Nothing was
-    changed."""
+    """The subscription would exceed the lite topics allowed for the client or for the server.
+    Nothing was changed."""
 
     def __init__(self, scope: str, count: int, limit: int) -> None:
-        """`scope`: whose limit: that of the client or of the server."""
+        """`scope`: whose limit it is, the client's or the server's."""
         super().__init__(
             f"{count} lite topics are more than the {limit} that a {scope} may be subscribed to"
         )
@@ -163,7 +165,7 @@ class LiteQuotaError(StoreError):
 
 
 class GroupExistsError(StoreError):
-    """A group of that name is there already, of another kind or with other settings."""
+    """A group of that name exists already, of another kind or with other settings."""
 
     def __init__(self, group: str) -> None:
         super().__init__(f"group {group!r} exists with another kind or with other settings")
@@ -171,7 +173,7 @@ class GroupExistsError(StoreError):
 
 
 class UnknownTransactionError(StoreError):
-    """No such transaction is open, and none that was decided in the last ten minutes."""
+    """No transaction with that id is open or was decided within the last ten minutes."""
 
     def __init__(self, transaction_id: str) -> None:
         super().__init__(
@@ -182,17 +184,18 @@ class UnknownTransactionError(StoreError):
 
 
 class TransactionEndedError(StoreError):
-    """The transaction was decided otherwise before. Nothing was changed."""
+    """The transaction was already decided the other way. Nothing was changed."""
 
     def __init__(self, transaction_id: str, outcome: str, what: str) -> None:
-        """`outcome`: one word for programs. `what`: what became of it, for people."""
+        """`outcome`: one word for programs. `what`: a description of the outcome, for people."""
         super().__init__(f"transaction {transaction_id!r} {what}: it cannot be decided otherwise")
         self.transaction_id = transaction_id
         self.outcome = outcome
 
 
 class UnreadableTransactionError(StoreError):
-    """The message of an open transaction cannot be read. It stays open: nothing was changed."""
+    """The message of an open transaction cannot be read. The transaction stays open; nothing was
+    changed."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -202,10 +205,10 @@ class UnreadableTransactionError(StoreError):
 
 
 class TooManyTransactionsError(StoreError):
-    """So many transactions are open as the settings allow. Nothing was stored."""
+    """The number of open transactions has reached its limit. Nothing was stored."""
 
     def __init__(self, count: int, group: str, setting: str) -> None:
-        """`group`: "" for all of the store."""
+        """`group`: "" for the limit of the whole store."""
         who = f"group {group!r}" if group else "this store"
         super().__init__(
             f"{who} has {count} open transactions, as many as `{setting}` allows: commit or roll "
@@ -215,7 +218,7 @@ class TooManyTransactionsError(StoreError):
 
 
 class MessageNotFoundError(StoreError):
-    """No message with that id: never stored, expired, or of a deleted topic."""
+    """No message with that id exists: it was never stored, has expired, or its topic was deleted."""
 
     def __init__(self, message_id: str, reason: str) -> None:
         super().__init__(f"no message {message_id!r}: {reason}")
@@ -230,11 +233,11 @@ class StoreClosedError(StoreError):
 
 
 class StoreBusyError(StoreError):
-    """Derived data lags too far behind the log, or RocksDB stalls. Try again a little later."""
+    """Derived data lags too far behind the log, or RocksDB stalls. Retry a little later."""
 
 
 class SegmentNotReadyError(StoreBusyError):
-    """The log's next segment is still being made. Nothing was written: try again in a moment."""
+    """The log's next segment is still being created. Nothing was written; retry in a moment."""
 
     def __init__(self, start_offset: int) -> None:
         super().__init__(f"segment {start_offset} of the log is still being made")
@@ -242,15 +245,16 @@ class SegmentNotReadyError(StoreBusyError):
 
 
 class AppendWouldWaitError(StoreBusyError):
-    """An append that must not wait would have to: for another one, or for many look-ups."""
+    """An append that must not block would block on another append or on many lookups. Nothing was
+    appended."""
 
 
 class OutOfDescriptorsError(StoreBusyError):
-    """The process, or the system, has no file descriptor left. Try again when others are closed."""
+    """The process or the system has no free file descriptor. Retry after others are closed."""
 
 
 class DiskFullError(StoreError):
-    """No space for this write, or the disk is above the level where puts are refused."""
+    """No disk space for this write, or disk usage is above the level at which puts are rejected."""
 
 
 #: What the system has none left of. A write that met one is taken when it has some again.
@@ -258,7 +262,7 @@ LACKS = (DiskFullError, OutOfDescriptorsError)
 
 
 class StoreFailedError(StoreError):
-    """A durability step failed for good; the store takes no more writes until it is reopened."""
+    """A durability step failed permanently; the store rejects writes until it is reopened."""
 
 
 class FlushError(StoreFailedError):
@@ -266,7 +270,8 @@ class FlushError(StoreFailedError):
 
 
 class FlushTimeoutError(StoreError):
-    """Appended, but not flushed before the deadline: durable later, or lost with the machine."""
+    """Appended, but not flushed before the deadline. It becomes durable later, or is lost if the
+    machine fails."""
 
     def __init__(self, end_offset: int, timeout_s: float) -> None:
         super().__init__(f"not flushed up to physical offset {end_offset} within {timeout_s:g} s")
@@ -277,7 +282,8 @@ class FlushTimeoutError(StoreError):
 
 
 class CorruptRecordError(StoreError):
-    """A record below the durable end does not verify. Not the torn tail: recovery cuts that."""
+    """A record below the durable end does not verify. This is damage, not a torn tail, which
+    recovery cuts."""
 
     def __init__(self, physical_offset: int, reason: str) -> None:
         super().__init__(f"{reason} at physical offset {physical_offset}")
@@ -286,7 +292,7 @@ class CorruptRecordError(StoreError):
 
 
 class DamagedLogError(CorruptRecordError):
-    """The log has damage that opening, or a rebuild of the queues, would have to go past."""
+    """The log has damage that opening, or a rebuild of the queues, would have to skip."""
 
     def __init__(
         self,
@@ -297,7 +303,7 @@ class DamagedLogError(CorruptRecordError):
         can_be_left_out: bool,
         places: int = 1,
     ) -> None:
-        """`can_be_left_out`: the queues can be made without what is damaged."""
+        """`can_be_left_out`: whether the queues can be built without the damaged part."""
         super().__init__(physical_offset, reason)
         where = "" if places == 1 else f"in {places} places, first "
         self.args = (
@@ -309,7 +315,7 @@ class DamagedLogError(CorruptRecordError):
 
 
 class CorruptMessageError(CorruptRecordError):
-    """The same, met where a queue's message should be; `next_offset` is behind it."""
+    """A CorruptRecordError at a message of a queue; `next_offset` is the offset after it."""
 
     def __init__(
         self, topic: str, queue_id: int, queue_offset: int, physical_offset: int, reason: str
@@ -326,7 +332,8 @@ class CorruptMessageError(CorruptRecordError):
 
 
 class CorruptHitError(CorruptRecordError):
-    """The same, met where the key index points; a query with `next_cursor` goes on behind it."""
+    """A CorruptRecordError at a hit of the key index; a query with `next_cursor` continues after
+    it."""
 
     def __init__(
         self, topic: str, key: str, physical_offset: int, reason: str, next_cursor: bytes
@@ -340,10 +347,11 @@ class CorruptHitError(CorruptRecordError):
 
 
 class DamagedQueueError(StoreError):
-    """A unit between min and max is missing or does not fit its record: rebuild from the log.
+    """A unit between min and max is missing or does not fit its record. Rebuild the queue from the
+    log.
 
-    `behind`: the next offset with a unit, as far as was looked. It becomes `next_offset`, where to
-    read on, once a rebuild from the log has not helped.
+    `behind`: the next offset known to have a unit. It becomes `next_offset`, where reading can
+    continue, after a rebuild from the log has not helped.
     """
 
     def __init__(
@@ -369,8 +377,8 @@ class StoreDirError(StoreError):
 
 
 class StoreLockedError(StoreDirError):
-    """Another process holds the store directory."""
+    """Another process has the store directory open."""
 
 
 class StoreFormatError(StoreDirError):
-    """Not a store, a damaged one, or one that a newer version wrote."""
+    """The directory is not a store, is damaged, or was written by a newer version."""

@@ -1,4 +1,4 @@
-"""Jobs that run now and then. The only module that knows the scheduler library."""
+"""Periodic jobs. The only module that knows the scheduler library."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _LOOK_S = 1.0
 
 
 class _Scheduler(BackgroundScheduler):  # type: ignore[misc] # the library has no types
-    """The library goes by the wall clock, and sleeps until it says so. When that is set back, what
-    is due by the time that has passed is run all the same."""
+    """A scheduler that also runs overdue jobs when the wall clock was set back. The library uses
+    the wall clock alone."""
 
     _ahead_s = -inf  # of the wall clock, before the monotonic one
 
@@ -46,10 +46,9 @@ class _Scheduler(BackgroundScheduler):  # type: ignore[misc] # the library has n
 class Jobs:
     """Runs each job at its interval, on threads of its own, one run of a job at a time.
 
-    A run that is due while the last one goes on is left out. A job that raises is logged and
-    counted, and runs again at its next time; what it raises again and again is logged once, and
-    the end of that too.
-    Thread: "jobs-…" run the jobs; the scheduler's own only starts them. Methods: any thread.
+    A run that comes due while the last one continues is skipped. A job that raises is logged and
+    counted, and runs again at its next time. A repeated error is logged once, and so is its end.
+    Thread: "jobs-…" run the jobs; the scheduler's thread only starts them. Methods: any thread.
     Locks: `_lock` for the counts, never held while a job runs.
     """
 
@@ -85,7 +84,7 @@ class Jobs:
         self._scheduler.start()
 
     def stop(self) -> None:
-        """Start no more runs, and wait for those that go on. Repeatable."""
+        """Start no more runs, and wait for current ones. Repeatable."""
         with self._lock:
             if self._stopped:
                 return
@@ -94,12 +93,12 @@ class Jobs:
             self._scheduler.shutdown(wait=True)
 
     def runs(self, name: str) -> int:
-        """How often the job ran to its end, well or not."""
+        """Number of finished runs, failed ones included."""
         with self._lock:
             return self._runs[name]
 
     def failures(self, name: str) -> int:
-        """How often the job raised."""
+        """Number of failed runs."""
         with self._lock:
             return self._failures[name]
 
@@ -120,7 +119,7 @@ class Jobs:
                 logger.info("job %r runs again", name)
 
     def _count(self, name: str, error: str) -> bool:
-        """A run ended, with an error or none; returns whether that is another than the last."""
+        """Count a run; `error` if it failed. Returns whether the error differs from the last one."""
         with self._lock:
             self._runs[name] += 1
             self._failures[name] += bool(error)

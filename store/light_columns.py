@@ -1,8 +1,8 @@
-"""Light queues of many messages, by columns.
+"""Light queues of many messages, in columns.
 
-A message may stand in hundreds of them, and what is done for each name by itself bounds how fast it
-is stored. So the names of a batch are one text, whose bytes are laid out as numbers, and sorted
-once: that tells which are the same, what offsets they get, and in which order their rows go.
+A message may be in hundreds of light queues, and the work per name limits how fast it is stored. So
+the names of a batch are one text, whose bytes are treated as numbers and sorted once. That gives
+equal names, their offsets, and the order of their rows.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Places = tuple[tuple[str, int], ...]
 
 
 class LightNames:
-    """The names that some messages stand in, in their order. Nothing is checked here.
+    """The light-queue names of some messages, in order. Not validated.
 
-    A name's place is its index among those of all messages.
+    A name's place is its index among the names of all messages.
     """
 
     def __init__(self, text: str, counts: Sequence[int]) -> None:
-        """`text` is all names, with commas between; each message has so many of them. Raises
-        ValueError unless that fits, or where they are of no use as columns: one is empty, or much
+        """`text`: all names, separated by commas; `counts`: the number of names of each message.
+        Raises ValueError if they do not match, or if columns do not pay: a name is empty, or much
         longer than the others."""
         data = np.frombuffer(b"".join((bytes(256), text.encode(), b",")), np.uint8)
         ends = np.flatnonzero(data == _COMMA)
@@ -76,17 +76,17 @@ class LightNames:
         self._first_of_groups: _Ints = np.flatnonzero(is_new)
 
     def __len__(self) -> int:
-        """Names in all, those that are the same as well."""
+        """Number of names, repeats included."""
         return len(self.lengths)
 
     @cached_property
     def flat(self) -> list[str]:
-        """All of them."""
+        """All names, in order."""
         return self.text.split(",")
 
     @cached_property
     def different(self) -> list[str]:
-        """Each once."""
+        """The distinct names."""
         if self._are_different:
             return self.flat
         flat = self.flat
@@ -94,7 +94,7 @@ class LightNames:
 
     @property
     def repeat_in_a_message(self) -> bool:
-        """Whether a message names one twice."""
+        """Whether a message has a name twice."""
         if self._are_different:
             return False
         messages = self.messages[self.order]
@@ -106,7 +106,7 @@ class LightNames:
         return tuple(self.flat[start:end])
 
     def bytes_of(self, places: _Ints, length: int) -> npt.NDArray[np.uint8]:
-        """The bytes of these names, all of that length, a row for each."""
+        """The bytes of the names at these places, which all have `length` bytes; one row each."""
         count = -(-length // _WORD_BYTES)
         block = np.empty((len(places), count), ">u8")
         for at, word in enumerate(reversed(self._words[:count])):
@@ -114,8 +114,8 @@ class LightNames:
         return block.view(np.uint8)[:, count * _WORD_BYTES - length :]
 
     def take(self, offsets: _Ints) -> tuple[LightUnits, _Ints]:
-        """What the messages get where these are the next offsets of `different`, and the next ones
-        then."""
+        """Assign offsets from these next offsets of `different`. Returns the units, and the new
+        next offsets."""
         if self._are_different:
             return LightUnits(self, offsets), offsets + 1
         firsts = self._first_of_groups
@@ -125,11 +125,11 @@ class LightNames:
 
 
 class LightUnits(Sequence[Places]):
-    """What each message of a run stands in. It is made when it is asked for; who goes by columns
-    does without."""
+    """The light queues of each message of a run. Built on demand; callers that use the columns
+    never build them."""
 
     def __init__(self, names: LightNames, offsets: _Ints, messages: range | None = None) -> None:
-        """`offsets` are those of all names; `messages` of them it is about, or all."""
+        """`offsets`: of all names. `messages`: the range of messages covered; None for all."""
         self.names = names
         self._offsets = offsets
         self.messages = range(len(names.counts)) if messages is None else messages
@@ -145,7 +145,7 @@ class LightUnits(Sequence[Places]):
     @overload
     def __getitem__(self, at: slice) -> LightUnits: ...
     def __getitem__(self, at: int | slice) -> Places | LightUnits:
-        """A slice without a step."""
+        """Slices must not have a step."""
         if isinstance(at, slice):
             return LightUnits(self.names, self._offsets, self.messages[at])
         message = self.messages[at]
@@ -155,7 +155,7 @@ class LightUnits(Sequence[Places]):
 
     @property
     def counts(self) -> Sequence[int]:
-        """So many for each message."""
+        """Number of light queues of each message."""
         return self.names.counts[self.messages.start : self.messages.stop]
 
     @property
@@ -171,8 +171,8 @@ class LightUnits(Sequence[Places]):
 
     @property
     def order(self) -> tuple[_Ints, npt.NDArray[np.bool_]]:
-        """Places of their names as they rise, the same ones in the order of messages; and which of
-        these is the last."""
+        """Places in ascending order of names, equal names in message order; and whether each is the
+        last of its name."""
         names = self.names
         order, groups = names.order, names.groups
         if len(self.places) < len(names):
@@ -186,8 +186,8 @@ class LightUnits(Sequence[Places]):
 def _words(
     data: npt.NDArray[np.uint8], ends: _Ints, lengths: _Ints, longest: int
 ) -> list[npt.NDArray[np.uint64]]:
-    """Each name as a number: from its end on, eight bytes a word. Before the first name there are
-    bytes for a whole one."""
+    """Each name as numbers: eight bytes a word, from its end. At least one word of bytes must
+    precede the first name."""
     unaligned = np.ndarray((len(data) - _WORD_BYTES + 1,), ">u8", data, strides=(1,))
     words = []
     for end in range(0, longest, _WORD_BYTES):

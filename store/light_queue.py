@@ -1,7 +1,7 @@
-"""Light queues: a message names them in a property, and stands in each besides its topic's queue.
+"""Light queues: a message names them in a property, and is in each besides its topic's queue.
 
-They have no settings of their own, and one queue each: queue 0. One exists while it has had a
-message. How long messages are seen in them is set for all whose names begin alike.
+They have no settings of their own, and a single queue, queue 0. A light queue exists from its first
+message on. How long messages are visible in them is configured by prefix of the name.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def is_light(name: str) -> bool:
 
 
 def limits_of(texts: Iterable[str]) -> list[tuple[str, int]]:
-    """Beginnings of names, and for how many ms messages are seen in these queues, the longest
-    beginning first. A text is such as `device-=24`, hours; the prefix %LMQ% is left out. Raises
-    ValueError, with the text that is none."""
+    """Parse prefixes of names with the time in ms for which messages are visible in these queues;
+    longest prefix first. A text is, for example, `device-=24`, in hours, without the prefix %LMQ%.
+    Raises ValueError, naming an invalid text."""
     found: dict[str, int] = {}
     for text in texts:
         match = _LIMIT.fullmatch(text)

@@ -1,6 +1,6 @@
-"""What any part needs and knows nothing of messages: clocks, locks, steps on files, processes.
+"""Helpers that know nothing of messages: clocks, locks, file operations, processes.
 
-Of a store it uses the errors, and nothing else.
+The only part of a store that they use is its errors.
 """
 
 from store.base.busy import retry_while_busy

@@ -1,4 +1,4 @@
-"""Waiting for a database that takes no writes for the moment."""
+"""Waits for a database that rejects writes for the moment."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _WAIT_S = 0.02
 
 
 def retry_while_busy(call: Callable[[], None], *, give_up: bool = True) -> None:
-    """`call` has succeeded. It is repeated for half a minute, or unless `give_up` for ever.
+    """Run `call`, and repeat it for up to half a minute while the database is busy; without
+    `give_up`, forever.
 
-    Raises StoreBusyError when that did not help, and what else `call` raises; a lack of space or of
-    file descriptors at once, since it would last.
+    Raises StoreBusyError if it is still busy then, and any other error of `call`. A lack of disk
+    space or of file descriptors is raised at once, since it would last.
     """
     for _ in range(_TRIES) if give_up else count():
         try:

@@ -1,4 +1,4 @@
-"""Waiting for a change of what a lock guards; an interrupt of who waits does not break it."""
+"""Waits for changes of state guarded by a lock; an interrupt of a waiting thread is safe."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 class Changes:
     """Thread: any.
 
-    threading.Condition would do, but for Ctrl-C: who waits gives the lock back and takes it again
-    in Python code. An exception of a signal handler in between makes the block that holds the lock
-    release it for somebody else, and it may stay held for ever. Here it is not held by who waits.
+    threading.Condition would do, but for Ctrl-C: a waiter releases and reacquires the lock in
+    Python code. If a signal handler raises in between, the `with` block releases a lock that
+    another thread holds, and the lock may stay held forever. Here a waiting thread does not hold
+    the lock.
     """
 
     __slots__ = ("_lock", "_waiting")
@@ -29,7 +30,7 @@ class Changes:
         self._waiting: list[threading.Lock] = []
 
     def tell(self) -> None:
-        """Whoever waits looks again. Called with the lock held."""
+        """Wake all waiters, which call `look` again. Must be called with the lock held."""
         waiting = self._waiting
         while waiting:
             with contextlib.suppress(RuntimeError):  # released already, before an interrupt
@@ -37,10 +38,10 @@ class Changes:
             waiting.pop()
 
     def until(self, look: Callable[[], object], timeout_s: float | None = None) -> bool:
-        """Whether what `look` returns is true, at once or in time.
+        """Block until `look` returns true. Returns False if `timeout_s` passes first.
 
-        It is called with the lock held, now and after each change. Called without the lock. Raises
-        what `look` raises.
+        `look` is called with the lock held, now and after each change. Must be called without the
+        lock. Raises what `look` raises.
         """
         end_s = None if timeout_s is None else monotonic() + timeout_s
         while True:

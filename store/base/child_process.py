@@ -1,5 +1,5 @@
-"""A process of our own beside this one: Python runs one thread at a time, so what takes long and
-needs nothing of an open store is done by an interpreter of its own."""
+"""Starts a second Python process. Python runs one thread at a time, so long work that does not need
+the open store runs in an interpreter of its own."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def start_module(
     stdout: int | None = None,
     low_priority: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """`python -m module`, with the modules that this process runs, in the directory that it runs
-    in: a relative path means the same to both. Raises OSError.
+    """Start `python -m module` with the modules that this process runs, in its working directory,
+    so that a relative path means the same to both. Raises OSError.
 
-    It inherits no descriptor but its standard ones. It should end when its input does: then none
-    is left behind by a parent that is killed. With `low_priority` it takes what others leave of
-    the processors, where that is allowed.
+    The child only inherits its standard descriptors. It should exit when its input ends, so that
+    none is left behind if the parent is killed. With `low_priority` it only uses otherwise idle
+    processor time, where the system allows that.
     """
     path = [str(import_root(module)), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(

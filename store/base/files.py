@@ -1,4 +1,4 @@
-"""Small steps on files that end in durable directory entries."""
+"""File operations that leave durable directory entries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOO_MANY = (errno.EMFILE, errno.ENFILE)
 
 @contextlib.contextmanager
 def telling_of_descriptors() -> Iterator[None]:
-    """OSError becomes OutOfDescriptorsError where it says that there is no descriptor left."""
+    """Turn an OSError for a lack of file descriptors into OutOfDescriptorsError."""
     try:
         yield
     except OSError as error:
@@ -38,7 +38,7 @@ def telling_of_descriptors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def telling_of_full_disk(path: Path, size: int) -> Iterator[None]:
-    """OSError becomes DiskFullError where it says that there is no space for `size` bytes."""
+    """Turn an OSError for a lack of disk space into DiskFullError, with the `size` in bytes."""
     try:
         yield
     except OSError as error:
@@ -48,7 +48,7 @@ def telling_of_full_disk(path: Path, size: int) -> Iterator[None]:
 
 
 def fsync_directory(path: Path) -> None:
-    """Entries created, renamed or removed in `path` so far survive a power loss.
+    """Make all entries created, renamed or removed in `path` so far survive a power loss.
 
     Raises OSError, OutOfDescriptorsError.
     """
@@ -61,7 +61,7 @@ def fsync_directory(path: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """`path` is a directory, and its entry, and those of parents made for it, are durable."""
+    """Create the directory `path` with its parents, durably. Repeatable."""
     missing = [path]
     while not missing[-1].parent.exists():
         missing.append(missing[-1].parent)
@@ -71,11 +71,11 @@ def make_directory(path: Path) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """`path` holds exactly `data`, durably; after a crash, either that or what it held before.
+    """Replace `path` with `data`, durably; after a crash it holds either `data` or its old content.
 
-    Written under a temporary name, fsynced, renamed over `path`, directory fsynced. It has the mode
-    that it had, or FILE_MODE. Raises OSError; `path` is then unchanged, and no temporary file is
-    left.
+    Written under a temporary name, fsynced and renamed over `path`; then the directory is fsynced.
+    The file keeps its mode; a new one gets FILE_MODE. Raises OSError; `path` is then unchanged, and
+    no temporary file is left.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
@@ -94,19 +94,19 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def open_new(path: str, flags: int) -> int:
-    """An opener for `open`: what it makes has FILE_MODE."""
+    """An opener for `open` that creates files with FILE_MODE."""
     return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
 
 
 def move_aside(path: Path, why: str) -> Path:
-    """Rename to `<name>.<why>-<number>`, the first number that is free."""
+    """Rename to `<name>.<why>-<number>`, with the first free number. Returns the new path."""
     aside = free_name(path, why)
     path.rename(aside)
     return aside
 
 
 def free_name(path: Path, why: str) -> Path:
-    """`<name>.<why>-<number>` beside `path`, with the first number that is free."""
+    """Returns `<name>.<why>-<number>` beside `path`, with the first free number."""
     number = 1
     while (aside := path.with_name(f"{path.name}.{why}-{number}")).exists():
         number += 1

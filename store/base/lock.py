@@ -1,10 +1,10 @@
-"""A lock that an exception of a signal handler never leaves held.
+"""A lock that is never left held when a signal handler raises.
 
-Up to Python 3.13 `with` on a `threading.Lock` is that: taking it and beginning the block is one
-step, and handlers run between steps. From 3.14 on taking it is a call, behind which a handler may
-run before the block has begun, and nothing releases what was taken.
+Up to Python 3.13, `with` on a `threading.Lock` guarantees this: acquiring the lock and entering the
+block are one step, and handlers only run between steps. From 3.14 on, acquiring it is a call. A
+handler may run after the call and before the block begins, and then nothing releases the lock.
 
-Callers: `with lock:`, and `acquire`, `release` and `locked` as of `threading.Lock`.
+Use `with lock:`, or `acquire`, `release` and `locked` as with `threading.Lock`.
 """
 
 import sys

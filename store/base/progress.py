@@ -1,4 +1,4 @@
-"""How a long piece of work tells what it does, and how much of that is done."""
+"""How long-running work reports its current step and how much of it is done."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ Progress = Callable[[str, float], None]
 
 
 def no_progress(_step: str, _share: float) -> None:
-    """For nobody who listens."""
+    """A Progress that ignores all reports."""

@@ -1,4 +1,4 @@
-"""A flag that one thread waits for, and that an interrupt of whoever raises it does not break."""
+"""A flag for one waiting thread; an interrupt of the thread that raises it is safe."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import threading
 
 
 class Wake:
-    """Raised by any thread, any number of times; one thread waits for it and takes it down.
+    """Any thread may set the flag, any number of times; one thread waits for it and clears it.
 
-    threading.Event would do, but for Ctrl-C: its lock is entered and left by Python code, and an
-    exception of a signal handler in between leaves it held for ever. Here raising the flag is one
+    threading.Event would do, but for Ctrl-C: it acquires and releases its lock in Python code, so a
+    signal handler that raises in between leaves it held forever. Here setting the flag is a single
     call into C.
     """
 
@@ -25,5 +25,6 @@ class Wake:
                 self._down.release()
 
     def wait(self, timeout_s: float = -1) -> None:
-        """Until the flag is up, or for so long; it is down on return. -1: for ever."""
+        """Block until the flag is set, or for `timeout_s` seconds (-1: without limit), then clear
+        it."""
         self._down.acquire(timeout=timeout_s)

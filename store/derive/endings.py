@@ -1,6 +1,6 @@
-"""Which topics and light queues ended, by the records that are in the log.
+"""The topics and light queues that records of the log deleted, and where.
 
-A replay meets their ends in the log's order. What goes over the log for some queues, or in another
+A replay meets deletions in log order. Code that reads the log for single queues, or in another
 order, asks here: a record below the end of its light queue is dead.
 """
 
@@ -27,7 +27,8 @@ _UNITS_A_READ = 256
 
 
 class DeadOrEnded(NamedTuple):
-    """Names -> physical offset below which their records are dead: of two, the higher one."""
+    """Maps names to the physical offset below which their records are dead; the higher of two
+    offsets counts."""
 
     dead: DeadBelow
     ended: Mapping[str, int]
@@ -39,8 +40,9 @@ class DeadOrEnded(NamedTuple):
 def state_records(
     log: CommitLog, queues: ConsumeQueueStore, base_offset: int
 ) -> Iterator[tuple[int, list[Entry]]]:
-    """Physical offset and entries of each dispatched state record of the log, in its order, from
-    `base_offset` on. Damaged ones are left out: who reads the log all over tells of them.
+    """Yield physical offset and entries of each dispatched state record of the log from
+    `base_offset` on, in log order. Damaged records are skipped; the reader of the whole log reports
+    them.
 
     Raises DamagedQueueError, CorruptStateError.
     """
@@ -63,9 +65,9 @@ def state_records(
 
 
 def endings(log: CommitLog, queues: ConsumeQueueStore, base_offset: int) -> dict[str, int]:
-    """Names that ended -> physical offset of the last record that says so.
+    """Map each deleted name to the physical offset of the last record that deletes it.
 
-    Memory: an entry for each; of a million deletions in the log 150 MB.
+    Memory: one entry for each; about 150 MB for a million deletions in the log.
     """
     return {
         entry.topic: at

@@ -1,8 +1,8 @@
-"""Where queues begin whose topics keep so many bytes and no more: counted now and then, a bit at a
-time, and kept beside the state.
+"""The first kept message of queues whose topics have a limit in bytes. It is counted in the
+background, and kept beside the state.
 
-What a queue holds is not known without looking at its units, and there may be millions. So a reader
-gets what was counted last, and asks for more to be counted by that. A queue that nobody reads costs
+The size of a queue is only known by reading its units, and there may be millions of queues. So a
+reader gets the last count, and its read requests a new one. A queue that is never read costs
 nothing.
 """
 
@@ -42,8 +42,8 @@ class _Wanted(NamedTuple):
 class KeptBytes:
     """Thread: any for `first_kept`, one at a time for `run`. Memory: bounded.
 
-    Durability: no queue begins before it did. Its first row is durable before anybody goes by it,
-    and after a crash `catch_up` counts on to the log's end before anybody reads.
+    Durability: the first kept message of a queue never moves back. Its first row is durable before
+    it is used, and after a crash `catch_up` counts to the log's end before the first read.
     """
 
     def __init__(self, queues: ConsumeQueueStore, state: StateStore) -> None:
@@ -58,10 +58,10 @@ class KeptBytes:
     def first_kept(
         self, topic: str, queue_id: int, created_offset: int, limit_bytes: int, bounds: Bounds
     ) -> int:
-        """The first message of the last `limit_bytes` of records, as it was counted last.
+        """The first message of the last `limit_bytes` of records, as of the last count.
 
-        `bounds`: of what is in the log. `created_offset`: of the topic; what was counted of an
-        earlier one does not count.
+        `bounds`: of the queue in the log. `created_offset`: of the topic; counts for an earlier
+        topic of that name are ignored.
         """
         key = (topic, queue_id)
         kept = self._look_up(key)
@@ -79,9 +79,9 @@ class KeptBytes:
         return bounds.min_offset if kept is None else max(kept.first_offset, bounds.min_offset)
 
     def catch_up(self, keys: Iterable[tuple[str, int]], look: Callable[[str, int], object]) -> None:
-        """These queues are counted up to their ends. `look` at one asks for that.
+        """Count these queues up to their ends. Calling `look` for a queue requests its count.
 
-        Where the database takes nothing, as on a full disk, the job goes on with it later.
+        If the database rejects writes, as on a full disk, the job continues later.
         """
         for number, key in enumerate(keys, start=1):
             with suppress(StoreError):  # whoever reads it is told
@@ -91,7 +91,7 @@ class KeptBytes:
         self._run_all()
 
     def _run_all(self) -> bool:
-        """Whether nothing is due any more."""
+        """Returns whether nothing is left to count."""
         while count := len(self._due):
             try:
                 self.run()
@@ -102,9 +102,9 @@ class KeptBytes:
         return True
 
     def run(self) -> None:
-        """Count some more of the queues that were read and have changed; a job calls it.
+        """Count some more of the queues that were read and have changed; called by a job.
 
-        Raises what reading units, and putting what was counted, raises.
+        Raises what reading units and writing counts raise.
         """
         budget = UNITS_A_RUN
         counted: list[KeptQueue] = []
@@ -157,7 +157,7 @@ class KeptBytes:
         self._known[key] = kept
 
     def _fits(self, kept: KeptQueue, created_offset: int, bounds: Bounds) -> bool:
-        """Not of an earlier topic, nor of a log that a power loss cut."""
+        """Whether it belongs to this topic and to the log as it is after a power loss."""
         return kept.created_offset == created_offset and kept.end_offset <= bounds.max_offset
 
     def _count(self, key: tuple[str, int], wanted: _Wanted, budget: int) -> tuple[KeptQueue, int]:

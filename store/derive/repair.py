@@ -1,4 +1,4 @@
-"""Rebuild the units of a damaged queue from the log, while the store runs."""
+"""Rebuilds the units of a damaged queue from the log while the store runs."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Rebuilt(NamedTuple):
 
 
 class QueueRepair:
-    """One repair at a time, of one queue, or of all units of a time.
+    """Repairs one queue, or all units up to a store time; one repair at a time.
 
-    A damaged record of the log is left out: it costs its own message and no other.
-    Thread: "queue-repair", started when there is something to do. Writes only rows that a
-    rebuild of the whole database would write, so doing it twice, or half, harms nothing.
+    A damaged record of the log is left out, and costs only its own message. Thread: "queue-repair",
+    started on demand. Only writes rows that a rebuild of the whole database would write, so
+    repeating a repair or stopping it halfway does no harm.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class QueueRepair:
         applier: StateApplier,
     ) -> None:
         """`begins_at` is called with a queue and the queue offset of its first record in the log,
-        when that was found in a log without damage. `paused`: nothing is dispatched meanwhile."""
+        if the log up to it is undamaged. `paused`: a context in which nothing is dispatched."""
         # Constant after construction.
         self._log = log
         self._queues = queues
@@ -81,35 +81,36 @@ class QueueRepair:
         self._refill_not_before_s = 0.0
 
     def start(self, topic: str, queue_id: int, offset: int = 0) -> None:
-        """Begin, unless a repair is running: whoever reads the queue next starts the next one.
+        """Start a repair, unless one is running; the queue's next read then starts it.
 
-        `offset` is where the damage was met.
+        `offset`: queue offset at which the damage was found.
         """
         if self.has_failed(topic, queue_id, offset):
             return  # reading all of the log again would not help
         self._begin(lambda: self._run(topic, queue_id, offset))
 
     def has_failed(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether a repair has not helped there: the log does not have the record either."""
+        """Whether a repair did not help there: the log does not have the record either."""
         return (topic, queue_id, offset) in self._failed
 
     def refill(self, store_time_ms: int) -> bool:
-        """Begin to write the units of all records stored up to then again.
+        """Start to write the units of all records stored up to that time again.
 
-        False while a repair runs, and for a minute after one of these failed. Whether it came to
-        its end, `take_refilled_ms` tells.
+        Returns False while a repair runs, and for a minute after such a repair failed.
+        `take_refilled_ms` returns whether it finished.
         """
         if monotonic() < self._refill_not_before_s:
             return False
         return self._begin(lambda: self._run_refill(store_time_ms))
 
     def take_refilled_ms(self) -> int:
-        """Up to which time the units of all records were written again; 0: none. Told once."""
+        """Store time in ms up to which the units of all records were written again; 0 if none. Each
+        result is returned once."""
         found, self._refilled_ms = self._refilled_ms, 0
         return found
 
     def stop(self) -> None:
-        """Leave off a running repair. Repeatable."""
+        """Stop a running repair. Repeatable."""
         self._stopping.set()
         with self._lock:
             thread = self._thread
@@ -117,7 +118,7 @@ class QueueRepair:
             thread.join()
 
     def wait(self) -> None:
-        """Until no repair runs."""
+        """Block until no repair runs."""
         with self._lock:
             thread = self._thread
         if thread is not None:
@@ -167,11 +168,11 @@ class QueueRepair:
         queue_id: int | None,
         progress: Callable[[int, int, int], None] = lambda _start, _at, _end: None,
     ) -> Rebuilt:
-        """Write the units of the queue, or of all queues of the topic, again from the log.
+        """Rebuild the units of the queue, or of all queues of the topic, from the log.
 
-        `progress` is called between batches with three physical offsets: where the work began,
-        where it is, and where it ends; an error it raises ends it. Raises StoreError, and OSError
-        for a disk that cannot be read.
+        `progress` is called between batches with three physical offsets: start, current position
+        and end. If it raises, the repair stops. Raises StoreError, and OSError if the disk cannot
+        be read.
         """
         start = at = self._log.start_offset
         end = self._queues.dispatched_offset
@@ -238,7 +239,7 @@ class QueueRepair:
     def _collect(
         self, look: PreadWindow, at: int, end: int, damaged: list[int], admission: Admission
     ) -> tuple[Sequence[DispatchRequest], int]:
-        """What is to be dispatched from `at` on, a batch at most, and where to go on.
+        """The requests to dispatch from `at` on, at most a batch, and the position after them.
 
         Physical offsets of damaged records are added to `damaged`.
         """
@@ -268,5 +269,5 @@ def _concerns(request: DispatchRequest, topic: str, queue_id: int | None) -> boo
 
 
 def _offset_in(request: DispatchRequest, topic: str) -> int:
-    """Where the record stands in that queue, which it concerns."""
+    """The record's offset in that queue, which it must belong to."""
     return dict(request.light_queues).get(topic, request.queue_offset)

@@ -1,10 +1,10 @@
-"""Reput: from the log to what is derived from it, in log order, behind the appender.
+"""Reput: dispatches records of the log, in log order, behind the appender.
 
-In ASYNC mode a batch is dispatched by the appending thread itself, as long as nothing lies
-before it: what the appender knows need not be parsed again, and a reader sees the message at
-once. In SYNC mode, and whenever the consume queue cannot keep up, batches wait in a bounded list:
-in SYNC mode for the flush thread, which dispatches a few rows itself, otherwise for the reput
-thread. What does not fit in the list is read from the log again.
+In ASYNC mode the appending thread dispatches a batch itself if no earlier one is pending: the
+appender's data need not be parsed again, and readers see the message at once. In SYNC mode, and
+whenever the consume queue cannot keep up, batches wait in a bounded list. In SYNC mode the flush
+thread dispatches a few rows itself; the reput thread dispatches the rest. Batches that do not fit
+in the list are read from the log again.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class ReputService:
     """Feeds the dispatchers. Owns the watermark `dispatched`.
 
     Thread: "reput", any appending thread through `offer`, and the flush thread through `follow`;
-    `_dispatching` lets one at a time through.
-    Locks: `_dispatching`, taken after the append lock, never before it; see docs/threads.md.
-    Failure: final. An error other than "busy" stops dispatch; the watermark fails with it, so that
-    appends are refused. The log goes on being readable; opening again dispatches the rest.
+    `_dispatching` admits one at a time. Locks: `_dispatching`, taken after the append lock, never
+    before it; see docs/threads.md. Failure: final. An error other than "busy" stops dispatch and
+    fails the watermark, so that appends are rejected. The log stays readable; reopening the store
+    dispatches the rest.
     """
 
     def __init__(
@@ -108,9 +108,10 @@ class ReputService:
     # --- for the appender ------------------------------------------------------------------
 
     def offer(self, batch: LogAppend) -> None:
-        """A batch was appended. Called under the append lock; never blocks on the disk.
+        """Dispatch or queue a batch that was appended. Called under the append lock; never waits
+        for the disk.
 
-        An interrupt may end it anywhere: what was not dispatched is, after the next `wake`.
+        May be interrupted at any point; the next `wake` then dispatches the rest.
         """
         if self._at_append and self.dispatched.value < batch.start_offset:
             self._dispatch_little(batch.start_offset)  # what is held goes first
@@ -141,9 +142,9 @@ class ReputService:
             self._wake.set()
 
     def hold(self, batch: LogAppend) -> None:
-        """As `offer`, but a few rows wait for `follow`, which the caller lets come soon.
+        """Like `offer`, but a few rows wait for `follow`, which the caller must call soon.
 
-        Should it not come, the next `offer` or `wake` has them dispatched as well.
+        If it does not, the next `offer` or `wake` dispatches them as well.
         """
         if batch.row_count > _GATHERED_ROWS:
             self.offer(batch)  # `follow` would leave them to the thread
@@ -157,15 +158,16 @@ class ReputService:
             self._offered_bytes += size
 
     def wake(self) -> None:
-        """An append was interrupted before all of it was dispatched."""
+        """Report that an append was interrupted before all of it was dispatched."""
         self._wake.set()
 
     def follow(self) -> None:
-        """The limit has risen. For the flush thread, and behind `hold`; never blocks on the disk.
+        """Dispatch after the limit has risen. For the flush thread, and after `hold`; never waits
+        for the disk.
 
-        What is due is dispatched here, if it is little: to hand it to another thread may take
-        longer than that, and callers wait for it. Otherwise the next flush must not wait, and the
-        reput thread dispatches it.
+        A few rows are dispatched here, since handing them to another thread may take longer while
+        callers wait. Larger amounts would delay the next flush, so the reput thread dispatches
+        them.
         """
         limit = self._limit()
         try:
@@ -179,7 +181,7 @@ class ReputService:
             self.dispatch_to(limit)
 
     def _is_little(self, limit: int) -> bool:
-        """Whether a few rows are due, and none of them has to be parsed from the log."""
+        """Whether only a few rows are due, and none of them has to be parsed from the log."""
         row_count = 0
         # A batch has a row at least. Place by place, as others add to the list and take from it
         # meanwhile: an iterator raises then.
@@ -198,9 +200,10 @@ class ReputService:
         return True
 
     def dispatch_to(self, end: int) -> None:
-        """Dispatch what is appended, up to `end` at least, unless that must wait for RocksDB.
+        """Dispatch appended records at least up to `end`, unless that has to wait for RocksDB.
 
-        For an appender whose batch was too large for `offer`, once it holds no lock, and `follow`.
+        For an appender whose batch was too large for `offer`, once it holds no lock, and for
+        `follow`.
         """
         try:
             while self.dispatched.failure is None and self.dispatched.value < end:
@@ -216,7 +219,8 @@ class ReputService:
     # --- for the store ---------------------------------------------------------------------
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with what was dispatched, once visible. Returns the way out."""
+        """Call `listener` with each dispatched batch once it is visible. Returns a function that
+        removes it."""
         self._listeners = (*self._listeners, listener)
 
         def remove() -> None:
@@ -225,7 +229,7 @@ class ReputService:
         return remove
 
     def paused(self) -> AbstractContextManager[object]:
-        """A context: nothing is dispatched meanwhile. Appends go on; keep it short."""
+        """A context in which nothing is dispatched. Appends continue; keep it short."""
         return self._dispatching
 
     def start(self) -> None:
@@ -239,10 +243,10 @@ class ReputService:
             self._thread.join()
 
     def catch_up(self, progress: Callable[[int], None] | None = None) -> None:
-        """Dispatch up to the limit on this thread: used on opening, before the thread starts.
+        """Dispatch up to the limit on this thread; used while opening, before the thread starts.
 
         Waits for a consume queue that cannot keep up: a long replay writes faster than RocksDB
-        compacts. Raises what dispatch raises otherwise, each of LACKS, and what `progress` does.
+        compacts. Raises the other errors of dispatch, each of LACKS, and what `progress` raises.
         """
         while self.dispatched.value < self._limit():
             try:
@@ -291,7 +295,7 @@ class ReputService:
             self.dispatched.fail(StoreClosedError("reput"))
 
     def _goes_on(self, told: StoreBusyError | None) -> None:
-        """Nothing is waited for any more."""
+        """Report that nothing is being waited for any more."""
         if told is not None:
             logger.info("dispatch goes on")
         self.waits_for = None
@@ -315,7 +319,7 @@ class ReputService:
             self._dispatch(*self._parse(at, limit), are_live=False)
 
     def _dispatch_pending(self, limit: int) -> None:
-        """Batches that follow each other make one dispatch: the farther behind, the larger."""
+        """Dispatch consecutive pending batches together; the larger the lag, the more at once."""
         taken: list[Sequence[DispatchRequest]] = []
         row_count = 0
         end = self._pending[0].start_offset
@@ -340,7 +344,8 @@ class ReputService:
             self._drop_first()
 
     def _stands_alone(self, batch: LogAppend) -> bool:
-        """Whether it is dispatched without others: its columns save more than a write does."""
+        """Whether it is dispatched on its own, because its columns save more than joining writes
+        would."""
         return batch.row_count > _GATHERED_ROWS and not self._dispatcher.gathers
 
     def _drop_first(self) -> None:
@@ -349,7 +354,7 @@ class ReputService:
         self._pending.popleft()
 
     def _parse(self, at: int, limit: int) -> tuple[Sequence[DispatchRequest], int]:
-        """Requests of the next records from `at` on, and where they end. Not all of them live."""
+        """Requests of the next records from `at` on, and the position after them. Some may be dead."""
         for step in walk(
             self._log.segments, at, end=limit, parser=self._parser, count=_PARSE_BATCH
         ):
@@ -369,9 +374,9 @@ class ReputService:
         return [], at
 
     def _leave_out(self, damage: Damage) -> None:
-        """The messages left out are holes in their queues, and are reported to their readers.
+        """Leave damaged records out; they become gaps in their queues, which readers report.
 
-        Raises DamagedLogError if damage may not be left out.
+        Raises DamagedLogError if the damage must not be skipped.
         """
         at, goes_on, reason = damage
         if not self._skip_damaged:
@@ -381,14 +386,15 @@ class ReputService:
     def _dispatch(
         self, requests: Sequence[DispatchRequest], end: int, *, are_live: bool = True
     ) -> None:
-        """Piece by piece; what an error leaves over is dispatched later, from the log."""
+        """Dispatch in slices; after an error the rest is dispatched later, from the log."""
         for piece, piece_end in _slices(requests, end):
             self._dispatch_slice(piece, piece_end, are_live=are_live)
 
     def _dispatch_slice(
         self, requests: Sequence[DispatchRequest], end: int, *, are_live: bool = True
     ) -> None:
-        """`are_live`: an appender says so. Of others, each is admitted once the state is at it."""
+        """`are_live`: the appender vouches for it. Other requests are admitted one by one, with the
+        state as of each."""
         if self._untold:
             self._tell()
         begin = self.dispatched.value
@@ -403,7 +409,7 @@ class ReputService:
         self._tell()
 
     def _tell(self) -> None:
-        """Listeners hear of what was dispatched last. Repeatable; under _dispatching."""
+        """Call the listeners with the last dispatch. Repeatable. Must hold _dispatching."""
         if self._untold:
             for listener in self._listeners:
                 try:
@@ -421,7 +427,7 @@ class ReputService:
 def _slices(
     requests: Sequence[DispatchRequest], end: int
 ) -> Iterator[tuple[Sequence[DispatchRequest], int]]:
-    """The requests in pieces of about SLICE_ROWS rows, and where each ends in the log."""
+    """Yield the requests in slices of about SLICE_ROWS rows, each with its end in the log."""
     first = row_count = 0
     for at, rows in enumerate(row_counts(requests)):
         if row_count >= SLICE_ROWS:

@@ -1,4 +1,4 @@
-"""State records in dispatch: their entries are in the rows before what lies behind them is."""
+"""Applies state records during dispatch, before any record behind them is dispatched."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class StateApplier:
         self._begun: tuple[int, Changes] | None = None
 
     def appended(self, physical_offset: int, changes: Changes) -> None:
-        """The record there changes that, where all before it is in the rows: dispatch need not read
-        it."""
+        """Register the changes of the record that was appended there, so that dispatch need not
+        read it. All records before it must be applied."""
         point = self._state.point
         if physical_offset < point:
             return  # dispatch was faster
@@ -63,9 +63,9 @@ class StateApplier:
             self._recent[physical_offset] = changes
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with what a record changed and where it begins, once it is in the rows,
-        and what ended is gone from the queues. On the dispatching thread: be short. Returns how to
-        end that."""
+        """Call `listener` with the changes of a record and its physical offset, once they are
+        applied and deleted names are removed from the queues. Runs on the dispatching thread and
+        must be short. Returns a function that removes it."""
         self._listeners = (*self._listeners, listener)
 
         def remove() -> None:
@@ -76,8 +76,8 @@ class StateApplier:
     def pieces(
         self, requests: Sequence[DispatchRequest], end_offset: int
     ) -> Iterator[tuple[Sequence[DispatchRequest], int]]:
-        """The requests and where they end, divided before each state record; what such a record
-        says is in the rows when the piece that begins with it comes.
+        """Yield the requests, split before each state record, each slice with its end. The entries
+        of a state record are applied before the slice that begins with it is yielded.
 
         Raises StoreBusyError, CorruptRecordError, CorruptStateError.
         """
@@ -102,8 +102,8 @@ class StateApplier:
         yield requests, end_offset
 
     def _ended_before(self, request: DispatchRequest) -> list[str] | None:
-        """What ends with a record that the state has already: the queues are behind it. None: the
-        record is to be applied."""
+        """The names deleted by a record that the state already has, if the queues are behind it;
+        None if the record has to be applied."""
         at = request.physical_offset
         is_begun = self._begun is not None and self._begun[0] == at
         if is_begun or at + request.record_size > self._state.point:
@@ -136,10 +136,10 @@ class StateApplier:
 
     @contextmanager
     def admitting(self, admission: Admission) -> Iterator[Admission]:
-        """What of any record still lives: it also knows the light queues that ended by what the
-        log says, up to now and meanwhile.
+        """A context with an Admission that also knows the light queues deleted by the log up to
+        now, and by later records.
 
-        Memory: that of `endings`. Raises DamagedQueueError, CorruptStateError.
+        Memory: as `endings`. Raises DamagedQueueError, CorruptStateError.
         """
         topics, dead = admission
         ended: dict[str, int] = {}
@@ -160,5 +160,5 @@ class StateApplier:
         return endings(self._log, self._queues, self._base_offset)
 
     def into(self, queues: ConsumeQueueStore) -> StateApplier:
-        """One for queues that are behind the state: what ended ends there as well."""
+        """An applier for queues that are behind the state: deletions are applied there as well."""
         return StateApplier(self._log, self._state, queues, self._base_offset)

@@ -1,10 +1,10 @@
-"""Messages that a later one with the same key has superseded: hidden from readers, bit by bit.
+"""Messages superseded by a later one with the same key: hidden from readers, found step by step.
 
-A queue that is kept to the latest message of each key has, in the state, a bit for each of its
-offsets, in rows of 8192, and one row that says how far along the log it was looked at. Each look is
-a record of the log, so that what is hidden is the same after a rebuild. Units and records stay.
+For a queue that keeps the latest message of each key, the state has one bit for each offset, in
+rows of 8192, and a row with the log position up to which it was scanned. Each scan is a record of
+the log, so a rebuild hides the same messages. Units and records stay.
 
-A bit hides a message only if its record lies below the place up to which was looked.
+A bit hides a message only if its record lies below the position up to which the queue was scanned.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Hidden:
 
     @property
     def count(self) -> int:
-        """Messages that were hidden when it was looked last."""
+        """Number of hidden messages as of the last scan."""
         return self._head.hidden
 
     def has(self, offset: int, physical_offset: int) -> bool:
@@ -50,7 +50,7 @@ class Hidden:
         return _is_set(bits, offset % CHUNK)
 
     def visible(self, units: Sequence[tuple[int, CqUnit]]) -> list[tuple[int, CqUnit]]:
-        """Those of the units whose messages are not hidden."""
+        """The units whose messages are not hidden."""
         below = self._head.looked_offset
         if not units or units[0][1].physical_offset >= below:
             return [*units]
@@ -77,7 +77,7 @@ class Superseded:
     def __init__(
         self, state: Rows, append: Callable[[Sequence[Entry], Mapping[str, End]], None]
     ) -> None:
-        """`append`: what its entries say is in `state` when it returns. Raises UnknownTopicError
+        """`append` must apply its entries to `state` before it returns, and raise UnknownTopicError
         if a topic or light queue was deleted after its end was read."""
         # Constant after construction.
         self._tables = Tables(state)
@@ -90,18 +90,18 @@ class Superseded:
         }
 
     def get(self, topic: str, queue_id: int) -> Hidden | None:
-        """None: nothing of the queue is hidden."""
+        """The hidden messages of the queue; None if there are none."""
         return self._queues.get((topic, queue_id))
 
     def has_room(self, topic: str, queue_id: int) -> bool:
-        """Whether the queue is known, or may become so."""
+        """Whether the queue is in the table, or there is room to add it."""
         return (topic, queue_id) in self._queues or len(self._queues) < MOST_QUEUES
 
     def put(self, head: LatestHead, bits: Mapping[int, bytes], end: End) -> None:
-        """These offsets are hidden from now on: rows of bits by number, in place of earlier ones.
+        """Hide these offsets from now on. `bits`: rows by number, which replace earlier ones.
 
-        `end`: of the topic, as it was known before its queue was looked through. As durable as a
-        put on return. Raises UnknownTopicError when it ended since, and what an append raises.
+        `end`: the topic's end, as it was before its queue was scanned. As durable as a put on
+        return. Raises UnknownTopicError if it was deleted since, and what an append raises.
         """
         topic, queue_id, looked, count = head
         first = min(bits, default=looked)
@@ -115,7 +115,7 @@ class Superseded:
             self._queues[topic, queue_id] = Hidden(self._tables, head)
 
     def forget(self, topic: str) -> None:
-        """The topic, or light queue, was deleted; its rows went with it."""
+        """Drop the entries of a deleted topic or light queue; its rows were deleted with it."""
         with self._lock:
             for key in [key for key in self._queues if key[0] == topic]:
                 del self._queues[key]

@@ -1,8 +1,8 @@
-"""What lies in the files, as bytes: records and their properties, batches, the checkpoint, limits.
+"""The byte layouts of the files: records and their properties, batches, the checkpoint, limits.
 
-It reads no file but the checkpoint, and knows of no segment, queue or thread. Of the package it
-uses the values (messages, units of a queue), light queues' names and errors. A layout is a table in
-the module that packs it.
+The only file it reads is the checkpoint; it knows nothing of segments, queues or threads. From the
+package it uses values (messages, units of a queue), light queues' names and errors. Each layout is
+documented as a table in the module that packs it.
 """
 
 from store.format.batch_mark import BatchMark, key_of, mark_of

@@ -29,7 +29,7 @@ _ABOVE_ALL = 10**19  # numbers of a producer, and offsets
 
 
 class BatchMark(NamedTuple):
-    """Of a numbered batch."""
+    """The mark of a numbered batch."""
 
     producer_id: str  # without ":"
     sequence: int  # below 10**19
@@ -39,16 +39,17 @@ class BatchMark(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What the key index has it under."""
+        """Its key in the key index."""
         return key_of(self.producer_id, self.sequence)
 
     @property
     def most_bytes(self) -> int:
-        """What `item` takes at most, whatever the log's end and the producer's numbers are then."""
+        """The maximum size of `item` in bytes, whatever the log's end and the producer's numbers
+        are."""
         return len(self._replace(next_sequence=_ABOVE_ALL).item(_ABOVE_ALL))
 
     def item(self, physical_offset: int) -> bytes:
-        """The property of the record at that offset."""
+        """The encoded property for the record at that physical offset."""
         return (
             f"{BATCH}{NAME_END}{self.producer_id}:{self.sequence:019d}:{self.message_count}:"
             f"{self.checksum:08x}:{self.next_sequence}:{physical_offset}{ITEM_END}"
@@ -61,7 +62,7 @@ def key_of(producer_id: str, sequence: int) -> str:
 
 
 def mark_of(record: bytes) -> BatchMark | None:
-    """The mark of a whole record; None when it has none, or one that was copied there."""
+    """The mark of a whole record; None if it has none, or one that was copied from another record."""
     try:
         parts = locate(record, 0)
         text = str(record[parts.properties_at : parts.size], "utf-8")

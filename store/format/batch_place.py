@@ -41,7 +41,7 @@ assert 2 + _DISTANCE_BITS + _ORDINAL_BITS == 64
 
 
 class BatchPlace(NamedTuple):
-    """Where a record stands in its batch."""
+    """The place of a record in its batch."""
 
     ordinal: int  # of the message, from 0
     distance: int  # bytes

@@ -105,7 +105,7 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
 
 
 class Noted(NamedTuple):
-    """What the two checkpoint files of a store say together."""
+    """The combined content of a store's two checkpoint files."""
 
     checkpoint: Checkpoint | None  # None: neither can be read
     #: It was written last: so only what lies above its flushed offset can be torn by a power loss.
@@ -115,9 +115,9 @@ class Noted(NamedTuple):
 
 
 def read_noted(newest: Path, previous: Path) -> Noted:
-    """What the store whose checkpoint files these are knows to be durable.
+    """Read both checkpoint files of a store: what is known to be durable.
 
-    A missing `previous` is no fault: version 0.1 wrote none.
+    A missing `previous` is normal: version 0.1 wrote none.
     """
     faults: list[StoreFormatError] = []
     first = _read_or_note(newest, faults)
@@ -139,11 +139,11 @@ def _read_or_note(path: Path, faults: list[StoreFormatError]) -> Checkpoint | No
 
 
 def _crc_in(data: bytes) -> int:
-    """The CRC that a checkpoint file has; 0: RocketMQ wrote it."""
+    """The CRC stored in a checkpoint file; 0 if RocketMQ wrote it."""
     found: int = _CRC.unpack_from(data, _FIELDS.size)[0]
     return found
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """`path` holds `checkpoint`, durably; after a crash, that or what it held before."""
+    """Replace `path` with `checkpoint`, durably; after a crash it has the new or the old content."""
     write_file(path, pack_checkpoint(checkpoint))

@@ -1,10 +1,10 @@
-"""The quick way through many records: those whose CRC item proves them whole.
+"""The fast path over many records, for those that their CRC item proves whole.
 
-Scans of the log, on opening and behind the appender, read millions of records. Nearly all are of
-the kind that this store writes: closed by a CRC item, V1, IPv4 hosts, no transaction. For these
-one CRC over the record replaces all other checks, and what stands behind the body repeats, or
-differs in the keys alone. At the first record of another kind the quick way ends, and the caller
-asks `record.check_record` and `record.dispatch_request`.
+Scans of the log, on opening and behind the appender, read millions of records. Nearly all have the
+form that this store writes: closed by a CRC item, V1, IPv4 hosts, no transaction. For these a
+single CRC over the record replaces all other checks, and the bytes behind the body repeat, or only
+differ in the keys. The fast path ends at the first record of another form, and the caller uses
+`record.check_record` and `record.dispatch_request`.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ assert _FIELDS.size == HEADER_V4_BYTES
 
 
 def skip_whole(data: memoryview, base: int, at: int, end: int, limit: int) -> tuple[int, int, int]:
-    """Pass whole records from physical offset `at` on; `data[0]` lies at `base`.
+    """Skip whole records from physical offset `at` on; `data[0]` is at physical offset `base`.
 
-    Returns where it ended, how many it passed, and where the last of them begins (-1: none).
-    It ends at `end`, after `limit` records, or at what is no sealed record.
+    Returns the end position, the number of records skipped, and the start of the last one (-1:
+    none). Stops at `end`, after `limit` records, or at anything that is not a sealed record.
     """
     unpack = _SIZE_MAGIC_OFFSET.unpack_from
     count = 0
@@ -99,10 +99,10 @@ _Tail = tuple[str, int, tuple[str, ...], tuple[tuple[str, int], ...]]
 
 
 class FastParser:
-    """Makes dispatch requests of records, the same as `record.dispatch_request` does.
+    """Parses records into the same dispatch requests as `record.dispatch_request`.
 
-    Thread: one at a time. Memory: bounded caches of names and property strings met before, 16 MiB
-    at most; topics seen before are the same object again.
+    Thread: one at a time. Memory: caches of names and property strings, at most 16 MiB; equal
+    topics share one string object.
     """
 
     def __init__(self) -> None:
@@ -117,10 +117,11 @@ class FastParser:
     def parse(
         self, data: memoryview | bytes, base: int, at: int, end: int, limit: int
     ) -> tuple[list[DispatchRequest], int]:
-        """What is derived from the records from physical offset `at` on, and where that ended.
+        """Parse the records from physical offset `at` on, and return the requests and the end
+        position.
 
-        `data[0]` lies at `base`. It ends at `end`, after `limit` records, or at a record of another
-        kind, or none.
+        `data[0]` is at physical offset `base`. Stops at `end`, after `limit` records, or at a
+        record of another form, or none.
         """
         if isinstance(data, bytes):
             return self._parse(data, base, at, end, limit)
@@ -199,7 +200,7 @@ class FastParser:
         return requests, at
 
     def _take_apart(self, tail: bytes, store_time_ms: int) -> _Tail | None:
-        """What a tail says that was not met before; None if it does not add up, or is uncommon."""
+        """Parse a tail that is not in the cache; None if it is inconsistent or of an uncommon form."""
         topic_bytes = tail[0]
         properties_at = 3 + topic_bytes
         property_bytes = len(tail) - properties_at + CRC_ITEM_BYTES
@@ -249,7 +250,7 @@ class FastParser:
         return topic
 
     def _new_rest(self, rest: str) -> int | None:
-        """The tag code that properties give without the keys; None if they say more than that."""
+        """The tag code of properties without keys; None if they have other content."""
         properties = decode_properties(rest)
         if not _SAYS_MORE.isdisjoint(properties):
             return None
@@ -266,7 +267,8 @@ class FastParser:
 
 
 def _cut(text: str, name: str) -> tuple[str, str]:
-    """The value of the first property of that name, and the text without it; 01 ends `name`."""
+    """The value of the first property with that name, and the text without it; `name` includes its
+    final 01."""
     start = text.find(name)
     if start < 0 or (start and text[start - 1] != ITEM_END):
         return "", text

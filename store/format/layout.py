@@ -1,7 +1,7 @@
-"""Where the fields of a record stand: the table at the top of record.py, as numbers.
+"""Offsets of record fields: the table at the top of record.py, as numbers.
 
-Whatever reads or packs single fields of a record takes their places from here. Hosts have two
-sizes, so the places behind them are for IPv4, or without the hosts.
+All code that reads or packs single fields of a record takes their offsets from here. Hosts have two
+sizes, so fields behind them are given for IPv4, or without the hosts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _V6 = BORN_HOST_V6 | STORE_HOST_V6
 
 
 def packing(fields: Iterable[tuple[str, str]]) -> struct.Struct:
-    """Packs such fields, one behind the other."""
+    """A Struct that packs these fields one after the other."""
     return struct.Struct(">" + "".join(code for _, code in fields))
 
 
@@ -85,8 +85,8 @@ def born_host_bytes(sys_flag: int) -> int:
 
 
 def picking(*names: str) -> struct.Struct:
-    """Takes these fields out of a record whose hosts are IPv4; from its first byte, in the order
-    they stand there. Fields before the hosts: of any record."""
+    """A Struct that unpacks these fields, in record order, from the first byte of a record with
+    IPv4 hosts. Fields before the hosts work for any record."""
     form, end = ">", 0
     for at, code in map(_PLACES.__getitem__, names):
         form += f"{at - end}x{code}" if at > end else code

@@ -72,7 +72,7 @@ def check_topic(topic: str, field: str = "topic") -> None:
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether `check_topic` lets the name pass."""
+    """Whether `check_topic` accepts the name."""
     try:
         check_topic(name)
     except InvalidArgumentError:
@@ -81,7 +81,7 @@ def is_topic_name(name: str) -> bool:
 
 
 def check_topics(topics: Sequence[str]) -> None:
-    """`check_topic` of each. Names that are plain are seen in one look."""
+    """Run `check_topic` on each name. Plain names are recognised in one pass."""
     if max(map(len, topics)) <= LONGEST_NAME and CHECKPOINT_TOPIC not in topics:
         text = ",".join(topics)
         # A comma within a name would pass for one between two.
@@ -111,7 +111,8 @@ def check_queue_name(name: str, field: str) -> None:
 
 
 def check_light_queues(names: Sequence[str], field: str) -> None:
-    """`check_light_queue` of each. Names that are right, and fit a record, are seen in one look."""
+    """Run `check_light_queue` on each name. Valid names that fit a record are recognised in one
+    pass."""
     if sum(map(len, names)) <= MAX_PROPERTIES_BYTES:
         text = ",".join(names)
         # A comma within a name would pass for one between two.
@@ -141,6 +142,7 @@ def _check_name(name: str, field: str, limit: int) -> None:
 
 
 def check_length(text: str, field: str, limit: int) -> None:
-    """Raises InvalidArgumentError. Characters: before bytes are counted, that takes time."""
+    """Raises InvalidArgumentError above `limit` characters; checked first, because counting bytes
+    takes time."""
     if len(text) > limit:
         raise InvalidArgumentError(field, f"{len(text)} characters, more than {limit}")

@@ -1,9 +1,9 @@
-"""What can be made of a message before its place in the log is known: it is checked, its
-properties are encoded, and its keys and light queues are told.
+"""Prepares messages before their place in the log is known: checks them, encodes properties,
+extracts keys and light queues.
 
-What fits into a record is decided here, once. Numbers that grow while a store is used (offsets in
-light queues, those in the mark of a batch) count with all the digits that they may get, so a
-message that is taken today is also taken later.
+This is the only place that decides what fits into a record. Numbers that grow while a store is used
+(offsets in light queues, numbers in the mark of a batch) are counted with their maximum number of
+digits, so a message that is accepted today is also accepted later.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _OFFSETS = range(1 << 63)  # below 0 is the place in a batch
 
 
 class Prepared(NamedTuple):
-    """What can be made of a message before its place in the log is known."""
+    """Everything about a message that can be computed before its place in the log is known."""
 
     properties: bytes  # without light queues and CRC item
     keys: tuple[str, ...]  # for the key index
@@ -95,7 +95,7 @@ PLAIN = Prepared(b"", (), 0, ())
 
 
 class PlainBatch(Sequence[Prepared]):
-    """What `prepare` makes of each of these messages, which are checked, and by columns."""
+    """The result of `prepare` for several checked messages, in columns."""
 
     __slots__ = ("light", "messages")
 
@@ -179,8 +179,9 @@ def prepare_all(
 
 
 def _check_no_transaction(message: Message, index: int) -> None:
-    """Its record has no field left for its place in a batch, so recovery could not tell a torn
-    one; and a rolled back one is in no index, so its batch could not be found again."""
+    """Reject a transactional message. Its record has no field left for its place in a batch, so
+    recovery could not detect a torn one; and a rolled-back message is in no index, so its batch
+    could not be found again."""
     for field in ("sys_flag", "prepared_transaction_offset"):
         value = getattr(message, field)
         if value & TRANSACTION_MASK if field == "sys_flag" else value:
@@ -192,7 +193,7 @@ def _check_no_transaction(message: Message, index: int) -> None:
 
 
 def _plain_messages(messages: Sequence[Message]) -> PlainMessages | None:
-    """The same by columns, if that is all there is in them."""
+    """The messages in columns, if they are all plain."""
     topics, bodies, queue_ids, tags, keys, light_queues, *rest = zip(*messages, strict=True)
     properties, flags, sys_flags, born_times_ms, hosts, again, place = rest
     others = tags, keys, properties, flags, sys_flags, again, place
@@ -213,7 +214,7 @@ def _plain_messages(messages: Sequence[Message]) -> PlainMessages | None:
 
 
 def _are_right(messages: PlainMessages, max_body_bytes: int) -> bool:
-    """Whether `prepare` would find nothing wrong with any of them."""
+    """Whether `prepare` would accept all of them."""
     bodies, born_times_ms = messages.bodies, messages.born_times_ms
     return (
         set(map(type, bodies)) == _BYTES
@@ -231,13 +232,13 @@ def _are_right(messages: PlainMessages, max_body_bytes: int) -> bool:
 
 
 def _name_counts(texts: Iterable[str]) -> list[int]:
-    """How many names each has, with commas between them."""
+    """The number of comma-separated names in each text."""
     return [text.count(",") + 1 if text else 0 for text in texts]
 
 
 def _right_light_queues(messages: PlainMessages, most: int, room: int) -> LightNames | None:
-    """Their light queues, unless `prepare` would find something wrong with one, or leave one out,
-    or they are of no use as columns."""
+    """Their light queues in columns; None if `prepare` would reject or omit a name, or if columns
+    do not pay."""
     # Only here: a front, which loads this room, does without numpy.
     from store.light_columns import LightNames
 
@@ -397,10 +398,10 @@ def _with_properties(
 
 
 def prepare_again(message: Message) -> Prepared:
-    """As `prepare`, of a message that was read from a record: tag, keys and light queues are
-    checked, the rest was. Its properties grow no longer than there.
+    """Like `prepare`, for a message read from a record: only tag, keys and light queues are
+    checked. Its properties may not be larger than in the record.
 
-    Raises InvalidArgumentError for the field that would not be taken.
+    Raises InvalidArgumentError for the field that would be rejected.
     """
     if message.light_queues:
         return prepare(message, 0, len(message.body), MAX_LIGHT_QUEUES)
@@ -409,7 +410,7 @@ def prepare_again(message: Message) -> Prepared:
 
 
 def _check_names_fit(names: Sequence[str], room: int, where: str) -> None:
-    """Raises InvalidArgumentError unless the names fit, whatever offsets their queues are at."""
+    """Raises InvalidArgumentError unless the names fit, whatever the offsets in their queues."""
     letters = sum(map(len, names))
     needed = light_item_bytes(letters + len(names) - 1, len(names))
     if needed <= room:
@@ -460,7 +461,7 @@ def _check_properties(properties: Mapping[str, str], where: str) -> None:
 
 
 def _fault_of_property(name: str, value: str) -> str:
-    """What is wrong with it, but for lone surrogates; "" when nothing is."""
+    """Why the property is invalid, apart from lone surrogates; "" if it is valid."""
     if not name or NAME_END in name or ITEM_END in name:
         return "the name is empty or has a separator in it"
     if name in OWN_PROPERTIES:

@@ -86,9 +86,9 @@ def last_value(data: bytes, name: str) -> str:
 
 
 def index_keys(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """What the key index holds for a message: UNIQ_KEY, then each word of KEYS, each once.
+    """The keys of a message in the key index: UNIQ_KEY, then each word of KEYS, without repeats.
 
-    And last, where a numbered batch begins, its `mark_key`.
+    The last one is the `mark_key` if a numbered batch begins here.
     """
     unique = properties.get(UNIQ_KEY)
     words = properties.get(KEYS)
@@ -104,20 +104,22 @@ def index_keys(properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def mark_key(name: str) -> str:
-    """The key of a batch. Unlike any message's: it begins with what ends a property."""
+    """The key of a batch. It differs from every message's key, because it begins with the byte that
+    ends a property."""
     return ITEM_END + name
 
 
 def is_mark(key: str) -> bool:
-    """Whether it is the key of a batch. It belongs to no topic."""
+    """Whether it is the key of a batch, which belongs to no topic."""
     return key.startswith(ITEM_END)
 
 
 def light_queues(properties: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
-    """Light queues a record stands in, with its offset in each; () when the two lists differ.
+    """The light queues of a record, with its offset in each; () if the two lists have different
+    lengths.
 
-    Only names of light queues count: RocketMQ leaves the others without an offset. An
-    offset that no unit can hold does not count either: it must not stop the dispatch of the rest.
+    Only names of light queues count: RocketMQ gives the others no offset. An offset that no unit
+    can hold is ignored as well, so that it does not stop the dispatch of the rest.
     """
     names = properties.get(LMQ_NAMES)
     if names is None:
@@ -140,15 +142,15 @@ def light_queues(properties: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
 
 
 def light_item(names: str, offsets: list[int]) -> bytes:
-    """The properties of a message that stands in light queues: their names, with commas between,
-    and its offset in each."""
+    """The encoded properties for light queues: their comma-separated names, and the message's
+    offset in each."""
     places = str(offsets)[1:-1].replace(" ", "")  # three quarters of the time of a join
     return f"{LMQ_NAMES}\x01{names}\x02{LMQ_OFFSETS}\x01{places}\x02".encode()
 
 
 def light_item_bytes(names_length: int, count: int) -> int:
-    """What `light_item` takes at most for names of that length, commas included, while no queue has
-    had ten billion messages."""
+    """The maximum size of `light_item` in bytes, for names of that total length with commas, while
+    no queue has had ten billion messages."""
     return _LIGHT_ITEM_BYTES + names_length + count * (_OFFSET_DIGITS + 1)
 
 

@@ -184,12 +184,12 @@ def crc_item(crc: int) -> bytes:
 
 
 def pack_blank(remaining: int) -> bytes:
-    """The 8 bytes that say: nothing more in this segment, `remaining` counted from here."""
+    """The 8 bytes that mark the rest of a segment, `remaining` bytes including these, as blank."""
     return SIZE_AND_MAGIC.pack(remaining, MAGIC_BLANK)
 
 
 class Found(enum.Enum):
-    """What stands at a position of the log."""
+    """What is at a position of the log."""
 
     RECORD = "record"
     BLANK = "blank"  # the rest of the segment is unused
@@ -219,10 +219,10 @@ class Parts(NamedTuple):
 def check_record(
     data: bytes | memoryview, at: int, end: int, physical_offset: int, *, verify_crc: bool = True
 ) -> Checked:
-    """Whether a whole record stands at `data[at:end]`, whose place in the log is given.
+    """Check for a whole record at `data[at:end]`, whose physical offset in the log is given.
 
-    A record must lie where it says it lies: an old record that a truncation left behind is
-    none. With `verify_crc` its body must match, and the CRC item where there is one.
+    A record must be where it says it is: an old record left behind by a truncation does not count.
+    With `verify_crc` the body's CRC must match, and the CRC item if there is one.
     """
     if end - at < BLANK_BYTES:
         return Checked(Found.NOTHING, 0, "fewer than 8 bytes left")
@@ -247,7 +247,8 @@ def check_record(
 
 
 def locate(data: bytes | memoryview, at: int) -> Parts:
-    """Where the fields of the record at `at` lie. Raises CorruptRecordError if they do not add up.
+    """The positions of the fields of the record at `at`. Raises CorruptRecordError if they are
+    inconsistent.
 
     The record's size must have been checked to lie inside `data`.
     """
@@ -310,11 +311,10 @@ def crc_mismatch(
 
 
 def _was_crc_item(item: bytes) -> bool:
-    """Whether the end of a record, which is no CRC item, must have been one.
+    """Whether the end of a record without a valid CRC item must have been one.
 
     Otherwise damage to the item itself would pass for a record that never had one. A torn write
-    leaves zeros at the end, or in front of what is left of the item; a flipped bit leaves most of
-    its name.
+    leaves zeros at the end, or before the rest of the item; a flipped bit leaves most of its name.
     """
     rest = item.lstrip(b"\0")
     zeros = len(item) - len(rest)
@@ -378,13 +378,13 @@ def properties_of(record: bytes) -> bytes:
 
 
 def properties_size(record: bytes) -> int:
-    """Bytes of the property string of a whole, verified record, and of its topic."""
+    """Size in bytes of the property string of a whole, verified record, and of its topic."""
     body_at = BODY_AT + hosts_bytes(record[SYS_FLAG_BYTE_AT])
     return len(record) - int.from_bytes(record[body_at - 4 : body_at], "big") - body_at
 
 
 def tag_of(record: bytes) -> str:
-    """As `unpack_record(record).tag`, without taking the other properties apart."""
+    """Same as `unpack_record(record).tag`, without parsing the other properties."""
     return last_value(properties_of(record), TAGS)
 
 
@@ -396,10 +396,10 @@ def store_time_of(data: bytes | memoryview, at: int) -> int:
 
 
 def dispatch_request(data: bytes | memoryview, at: int) -> DispatchRequest:
-    """What is derived from the record at `at`, which `check_record` has found whole.
+    """Parse the record at `at`, which `check_record` has found whole, into a dispatch request.
 
-    Raises CorruptRecordError for one that no queue can hold: topic or properties are not UTF-8, or
-    queue id or offset are negative.
+    Raises CorruptRecordError if no queue can hold it: topic or properties are not UTF-8, or queue
+    id or offset are negative.
     """
     (size, _magic, _crc, queue_id, _flag, queue_offset, physical_offset, sys_flag, _born) = (
         _FIXED.unpack_from(data, at)

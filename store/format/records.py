@@ -1,6 +1,6 @@
-"""Records in order, whether they lie in one run of bytes or each by itself.
+"""A sequence of records, stored as one run of bytes or as separate items.
 
-A run is cut apart only where somebody asks for one of its records.
+A run is only split when single records are accessed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Records(Sequence[bytes]):
-    """Whole records, in order: each by itself, or all of them in one run of bytes.
+    """Whole records, in order; stored separately, or as one run of bytes.
 
     Equal to any sequence of the same records. Immutable.
     """
@@ -40,7 +40,8 @@ class Records(Sequence[bytes]):
     def back_to_back(
         cls, data: bytes, ends: list[int], heads: npt.NDArray[np.void] | None = None
     ) -> Records:
-        """Records that end there in `data`, which consists of them. `heads`: their fields."""
+        """Records that fill `data` completely; `ends` has the end position of each. `heads`: their
+        FIELDS, if already parsed."""
         records = cls()
         records._items = None
         records._data = data
@@ -50,21 +51,21 @@ class Records(Sequence[bytes]):
 
     @classmethod
     def of_runs(cls, runs: Sequence[Records]) -> Records:
-        """All of them, one run behind the other."""
+        """All records of the runs, in order."""
         return runs[0] if len(runs) == 1 else cls(chain.from_iterable(runs))
 
     @property
     def parts(self) -> Sequence[bytes]:
-        """Whose bytes, joined, are those of all records."""
+        """Byte strings that, joined, are all the records."""
         return self._list() if self._ends is None else (self._data,)
 
     @property
     def size_bytes(self) -> int:
-        """Of all records."""
+        """Total size of all records."""
         return sum(map(len, self.parts))
 
     def column(self, name: str) -> list[int]:
-        """One of `FIELDS` of each record, for records of MIN_RECORD_BYTES and more."""
+        """The values of one of `FIELDS`. Every record must have at least MIN_RECORD_BYTES."""
         if self._heads is None:
             return [value for (value,) in map(_PICKS[name].unpack_from, self._list())]
         column: list[int] = self._heads[name].tolist()

@@ -1,9 +1,10 @@
-"""Topics whose records mean something to a broker, or to this store: no caller changes them.
+"""System topics: their records mean something to a broker or to this store, so callers may not
+change them.
 
-What was written under such a name before stays readable. A retry topic (%RETRY%) or one of dead
-letters (%DLQ%) is a topic of its group's, and none of these.
+Records that were written under such a name before stay readable. Retry topics (%RETRY%) and
+dead-letter topics (%DLQ%) belong to their groups and are not system topics.
 
-Source: RocketMQ 5.5, TopicValidator; RMQ_SYS_TRACE_TOPIC is missing, as clients put traces to it.
+Source: RocketMQ 5.5, TopicValidator; without RMQ_SYS_TRACE_TOPIC, since clients put traces to it.
 """
 
 from __future__ import annotations
@@ -32,12 +33,13 @@ _PREFIX = "rmq_sys_"
 
 
 def is_system_topic(name: str) -> bool:
-    """Whether callers may neither create, limit nor delete the topic, nor put to it."""
+    """Whether the topic is a system topic: callers may not create, limit or delete it, or put to
+    it."""
     return name.startswith(_PREFIX) or name in _NAMES
 
 
 def check_all_may_write(topics: Sequence[str]) -> None:
-    """`check_may_write` of each. Names of which none is of this kind are seen in one look."""
+    """Run `check_may_write` on each name. Lists without system topics are recognised in one pass."""
     if not _NAMES.isdisjoint(topics) or _PREFIX in "\n".join(topics):
         for topic in topics:
             check_may_write(topic)

@@ -1,7 +1,7 @@
 """Groups that share their work: messages are received, acknowledged, given back, delivered again.
 
-What a group has in flight is rows of the state (`store/state/windows.py`), and each change is a
-record of the log. Here it is decided what such records say. See store/docs/groups.md.
+Rows of the state hold what a group has in flight (`store/state/windows.py`), and each change is a
+record of the log. This room decides what those records contain. See store/docs/groups.md.
 """
 
 from store.groups.damage import DAMAGE

@@ -1,5 +1,5 @@
-"""A delivery ends with a dead letter: the group delivered the message as often as it may, or its
-receiver gives it up."""
+"""Ends a delivery with a dead letter: the message has used up its group's deliveries, or its
+receiver gave it up."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 def bury_record(
     turn: Turn, group: str, topic: str, queue_id: int, offset: int, record: bytes, lease: Lease
 ) -> None:
-    """The message there, whose record that is, is done and a dead letter, in one append."""
+    """Finish the message at `offset`, whose record is given, and make it a dead letter, in one
+    append."""
     ended = Finished(group, topic, queue_id, offset, 1, Ended.DEAD)
     turn.append(ended, dead_letter(group, record, topic, queue_id, offset, lease))
 
 
 def bury(turn: Turn, reads: Reads, group: str, topic: str, queue_id: int, lease: Lease) -> None:
-    """Of a lease with one message. Raises CorruptRecordError, DamagedQueueError."""
+    """Make the single message of the lease a dead letter. Raises CorruptRecordError,
+    DamagedQueueError."""
     (offset,) = lease.offsets()
     record = _record(reads, topic, queue_id, offset)
     if record is None:  # the topic does not keep it any longer

@@ -1,4 +1,4 @@
-"""Messages that cannot be read, as receivers of shared groups meet them: told once, counted."""
+"""Counts unreadable messages found by shared groups, and logs each once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Damages:
         self._skipped = 0
 
     def met(self, group: str, error: Damage, *, is_skipped: bool) -> None:
-        """A receiver met it; its group skips it, or is held up there."""
+        """Record that a receiver found it; its group skips the message or is blocked there."""
         place = (group, error.topic, error.queue_id, error.queue_offset, is_skipped)
         with self._lock:
             if place in self._told:
@@ -52,7 +52,7 @@ class Damages:
             )
 
     def statistics(self) -> Mapping[str, float]:
-        """Numbers for operators, by name: of places, not of tries."""
+        """Metrics for operators, by name; they count places, not attempts."""
         return {
             "store.shared_damaged_met": self._met,
             "store.shared_damaged_skipped": self._skipped,

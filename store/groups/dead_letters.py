@@ -1,9 +1,9 @@
-"""Dead letters: a message that was delivered as often as its group allows moves to a topic of its
-own, %DLQ% and the group, as RocketMQ names it.
+"""Dead letters: a message that has used up its group's deliveries moves to a topic of its own,
+`%DLQ%` and the group's name, as in RocketMQ.
 
-The record that ends its delivery and the one of the dead letter are one append: both are in the
-log, or neither is. So it is when a dead letter is put again to where it came from, and when it is
-appended again to be kept. What they look like as messages is here.
+The record that ends its delivery and the dead letter's record are one append: the log has both or
+neither. The same holds when a dead letter is redriven, and when it is moved to be kept. This module
+defines how dead letters look as messages.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MOST_BODY_BYTES = (1 << 31) - 1
 
 
 class DeadLetter(NamedTuple):
-    """A message that was delivered as often as its group allows."""
+    """A message that used up the deliveries that its group allows."""
 
     offset: int  # its name in its group; it keeps it when it is moved
     place: int  # queue offset at which it is now, in queue 0 of its topic
@@ -65,7 +65,7 @@ def topic_of(group: str) -> str:
 
 
 def letter_of(place: int, record: bytes, times: StoreTimes) -> DeadLetter:
-    """What a record of a topic of dead letters says; other programs write them with less."""
+    """Decode a record of a dead-letter topic. Records of other programs have fewer fields."""
     was = unpack_record(record, verify=False)
     properties = was.properties
     stored_ms = times.of(was.physical_offset, was.store_time_ms)
@@ -86,7 +86,7 @@ def letter_of(place: int, record: bytes, times: StoreTimes) -> DeadLetter:
 def dead_letter(
     group: str, record: bytes, topic: str, queue_id: int, offset: int, lease: Lease
 ) -> Message:
-    """The message that tells of this one. Body, tag, keys and properties are its own."""
+    """The dead letter for a message. It has the body, tag, keys and properties of the original."""
     was = unpack_record(record, verify=False)
     origin = {
         ORIGIN_TOPIC: topic,
@@ -102,7 +102,7 @@ def dead_letter(
 
 
 def moved(group: str, letter: DeadLetter) -> Message:
-    """The same dead letter once more."""
+    """A copy of the dead letter, to be appended at a new place."""
     was = unpack_record(letter.record, verify=False)
     named = {LETTER_OFFSET: str(letter.offset), LETTER_TIME: str(letter.time_ms)}
     of_letters = {
@@ -113,8 +113,8 @@ def moved(group: str, letter: DeadLetter) -> Message:
 
 
 def redriven(letter: DeadLetter, queue_count: int) -> Message:
-    """The message that it was, for where it came from, which has as many queues now. Raises
-    InvalidArgumentError for what cannot be put."""
+    """The original message, addressed to where it came from. `queue_count`: queues of that topic
+    now. Raises InvalidArgumentError if it cannot be put."""
     was = unpack_record(letter.record, verify=False)
     message = again(was, letter.topic, _LETTER_PROPERTIES, {})._replace(reconsume_times=0)
     if is_light(letter.topic):

@@ -1,4 +1,4 @@
-"""What a receiver is given, and what it is told of its handles."""
+"""Results of receives, and of calls with handles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(enum.Enum):
-    """What became of one handle. None of them is an error."""
+    """Result for one handle. None of these is an error."""
 
     DONE = "done"
     NOT_IN_FLIGHT = "not in flight"  # acknowledged before, given back, or delivered again since
@@ -18,7 +18,7 @@ class Outcome(enum.Enum):
 
 
 class Delivery(NamedTuple):
-    """A message that is the receiver's until then."""
+    """A message that belongs to its receiver until a given time."""
 
     handle: str  # for acknowledging it, giving it back, holding on to it
     record: bytes  # whole, as in the log

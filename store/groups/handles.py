@@ -1,13 +1,13 @@
-"""Handles: which delivery of which message somebody speaks of, as text.
+"""Handles: a text that names one delivery of one message.
 
-Nothing of a handle is kept but its nonce, in the lease: so it is good after a restart as before.
-The nonce is of 63 random bits: nobody guesses that of another receiver. The checksum is over the
-group as well: a handle of another group, or a damaged one, is told from one that came too late.
+The only stored part of a handle is its nonce, in the lease, so handles stay valid after a restart.
+The nonce is 63 random bits, so other receivers' handles cannot be guessed. The checksum includes
+the group, so a handle that is damaged or belongs to another group is distinguished from a late one.
 
-Base64 for URLs of a head, which is the same for all messages of a lease, and a tail. The head: u8
-form 1, i64 physical offset where the topic begins (0 for a light queue), i32 queue id, i64 nonce,
-the topic in UTF-8, zero bytes up to a multiple of three. The tail: i64 queue offset, u32 CRC-32 of
-the group in UTF-8, a zero byte, the head, and the queue offset. So neither needs padding.
+A handle is URL-safe Base64 of a head, which is the same for all messages of a lease, and a tail.
+Head: u8 form 1, i64 physical offset where the topic begins (0 for a light queue), i32 queue id, i64
+nonce, the topic in UTF-8, zero bytes up to a multiple of three. Tail: i64 queue offset, u32 CRC-32
+of the group in UTF-8, a zero byte, the head, and the queue offset. So neither needs padding.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
 
 
 class Head(NamedTuple):
-    """What handles of one lease have in common."""
+    """The common part of the handles of one lease."""
 
     topic: str  # or a light queue
     begins: int  # physical offset from which records are the topic's; 0 for a light queue
@@ -46,7 +46,7 @@ class Head(NamedTuple):
 
 
 class Handles(NamedTuple):
-    """Handles of one lease, out of those of a call."""
+    """The handles of a call that belong to one lease."""
 
     head: Head
     places: list[int]  # among the handles of the call, rising
@@ -54,7 +54,7 @@ class Handles(NamedTuple):
 
 
 def pack_handles(group: str, head: Head, queue_offsets: Iterable[int]) -> list[str]:
-    """A handle for each of the messages."""
+    """Returns a handle for each of the messages."""
     start, seed = _head_text(group, head)
     tail, offset_of = _TAIL.pack, _OFFSET.pack
     tails = b"".join([tail(offset, crc32(offset_of(offset), seed)) for offset in queue_offsets])
@@ -64,8 +64,8 @@ def pack_handles(group: str, head: Head, queue_offsets: Iterable[int]) -> list[s
 
 
 def unpack_handles(group: str, texts: Sequence[str], field: str) -> list[Handles]:
-    """1 to MOST_HANDLES of them, by what they have in common. Raises InvalidArgumentError with the
-    field and its place there for what was not made for this group."""
+    """Decode 1 to MOST_HANDLES handles, grouped by head. Raises InvalidArgumentError, naming the
+    field and the position, for a handle that was not made for this group."""
     if not 0 < len(texts) <= MOST_HANDLES:
         raise InvalidArgumentError(field, f"{len(texts)} handles, not 1 to {MOST_HANDLES}")
     found: dict[str, Handles] = {}
@@ -93,7 +93,7 @@ def unpack_handles(group: str, texts: Sequence[str], field: str) -> list[Handles
 
 
 def _offsets(tails: Sequence[str], seed: int) -> list[int]:
-    """Those of the tails; fewer, where one is none."""
+    """The queue offsets in the tails; fewer if one is invalid."""
     data = _decoded("".join(tails))
     offset_of = _OFFSET.pack
     if len(data) != len(tails) * _TAIL.size:
@@ -112,7 +112,7 @@ def _refusal(group: str, texts: Sequence[str], place: int, field: str) -> Invali
 
 @lru_cache(256)
 def _head_text(group: str, head: Head) -> tuple[str, int]:
-    """As text, and the checksum before the offset."""
+    """The head as text, and the checksum of everything before the offset."""
     topic, begins, queue_id, nonce = head
     data = _HEAD.pack(_FORM, begins, queue_id, nonce) + topic.encode()
     data += bytes(-len(data) % 3)
@@ -121,8 +121,8 @@ def _head_text(group: str, head: Head) -> tuple[str, int]:
 
 @lru_cache(256)
 def _head(group: str, text: str) -> tuple[Head, int] | None:
-    """The same from the text; None, where it is none. The checksum tells whether it is the
-    group's."""
+    """Decode a head; None if it is invalid. The checksum shows later whether it belongs to the
+    group."""
     data = _decoded(text)
     if len(data) < _HEAD.size or data[0] != _FORM:
         return None
@@ -137,7 +137,7 @@ def _head(group: str, text: str) -> tuple[Head, int] | None:
 
 
 def is_handle(group: str, text: str) -> bool:
-    """Whether it was made for this group; it may have come too late."""
+    """Whether the handle was made for this group; it may be late."""
     try:
         unpack_handles(group, [text], "handle")
     except InvalidArgumentError:
@@ -146,7 +146,7 @@ def is_handle(group: str, text: str) -> bool:
 
 
 def _decoded(text: str) -> bytes:
-    """What the text stands for; nothing, where it is no Base64 for URLs without padding."""
+    """Decode URL-safe Base64 without padding; empty if it is invalid."""
     if not text.isascii():
         return b""
     try:

@@ -1,8 +1,9 @@
-"""Dead letters are kept as long as their group says, whatever the log keeps, and no longer.
+"""Keeps dead letters for exactly as long as their group's settings say, whatever the log's
+retention.
 
-Before segments go, what they have of dead letters is appended again, each by the append that ends
-it where it was: there is one of it, whatever crashes. Of shared groups alone: dead letters of
-another group, or of none, go with the log as any message does.
+Before segments are dropped, their live dead letters are appended again, in the append that ends
+them at the old place, so there is exactly one of each after any crash. Only for shared groups;
+other dead letters leave with the log like any message.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _PAGE = 256
 
 
 class Keeping:
-    """Dead letters as a kind of what is held.
+    """Dead letters as a kind of held record.
 
     Thread: any. Locks: `_look`, before the turn's.
     """
@@ -49,7 +50,7 @@ class Keeping:
         box: LetterBox,
         turns: Turns,
     ) -> None:
-        """`tables`: at the dispatch point."""
+        """`tables`: the state at the dispatch point."""
         # Constant after construction.
         self._appends = appends
         self._tables = tables
@@ -69,7 +70,7 @@ class Keeping:
         return map(topic_of, self._groups(None))
 
     def _groups(self, after: str | None) -> Iterator[str]:
-        """Shared groups with a topic of dead letters, in the order of their names."""
+        """Shared groups that have a dead-letter topic, by name."""
         while page := self._tables.list_topics(DEAD_LETTERS, after, _PAGE):
             after = page[-1].name
             names = [each.name.removeprefix(DEAD_LETTERS) for each in page]
@@ -92,7 +93,7 @@ class Keeping:
         self.lost += count
 
     def _move_some(self, topic: str, behind: int, done: Done, turn: Turn) -> tuple[Done, int]:
-        """With how many have ended."""
+        """Returns what is done, and the number of letters that ended."""
         group = topic.removeprefix(DEAD_LETTERS)
         expired = 0
         try:
@@ -121,7 +122,7 @@ class Keeping:
     # --- when their time is over -----------------------------------------------------------
 
     def look(self) -> None:
-        """Dead letters whose time is over have ended, of some groups; the next call takes others.
+        """End expired dead letters of some groups; the next call continues with others.
 
         Raises what an append raises; CorruptRecordError, DamagedQueueError.
         """
@@ -135,7 +136,7 @@ class Keeping:
                     self.expired += self._run(partial(self._end_some, group))[0]
 
     def _end_some(self, group: str, turn: Turn) -> int:
-        """How many have ended."""
+        """Returns how many ended."""
         try:
             turn.place(topic_of(group))
         except UnknownTopicError:
@@ -149,7 +150,7 @@ class Keeping:
         return expired
 
     def _ends(self, group: str, tables: Tables) -> Iterator[LetterEnded]:
-        """What ends the oldest ones, up to the first that is to be kept."""
+        """Yield entries that end the oldest letters, up to the first one that has not expired."""
         topic = topic_of(group)
         low, high = self._box.places(group)
         since_ms = self._box.since_ms(group, tables)

@@ -1,4 +1,4 @@
-"""Leases that handles name, changed: acknowledged, held on to, given back, or buried."""
+"""Changes of the leases that handles name: acknowledge, renew, give back, bury."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Answered(NamedTuple):
-    """What became of each handle, and when that is certain."""
+    """The result of each handle, and the log offset at which it becomes durable."""
 
     outcomes: list[Outcome]
     end_offset: int  # certain once the log is durable up to it: see MessageStore.is_durable
 
 
 class Part(NamedTuple):
-    """What is in flight of the handles that a call names: messages of one lease."""
+    """The messages of one lease that are in flight and named by a call's handles."""
 
     turn: Turn
     settings: SharedGroup
@@ -44,8 +44,8 @@ class Part(NamedTuple):
 def change_leases(
     group: str, named: Sequence[Handles], count: int, change: Callable[[Part], None], turn: Turn
 ) -> list[Outcome]:
-    """`change` for what is in flight of these handles, lease by lease; an outcome for each of the
-    `count` handles."""
+    """Apply `change` to the in-flight messages of these handles, lease by lease. Returns an outcome
+    for each of the `count` handles."""
     outcomes = [Outcome.NOT_IN_FLIGHT] * count
     by_queue: dict[tuple[str, int, int], dict[int, Handles]] = defaultdict(dict)
     for handles in named:
@@ -78,7 +78,7 @@ def change_leases(
 
 
 def acknowledge_lease(part: Part) -> None:
-    """A change for `change_leases`: the messages are done."""
+    """A change for `change_leases` that marks the messages as done."""
     _, _, group, topic, queue_id, lease, was_full = part
     part.turn.add(Finished(group, topic, queue_id, lease.first, lease.mask, Ended.ACKNOWLEDGED))
     if was_full:
@@ -86,7 +86,7 @@ def acknowledge_lease(part: Part) -> None:
 
 
 def _is_there(turn: Turn, topic: str, begins: int) -> bool:
-    """Whether the topic is the one of which a handle speaks."""
+    """Whether the topic is still the one that the handle was made for."""
     try:
         return turn.place(topic).begins == begins
     except UnknownTopicError:

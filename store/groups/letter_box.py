@@ -1,8 +1,8 @@
-"""Dead letters as they are found: which there are, what each of them is.
+"""Finds and reads dead letters.
 
-Queue 0 of the topic %DLQ% and the group has them. Which of them have ended is rows of the state
-(`x` and `y` of store/state/rows.py). A letter that was moved has the offset at which it was first
-for its name.
+They are in queue 0 of the topic `%DLQ%` and the group's name. Rows of the state (`x` and `y` of
+store/state/rows.py) record which of them have ended. A moved letter is named by the offset of its
+first place.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LAST_OFFSET = (1 << 63) - 1
 
 
 class UnseenError(Exception):
-    """A dead letter was moved to a place that is not dispatched yet: look again then."""
+    """A dead letter was moved to a place that is not dispatched yet. Retry then."""
 
 
 class LetterBox:
@@ -51,7 +51,7 @@ class LetterBox:
         times: StoreTimes,
         reads: Reads,
     ) -> None:
-        """`tables`: at the dispatch point."""
+        """`tables`: the state at the dispatch point."""
         # Constant after construction.
         self._appends = appends
         self._tables = tables
@@ -59,7 +59,7 @@ class LetterBox:
         self._reads = reads
 
     def count(self, group: str) -> int:
-        """Those that are neither redriven nor deleted, and are kept."""
+        """Number of kept letters that are neither redriven nor deleted."""
         low, high = self.places(group)
         return high - low - self._tables.count_ended(topic_of(group), low, high)
 
@@ -75,7 +75,7 @@ class LetterBox:
                 self._appends.wait_acknowledged(self._appends.log.appended_offset)
 
     def places(self, group: str) -> tuple[int, int]:
-        """Where the first dead letter of a group may be, and behind the last. Raises
+        """The range of places that may have dead letters of the group; the end is exclusive. Raises
         InvalidArgumentError, UnknownGroupError."""
         check_group(group)
         self._appends.check_open()
@@ -94,7 +94,7 @@ class LetterBox:
         places: tuple[int, int],
         found: Iterator[Sequence[tuple[int, int]]],
     ) -> Iterator[DeadLetter]:
-        """Those of the candidates that are dead letters. Raises UnseenError."""
+        """Yield the candidates that are live dead letters. Raises UnseenError."""
         since_ms = self.since_ms(group, tables)
         for some in found:
             if any(place >= places[1] for _, place in some):
@@ -107,13 +107,13 @@ class LetterBox:
                     yield letter
 
     def since_ms(self, group: str, tables: Tables) -> int:
-        """What became a dead letter then, or before, is not kept any longer."""
+        """Letters that became dead at or before this time, ms since 1970, have expired."""
         settings = tables.shared_group(group) or SharedGroup()
         return self._times.steady_ms() - settings.dead_letters_keep_ms
 
     def is_moved_here(self, topic: str, tables: Tables, place: int) -> bool:
-        """Whether the dead letter there has another name. One that cannot be read has none: it may
-        be deleted all the same."""
+        """Whether the letter there was moved and so has another name. An unreadable one counts as
+        not moved, and may still be deleted."""
         try:
             letter = self.read(topic, tables, [place]).get(place)
         except (CorruptRecordError, DamagedQueueError):
@@ -121,7 +121,8 @@ class LetterBox:
         return letter is not None and letter.offset != place
 
     def read(self, topic: str, tables: Tables, places: Sequence[int]) -> dict[int, DeadLetter]:
-        """What stands at these places; those that are not dispatched, or not kept, are missing."""
+        """Read the letters at these places; those that are not dispatched, or no longer kept, are
+        missing."""
         return {
             place: self._letter(topic, tables, place, record)
             for place, record in read_places(self._reads, topic, places).items()
@@ -137,10 +138,11 @@ class LetterBox:
 def candidates(
     topic: str, tables: Tables, places: tuple[int, int], after: int
 ) -> Iterator[Sequence[tuple[int, int]]]:
-    """Offsets above `after` that letters may have, and where they would be; some at a time.
+    """Yield, in chunks, the offsets (names) above `after` that letters may have, with the place of
+    each.
 
-    Those that were moved lie behind all others, and are older than those: the log lets its oldest
-    go first.
+    Moved letters are behind all others and older than those, because the log drops its oldest
+    records first.
     """
     if after >= _LAST_OFFSET:
         return
@@ -155,7 +157,7 @@ def candidates(
 def named(
     topic: str, tables: Tables, places: tuple[int, int], offsets: Sequence[int]
 ) -> Iterator[Sequence[tuple[int, int]]]:
-    """The same of these offsets."""
+    """Like `candidates`, for the given offsets."""
     low, high = places
     for first in range(0, len(offsets), _TOGETHER):
         found = []

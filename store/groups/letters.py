@@ -1,7 +1,7 @@
-"""Dead letters are put again to where they came from, or deleted.
+"""Redrives dead letters to where they came from, and deletes them.
 
-Whoever puts one again says in the same append that it has ended: it happens once, whoever else
-tries, and whatever crashes.
+A redrive appends the message and the entry that ends the letter together, so it happens once,
+despite concurrent calls and crashes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Redriven(NamedTuple):
-    """What a call put again."""
+    """The result of a redrive."""
 
     redriven: int
     left: int  # of what they came from is not there any more, or is not known
@@ -40,7 +40,7 @@ class Redriven(NamedTuple):
 
 @dataclass(frozen=True)
 class _Round:
-    """What one turn did, and what those before it of the same call did."""
+    """What one turn did, and earlier turns of the same call."""
 
     redriven: int = 0
     left: int = 0
@@ -50,7 +50,7 @@ class _Round:
 
 
 class Letters:
-    """Thread: any. Changes are decided in turns."""
+    """Thread: any. All changes are decided in turns."""
 
     def __init__(self, appends: AppendPath, box: LetterBox, turns: Turns) -> None:
         # Constant after construction.
@@ -117,7 +117,7 @@ class Letters:
         return replace(done, is_last=True)
 
     def _redrive_one(self, group: str, letter: DeadLetter, first: int, turn: Turn) -> bool:
-        """Whether it goes where it came from."""
+        """Returns whether the letter can go back to where it came from."""
         try:
             origin = turn.place(letter.topic)
             message = redriven(letter, origin.queue_count)
@@ -130,7 +130,7 @@ class Letters:
         return True
 
     def delete(self, group: str, offsets: Sequence[int], *, wait: bool) -> tuple[int, int]:
-        """See SharedGroups.delete_dead_letters; with the log's end then."""
+        """See SharedGroups.delete_dead_letters; also returns the log's end."""
         _check_offsets(offsets)
         if not offsets:
             raise InvalidArgumentError("offsets", "is empty")

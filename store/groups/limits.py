@@ -34,13 +34,13 @@ _MOST_BACKOFF = 16
 
 
 def check_within(field: str, value: int, least: int, most: int) -> None:
-    """Raises InvalidArgumentError."""
+    """Raises InvalidArgumentError, naming the field, unless least <= value <= most."""
     if not least <= value <= most:
         raise InvalidArgumentError(field, f"{value} is outside {least} to {most}")
 
 
 def checked(settings: SharedGroup) -> SharedGroup:
-    """The same, settled. Raises InvalidArgumentError with the field."""
+    """The settings with defaults filled in. Raises InvalidArgumentError, naming the field."""
     settings = settings.settled
     if settings.max_deliveries is not None:
         check_within("max_deliveries", settings.max_deliveries, 1, _MOST_DELIVERIES)
@@ -62,7 +62,7 @@ def checked(settings: SharedGroup) -> SharedGroup:
 
 
 def check_fixed(before: SharedGroup, after: SharedGroup) -> None:
-    """Raises InvalidArgumentError where a setting changes that is fixed."""
+    """Raises InvalidArgumentError if a fixed setting changes."""
     for field in ("in_order", "from_latest"):
         if getattr(before, field) != getattr(after, field):
             raise InvalidArgumentError(

@@ -1,7 +1,8 @@
-"""Groups in order: of the messages of one message group, one at a time is handed over.
+"""Groups in order: at most one message of each message group is in flight.
 
-A message group is the messages of a queue with the same ordering key; those without one are a
-message group, too. Its name is a hash: two that had the same would be handed over as one, in order.
+A message group is the messages of a queue with the same ordering key; messages without a key form a
+message group as well. It is identified by a hash. Two keys with the same hash are delivered as one
+message group, still in order.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SCAN_AHEAD = 1024
 
 
 def hash_of(text: str) -> int:
-    """Signed, 64 bits; 0: of no text."""
+    """A signed 64-bit hash; 0 for an empty text."""
     if not text:
         return 0
     data = blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
@@ -34,8 +35,8 @@ def message_group(record: bytes) -> int:
 
 
 def ready(window: Window) -> list[int]:
-    """Messages that were seen, were never handed over, and have no other of their message group
-    before them: queue offsets, rising."""
+    """Queue offsets, ascending, of scanned messages that were never delivered and have no undone
+    message of their message group before them."""
     handed_over = {at for lease in window.leases for at in lease.offsets()}
     before: set[int] = set()
     found = []
@@ -48,13 +49,13 @@ def ready(window: Window) -> list[int]:
 
 
 def has_waiting(window: Window) -> bool:
-    """Whether more may be handed over when a message is done."""
+    """Whether more messages may become available when one is done."""
     is_at_bound = window.next_offset - window.done_below >= SCAN_AHEAD
     return is_at_bound or len(window.keys) > window.in_flight
 
 
 def stretches(offsets: Sequence[int]) -> Iterator[Sequence[int]]:
-    """These, which rise, divided where one is missing."""
+    """Split ascending offsets into runs without gaps."""
     first = 0
     for at, (one, other) in enumerate(pairwise(offsets), 1):
         if other != one + 1:

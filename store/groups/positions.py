@@ -1,4 +1,4 @@
-"""Positions of a shared group in queues: where it begins, where it is, where a reset sets it."""
+"""Positions of a shared group in queues: its start, its current position, and resets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Reads(held.Reads, Protocol):
-    """What groups read of the store: see MessageStore."""
+    """The reads of a store that groups need: see MessageStore."""
 
     def is_cold(self, topic: str, queue_id: int, offset: int) -> bool: ...
 
@@ -32,20 +32,20 @@ class Reads(held.Reads, Protocol):
 
 
 class Edge(enum.Enum):
-    """An end of a queue."""
+    """Either end of a queue."""
 
     EARLIEST = "earliest"  # its oldest message
     LATEST = "latest"  # behind its newest message
 
 
 class AtTime(NamedTuple):
-    """The first message that was stored at that time or later."""
+    """The first message stored at that time, ms since 1970, or later."""
 
     time_ms: int  # ms since 1970
 
 
 class AtOffset(NamedTuple):
-    """The message at that queue offset, min to max of the queue."""
+    """The message at that queue offset, from min to max of the queue."""
 
     offset: int
 
@@ -54,7 +54,7 @@ Where = Edge | AtTime | AtOffset
 
 
 class SharedQueue(NamedTuple):
-    """Where a shared group is in a queue that it has received from."""
+    """The position of a shared group in a queue that it has received from."""
 
     topic: str  # or a light queue
     queue_id: int
@@ -67,14 +67,15 @@ class SharedQueue(NamedTuple):
 
 
 class ResetDone(NamedTuple):
-    """What a reset did."""
+    """The result of a reset."""
 
     queues: list[SharedQueue]  # as they are now
     ended_in_flight: int  # messages whose handles are of no use any more
 
 
 def offset_of(reads: Reads, topic: str, queue_id: int, where: Where) -> int:
-    """The queue offset. Raises OffsetOutOfRangeError, and what MessageStore.search_time raises."""
+    """Resolve `where` to a queue offset. Raises OffsetOutOfRangeError, and what
+    MessageStore.search_time raises."""
     match where:
         case AtTime(time_ms):
             return reads.search_time(topic, queue_id, time_ms, Boundary.LOWER)
@@ -91,9 +92,8 @@ def offset_of(reads: Reads, topic: str, queue_id: int, where: Where) -> int:
 def latest_start(
     queues: ConsumeQueueStore, topic: str, queue_id: int, place: Place, begin: Begin
 ) -> int:
-    """Where a group that begins with the latest does so in a queue that it has no window of: behind
-    the record of its first receive from the topic; at 0, where the topic is younger than the group.
-    """
+    """The queue offset at which a from-latest group starts in a queue without a window: behind the
+    record of its first receive from the topic, or 0 if the topic is younger than the group."""
     made_at, begun_at = begin
     low, high = queues.bounds(topic, queue_id, 0)
     if is_light(topic):
@@ -116,7 +116,7 @@ def described(
     windows: Sequence[tuple[str, int, Window]],
     now_ms: int,
 ) -> list[SharedQueue]:
-    """The queues with these windows; without those of a topic that ended meanwhile.
+    """Describe the queues of these windows, except those whose topic was deleted meanwhile.
 
     Raises DamagedQueueError.
     """

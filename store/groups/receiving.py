@@ -1,4 +1,4 @@
-"""One receive: first what is to be delivered again, then what was never delivered."""
+"""One receive: redeliveries first, then new messages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _ROUND_ONE_IN = 10
 
 
 def _queues_of(place: Place, turn: int) -> list[int]:
-    """The order in which a receive looks at the queues; `turn`: receives before it, of all."""
+    """The order in which a receive visits the queues; `turn` is the number of earlier receives."""
     count = place.queue_count
     if place.by_priority:
         turn, of_ten = divmod(turn, _ROUND_ONE_IN)
@@ -62,7 +62,7 @@ def _queues_of(place: Place, turn: int) -> list[int]:
 
 
 class Wish(NamedTuple):
-    """What one call asks for; all of it is checked."""
+    """The checked arguments of one receive."""
 
     group: str
     topic: str  # or a light queue
@@ -86,7 +86,7 @@ class _Read(NamedTuple):
 
 
 class _Taken(NamedTuple):
-    """Messages of a lease that are handed over."""
+    """Messages delivered in one lease."""
 
     queue_id: int
     lease: Lease
@@ -95,7 +95,7 @@ class _Taken(NamedTuple):
 
 
 class Receiving:
-    """One call in one turn."""
+    """One receive call in one turn."""
 
     def __init__(
         self,
@@ -123,8 +123,8 @@ class Receiving:
         self.next_look_ms: int | None = None
 
     def run(self) -> list[Delivery]:
-        """What is handed over. Raises UnknownGroupError, GroupKindError, UnknownTopicError, and
-        what reading a message raises, when nothing was handed over before."""
+        """Returns the deliveries. Raises UnknownGroupError, GroupKindError, UnknownTopicError, and,
+        if nothing was delivered before it, the error of an unreadable message."""
         wish = self._wish
         place = self._turn.place(wish.topic)
         settings = self._turn.shared(wish.group, make=wish.makes_group)
@@ -154,7 +154,7 @@ class Receiving:
         return self._deliveries(place)
 
     def _same_again(self, ids: Sequence[int]) -> None:
-        """What a receive with the same attempt id was given, and has in flight still."""
+        """Deliver again what an earlier receive with the same attempt id still has in flight."""
         group, topic, attempt = self._wish.group, self._wish.topic, self._wish.attempt
         for first in range(0, len(ids), _TOGETHER):
             some = ids[first : first + _TOGETHER]
@@ -173,7 +173,7 @@ class Receiving:
             self._damage = self._damage or error
 
     def _take(self, queue_id: int, lease: Lease, messages: Sequence[tuple[int, bytes]]) -> None:
-        """They are handed over, in this lease."""
+        """Deliver these messages in the lease."""
         if messages:
             offsets, records = zip(*messages, strict=True)
             self._taken.append(_Taken(queue_id, lease, offsets, records))
@@ -200,7 +200,7 @@ class Receiving:
 
     @property
     def nonces(self) -> list[int]:
-        """Of the leases that are handed over."""
+        """Nonces of the leases that were delivered."""
         return [taken.lease.nonce for taken in self._taken]
 
     @property
@@ -235,7 +235,7 @@ class Receiving:
                 self._look_at(self._now_ms)
 
     def _look_in(self, queue_id: int, window: Window, end: int, settings: SharedGroup) -> None:
-        """Raises DAMAGE: what was handed over before is."""
+        """Deliver from one queue. Raises DAMAGE; earlier deliveries stand."""
         if window.leases:
             self._again(queue_id, window, settings)
             (window,) = self._turn.windows(self._wish.group, self._wish.topic, [queue_id])
@@ -248,8 +248,8 @@ class Receiving:
             self._new(queue_id, window, end, room, settings)
 
     def _goes_on_behind(self, queue_id: int, window: Window, error: Damage) -> bool:
-        """Whether the group is done with what cannot be read. It holds the queue up otherwise:
-        until it is read, as when its queue is rebuilt, or a receiver asks to skip it."""
+        """Whether the group skips an unreadable message. Otherwise it blocks the queue until it can
+        be read, as after a rebuild, or until a receiver asks to skip it."""
         group, topic = self._wish.group, self._wish.topic
         first, behind = error.queue_offset, error.next_offset
         is_skipped = self._wish.skip_damaged and behind is not None
@@ -303,7 +303,7 @@ class Receiving:
                 self._turn.free(group, topic)  # what waits behind it, in order
 
     def _read_some(self, queue_id: int, offsets: Sequence[int]) -> _Read:
-        """Those of the messages that there are; the group is done with the others."""
+        """Read the messages that still exist; the group finishes the others as gone."""
         first, behind = offsets[0], offsets[-1] + 1
         read = self._read(queue_id, first, behind - first, tag_filter=None)
         wanted = set(offsets)
@@ -322,7 +322,7 @@ class Receiving:
     def _in_order(
         self, queue_id: int, window: Window, end: int, room: int, settings: SharedGroup
     ) -> None:
-        """What was seen before and need not wait any more, then what was not seen."""
+        """Deliver scanned messages that are no longer blocked, then scan for new ones."""
         able = ready(window)
         for offsets in stretches(able[: min(self._left, room)]):
             if self._is_full:
@@ -340,8 +340,8 @@ class Receiving:
     def _scan(
         self, queue_id: int, window: Window, end: int, room: int, settings: SharedGroup
     ) -> None:
-        """From the next offset on, up to SCAN_AHEAD: what has none of its message group before it
-        is handed over; of the others it is kept that they were seen."""
+        """Scan from the next offset, up to SCAN_AHEAD: deliver messages without an undone one of
+        their message group before them, and record the others as seen."""
         group, topic = self._wish.group, self._wish.topic
         end = min(end, window.done_below + SCAN_AHEAD)
         before = {key for _, key in window.keys}
@@ -432,8 +432,8 @@ class Receiving:
         tag_filter: Filter | None,
         max_bytes: int | None = None,
     ) -> _Read:
-        """Messages from `start` on, as many as that, and as have room: in `max_bytes`, or in the
-        answer."""
+        """Read up to `count` messages from `start` on that fit into `max_bytes` and into the
+        response."""
         if not self._turn.may_wait and self._reads.is_cold(self._wish.topic, queue_id, start):
             self._turn.check_may_wait()
         room = self._wish.max_bytes - self._bytes if max_bytes is None else max_bytes

@@ -73,9 +73,9 @@ _MOVED_TOGETHER = 1000
 class SharedGroups:
     """Groups whose members share the messages of topics and light queues: see store/docs/groups.md.
 
-    Every message is delivered at least once: until it is acknowledged, or was delivered as often as
-    its group allows and is a dead letter. What is acknowledged is not delivered again.
-    Thread: any. Locks: that of Turns. Memory: that of the calls under way.
+    Every message is delivered at least once, until it is acknowledged, or becomes a dead letter
+    after its group's maximum number of deliveries. An acknowledged message is not delivered again.
+    Thread: any. Locks: that of Turns. Memory: that of the calls in progress.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class SharedGroups:
         reads: Reads,
         new_nonce: Callable[[], int] = lambda: secrets.randbits(63) or 1,
     ) -> None:
-        """`tables`: at the dispatch point. `reads`: of the same store."""
+        """`tables`: the state at the dispatch point. `reads`: of the same store."""
         # Constant after construction.
         self._appends = appends
         self._topics = topics
@@ -108,9 +108,10 @@ class SharedGroups:
     # --- groups ----------------------------------------------------------------------------
 
     def create(self, group: str, settings: SharedGroup | None = None) -> SharedGroup:
-        """The group exists and is shared, durably; returns its settings.
+        """Create a shared group durably, and return its settings. Repeatable.
 
-        Raises InvalidArgumentError, GroupExistsError when it exists and is not so.
+        Raises InvalidArgumentError, and GroupExistsError if it exists with other settings or of
+        another kind.
         """
         check_group(group)
         wanted = checked(settings or SharedGroup())
@@ -127,10 +128,10 @@ class SharedGroups:
         return wanted
 
     def update(self, group: str, settings: SharedGroup) -> SharedGroup:
-        """The shared group has these settings, durably. What is in flight stays so, until its time.
+        """Replace the settings of the shared group, durably. Messages in flight keep their leases.
 
-        `in_order` and `from_latest` cannot be changed. A group that is paused hands nothing over.
-        Raises InvalidArgumentError, UnknownGroupError, GroupKindError.
+        `in_order` and `from_latest` cannot be changed. A paused group delivers nothing. Raises
+        InvalidArgumentError, UnknownGroupError, GroupKindError.
         """
         check_group(group)
         wanted = checked(settings)
@@ -149,7 +150,7 @@ class SharedGroups:
         return wanted
 
     def describe(self, group: str) -> SharedGroup | None:
-        """Its settings; None: it reads by offsets. Raises UnknownGroupError."""
+        """The group's settings; None for a reader group. Raises UnknownGroupError."""
         check_group(group)
         self._appends.check_open()
         if self._tables.group(group) is None:
@@ -159,10 +160,10 @@ class SharedGroups:
     def describe_queues(
         self, group: str, limit: int = 1000, after: tuple[str, int] | None = None
     ) -> list[SharedQueue]:
-        """Where it is in the queues that it has received from, in the order of their names' length
-        and bytes and their ids; those above `after`, a topic and queue id.
+        """Up to `limit` queues that the group has received from, with its position in each, after
+        `after` (topic, queue id). Ordered by length of the topic's name, its bytes, and queue id.
 
-        A page may be shorter than `limit` only when it is the last, or a topic on it ended
+        A page may be shorter than `limit` only if it is the last one, or a topic on it was deleted
         meanwhile. Raises InvalidArgumentError, UnknownGroupError, GroupKindError,
         DamagedQueueError.
         """
@@ -173,7 +174,7 @@ class SharedGroups:
         return described(self._reads, self._queues, windows, self._now_ms())
 
     def held(self, group: str, queues: Iterable[tuple[str, int]]) -> dict[int, int]:
-        """Messages that receivers have of these queues now, by the nonces of their leases."""
+        """Number of messages of these queues in flight, by the nonce of their lease."""
         by_topic = defaultdict[str, list[int]](list)
         for topic, queue_id in queues:
             by_topic[topic].append(queue_id)
@@ -189,12 +190,12 @@ class SharedGroups:
     def reset(
         self, group: str, topic: str, queue_ids: Sequence[int] | None, where: Where
     ) -> ResetDone:
-        """The group goes on there in these queues of the topic or light queue, durably; None: in
-        all of them. What it has in flight there ends: its handles are of no use any more.
+        """Set the group's position in these queues of the topic or light queue, durably; None for
+        all queues. Messages in flight there are ended, and their handles become invalid.
 
-        More than a thousand queues are moved one thousand after the other: an error leaves the
-        first of them moved. Raises InvalidArgumentError, UnknownGroupError, GroupKindError,
-        UnknownTopicError, UnknownQueueError, OffsetOutOfRangeError, DamagedQueueError.
+        Queues are moved a thousand at a time, so after an error some may already be moved. Raises
+        InvalidArgumentError, UnknownGroupError, GroupKindError, UnknownTopicError,
+        UnknownQueueError, OffsetOutOfRangeError, DamagedQueueError.
         """
         check_group(group)
         check_queue_name(topic, "topic")
@@ -233,12 +234,12 @@ class SharedGroups:
         return ResetDone(described(self._reads, self._queues, windows, self._now_ms()), total)
 
     def on_change(self, listener: Callable[[str, str], None]) -> Callable[[], None]:
-        """Call `listener` with a group and a topic, or light queue, when the group may have more to
-        receive there without a new message, or another answer; returns how to end that.
+        """Call `listener` with a group and a topic or light queue when a receive may get more than
+        before without a new message, or another error. Returns a function that removes it.
 
-        "" for the topic: all of them, for the group was changed or deleted. "" for the group: all
-        of them, for the topic was deleted. Called after the change, on the thread that made it or
-        the dispatching one: be short.
+        Topic "" means all topics, when the group was changed or deleted. Group "" means all groups,
+        when the topic was deleted. Runs after the change, on the thread that made it or on the
+        dispatching thread, and must be short.
         """
         return self._turns.add_listener(listener)
 
@@ -259,26 +260,28 @@ class SharedGroups:
         wait: bool = True,
         at_once: bool = False,
     ) -> Received:
-        """Messages of the topic, or light queue, that are the caller's for `invisible_ms`.
+        """Receive messages of the topic or light queue; they belong to the caller for
+        `invisible_ms`.
 
-        Those whose time with others is over come first. Up to both limits, but at least one if
-        there is one. Waits for no message: see `on_change`. A message that the filter does not want
-        is done for the whole group. When the power fails soon after, they may be delivered again at
-        once. In a group in order, of messages of a queue with the same ordering key one at a time
-        is handed over, in their order. A call that is made again with the same `attempt_id`, of 64
-        characters at most, is given what the first one was, with the same handles, as far as that
-        is in flight; with `max_messages` 0 it is given nothing else. A group that does not exist is
-        made, where `auto_create_groups` says so.
-        Raises InvalidArgumentError, UnknownGroupError, GroupKindError, UnknownTopicError;
-        CorruptMessageError, DamagedQueueError when no other queue has messages and one has a
-        message that cannot be read, and holds up what is behind it; and what an append raises.
-        With `skip_damaged` what cannot be read is done for the whole group, as soon as the error
-        says where to read on; the log and the statistics tell of it.
+        Redeliveries come first. Respects both limits, but returns at least one message if there is
+        one. Does not wait for messages: see `on_change`. Messages that the filter excludes are done
+        for the whole group. After a power loss, messages may be delivered again at once. A group in
+        order has at most one message of each ordering key in flight. A repeated call with the same
+        `attempt_id`, at most 64 characters, returns what is still in flight of the first one, with
+        the same handles; with `max_messages` 0 it returns nothing else. A missing group is created
+        if `auto_create_groups` is on.
 
-        `acknowledge`: handles of the group, acknowledged first, in the same turn and record; with
-        `wait` they are durable on return, as with the call of that name. If it raises, none of
-        them is acknowledged. So an error of receiving is not raised when there are handles: nothing
-        is received, and the next call without handles raises it.
+        Raises InvalidArgumentError, UnknownGroupError, GroupKindError, UnknownTopicError, and what
+        an append raises. Raises CorruptMessageError or DamagedQueueError if an unreadable message
+        blocks a queue and no other queue has messages. With `skip_damaged`, the unreadable message
+        is done for the whole group as soon as the error says where to continue; it is logged and
+        counted.
+
+        `acknowledge`: handles of the group, acknowledged first, in the same turn and record. With
+        `wait` the acknowledgements are durable on return, as with `acknowledge`. If the call
+        raises, none of them is acknowledged. Therefore an error of receiving is not raised if there
+        are handles: nothing is received, and the next call without handles raises it.
+
         `at_once` is for an event loop: see `acknowledge`.
         """
         check_group(group)
@@ -329,14 +332,14 @@ class SharedGroups:
         return received._replace(end_offset=end)
 
     def receiving(self, turn: Turn, wish: Wish, now_ms: int) -> Receiving:
-        """For others that decide in `turns`: one receive, which is checked."""
+        """One checked receive, for callers that decide in `turns` themselves."""
         return Receiving(
             turn, wish, now_ms, self._queues, self._reads, self._damages, self._new_nonce
         )
 
     @property
     def turns(self) -> Turns:
-        """The one writer of what groups have in flight."""
+        """The only writer of what groups have in flight."""
         return self._turns
 
     def _run(self, plan: Callable[[Turn], T], *, at_once: bool) -> tuple[T, int]:
@@ -345,20 +348,21 @@ class SharedGroups:
     def acknowledge(
         self, group: str, handles: Sequence[str], *, wait: bool = True, at_once: bool = False
     ) -> Answered:
-        """The messages are done: they are not delivered again.
+        """Acknowledge messages: they are done and are not delivered again.
 
-        An outcome for each handle. With `wait` they are as durable on return as a put.
+        Returns an outcome for each handle. With `wait` they are as durable on return as a put.
         Raises InvalidArgumentError naming a handle that this group was not given, GroupKindError,
-        UnknownGroupError, and what an append raises: nothing was acknowledged then.
-        With `at_once` it raises AppendWouldWaitError, and nothing is done, when it would wait for
-        another call, a lock or a disk, or take long.
+        UnknownGroupError, and what an append raises; nothing is acknowledged then. With `at_once`
+        raises AppendWouldWaitError, and does nothing, if it would wait for another call, a lock or
+        the disk, or take long.
         """
 
         return self._for_each(group, handles, acknowledge_lease, wait=wait, at_once=at_once)
 
     def bury(self, group: str, handle: str, *, wait: bool = True) -> Answered:
-        """The message is a dead letter, however often it was delivered: its receiver gave it up.
-        Raises as `acknowledge`; CorruptRecordError, DamagedQueueError when it cannot be read."""
+        """Make the message a dead letter now, however often it was delivered, because its receiver
+        gives it up. Raises like `acknowledge`; CorruptRecordError, DamagedQueueError if it cannot
+        be read."""
 
         def end(part: Part) -> None:
             turn, _, group, topic, queue_id, lease, was_full = part
@@ -377,9 +381,9 @@ class SharedGroups:
         wait: bool = True,
         at_once: bool = False,
     ) -> Answered:
-        """The messages stay the caller's for so long from now on; the handles stay good.
+        """Keep the messages for `invisible_ms` from now on. Their handles stay valid.
 
-        Raises as `acknowledge`.
+        Raises like `acknowledge`.
         """
         check_within("invisible_ms", invisible_ms, 1, MOST_INVISIBLE_MS)
         until_ms = self._now_ms() + invisible_ms
@@ -401,11 +405,11 @@ class SharedGroups:
         wait: bool = True,
         at_once: bool = False,
     ) -> Answered:
-        """The messages may be delivered again after `delay_ms`; None: as the group's backoff says,
-        by how often each was delivered. The handles are of no use any more. With `not_begun` this
-        delivery does not count: its receiver did not begin to work on them.
+        """Make the messages available again after `delay_ms`; None for the group's backoff, by each
+        message's number of deliveries. The handles become invalid. With `not_begun` this delivery
+        does not count, because its receiver did not begin to work on it.
 
-        Raises as `acknowledge`.
+        Raises like `acknowledge`.
         """
         if delay_ms is not None:
             check_within("delay_ms", delay_ms, 0, MOST_DELAY_MS)
@@ -437,7 +441,7 @@ class SharedGroups:
         wait: bool,
         at_once: bool = False,
     ) -> Answered:
-        """`change` for what is in flight of these, lease by lease."""
+        """Apply `change` to the in-flight messages of these handles, lease by lease."""
         check_group(group)
         named = unpack_handles(group, handles, "handles")
         plan = partial(change_leases, group, named, len(handles), change)
@@ -449,15 +453,15 @@ class SharedGroups:
     # --- dead letters ----------------------------------------------------------------------
 
     def dead_letters(self, group: str) -> int:
-        """How many there are: neither redriven nor deleted, and kept.
+        """Number of kept dead letters that are neither redriven nor deleted.
 
-        Also of a group by offsets, and of one that is not there any more, while there is a topic of
-        its dead letters. Raises InvalidArgumentError, UnknownGroupError.
+        Works for any group that has a dead-letter topic: also a reader group, or a deleted group.
+        Raises InvalidArgumentError, UnknownGroupError.
         """
         return self._box.count(group)
 
     def list_dead_letters(self, group: str, after: int = -1, limit: int = 100) -> list[DeadLetter]:
-        """Dead letters with offsets above `after`, the oldest first, 1 to 1000 of them at most.
+        """Up to `limit` (1 to 1000) dead letters with offsets above `after`, the oldest first.
 
         Raises InvalidArgumentError, UnknownGroupError; CorruptRecordError, DamagedQueueError.
         """
@@ -473,32 +477,32 @@ class SharedGroups:
         may: Callable[[str], bool] = lambda _: True,
         wait: bool = True,
     ) -> Redriven:
-        """Dead letters are messages again where they came from: each of them once, whatever
-        happens. As new ones, with the ordering key, the queue and the id that they had.
+        """Put dead letters back to where they came from, each exactly once, as new messages with
+        their old id, ordering key and queue.
 
-        Those of these offsets; or, without any, all above `after`, the oldest first. At most
-        `max_messages` are put again or left, 1 to 1000. With `wait` they are as durable on return
-        as a put. A letter that came from a light queue goes to that, and not again to the topic
-        that it stood in beside. What is no dead letter, or not any more, counts nowhere.
-        `may` says whether a message may go to a topic, or light queue; the first that may not ends
-        the call. It is called on any thread, within a turn: be short, and raise nothing.
-        Raises InvalidArgumentError, UnknownGroupError, CorruptRecordError, DamagedQueueError, and
-        what an append raises: some may have been put again then, and each of them has ended.
+        Redrives the letters at `offsets`, or, if empty, all above `after`, oldest first; at most
+        `max_messages` (1 to 1000) are redriven or left. With `wait` they are as durable on return
+        as a put. A letter from a light queue only goes back to that light queue, not to its topic.
+        Offsets that are not live dead letters are ignored. `may` says whether a message may go to a
+        topic or light queue; the first refusal ends the call. It is called on any thread, within a
+        turn, so it must be short and must not raise. Raises InvalidArgumentError,
+        UnknownGroupError, CorruptRecordError, DamagedQueueError, and what an append raises; some
+        letters may then be redriven already.
         """
         return self._letters.redrive(group, offsets, max_messages, after, may, wait=wait)
 
     def delete_dead_letters(
         self, group: str, offsets: Sequence[int], *, wait: bool = True
     ) -> tuple[int, int]:
-        """These dead letters are done; how many of them there were, and `end_offset`: it is certain
-        once the log is durable up to that. With `wait` it is so on return.
+        """Delete these dead letters. Returns how many existed, and `end_offset`: the deletion is
+        durable once the log is durable up to there. With `wait` it is durable on return.
 
         Raises InvalidArgumentError, UnknownGroupError, and what an append raises.
         """
         return self._letters.delete(group, offsets, wait=wait)
 
     def statistics(self) -> dict[str, float]:
-        """Numbers for operators, by name, since the store was opened."""
+        """Metrics for operators since the store was opened, by name."""
         return {
             **self._damages.statistics(),
             "store.shared_expired": self._turns.expired,

@@ -1,9 +1,9 @@
-"""A turn: what several calls decide together, before it becomes one record of the log.
+"""A turn: several calls decide together, and the result becomes one record of the log.
 
-It is decided on what the state has at the log's end, and on what the calls before it in the turn
-decided. Messages are read meanwhile, so the append lock is not held; under it, `steps` then looks
-whether all that was decided on is still so. Only this room changes windows, one turn at a time, so
-nothing but deletions and settings can be in the way.
+Decisions are based on the state at the log's end, and on the earlier calls of the turn. Messages
+are read meanwhile, so the append lock is not held. Under it, `steps` then checks that everything
+read is unchanged. Only this room changes windows, one turn at a time, so only deletions and
+settings can interfere.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ _MOST_MESSAGE_BYTES = 4 << 20
 
 
 class ChangedError(Exception):
-    """What was decided on is not so any more: decide again."""
+    """Something that the turn has read was changed: plan again."""
 
 
 class Begin(NamedTuple):
-    """Where a group that begins with the latest does so; physical offsets of records."""
+    """Where a from-latest group starts; physical offsets of records."""
 
     made_at: int  # of the one that made the group
     begun_at: int  # of the one that says that it received from the topic; 0: it is not in the log
@@ -73,10 +73,10 @@ class Place(NamedTuple):
 
 
 class Known:
-    """What turns know of the state at the log's end: rows, and places.
+    """State at the log's end that turns have read: rows and places.
 
-    As long as nobody else changes the state, the next turn goes on with what the one before knew.
-    Memory: that of a turn; _MOST_KNOWN rows between turns.
+    While nothing else changes the state, the next turn reuses it. Memory: that of a turn;
+    _MOST_KNOWN rows between turns.
     """
 
     def __init__(self, appends: AppendPath, topics: Topics) -> None:
@@ -92,14 +92,14 @@ class Known:
         self.most_bytes: int | None = None
 
     def next_turn(self) -> Known | None:
-        """For the turn after this one, if anything can be of use there."""
+        """The part that the next turn can reuse, if any."""
         if not 0 < len(self.rows) <= _MOST_KNOWN:
             return None
         self._is_current = False
         return self
 
     def look(self) -> None:
-        """Before the first look of a turn: what changes from here on is noticed."""
+        """Call before the first read of a turn; changes from here on are detected."""
         if self._is_current:
             return
         with self._appends.held():
@@ -112,7 +112,7 @@ class Known:
         self._is_current = True
 
     def take(self, changes: Changes, records: int) -> None:
-        """A turn changed that, and the state has so many records now."""
+        """Apply the changes of a turn; `records` is the new number of state records."""
         self.rows.update(changes.written)
         self.records = records
 
@@ -137,8 +137,8 @@ class Known:
     def scan(
         self, start: bytes, end: bytes, limit: int | None = None
     ) -> Sequence[tuple[bytes, bytes]]:
-        """Only turns add rows of dead letters, and they go with their topic: so it is enough to
-        notice changes of the rows that are found."""
+        """Scan rows. Only turns add rows of dead letters, and these are deleted with their topic,
+        so it is enough to detect changes of the rows that are found."""
         assert start[:1] in b"xy", f"a turn looks through no range: {start!r} to {end!r}"
         self.look()
         with self._appends.held():
@@ -158,7 +158,7 @@ class Turn:
         *,
         may_wait: bool = True,
     ) -> None:
-        """`known`: of the turn before."""
+        """`known`: from the turn before."""
         #: Otherwise AppendWouldWaitError is raised for what waits for the disk, or takes long.
         self.may_wait = may_wait
         self._appends = appends
@@ -186,7 +186,7 @@ class Turn:
         self.expired = self.gone = 0
 
     def check_may_wait(self) -> None:
-        """Before what waits for the disk, or takes long. Raises AppendWouldWaitError."""
+        """Call before waiting for the disk or long work. Raises AppendWouldWaitError."""
         if not self.may_wait:
             raise AppendWouldWaitError("it takes long")
 
@@ -201,7 +201,7 @@ class Turn:
     # --- looking ---------------------------------------------------------------------------
 
     def shared(self, group: str, *, make: bool = False) -> SharedGroup:
-        """Its settings; `make` it where there is none, with those by default.
+        """The group's settings; with `make`, a missing group is created with default settings.
 
         Raises UnknownGroupError, GroupKindError.
         """
@@ -218,9 +218,9 @@ class Turn:
         return settings
 
     def begun(self, group: str, topic: str) -> Begin:
-        """When the group, which begins with the latest, did so on the topic: now, if it has not.
+        """Where this from-latest group started on the topic; it starts now if it has not.
 
-        It is shared.
+        The group must be shared.
         """
         row = self.tables.group(group)
         assert row is not None, "it was looked up"
@@ -257,7 +257,7 @@ class Turn:
     # --- deciding --------------------------------------------------------------------------
 
     def add(self, entry: Entry) -> None:
-        """It is decided."""
+        """Add an entry to the turn's record."""
         apply_entry(entry, _NOWHERE, self._changes)
         if isinstance(entry, (GroupMade, Begun)):
             self._has_nowhere = True
@@ -281,17 +281,16 @@ class Turn:
             self._entries.append(entry)
 
     def free(self, group: str, topic: str) -> None:
-        """There may be more to receive there than before."""
+        """Report that a receive may get more there than before."""
         self.freed.add((group, topic))
 
     @property
     def takes_messages(self) -> bool:
-        """Whether another message may go with this turn."""
+        """Whether another message fits into this turn."""
         return len(self._messages) < _MOST_MESSAGES and self._message_bytes < _MOST_MESSAGE_BYTES
 
     def next_offset(self, topic: str) -> int:
-        """That of the message that `append` takes next, when it is for queue 0 of this topic, which
-        exists."""
+        """The queue offset that `append` assigns next in queue 0 of the existing topic."""
         found = self._next_offsets.get(topic)
         if found is None:
             self._known.look()
@@ -301,7 +300,7 @@ class Turn:
         return found + len(own)
 
     def append(self, entry: Finished | LetterEnded, message: Message) -> None:
-        """It is decided, and the message is in the log with it, or neither is."""
+        """Append the message and the entry together; the log gets both or neither."""
         self.check_may_wait()
         self.add(entry)
         self._messages.append(message)
@@ -310,7 +309,7 @@ class Turn:
     # --- for the appender, under the append lock -------------------------------------------
 
     def steps(self, now_ms: int, made_queues: int = 1) -> list[Step]:
-        """What is to be appended. Raises ChangedError."""
+        """The steps to append. Raises ChangedError."""
         view = self._topics.view
         records = self._topics.next_state()
         if records != self._known.records:
@@ -331,7 +330,7 @@ class Turn:
         return steps
 
     def known(self) -> Known | None:
-        """For the next turn, when this one is in the log; None: nothing that is certain."""
+        """State for the next turn, after this one is in the log; None if nothing is certain."""
         if self._entries:
             if self._records_after < 0 or self._has_nowhere:
                 return None
@@ -339,15 +338,15 @@ class Turn:
         return self._known.next_turn()
 
     def given_up(self) -> Known | None:
-        """The same, when nothing of this one is appended."""
+        """State for the next turn, if nothing of this one is appended."""
         return self._known.next_turn()
 
     def met_an_end(self) -> bool:
-        """Whether a topic, or light queue, has ended in the rows since it was looked at."""
+        """Whether a topic or light queue was deleted since the turn read its rows."""
         return self._topics.ends.changed_since(self._known.ends)
 
     def _check_unchanged(self) -> None:
-        """What was decided on is as it was, though the state has changed."""
+        """Check that what the turn read is unchanged, although the state has changed."""
         view, seen = self._topics.view, self._known.rows
         written = self._changes.written
         keys = [key for key in seen if key[:1] in b"gt" or key in written]

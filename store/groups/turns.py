@@ -1,7 +1,7 @@
-"""The writer: it makes one record of what several callers decide.
+"""The writer: joins the decisions of several callers into one record.
 
-Whoever comes while a turn is under way waits for its end, and whoever is first then decides for
-all that wait. So a record has as much in it as there are callers, and nobody waits for a timer.
+Callers that arrive during a turn wait for its end; the first of them then decides for all that
+wait. So a record covers as many callers as there are, and none waits for a timer.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class _Call(Generic[T]):
         self.is_done = False
 
     def outcome(self) -> tuple[T, int]:
-        """Of one that is done."""
+        """The result of a finished call."""
         if self.error is not None:
             raise self.error
         return self.result, self.end_offset
 
 
 class Turns:
-    """Thread: any. Locks: `turn`, before the append lock. Memory: that of the calls under way."""
+    """Thread: any. Locks: `turn`, before the append lock. Memory: that of the calls in progress."""
 
     def __init__(self, appends: AppendPath, topics: Topics, now_ms: Callable[[], int]) -> None:
         # Constant after construction.
@@ -68,7 +68,8 @@ class Turns:
         appends.applier.add_listener(self._applied)
 
     def run(self, plan: Callable[[Turn], T]) -> tuple[T, int]:
-        """What `plan` decided, once it is in the log, and the log's end then."""
+        """Decide `plan` in a turn. Returns its result once it is in the log, and the log's end
+        then."""
         self._appends.check_open()
         call = _Call(plan)
         try:
@@ -82,9 +83,9 @@ class Turns:
         return call.outcome()
 
     def run_at_once(self, plan: Callable[[Turn], T]) -> tuple[T, int]:
-        """The same for an event loop: in a turn of its own, which waits for nothing.
+        """Like `run`, for an event loop: in a turn of its own, which does not block.
 
-        Raises AppendWouldWaitError when it would have to, or would take long; nothing was decided.
+        Raises AppendWouldWaitError if it would block or take long; nothing is decided then.
         """
         self._appends.check_open()
         if self.turn.locked() or self.waiting or self._appends.log.lock.locked():
@@ -95,7 +96,7 @@ class Turns:
         return call.outcome()
 
     def _take(self, waiting: Sequence[_Call[object]], *, may_wait: bool = True) -> None:
-        """Some of those that wait are done."""
+        """Decide some of the waiting calls."""
         while True:
             self._tell_freed()
             # Where an interrupt ends this, or another try follows, nothing is known any more.
@@ -150,14 +151,14 @@ class Turns:
         return remove
 
     def _applied(self, changes: Changes, physical_offset: int) -> None:
-        """The applier's listener: topics and groups that were changed or ended."""
+        """Listener of the applier: topics and groups that were changed or deleted."""
         del physical_offset
         if self._listeners:
             self._tell({("", name) for name in changes.ended})
             self._tell({(key[1:].decode(), "") for key in changes.written if key[:1] == b"g"})
 
     def _tell_freed(self) -> None:
-        """Under `turn`. Repeatable."""
+        """Call the listeners. Must hold `turn`. Repeatable."""
         if self._freed:
             self._tell(self._freed)
             self._freed = set()

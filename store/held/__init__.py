@@ -1,8 +1,8 @@
-"""Messages that wait: for their time, as delayed ones, or for a decision.
+"""Held messages: they wait for their time (delayed messages) or for a decision (transactions).
 
-One that waits is a record of a system topic, with what it is for in its properties; that it waits
-is a row of the state. What it becomes is appended together with the entry that ends the row, so
-there is one outcome, whatever crashes. See store/docs/held.md.
+A held message is a record of a system topic; its properties say where it goes. A row of the state
+says that it waits. Its delivery is appended together with the entry that ends the row, so there is
+exactly one outcome after any crash. See store/docs/held.md.
 """
 
 from store.held.deciding import Begin, Decide

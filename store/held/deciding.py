@@ -1,6 +1,6 @@
-"""What becomes of halves: decided under the append lock, on the state at the log's end.
+"""Decides transactions under the append lock, from the state at the log's end.
 
-So there is one outcome for each half, whoever decides at the same time.
+So each half has exactly one outcome, despite concurrent decisions.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SAID = {
 
 
 class Begin(NamedTuple):
-    """A message that is to wait for its transaction."""
+    """A message that begins a transaction."""
 
     message: Message
     group: str  # of producers, which are asked when nobody decides
@@ -64,21 +64,21 @@ class Begin(NamedTuple):
 
 
 class Decide(NamedTuple):
-    """What is to become of a transaction."""
+    """A decision of a transaction."""
 
     transaction_id: str
     commit: bool  # otherwise it is rolled back
 
 
 class Ready(NamedTuple):
-    """A message, and what is made of it before its place is known."""
+    """A message and its prepared parts."""
 
     message: Message
     prepared: Prepared
 
 
 class Found(NamedTuple):
-    """The half that is to be committed."""
+    """The half to be committed."""
 
     place: int
     #: What is put, prepared; why it cannot be read; None: its record left the log.
@@ -86,11 +86,11 @@ class Found(NamedTuple):
 
 
 class ReadAgainError(Exception):
-    """A half is not where it was read."""
+    """A half is no longer where it was read."""
 
 
 class Beginning(NamedTuple):
-    """A call that begins a transaction, and can be taken."""
+    """A valid call that begins a transaction."""
 
     message: Message
     half: Ready  # what stands for it meanwhile
@@ -100,14 +100,14 @@ class Beginning(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """A call that decides one."""
+    """A valid call that decides a transaction."""
 
     call: Decide
     named: Named
 
 
 class Turn:
-    """One try to decide some calls, under the append lock."""
+    """One attempt to decide some calls, under the append lock."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Turn:
         messages: Mapping[int, Found],
         now_ms: int,
     ) -> None:
-        """`messages`: by halves, as far as they were read."""
+        """`messages`: by half, as far as they were read."""
         self._topics = topics
         self._config = config
         self._calls = calls
@@ -161,7 +161,7 @@ class Turn:
 
     @property
     def begun(self) -> int:
-        """How many transactions it begins."""
+        """Number of transactions that it begins."""
         pairs = zip(self._calls, self.answers, strict=True)
         return sum(isinstance(one, Beginning) and isinstance(two, str) for one, two in pairs)
 
@@ -208,7 +208,7 @@ class Turn:
         return text
 
     def _again(self, ending: Ending) -> str:
-        """It is not open: the same decision may be made again."""
+        """Handle a transaction that is not open: the same decision may be repeated."""
         (text, commit), (half, nonce, _) = ending
         before = self._tables.ended(half)
         if before is None or before.nonce != nonce:
@@ -238,6 +238,6 @@ def id_of(row: OpenHalf) -> str:
 
 
 def is_live(row: OpenHalf, view: StateView) -> bool:
-    """Under the append lock: the topic is the one that the half was put for."""
+    """Whether the topic is still the one that the half was put for. Must hold the append lock."""
     topic = view.tables.topic(row.topic)
     return topic is not None and topic.created_offset <= row.began_at

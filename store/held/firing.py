@@ -1,7 +1,7 @@
-"""What is due is put: the thread that does it, and one step of it.
+"""Delivers due messages: the thread, and one step of it.
 
-The lowest key is always taken first. There is no place in time below which nothing is looked for:
-what is late, for whatever reason, is put at the next look.
+The earliest key is always taken first. There is no lower time bound, so late messages, for whatever
+reason, are delivered at the next step.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _NEVER_MS = (1 << 63) - 1
 
 
 class _Due(NamedTuple):
-    """A timer whose time has come."""
+    """A timer that is due."""
 
     key: bytes
     row: TimerRow
@@ -86,7 +86,7 @@ class Firing:
         scattered: Scattered,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`tables`: at the dispatch point."""
+        """`tables`: the state at the dispatch point."""
         # Constant after construction.
         self._appends = appends
         self._topics = topics
@@ -116,10 +116,10 @@ class Firing:
     # --- one step --------------------------------------------------------------------------
 
     def fire(self) -> int:
-        """Some of what is due, the earliest first, is put; returns how many timers ended.
-        0: nothing is due, or what is cannot be read yet.
+        """Deliver some due messages, the earliest first. Returns how many timers ended; 0 if none
+        is due, or the due ones cannot be read yet.
 
-        Certain, as a put is, on return. Raises what an append raises.
+        As durable as a put on return. Raises what an append raises.
         """
         with self._step:
             now_ms = self._times.now_ms()
@@ -132,8 +132,8 @@ class Firing:
             return count
 
     def _look(self, now_ms: int) -> Sequence[tuple[bytes, TimerRow]]:
-        """The earliest of those that are due. Rows that are changed meanwhile, or were before and
-        are not dispatched, are looked at again under the append lock."""
+        """The earliest due timers. Rows that change meanwhile, or changed before and are not
+        dispatched, are checked again under the append lock."""
         with self._lock:
             start = self._lowest = min(self._lowest, self._lowered)
             self._lowered = _LAST
@@ -149,7 +149,7 @@ class Firing:
         return rows
 
     def _applied(self, changes: Changes, physical_offset: int) -> None:
-        """The applier's listener: rows that came."""
+        """Listener of the applier: rows that were added."""
         del physical_offset
         came = [key for key, row in changes.written.items() if key[:1] == b"i" and row is not None]
         if not came:
@@ -189,7 +189,7 @@ class Firing:
         return due
 
     def _put(self, due: Sequence[_Due]) -> tuple[int, int]:
-        """How many ended, and the log's end then."""
+        """Returns how many ended, and the log's end then."""
         ended: list[TimerEnded] = []
 
         def steps() -> list[Step]:
@@ -244,7 +244,7 @@ class Firing:
         self._thread.start()
 
     def stop(self) -> None:
-        """After the step that goes on. Repeatable."""
+        """Stop after the current step. Repeatable."""
         self._stopped.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -275,7 +275,7 @@ class Firing:
                 self._wait()
 
     def _wait(self) -> None:
-        """Until the next one may be due."""
+        """Wait until the next timer may be due."""
         if self._next_ms == _NEVER_MS:
             self._wake.wait()
             return

@@ -1,4 +1,4 @@
-"""Halves are kept until they are decided, whatever the log keeps: a kind of what is held."""
+"""Keeps halves until they are decided, whatever the log's retention: a kind of held record."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _PAGE = 1000
 
 
 class RolledHalves(WaitingKind):
-    """Their rows go with them: checks, the next check, nonce, and where the topic began that they
-    are for. Thread: that of retention."""
+    """Moves halves together with their rows: checks, next check, nonce, and where their topic
+    began. Thread: that of retention."""
 
     def __init__(
         self, appends: AppendPath, topics: Topics, state: Rows, tables: Tables, reads: Reads
@@ -38,8 +38,7 @@ class RolledHalves(WaitingKind):
         return self._tables.topic(HALVES_TOPIC) is not None and bool(self._halves.count().open)
 
     def live_places(self, topic: str, first: int, behind: int) -> Iterator[int]:
-        """Reads no record. Those that were moved have lower names, and higher places, than the
-        others."""
+        """Reads no records. Moved halves have lower names and higher places than the others."""
         del topic
         places: list[int] = []
         name = 0

@@ -1,8 +1,8 @@
 """Transactions: a message waits as a half until its producer commits it or rolls it back.
 
-What a half's record looks like is in records.py, what the state knows of it in
-store/state/halves.py. Here it is decided what entries say, under the append lock, so there is one
-outcome for each half, whoever races. See store/docs/transactions.md.
+records.py defines a half's record, store/state/halves.py its row. This module decides entries under
+the append lock, so each half has exactly one outcome, whatever races. See
+store/docs/transactions.md.
 """
 
 from __future__ import annotations
@@ -90,14 +90,14 @@ IS_TRANSACTION = "TRAN_MSG"
 
 
 class Decided(NamedTuple):
-    """What became of each call: the id of the transaction, or why not."""
+    """The result of each call: the id of the transaction, or the error."""
 
     answers: list[str | StoreError]
     end_offset: int  # certain once the log is durable up to it: see MessageStore.is_durable
 
 
 class Check(NamedTuple):
-    """A transaction that nobody decided in time: a producer of its group is to be asked."""
+    """A transaction that was not decided in time: a producer of its group should be asked."""
 
     half: int
     transaction_id: str
@@ -107,7 +107,7 @@ class Check(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """An open transaction, for people."""
+    """An open transaction, as listed."""
 
     transaction_id: str
     half: int
@@ -119,7 +119,7 @@ class Transaction(NamedTuple):
 
 
 class Halves:
-    """Thread: any. Locks: that of appends. Memory: that of the calls under way."""
+    """Thread: any. Locks: that of appends. Memory: that of the calls in progress."""
 
     def __init__(
         self,
@@ -146,19 +146,20 @@ class Halves:
     # --- deciding --------------------------------------------------------------------------
 
     def begin(self, message: Message, group: str, immunity_ms: int = 0) -> str:
-        """The message waits; returns the id of its transaction, once that is as durable as a put.
+        """Store the message as a half. Returns the id of its transaction, as durable as a put.
 
-        Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError, TooManyTransactionsError,
-        and what a put raises.
+        `immunity_ms`: time until the first check. Raises InvalidArgumentError, UnknownTopicError,
+        UnknownQueueError, TooManyTransactionsError, and what a put raises.
         """
         return self._one(Begin(message, group, immunity_ms))
 
     def end(self, transaction_id: str, *, commit: bool) -> None:
-        """The message is put to its topic, or never is; as durable as a put on return.
+        """Commit the message, which puts it to its topic, or roll it back; as durable as a put on
+        return.
 
-        The same decision may be made again, for REMEMBERED_MS at least. Raises
-        InvalidArgumentError, UnknownTransactionError, TransactionEndedError where it ended
-        otherwise before, and what a put raises.
+        The same decision may be repeated, for at least REMEMBERED_MS. Raises InvalidArgumentError,
+        UnknownTransactionError, TransactionEndedError if it was decided the other way, and what a
+        put raises.
         """
         self._one(Decide(transaction_id, commit))
 
@@ -171,9 +172,8 @@ class Halves:
         return answer
 
     def decide(self, calls: Sequence[Begin | Decide]) -> Decided:
-        """What becomes of all these calls, MOST_TOGETHER at most, in as few appends as their bodies
-        allow; each has an answer of its own. Raises what an append raises: nothing is certain then.
-        """
+        """Decide these calls, at most MOST_TOGETHER, in as few appends as their bodies allow. Each
+        gets its own result. Raises what an append raises; the outcome is unknown then."""
         self._appends.check_open()
         assert len(calls) <= MOST_TOGETHER, f"{len(calls)} calls together"
         answers: list[str | StoreError] = []
@@ -190,7 +190,7 @@ class Halves:
         return Decided(answers, end)
 
     def _decide(self, calls: Sequence[Begin | Decide]) -> Decided:
-        """In one append."""
+        """Decide them in one append."""
         ready = [self._prepared(call) for call in calls]
         for _ in range(_TRIES):
             messages = self._messages([each for each in ready if isinstance(each, Ending)])
@@ -232,7 +232,7 @@ class Halves:
             return error
 
     def _messages(self, endings: Sequence[Ending]) -> dict[int, Found]:
-        """What there is to commit these, as far as it can be said by now."""
+        """The messages to commit, as far as they can be read now."""
         rows = (self._tables.open(each.named.half) for each in endings if each.call.commit)
         places = {row.place: row.half for row in rows if row is not None}
         if not places:
@@ -248,7 +248,7 @@ class Halves:
 
     @staticmethod
     def _ready(record: bytes) -> Ready | StoreError:
-        """What is put of it, or why it cannot be."""
+        """The message to put, or why it cannot be put."""
         try:
             message = delivered(unpack_record(record, verify=False))
             return Ready(message, prepare_again(message))
@@ -256,18 +256,19 @@ class Halves:
             return UnreadableTransactionError(str(error))
 
     def _lost(self, place: int, reason: str) -> StoreError | None:
-        """Why the record there cannot be read; None: it left the log."""
+        """Why the record there cannot be read; None if it left the log."""
         ((low, _),) = self._reads.bounds([(HALVES_TOPIC, 0)])
         return None if place < low else UnreadableTransactionError(reason)
 
     # --- what nobody decided ---------------------------------------------------------------
 
     def due(self, group: str, limit: int = MOST_TOGETHER) -> list[Check]:
-        """What a producer of the group is to be asked now; who waits longest comes first.
+        """Up to `limit` transactions that a producer of the group should be asked about now, those
+        that waited longest first.
 
-        What was asked as often as the settings say is given up; what cannot be committed any more,
-        since its topic or its record is gone, ends. `checked` says that they were asked.
-        Raises what an append raises, CorruptRecordError, DamagedQueueError.
+        Gives up transactions that were checked as often as the settings allow, and ends those that
+        can no longer be committed because their topic or record is gone. Call `checked` after
+        asking. Raises what an append raises, CorruptRecordError, DamagedQueueError.
         """
         halves = self._tables.due(group, self._now_ms(), min(limit, MOST_TOGETHER))
         rows = [row for row in map(self._tables.open, halves) if row is not None]
@@ -322,8 +323,8 @@ class Halves:
             self.ended[how] += 1
 
     def checked(self, halves: Sequence[int]) -> None:
-        """These were really sent to a producer that is there: it counts, and the next one is asked
-        after CHECK_EVERY_MS. Raises what an append raises."""
+        """Record that these checks were sent to a connected producer. They count, and the next
+        check follows after CHECK_EVERY_MS. Raises what an append raises."""
 
         def entries() -> Sequence[Entry]:
             tables, now_ms = HalfTables(self._topics.view), self._now_ms()
@@ -338,8 +339,8 @@ class Halves:
         self.checks += len(halves)
 
     def forget(self) -> None:
-        """How transactions ended is not remembered any more, of those that ended more than
-        REMEMBERED_MS ago and have none that ended later before them. A job of the store's.
+        """Forget outcomes that are older than REMEMBERED_MS and have no newer one before them. A
+        job of the store.
 
         Raises what an append raises.
         """
@@ -362,10 +363,10 @@ class Halves:
     def list(
         self, after: int = -1, limit: int = MOST_LISTED, *, group: str = "", given_up: bool = False
     ) -> tuple[list[Transaction], int | None]:
-        """Open transactions above `after`, and above which to go on; None: these are all. Of a
-        group, or of all; with `given_up` only those.
+        """Open transactions after cursor `after`, and the next cursor; None if these are all. Of
+        one group or of all; with `given_up` only those given up.
 
-        A page may be shorter than `limit`, and even be empty. Raises InvalidArgumentError.
+        A page may be shorter than `limit`, and even empty. Raises InvalidArgumentError.
         """
         if not 1 <= limit <= MOST_LISTED:
             raise InvalidArgumentError("limit", f"{limit} is outside 1 to {MOST_LISTED}")
@@ -384,7 +385,7 @@ class Halves:
         return found, after
 
     def count(self, group: str = "") -> HalvesCount:
-        """How many transactions are open and given up, of a group or of all."""
+        """Number of open and of given-up transactions, of a group or of all."""
         return self._tables.count(group)
 
     def now_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""Open transactions are handed to another program, which goes on with them: a RocketMQ broker.
+"""Hands open transactions over to another program, a RocketMQ broker.
 
 Each is appended as a half of the broker's, in one append with the entry that ends it here.
 """
@@ -38,7 +38,7 @@ _MOST_BYTES = 4 << 20
 
 
 class HandedBack(NamedTuple):
-    """What became of open transactions."""
+    """Counts of transactions that were handed over."""
 
     halves: int = 0  # the broker asks about them
     given_up: int = 0  # these stand where the broker puts those that it gives up
@@ -61,7 +61,8 @@ class HandBack:
         self._reads = reads
 
     def halves(self, topic: str, given_up_topic: str) -> HandedBack:
-        """All open transactions are halves in these system topics, as durable as a put on return.
+        """Append all open transactions as halves to these system topics, as durable as a put on
+        return.
 
         Repeatable: each is handed over once. Raises what an append raises.
         """
@@ -76,7 +77,7 @@ class HandBack:
     def _some(
         self, rows: Sequence[OpenHalf], topic: str, given_up_topic: str
     ) -> tuple[HandedBack, int]:
-        """What was done, and with how many of the rows."""
+        """Returns what was done, and the number of rows processed."""
         records, lost = read_each(self._reads, HALVES_TOPIC, [row.place for row in rows])
         ready: list[tuple[OpenHalf, Message, Prepared]] = []
         size = taken = without_light = 0

@@ -1,9 +1,9 @@
-"""Handles of messages that wait for their time: which one somebody speaks of, as text.
+"""Handles of delayed messages: a text that names one of them.
 
-Base64 for URLs of: u8 form 1, i64 due ms, i64 timer, i64 nonce, the id that its producer gave the
-message in UTF-8, u32 CRC-32 of the topic in UTF-8, a zero byte, and all before. The nonce is of 63
-random bits, and in the row of the timer: a handle of one that a loss of power took fits no other.
-The checksum tells a handle that is damaged, or of another topic, from one that comes too late.
+URL-safe Base64 of: u8 form 1, i64 due ms, i64 timer, i64 nonce, the producer's message id in UTF-8,
+u32 CRC-32 of the topic in UTF-8, a zero byte, and everything before. The nonce is 63 random bits,
+also in the timer's row, so the handle of a message lost in a power loss matches no other. The
+checksum separates a handle that is damaged or of another topic from a late one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
 
 
 class TimerHandle(NamedTuple):
-    """What a handle says."""
+    """The decoded content of a handle."""
 
     due_ms: int  # ms since 1970
     timer: int  # its name: the place at which it was first
@@ -42,7 +42,8 @@ def pack_handle(topic: str, handle: TimerHandle) -> str:
 
 
 def unpack_handle(topic: str, text: str, field: str) -> TimerHandle:
-    """Raises InvalidArgumentError with the field for what was not made for this topic."""
+    """Decode a handle. Raises InvalidArgumentError with the field if it was not made for this
+    topic."""
     data = _decoded(text) if len(text) <= _MOST_CHARACTERS else b""
     body, checksum = data[: -_CHECKSUM.size], data[-_CHECKSUM.size :]
     if (
@@ -58,7 +59,7 @@ def unpack_handle(topic: str, text: str, field: str) -> TimerHandle:
 
 
 def _decoded(text: str) -> bytes:
-    """What the text stands for; nothing, where it is no Base64 for URLs."""
+    """Decode URL-safe Base64; empty if it is invalid."""
     if not text.isascii():
         return b""
     padded = text.encode().translate(_FROM_URL) + b"=" * (-len(text) % 4)

@@ -1,8 +1,9 @@
-"""Messages that another program kept until they are due or decided: from now on the store does.
+"""Takes over messages that another program kept until they are due or decided.
 
-A RocketMQ broker keeps them in topics of its own, and says elsewhere which of them it has
+A RocketMQ broker keeps them in topics of its own, and records elsewhere which of them it has
 delivered. Each is appended again as one of ours, in one append with the entry that makes it wait
-and with the offset up to which that topic was taken over. So whatever crashes, each is taken once.
+and with the offset up to which that topic was taken over. So each is taken over exactly once, after
+any crash.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ T = TypeVar("T")
 
 
 class InheritedTimer(NamedTuple):
-    """A message for a time."""
+    """A delayed message to take over."""
 
     message: Message  # as its topic is to have it
     due_ms: int  # ms since 1970; one that is past is delivered at once
 
 
 class InheritedHalf(NamedTuple):
-    """A message of an open transaction."""
+    """An open transaction to take over."""
 
     message: Message  # as its topic is to have it
     group: str  # of producers
@@ -75,8 +76,9 @@ class Inherited:
         self._new_nonce = new_nonce
 
     def take_timers(self, found: Sequence[InheritedTimer], mark: Committed) -> int:
-        """They wait, and the mark is committed, as durable as a put on return; returns how many do.
-        One whose topic is not there, or that cannot be put, is left out and logged.
+        """Take over these delayed messages and commit the mark, as durable as a put on return.
+        Returns how many were taken over; those whose topic is missing, or that cannot be put, are
+        skipped and logged.
 
         Raises what an append raises.
         """
@@ -92,7 +94,7 @@ class Inherited:
         return self._take(TIMER_TOPIC, ready, entries, mark)
 
     def take_halves(self, found: Sequence[InheritedHalf], mark: Committed) -> int:
-        """The same; a producer is asked about each as about one that was begun now."""
+        """Like `take_timers`; producers are asked about each as if it began now."""
         ready = [
             each
             for half in found
@@ -110,8 +112,8 @@ class Inherited:
     def take_undone(
         self, entries: Sequence[Entry], letters: Sequence[Message], mark: Committed | None
     ) -> None:
-        """What entries say of messages that groups have not done, and letters for topics of dead
-        letters, with the mark, as durable as a put on return. Raises what an append raises."""
+        """Append entries for messages that groups have not done, letters for dead-letter topics,
+        and the mark, as durable as a put on return. Raises what an append raises."""
         prepared = prepare_all(letters, MOST_BODY_BYTES, MAX_LIGHT_QUEUES, is_batch=True)
         queues = list(dict.fromkeys((each.topic, 0) for each in letters))
 
@@ -178,7 +180,7 @@ class Inherited:
 
 
 class _Ready(NamedTuple, Generic[T]):
-    """A message that can be taken."""
+    """A message that can be taken over."""
 
     topic: str  # that the message is for
     held: Message

@@ -1,8 +1,8 @@
-"""How records that wait in a topic of the store's own are moved: one mechanism for timers and
-halves. What tells them apart, and which of them still wait, their kinds know.
+"""Moves waiting records within a system topic: one mechanism for timers and halves. Their kinds
+know which records still wait and how they differ.
 
-A move need not be durable when it returns: the log is flushed before segments go, and until then
-the record waits where it was.
+A move need not be durable when it returns: the log is flushed before segments are dropped, and
+until then the old record is still there.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _MOST_BYTES = 4 << 20
 
 
 class WaitingKind(ABC):
-    """A Kind of rolling.py whose records wait in one topic. Thread: that of retention."""
+    """A Kind of rolling.py whose records wait in a single topic. Thread: that of retention."""
 
     def __init__(self, appends: AppendPath, topics: Topics, topic: str, said: str) -> None:
-        """`said`: what the topic has, for people."""
+        """`said`: the topic's content, for log messages."""
         # Constant after construction.
         self._appends = appends
         self._topics = topics
@@ -43,17 +43,18 @@ class WaitingKind(ABC):
 
     @abstractmethod
     def _has_some(self) -> bool:
-        """Whether anything waits."""
+        """Whether any record waits."""
 
     @abstractmethod
     def _live(self, first: int, behind: int) -> Iterator[StoredMessage]:
-        """What waits at places first <= place < behind, rising, as rows at the dispatch point say.
-        Raises CorruptRecordError, DamagedQueueError."""
+        """Yield the waiting records at first <= place < behind, ascending, from rows at the
+        dispatch point. Raises CorruptRecordError, DamagedQueueError."""
 
     @abstractmethod
     def _move_entries(self, waiting: Sequence[StoredMessage]) -> list[Entry | None]:
-        """What moves each of them, in order, to the next places of the topic, which the n-th that
-        moves gets; None of one that was delivered or decided meanwhile. Under the append lock."""
+        """The entry that moves each record, in order; None if it was delivered or decided
+        meanwhile. The n-th moved record gets the n-th next place of the topic. Must hold the append
+        lock."""
 
     def topics(self) -> Iterator[str]:
         if self._has_some():

@@ -1,4 +1,4 @@
-"""Records that are read as far as they can be."""
+"""Reads as many of the wanted records as possible."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _QUEUE_OFFSET_AT = AT["queue_offset"]
 
 
 class Readable(NamedTuple):
-    """What there is at some places of a topic."""
+    """The records found at some places of a topic."""
 
     records: dict[int, bytes]  # by place
     #: Places whose records cannot be read, and will not be: they are damaged, or gone from the log.
@@ -38,8 +38,8 @@ class Readable(NamedTuple):
 
 
 def read_each(reads: Reads, topic: str, places: Sequence[int]) -> Readable:
-    """Those in queue 0 that are dispatched. A place that is in neither of both is not dispatched
-    yet, or its queue is being rebuilt: ask later."""
+    """Read dispatched records at these places of queue 0. A place in neither result is not
+    dispatched yet, or its queue is being rebuilt: retry later."""
     try:
         ((low, high),) = reads.bounds([(topic, 0)])
     except UnknownTopicError:
@@ -61,9 +61,10 @@ def read_each(reads: Reads, topic: str, places: Sequence[int]) -> Readable:
 
 
 class Scattered:
-    """Records that lie far apart in the queue, as those of timers that are due together do.
+    """Reads scattered records of a queue, such as timers that are due together.
 
-    What is found whole at once is taken; for the rest `read_each` looks closer. Thread: any.
+    Records found whole in the first pass are returned; the rest go through `read_each`. Thread:
+    any.
     """
 
     def __init__(self, queues: ConsumeQueueStore, log: CommitLog, reads: Reads) -> None:
@@ -73,7 +74,7 @@ class Scattered:
         self._reads = reads
 
     def read(self, topic: str, places: Sequence[int]) -> Readable:
-        """As `read_each`."""
+        """Like `read_each`."""
         records = self._read_whole(topic, places)
         rest = [place for place in places if place not in records]
         if not rest:

@@ -1,4 +1,4 @@
-"""What this room reads of the store."""
+"""The reads of a store that this room needs."""
 
 from __future__ import annotations
 

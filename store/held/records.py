@@ -1,17 +1,16 @@
-"""What waits, as messages of a topic of the store's own: the message that it is, and what for.
+"""Held messages as records of system topics: the message, and where it goes.
 
-The names of the properties are RocketMQ's, so that its tools can tell what they see, and three of
-ours. A message that waits stands in no light queue and in no other topic: what it is to stand in is
-in its properties.
+Property names are RocketMQ's, so that its tools understand them, and three of our own. A held
+message is in no light queue and no other topic; its properties say where it will be put.
 
 | property           | value                                                               |
 |--------------------|---------------------------------------------------------------------|
-| REAL_TOPIC         | the topic that it is for                                            |
-| REAL_QID           | and the queue there                                                 |
+| REAL_TOPIC         | the topic to deliver to                                             |
+| REAL_QID           | the queue there                                                     |
 | TIMER_OUT_MS       | when it is due, ms since 1970                                       |
-| TIMER_DELIVER_MS   | the same, as it was asked for; the delivered message has it as well |
-| KVCQ_LIGHT_QUEUES  | light queues that it is for, with commas between them               |
-| KVCQ_HELD          | place at which it waited first, where it was moved                  |
+| TIMER_DELIVER_MS   | the requested time; the delivered message has it as well            |
+| KVCQ_LIGHT_QUEUES  | the light queues to deliver to, with commas between them            |
+| KVCQ_HELD          | its first place, if it was moved                                    |
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _READ_BYTES = 4 << 20
 
 
 class Target(NamedTuple):
-    """Where a message is to stand once it waits no longer."""
+    """Where a message goes once it no longer waits."""
 
     topic: str
     queue_id: int
@@ -67,9 +66,10 @@ class Target(NamedTuple):
 
 
 def check_may_wait(message: Message, at: int, field: str) -> None:
-    """That a message, the one at that place of the call, can wait. `field`: what makes it do so.
+    """Check that the message at position `at` of the call can be held. `field`: the argument that
+    asks for it.
 
-    Raises InvalidArgumentError. What is wrong with any message is checked by `prepare_all`.
+    Raises InvalidArgumentError. `prepare_all` checks the message itself.
     """
     where = f"messages[{at}]"
     for name in message.properties or ():
@@ -84,7 +84,7 @@ def check_may_wait(message: Message, at: int, field: str) -> None:
 
 
 def waiting(topic: str, message: Message, more: Mapping[str, str]) -> Message:
-    """The message that stands for it while it waits, in queue 0 of the system topic."""
+    """The record of the held message, for queue 0 of the system topic."""
     properties = {
         **(message.properties or {}),
         REAL_TOPIC: message.topic,
@@ -97,8 +97,8 @@ def waiting(topic: str, message: Message, more: Mapping[str, str]) -> Message:
 
 
 def prepare_waiting(held: Sequence[Message], most_body_bytes: int) -> Sequence[Prepared]:
-    """`prepare_all` of messages that are to wait, which can be moved and handed back then. Raises
-    like it."""
+    """`prepare_all` for messages to be held, with room to move them and hand them back. Raises like
+    it."""
     prepared = prepare_all(held, most_body_bytes, MAX_LIGHT_QUEUES, is_batch=True)
     for at, each in enumerate(prepared):
         if len(each.properties) > _MOST_PROPERTIES_BYTES:
@@ -111,7 +111,7 @@ def prepare_waiting(held: Sequence[Message], most_body_bytes: int) -> Sequence[P
 
 
 def target_of(properties: Mapping[str, str]) -> Target:
-    """Raises InvalidArgumentError for a record that no program of ours wrote."""
+    """Where the held message goes. Raises InvalidArgumentError for a record that we did not write."""
     topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE, "")
     if not topic or not _is_number(queue_id):
         raise InvalidArgumentError("properties", f"no {REAL_TOPIC}, or no {REAL_QUEUE}")
@@ -120,7 +120,7 @@ def target_of(properties: Mapping[str, str]) -> Target:
 
 
 def first_place(was: StoredMessage) -> int:
-    """The place at which it waited first: its name."""
+    """The first place of the held message, which is its name."""
     return number_of(was.properties, FIRST_PLACE, was.queue_offset)
 
 
@@ -134,8 +134,8 @@ def _is_number(text: str) -> bool:
 
 
 def delivered(was: StoredMessage, kept: tuple[str, ...] = ()) -> Message:
-    """The message that waited. `kept`: those of HELD_PROPERTIES that tell how. Raises
-    InvalidArgumentError as `target_of`."""
+    """The message to deliver. `kept`: the HELD_PROPERTIES to keep. Raises InvalidArgumentError like
+    `target_of`."""
     target = target_of(was.properties)
     return again(was, target.topic, _held_but(kept), {}, target.queue_id, target.light_queues)
 
@@ -146,7 +146,7 @@ def _held_but(kept: tuple[str, ...]) -> frozenset[str]:
 
 
 def moved(was: StoredMessage) -> Message:
-    """The same once more, to wait on."""
+    """A copy, to wait at a new place."""
     return again(was, was.topic, (), {FIRST_PLACE: str(first_place(was))})
 
 
@@ -158,7 +158,7 @@ def again(
     queue_id: int = 0,
     light_queues: tuple[str, ...] = (),
 ) -> Message:
-    """Body, tag, keys and properties are its own, but for those that are named."""
+    """A copy with its body, tag, keys and properties, except for those named."""
     kept = {
         name: value
         for name, value in was.properties.items()
@@ -183,8 +183,8 @@ def again(
 
 
 def acceptable(message: Message, least: Mapping[str, str]) -> Message:
-    """The message, made by `again`; or what of it is always taken: its body, with these properties
-    alone. The flags of the body stay: whether it is compressed."""
+    """The message, made by `again`; or, if it would be rejected, a form that is always accepted:
+    its body with only these properties. The body's flags stay, such as compression."""
     try:
         prepare_all([message], MOST_BODY_BYTES, MAX_LIGHT_QUEUES)
     except InvalidArgumentError:
@@ -194,7 +194,7 @@ def acceptable(message: Message, least: Mapping[str, str]) -> Message:
 
 
 def read_places(reads: Reads, topic: str, places: Sequence[int]) -> dict[int, bytes]:
-    """Records at these places in queue 0 of the topic; those that are not dispatched, or not kept,
+    """Records at these places of queue 0 of the topic; places not dispatched, or no longer kept,
     are missing. Raises UnknownTopicError, CorruptRecordError, DamagedQueueError."""
     found: dict[int, bytes] = {}
     for first, mask in runs_of(sorted(places)):

@@ -1,8 +1,8 @@
-"""What is held is kept for as long as it is to be, whatever the log keeps.
+"""Keeps held records as long as needed, whatever the log's retention.
 
-Before segments go, what they have of it is appended again, each by the append that ends it where it
-was: there is one of it, whatever crashes. One mechanism for all that is held: dead letters,
-messages that wait for their time or for a decision. What is of a kind alone, the kind does.
+Before segments are dropped, their live held records are appended again, in the append that ends
+them at the old place, so there is exactly one of each after any crash. One mechanism for everything
+held: dead letters, delayed messages, and transactions. A Kind does what differs.
 """
 
 from __future__ import annotations
@@ -40,35 +40,37 @@ class Done(NamedTuple):
 
 
 class Kind(Protocol):
-    """Something that is held: records in queue 0 of topics of its own, by their places there.
+    """A kind of held record, in queue 0 of topics of its own; records are named by their places
+    there.
 
-    Which of them are held is rows of the state, changed by entries of this kind.
+    Rows of the state say which are held; entries of this kind change them.
     """
 
     def topics(self) -> Iterator[str]:
-        """Those that may have some of it."""
+        """Topics that may have such records."""
         ...
 
     def said(self, topic: str) -> str:
-        """What is in the topic, for people: "dead letters of group 'g'"."""
+        """The topic's content, for log messages: "dead letters of group 'g'"."""
         ...
 
     def live_places(self, topic: str, first: int, behind: int) -> Iterator[int]:
-        """Places first <= place < behind at which something is held, rising. May read records:
+        """Places first <= place < behind that have held records, ascending. May read records:
         raises CorruptRecordError, DamagedQueueError."""
         ...
 
     def move_some(self, topic: str, behind: int, done: Done) -> Done:
-        """Some of what is held from place `done.at` on, below `behind`, is appended again, decided
-        under the append lock and in one append with what ends it where it was; or it has ended.
-        What was done is added to `done`, also `done.at`, which is higher, or None.
+        """Move some held records from place `done.at` on, below `behind`. Decided under the append
+        lock; each is appended together with the entry that ends it at its old place, unless it has
+        ended.
 
-        Raises what an append raises; CorruptRecordError, DamagedQueueError.
+        The result is added to `done`; its `at` is then higher, or None at the end. Raises what an
+        append raises; CorruptRecordError, DamagedQueueError.
         """
         ...
 
     def given_up(self, topic: str, count: int) -> None:
-        """So many go with the log before their time: counted."""
+        """Count records that are dropped with the log before their time."""
         ...
 
 
@@ -82,12 +84,12 @@ class Rolling:
         self._kinds = kinds
 
     def keep_below(self, end: int, *, is_pressed: bool) -> int:
-        """What the log below `end` has of what is held is appended again; returns the physical
-        offset below which all of it is, `end` at most: so far the log may go.
+        """Move what the log below `end` holds. Returns the physical offset below which everything
+        is moved, at most `end`; the log may be dropped up to there.
 
-        Some at a time: a segment that has more waits for the next call. When the disk `is_pressed`,
-        or takes nothing any more, it does not wait: what is left is given up, counted and logged.
-        Raises what an append raises, but for a lack of space.
+        One call moves a bounded amount; a segment with more waits for the next call. If the disk
+        `is_pressed`, or accepts no writes, it does not wait: the rest is given up, counted and
+        logged. Raises what an append raises, except for a lack of space.
         """
         kept_below = end
         done = Done(None)
@@ -102,7 +104,7 @@ class Rolling:
         return kept_below
 
     def _keep(self, kind: Kind, topic: str, behind: int, before: Done) -> Done:
-        """What one topic has, and what was done `before` for others."""
+        """Move the records of one topic; `before`: what was done for others."""
         ((low, _),) = self._reads.bounds([(topic, 0)])
         done = before._replace(at=low)
         try:
@@ -126,8 +128,8 @@ class Rolling:
     def _left(
         self, kind: Kind, topic: str, behind: int, first: int, *, is_pressed: bool
     ) -> int | None:
-        """How far the log may go, though what is held from that place on is not kept; None: as far
-        as it was to."""
+        """How far the log may be dropped although records from that place on are not moved; None if
+        it is not limited."""
         if not is_pressed:
             units = self._queues.read_units(topic, 0, first, 1)
             if not units:

@@ -1,4 +1,4 @@
-"""Timers are kept until they are due, whatever the log keeps: a kind of what is held."""
+"""Keeps timers until they are due, whatever the log's retention: a kind of held record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TimerKeeping(WaitingKind):
     """Thread: that of retention."""
 
     def __init__(self, appends: AppendPath, topics: Topics, tables: Tables, reads: Reads) -> None:
-        """`tables`: at the dispatch point."""
+        """`tables`: the state at the dispatch point."""
         super().__init__(appends, topics, TIMER_TOPIC, "delayed messages")
         self._tables = tables
         self._reads = reads
@@ -36,7 +36,7 @@ class TimerKeeping(WaitingKind):
         return bool(self._tables.count_timers())
 
     def _live(self, first: int, behind: int) -> Iterator[StoredMessage]:
-        """One whose record is damaged is none: nothing of it could be kept."""
+        """A timer whose record is damaged does not count: nothing of it could be kept."""
         for start in range(first, behind, TOGETHER):
             places = range(start, min(start + TOGETHER, behind))
             records, lost = read_each(self._reads, TIMER_TOPIC, places)

@@ -1,9 +1,9 @@
-"""Ids of transactions: which half somebody speaks of, as text.
+"""Ids of transactions: a text that names one half.
 
-Base64 for URLs, without padding: u8 form 1, i64 half, i64 nonce, the topic in UTF-8, u32 CRC-32 of
-all that. The nonce is of 63 random bits and in the half's row: nobody guesses the id of a
-transaction that is another's. The topic is in it so that rights can be checked before a row is
-looked up; the row is compared with it as well.
+URL-safe Base64 without padding: u8 form 1, i64 half, i64 nonce, the topic in UTF-8, u32 CRC-32 of
+all that. The nonce is 63 random bits, also in the half's row, so ids of other callers' transactions
+cannot be guessed. The topic is included so that rights can be checked before a row is looked up;
+the row is compared with it as well.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_CHARACTERS = 512
 
 
 class Named(NamedTuple):
-    """What an id says."""
+    """The decoded content of an id."""
 
     half: int
     nonce: int
@@ -36,7 +36,7 @@ def pack_transaction_id(half: int, nonce: int, topic: str) -> str:
 
 
 def unpack_transaction_id(text: str, field: str = "transaction_id") -> Named:
-    """Raises InvalidArgumentError for what this store did not give."""
+    """Decode an id. Raises InvalidArgumentError if it is not an id of this store."""
     try:
         if not text or len(text) > _MOST_CHARACTERS:
             raise ValueError
