@@ -238,7 +238,8 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         ...
 
     def last_of(self, queues: Sequence[tuple[str, int]]) -> list[tuple[int, int] | None]:
-        """Physical offset and queue offset of the last unit of each queue; None if it has no units."""
+        """Physical offset and queue offset of the last unit of each queue; None if it has no
+        units."""
         ...
 
     def bounds(self, topic: str, queue_id: int, log_start: int) -> Bounds:

@@ -218,7 +218,8 @@ class TooManyTransactionsError(StoreError):
 
 
 class MessageNotFoundError(StoreError):
-    """No message with that id exists: it was never stored, has expired, or its topic was deleted."""
+    """No message with that id exists: it was never stored, has expired, or its topic was
+    deleted."""
 
     def __init__(self, message_id: str, reason: str) -> None:
         super().__init__(f"no message {message_id!r}: {reason}")

@@ -119,7 +119,8 @@ class Jobs:
                 logger.info("job %r runs again", name)
 
     def _count(self, name: str, error: str) -> bool:
-        """Count a run; `error` if it failed. Returns whether the error differs from the last one."""
+        """Count a run; `error` if it failed. Returns whether the error differs from the last
+        one."""
         with self._lock:
             self._runs[name] += 1
             self._failures[name] += bool(error)

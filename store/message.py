@@ -1,4 +1,4 @@
-"""A message on its way in, and a message on its way out."""
+"""Messages as a producer sends them, and messages as a reader gets them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Host = tuple[str, int]
 
 
 class Message(NamedTuple):
-    """What a producer hands in. Limits are checked by the store, before anything is written.
+    """A message from a producer. The store checks its limits before anything is written.
 
-    A named tuple, because millions are made: a frozen dataclass takes three times as long.
+    A named tuple, because millions are created; a frozen dataclass takes three times as long.
 
-    `keys` are single words: a key with a space in it would read back as two. `light_queues` are
-    full names, `%LMQ%` included; the message then stands in each of them as well.
+    `keys` are single words: a key with a space in it would be read back as two. `light_queues` are
+    full names, with `%LMQ%`; the message is then in each of them as well.
     """
 
     topic: str
@@ -48,11 +48,10 @@ FEW = 48
 
 
 class PlainMessages(Sequence[Message]):
-    """Messages by columns: all of one producer, and what else they could have they have not, but
-    for light queues.
+    """Messages in columns, all of one producer, without optional fields other than light queues.
 
-    Most batches are that, and as columns they cost half. Nothing is checked here: as with Message,
-    that is for the store.
+    Most batches are of this kind, and cost half as much in columns. Nothing is validated here; as
+    for Message, the store does that.
     """
 
     __slots__ = (
@@ -74,8 +73,8 @@ class PlainMessages(Sequence[Message]):
         born_host: Host,
         light_queues: Sequence[str] = (),
     ) -> None:
-        """The columns are of one length. Names of light queues are one text for each message, with
-        commas between them, "" where it has none; no text at all where no message has any."""
+        """All columns have the same length. Names of light queues are one comma-separated text for
+        each message, "" if it has none; empty if no message has any."""
         self.topics = topics
         self.bodies = bodies
         self.queue_ids = queue_ids
@@ -86,13 +85,13 @@ class PlainMessages(Sequence[Message]):
 
     @property
     def body_checksums(self) -> list[int]:
-        """CRC-32 of each body: of bytes, which nobody has checked before."""
+        """CRC-32 of each body. The bodies may not have been validated yet."""
         if not self._body_checksums:
             self._body_checksums = list(map(crc32, self.bodies))
         return self._body_checksums
 
     def names(self, at: int) -> tuple[str, ...]:
-        """Of the light queues that a message names."""
+        """The light queues that a message names."""
         text = self.light_queues[at] if self.light_queues else ""
         return tuple(text.split(",")) if text else ()
 
@@ -124,7 +123,7 @@ class PlainMessages(Sequence[Message]):
 
 
 class Placed(NamedTuple):
-    """The position assigned to one message."""
+    """The place assigned to one message."""
 
     queue_id: int
     queue_offset: int
@@ -134,7 +133,8 @@ class Placed(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """What an append returns. Acknowledged only once `end_offset` is durable, in SYNC mode."""
+    """The result of an append. In SYNC mode it is only acknowledged once `end_offset` is
+    durable."""
 
     requests: Sequence[DispatchRequest]  # one for each message, in order
     end_offset: int  # exclusive physical end of the last record
@@ -142,7 +142,7 @@ class Appended(NamedTuple):
 
     @property
     def placed(self) -> tuple[Placed, ...]:
-        """One for each message, in order."""
+        """The place of each message, in order."""
         return tuple(
             Placed(
                 request.queue_id,
@@ -157,7 +157,7 @@ class Appended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """One record, decoded. Every field that a record has; hosts as text."""
+    """One decoded record, with every field; hosts as text."""
 
     topic: str
     queue_id: int
@@ -187,7 +187,7 @@ class StoredMessage:
 
 
 class PullStatus(enum.Enum):
-    """Why a pull returned what it did. An error is an exception, never a status."""
+    """Why a pull returned its result. Errors are exceptions, never a status."""
 
     FOUND = "found"
     NO_NEW_MESSAGE = "no new message"  # the offset is the queue's end

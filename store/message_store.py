@@ -1,7 +1,7 @@
-"""The store: one commit log, what is derived from it, behind one set of calls.
+"""The store: a commit log and everything derived from it, behind one set of calls.
 
 `append` is where data enters, the flush services make it durable, reput derives queues and index
-from it, and the reader is where it leaves. `opening.py` puts a store together.
+from it, and the reader returns it. `opening.py` assembles a store.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ T = TypeVar("T")
 
 
 class MessageStore:
-    """One open store directory. `kvcq.opening` and `migration.opening` make one.
+    """One open store directory. `kvcq.opening` and `migration.opening` create it.
 
-    Thread: any, for every method. Locks: see docs/threads.md.
+    Thread: any, for all methods. Locks: see docs/threads.md.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class MessageStore:
 
     @property
     def config(self) -> StoreConfig:
-        """The settings that count now. See `reconfigure`."""
+        """The current settings. See `reconfigure`."""
         return self._appends.config
 
     # --- where data enters -----------------------------------------------------------------
@@ -125,77 +125,78 @@ class MessageStore:
         dispatch: bool = True,
         mark: BatchMark | None = None,
     ) -> Appended:
-        """All messages are in the log, in order, or none is.
+        """Append all messages in order, or none.
 
-        After a crash too, unless they are `separate` puts that only share the append: then the
-        first of them may be left, as each would be by itself. With a `mark` it is a numbered batch,
-        which `batches` finds again. A message of a transaction is appended alone, or `separate`,
-        and is not numbered.
-        Not acknowledged in SYNC mode before `end_offset` is durable (`when_durable`). In ASYNC
-        mode they are visible on return, unless dispatch lags. When Ctrl-C ends it, or whatever else
-        a signal handler raises, they may be in the log all the same: all of them, or none.
-        `wait` off is for an event loop: AppendWouldWaitError is raised when another thread
-        appends, or many queues must be looked up. The same call is then made in a thread.
-        `dispatch` off is for an event loop, too: the caller answers first, and then calls
-        `dispatch_appended`, before any other call is taken.
-        Raises InvalidArgumentError naming the field (`messages[3].body`), UnknownTopicError,
-        UnknownQueueError; DiskFullError, StoreBusyError, StoreClosedError, StoreFailedError.
-        SegmentNotReadyError, a StoreBusyError, when the log's next segment is still being made:
-        this waits for no disk.
+        That also holds after a crash, unless they are `separate` puts that only share the append:
+        then only the first of them may be left. With a `mark` it is a numbered batch, which
+        `batches` finds again. A message of a transaction is appended alone, or `separate`, and
+        cannot be numbered. In SYNC mode it is not acknowledged before `end_offset` is durable
+        (`when_durable`). In ASYNC mode messages are visible on return, unless dispatch lags. If a
+        signal handler raises (Ctrl-C), all or none of them may be in the log. For an event loop,
+        set `wait` off: it raises AppendWouldWaitError if another thread is appending, or many
+        queues must be looked up; then repeat the call in a thread. With `dispatch` off, which is
+        also for an event loop, the caller answers first, and then calls `dispatch_appended` before
+        any other call. Raises InvalidArgumentError naming the field (`messages[3].body`),
+        UnknownTopicError, UnknownQueueError; DiskFullError, StoreBusyError, StoreClosedError,
+        StoreFailedError; SegmentNotReadyError, a StoreBusyError, while the log's next segment is
+        being created, since this never waits for the disk.
         """
         return self._appends.append(
             messages, separate=separate, wait=wait, dispatch=dispatch, mark=mark
         )
 
     def dispatch_appended(self) -> None:
-        """What was appended with `dispatch` off is visible on return, unless dispatch lags.
+        """Make messages appended with `dispatch` off visible, unless dispatch lags.
 
-        Waits for nothing, and raises nothing: a failure is that of the next append.
+        Never blocks or raises: a failure is raised by the next append.
         """
         self._appends.dispatch_appended()
 
     @property
     def acknowledges_at_append(self) -> bool:
-        """Whether a put is acknowledged as soon as it is appended: ASYNC."""
+        """Whether a put is acknowledged as soon as it is appended (ASYNC)."""
         return self._appends.acknowledged.at_append
 
     def is_durable(self, end_offset: int) -> bool:
-        """Whether a put that ends there is acknowledged: flushed and visible in SYNC mode."""
+        """Whether a put that ends at this physical offset is acknowledged; in SYNC mode that means
+        flushed and visible."""
         return self._appends.acknowledged.is_acknowledged(end_offset)
 
     def when_durable(
         self, end_offset: int, callback: Callable[[BaseException | None], None]
     ) -> None:
-        """Call back once, on a store thread, when a put that ends there is acknowledged.
+        """Call `callback` once, on a store thread, when a put that ends at this physical offset is
+        acknowledged.
 
-        With the error when it never will be. In ASYNC mode at once, on the caller's thread.
+        It gets None, or the error if the put can never be acknowledged. In ASYNC mode it is called
+        immediately, on this thread.
         """
         self._appends.acknowledged.when_acknowledged(end_offset, callback)
 
     def wait_visible(self) -> None:
-        """What was appended before is in the queues and the index. Blocks.
+        """Block until everything appended before is in the queues and the index.
 
-        Raises StoreBusyError when that takes too long, and the error when it never will be.
+        Raises StoreBusyError if that takes too long, and the error if it can never happen.
         """
         timeout_s = self.config.sync_flush_timeout_s
         if not self._appends.dispatched.wait_for(self.log.appended_offset, timeout_s):
             raise StoreBusyError(f"what was appended is not visible within {timeout_s:g} s")
 
     def when_visible(self, callback: Callable[[BaseException | None], None]) -> None:
-        """Call back once what was appended before is in the queues and the index.
+        """Call `callback` once everything appended before is in the queues and the index.
 
-        Or with the error when it never will be. At once when it is so already; otherwise on the
-        thread that dispatches, so it must be short.
+        It gets None, or the error if that can never happen. Called immediately if it is so already,
+        otherwise on the dispatching thread, so it must be short.
         """
         self._appends.dispatched.call_when(self.log.appended_offset, callback)
 
     def put(self, messages: Sequence[Message]) -> Appended:
-        """`append`, and wait until it is acknowledged.
+        """Append, and block until the put is acknowledged.
 
-        Waits also for a dispatch that lags, and for a segment that is being made, each for
-        `sync_flush_timeout_s` at most. Raises what `append` raises, FlushTimeoutError, FlushError.
-        Durability: SYNC: survives power loss on return. ASYNC: survives a kill of the
-        process on return, power loss after the next flush.
+        Also waits for a lagging dispatch, and for a segment that is being created, each for at most
+        `sync_flush_timeout_s`. Raises what `append` raises, FlushTimeoutError, FlushError.
+        Durability on return: SYNC survives power loss; ASYNC survives a kill of the process, and
+        power loss after the next flush.
         """
         return self._appends.put(messages)
 
@@ -211,12 +212,12 @@ class MessageStore:
         max_bytes: int = 4 << 20,
         tag_filter: str | Filter | None = "",
     ) -> Pulled:
-        """Messages from `offset` on, up to both limits, but at least one if there is one.
+        """Messages from `offset` on, within both limits, but at least one if there is one.
 
-        `tag_filter`: tags, or a filter that is parsed already, which may be an SqlFilter.
-        For a light queue: its name as topic, queue 0. Raises UnknownTopicError,
-        UnknownQueueError, OffsetOutOfRangeError outside min..max, CorruptRecordError, and
-        DamagedQueueError; the damaged queue is then rebuilt from the log in the background.
+        `tag_filter`: tags, or a parsed filter, which may be an SqlFilter. For a light queue pass
+        its name as topic, and queue 0. Raises UnknownTopicError, UnknownQueueError,
+        OffsetOutOfRangeError outside min..max, CorruptRecordError, and DamagedQueueError; a damaged
+        queue is then rebuilt from the log in the background.
         """
         plan = self.reads.plan_pull(
             topic,
@@ -229,7 +230,7 @@ class MessageStore:
         return self.reads.read_planned(plan)
 
     def is_cold(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether a pull there would read far behind the end of the log, from disk."""
+        """Whether a pull there would read from disk, far behind the end of the log."""
         return self.reads.is_cold(topic, queue_id, offset)
 
     def query(
@@ -243,25 +244,27 @@ class MessageStore:
         cursor: bytes | None = None,
         max_bytes: int = 1 << 62,
     ) -> KeyQueryPage:
-        """Messages of the topic with exactly this key, oldest first; times inclusive, 0 is open.
+        """Messages of the topic with exactly this key, oldest first. Times are ms since 1970,
+        inclusive; 0 is unbounded.
 
-        A page has `limit` messages at most, and at least one whatever `max_bytes` says.
-        Raises UnknownTopicError, InvalidArgumentError; CorruptHitError when the next message cannot
-        be read: its `next_cursor` goes on behind that one.
+        A page has at most `limit` messages, and at least one whatever `max_bytes` says. Raises
+        UnknownTopicError, InvalidArgumentError; CorruptHitError if the next message cannot be read,
+        and a query with its `next_cursor` continues behind it.
         """
         wanted = (topic, key, begin_ms, end_ms, limit, cursor, max_bytes)
         return self.reads.repairing(lambda: self.reads.lookups.query(*wanted))
 
     def get(self, physical_offset: int) -> bytes:
-        """The whole record at the offset. Raises MessageNotFoundError, DamagedQueueError."""
+        """The whole record at the physical offset. Raises MessageNotFoundError,
+        DamagedQueueError."""
         return self.reads.get(physical_offset)
 
     def batch_records(self, producer_id: str, sequence: int) -> list[bytes | None] | None:
-        """Records of the numbered batch, in order; None in it: one that has left the log, or that
-        its topic does not keep.
+        """Records of the numbered batch, in order; None in place of one that left the log, or that
+        its topic no longer keeps.
 
-        None when no batch of the log begins with that number. What a later message of its key
-        hides is there. Raises CorruptRecordError, DamagedQueueError.
+        Returns None if no batch of the log begins with that number. Includes messages hidden by a
+        later one with their key. Raises CorruptRecordError, DamagedQueueError.
         """
         is_kept = partial(self.reads.lookups.is_kept, begins={})
         return self.reads.repairing(lambda: self.batches.records(producer_id, sequence, is_kept))
@@ -269,36 +272,39 @@ class MessageStore:
     def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:
         """Min and max of each queue.
 
-        Raises UnknownTopicError, UnknownQueueError, DamagedQueueError as `pull` does.
+        Raises UnknownTopicError, UnknownQueueError, DamagedQueueError like `pull`.
         """
         return self.reads.bounds(queues)
 
     def with_given_at(self, topics: Sequence[str], read: Callable[[], T]) -> tuple[T, int]:
-        """What `read` returns, and `given_at`: the end of the log when its offsets were given.
+        """Run `read`. Returns its result and `given_at`: the end of the log when its offsets were
+        given.
 
-        `topics`: those of the queues it reads, light queues by their names. An offset above 0 that
-        was given at or below the place in the log where its topic begins is of an earlier topic of
-        the name. `read` is repeated when one was made meanwhile.
+        `topics`: those of the queues it reads, light queues by name. An offset above 0 that was
+        given at or below the position where its topic begins belongs to an earlier topic of the
+        name. `read` is repeated if a topic was created meanwhile.
         """
         return self.reads.reader.with_given_at(topics, read)
 
     def bounds_in_log(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:
-        """The same with all that is in the log, also what its topic does not keep any more."""
+        """Like `bounds`, but for everything in the log, including what its topic no longer
+        keeps."""
         return self.reads.bounds_in_log(queues)
 
     def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
         """Offset by store time; the table is in kvcq/tables/time_search.py.
 
-        Raises as `pull` does. What is missing after a rebuild from the log is passed over.
+        Raises like `pull`. Messages that are missing after a rebuild from the log are skipped.
         """
         return self.reads.search_time(topic, queue_id, time_ms, boundary)
 
     def on_dispatch(
         self, listener: Callable[[Sequence[DispatchRequest]], None]
     ) -> Callable[[], None]:
-        """Call `listener` with what was dispatched, once visible; returns how to end that.
+        """Call `listener` with each dispatched batch once it is visible. Returns a function that
+        removes it.
 
-        On a store thread or the appending one: be short.
+        Runs on a store thread or the appending thread, and must be short.
         """
         return self._services.reput.add_listener(listener)
 
@@ -310,13 +316,12 @@ class MessageStore:
         retentions: Mapping[str, Retention] | None = None,
         types: Mapping[str, MessageType] | None = None,
     ) -> list[TopicConfig]:
-        """The topics exist, durably; a count of 0 means the default.
+        """Create these topics durably; a queue count of 0 means the default. Repeatable.
 
-        `retentions`: of topics that keep less than the log does, by name; one that exists keeps
-        what it keeps, if it has none here. `types`: of topics that are for messages of one type;
-        likewise. Raises InvalidArgumentError, TopicExistsError when one has another count, another
-        retention or another type: none is made then. What waiting for the flush raises: they may be
-        made then.
+        `retentions`: of topics that keep less than the log, by name; an existing topic without an
+        entry keeps its retention. `types`: of topics for messages of one type; likewise. Raises
+        InvalidArgumentError, and TopicExistsError if one has another count, retention or type; none
+        is created then. If waiting for the flush raises, they may have been created.
         """
         return self._topic_changes.create(topics, retentions or {}, types or {})
 
@@ -329,47 +334,46 @@ class MessageStore:
         messages: int | None = None,
         latest: bool | None = None,
     ) -> TopicConfig:
-        """The topic keeps so much from now on, durably: see Retention. What is None stays.
+        """Set what the topic keeps, durably: see Retention. None leaves a limit unchanged.
 
-        A smaller limit hides messages at once; one of bytes once they are counted. A larger limit
-        of time or messages shows again what is still in the log; one of bytes lets queues grow from
-        where they begin. Raises UnknownTopicError, InvalidArgumentError.
+        A smaller limit hides messages at once; one of bytes after they are counted. A larger limit
+        of time or messages shows messages again that are still in the log; one of bytes lets queues
+        grow from their current start. Raises UnknownTopicError, InvalidArgumentError.
         """
         return self._topic_changes.keep(name, time_ms, size_bytes, messages, latest=latest)
 
     def take(self, name: str, message_type: MessageType) -> TopicConfig:
-        """The topic is for messages of that type from now on, durably. Those that it has stay.
+        """Set the type of messages of the topic, durably. Existing messages stay.
 
         Raises UnknownTopicError.
         """
         return self._topic_changes.take(name, message_type)
 
     def delete_topic(self, name: str) -> None:
-        """The topic, or light queue, and every row of it are gone, durably; so are offsets on it.
+        """Delete the topic or light queue with all its rows and committed offsets, durably.
 
-        Its records stay in the log, dead. A message that is appended behind the deletion makes a
-        new one of that name. Raises UnknownTopicError, and what an append raises.
+        Its records stay in the log, dead. A message appended after the deletion creates a new one
+        of that name. Raises UnknownTopicError, and what an append raises.
         """
         self._topic_changes.delete([name])
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """The same of several, some at a time: light queues of sessions, for example. What is
-        raised for one of them leaves it, those behind it and some before it as they were.
-        """
+        """Delete several topics or light queues, such as sessions, in chunks. On an error some of
+        the earlier ones are deleted; the failed one and later ones are not."""
         self._topic_changes.delete(names)
 
     def delete_light(self, names: Sequence[str]) -> int:
-        """Those of these light queues are gone that there were, as by `delete_topic`, some at a
-        time; returns how many. Raises what an append raises."""
+        """Delete those of these light queues that exist, like `delete_topic`, in chunks. Returns
+        how many. Raises what an append raises."""
         return self._topic_changes.delete_light(names)
 
     def delete_idle(self, ends: Mapping[str, int]) -> int:
-        """Those of these light queues are gone whose next offset is still the one given; returns
-        how many. Raises what an append raises."""
+        """Delete those of these light queues whose next offset is still the given one. Returns how
+        many. Raises what an append raises."""
         return self._topic_changes.delete_idle(ends)
 
     def check_queue(self, topic: str, queue_id: int) -> None:
-        """Raises UnknownTopicError, UnknownQueueError where there is no such queue."""
+        """Raises UnknownTopicError or UnknownQueueError if the queue does not exist."""
         self._appends.check_open()
         self._topics.require_queue(topic, queue_id)
 
@@ -379,17 +383,18 @@ class MessageStore:
         return self._topics.get(name)
 
     def describe_topics(self, names: Sequence[str]) -> list[TopicConfig | None]:
-        """Of each of them; None: there is none of that name."""
+        """The settings of each topic; None if there is none of that name."""
         self._appends.check_open()
         return self._topics.find(names)
 
     def list_topics(self, prefix: str, after: str | None, limit: int) -> list[TopicConfig]:
-        """In name order, names above `after`."""
+        """Up to `limit` topics in name order, with names above `after`."""
         self._appends.check_open()
         return self._topics.list_topics(prefix, after, limit)
 
     def list_light_queues(self, prefix: str, after: str | None, limit: int) -> list[str]:
-        """Names of light queues with messages, by length, then by bytes; names above `after`."""
+        """Up to `limit` names of light queues with messages, by length, then by bytes; names above
+        `after`."""
         self._appends.check_open()
         whole = prefix if is_light(prefix) else LMQ_PREFIX + prefix
         return self.queues.list_names(whole, after, limit)
@@ -402,17 +407,18 @@ class MessageStore:
         *,
         allow_back: bool = False,
     ) -> None:
-        """Store (topic, queue id, next offset) for the group, as durably as a put. All or none.
+        """Commit (topic, queue id, next offset) for the group, as durably as a put. All or none.
 
-        `given_at`: of the answer that each of the first offsets is from, see `with_given_at`.
-        Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError; GroupKindError of a
+        `given_at`: of the response that each offset comes from, in order, see `with_given_at`.
+        Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError; GroupKindError for a
         shared group; OffsetOutOfRangeError above the queue's max, RecreatedQueueError, and, unless
         `allow_back`, OffsetBehindError below what the group committed before.
         """
         self._committed.commit(group, offsets, given_at, allow_back=allow_back)
 
     def committed_offsets(self, group: str, queues: Sequence[tuple[str, int]]) -> list[int | None]:
-        """None: the group has committed nothing there. Raises GroupKindError of a shared group."""
+        """The committed offset of each queue; None if the group committed none. Raises
+        GroupKindError for a shared group."""
         return self._committed.of(group, queues)
 
     def list_committed(
@@ -423,11 +429,11 @@ class MessageStore:
         return self.tables.list_committed(group, after, limit)
 
     def delete_group(self, group: str) -> None:
-        """The group by offsets, and what it committed, are gone, durably. Repeatable."""
+        """Delete the reader group with its committed offsets, durably. Repeatable."""
         self._committed.delete_group(group)
 
     def has_group(self, group: str) -> bool:
-        """Of either kind."""
+        """Whether a group of either kind has that name."""
         return self.tables.group(group) is not None
 
     def list_groups(self, after: str | None, limit: int) -> list[str]:
@@ -438,19 +444,19 @@ class MessageStore:
 
     @property
     def flushed_offset(self) -> int:
-        """Below this the log is known to be durable."""
+        """Physical offset below which the log is known to be durable."""
         return self._appends.flushed.value
 
     def flush(self) -> None:
-        """Log and consume queue are durable up to what was appended before. Raises FlushError."""
+        """Make log and consume queue durable up to what was appended before. Raises FlushError."""
         checkpoints = self._upkeep.checkpoints
         with checkpoints.lock:
             checkpoints.flush()
 
     def reconfigure(self, config: StoreConfig) -> None:
-        """Take those of the settings that may change at run time; the others stay. Any thread.
+        """Apply the settings that may change at run time; others stay. Thread-safe.
 
-        `reclaim_unexpired` of None stays as it is too: only an opening finds what that is.
+        A `reclaim_unexpired` of None does not change it either; only opening resolves that.
         """
         taken = {name: getattr(config, name) for name in live_names(StoreConfig)}
         if config.reclaim_unexpired is None:
@@ -465,45 +471,46 @@ class MessageStore:
             part.reconfigure(config)
 
     def ask_flush(self) -> None:
-        """The log is flushed soon, up to what is appended now. Waits for nothing."""
+        """Request a flush up to what is appended now. Does not wait."""
         self._appends.ask_flush(self.log.appended_offset)
 
     def expire(self) -> int:
-        """Segments whose messages have expired go now, whatever the hour; returns how many went.
+        """Drop expired segments now, whatever the hour. Returns how many were dropped.
 
-        At most `retention.MANY`: 0 says that no more can go. Raises as RetentionService.run_once.
+        At most `retention.MANY`; 0 means that no more can be dropped. Raises like
+        RetentionService.run_once.
         """
         self._appends.check_open()
         return self._services.retention.run_once(now=True)
 
     def maintain(self) -> None:
-        """What a job does every second, at once: see Upkeep."""
+        """Run at once what a job does every second: see Upkeep."""
         self._upkeep.maintain()
 
     @property
     def admission(self) -> Admission:
-        """What of a record read from the log belongs to topics that exist."""
+        """Decides which parts of a record from the log belong to existing topics."""
         return self._topics.admission
 
     def statistics(self) -> dict[str, float]:
-        """Numbers for operators, by name; units in the names."""
+        """Metrics for operators, by name; units are in the names."""
         return self.health.statistics()
 
     def lease_time_ms(self) -> int:
-        """The time that leases and delays of shared groups go by, ms since 1970; it never falls."""
+        """The time that leases and delays of shared groups use, ms since 1970; never falls."""
         return self._times.steady_ms()
 
     def backlog_since_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
-        """When the message at that offset was stored, ms since 1970; None: there is none."""
+        """Store time of the message at that offset, ms since 1970; None if there is none."""
         return self.reads.backlog_since_ms(topic, queue_id, offset)
 
     def close(self) -> None:
-        """Drain, flush, and let go of the directory. Repeatable.
+        """Drain, flush, and release the directory. Repeatable.
 
-        Durability: everything appended, unless the log failed before; the abort marker stays then.
-        It also stays when the disk is full: the next opening makes the rest of the queues again.
-        Raises StoreFailedError when the directory is gone, and what closing its parts raises: all
-        of it is let go of nevertheless.
+        Durability: everything appended, unless the log failed before; the abort marker then stays.
+        It also stays if the disk is full: the next open rebuilds the rest of the queues. Raises
+        StoreFailedError if the directory is gone, and what closing its parts raises; everything is
+        released nevertheless.
         """
         self.timers.firing.stop()
         with self._closing:

@@ -1,4 +1,4 @@
-"""Values of the state: what a topic is, and what its queues keep."""
+"""Values of the state: settings of topics and groups, and what queues keep."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Retention(NamedTuple):
-    """What each queue of a topic keeps; 0: as much as the log does."""
+    """What each queue of a topic keeps; 0 for as much as the log."""
 
     time_ms: int = 0  # messages that were stored so long ago at most
     bytes: int = 0  # the last ones whose records have so many bytes together, and one at least
@@ -24,7 +24,7 @@ _DELIVERIES = 17
 
 
 class MessageType(enum.IntEnum):
-    """What a topic is for, as RocketMQ 5 divides messages; the numbers are of rows."""
+    """The type of messages that a topic is for, as in RocketMQ 5; the numbers are those in rows."""
 
     ANY = 0
     NORMAL = 1
@@ -52,7 +52,8 @@ BY_ORDER = -1
 
 
 class LiteGroup(NamedTuple):
-    """That a shared group receives from lite topics of a parent topic; all but the quota fixed."""
+    """Makes a shared group receive from lite topics of a parent topic; everything but the quota is
+    fixed."""
 
     parent: str
     client_quota: int = 2000  # lite topics that a client may be subscribed to
@@ -61,7 +62,7 @@ class LiteGroup(NamedTuple):
 
 
 class SharedGroup(NamedTuple):
-    """Settings of a group whose members share its messages; other groups read by offsets."""
+    """Settings of a shared group, whose members share its messages."""
 
     max_deliveries: int | None = BY_ORDER  # then a message is a dead letter; None: never
     invisible_ms: int = 60_000  # how long a receiver has a message, when it does not say
@@ -77,24 +78,25 @@ class SharedGroup(NamedTuple):
 
     @property
     def settled(self) -> SharedGroup:
-        """The same, with a maximum that needs no `in_order` to be read."""
+        """The settings with the default maximum of deliveries filled in, which depends on
+        `in_order`."""
         if self.max_deliveries != BY_ORDER:
             return self
         return self._replace(max_deliveries=None if self.in_order else _DELIVERIES)
 
     def begins_with(self, topic: str) -> str:
-        """The topic under which it is noted where a group that begins with the latest began: one
-        that has all lite topics of a parent begins once, for the parent."""
+        """The topic under which the start of a from-latest group is stored. A group of lite topics
+        starts once, for the parent."""
         return self.lite.parent if self.lite is not None and self.lite.is_wildcard else topic
 
     def backoff_of(self, deliveries: int) -> int:
-        """How long what was delivered so often waits before it is delivered again, ms."""
+        """The delay in ms before the next delivery, after that many deliveries."""
         times = self.backoff_ms
         return times[min(deliveries, len(times)) - 1] if times else 0
 
 
 class KeptQueue(NamedTuple):
-    """What was counted of a queue whose topic keeps so many bytes. `end_offset` is exclusive."""
+    """The last count of a queue whose topic has a limit in bytes. `end_offset` is exclusive."""
 
     topic: str
     queue_id: int
@@ -106,7 +108,7 @@ class KeptQueue(NamedTuple):
 
 
 class LatestHead(NamedTuple):
-    """How far along the log a queue was kept to the latest message of each key."""
+    """Physical offset up to which a queue was scanned for the latest message of each key."""
 
     topic: str  # or a light queue
     queue_id: int

@@ -1,8 +1,8 @@
 """Notes: small named values beside the log, each in a file of its own that is replaced as a whole.
 
-For what belongs to one machine (jobs, how far a scrub is) or must not be in the log, which is
-released, shipped and read by others (users with their sealed secrets). A file in `notes/` holds the
-CRC-32 of the value as eight hexadecimal digits and a line feed, then the value.
+For data that belongs to one machine (jobs, the position of a scrub) or must not be in the log,
+which others may read (users with their sealed secrets). A file in `notes/` holds the CRC-32 of the
+value as eight hexadecimal digits and a line feed, then the value.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _HEAD_BYTES = 9
 class Notes:
     """The notes of one store.
 
-    Thread: any; of two that write one note, the later one stays. Each call touches the disk.
-    Durability: a note that was put is there after a crash, whole; until then the one before is.
+    Thread: any; of concurrent writers of a note, the later one wins. Each call accesses the disk.
+    Durability: a put is durable on return; after a crash before that, the old value is left.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -31,7 +31,7 @@ class Notes:
         self.directory = directory  # constant
 
     def get(self, name: str) -> bytes | None:
-        """The value; None: there is none. Raises StoreFormatError for a damaged one."""
+        """The value; None if there is none. Raises StoreFormatError if it is damaged."""
         path = self.directory / name
         try:
             data = path.read_bytes()
@@ -45,12 +45,12 @@ class Notes:
         return value
 
     def put(self, name: str, value: bytes) -> None:
-        """Raises OSError."""
+        """Set the value, durably. Raises OSError."""
         make_directory(self.directory)
         write_file(self.directory / name, _head(value) + value)
 
     def drop(self, name: str) -> None:
-        """Repeatable."""
+        """Remove the note. Repeatable."""
         path = self.directory / name
         if path.exists():
             path.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""Put a store together, in the one order that is safe, and bring it to one dispatch point.
+"""Assembles a store, in the only safe order, and brings it to one dispatch point.
 
 recover: checkpoint → segments → cut the torn tail.
 settle: databases that are not ahead of the log.
-derive: replay what they do not have of the log, state and queues.
+derive: replay what state and queues lack of the log.
 start: only then writers, services and jobs.
 """
 
@@ -83,12 +83,12 @@ def assemble(
     *,
     still_needed: Callable[[], int] | None = None,
 ) -> MessageStore:
-    """A running store in `directory`, which is open; takes over `directory` and `databases`.
+    """Open the store in `directory`, which must be locked; takes over `directory` and `databases`.
 
-    `still_needed` is a physical offset at and above which somebody has to read the log yet:
-    retention stays below it.
-    Raises StoreFormatError, CorruptRecordError, DiskFullError; everything is closed then.
-    Durability: what a crash left is recovered, and the recovered state is durable, on return.
+    `still_needed`: physical offset at and above which other code still has to read the log;
+    retention stays below it. Raises StoreFormatError, CorruptRecordError, DiskFullError; everything
+    is closed then. Durability: on return everything a crash left is recovered, and the recovered
+    state is durable.
     """
     parts = Parts(config, clock, directory, databases, progress)
     with ExitStack() as undo:
@@ -101,7 +101,7 @@ def assemble(
 
 
 class Databases(Protocol):
-    """What is derived from the log: queues and state, open."""
+    """The open databases derived from the log: queues and state."""
 
     @property
     def queues(self) -> ConsumeQueueStore: ...
@@ -111,40 +111,41 @@ class Databases(Protocol):
 
     @property
     def was_replaced(self) -> bool:
-        """Whether this opening has put another database in the place of one that was there."""
+        """Whether this opening replaced an existing database."""
         ...
 
     @property
     def reach(self) -> int:
-        """Physical offset up to which the one that has come farthest has seen the log."""
+        """Highest physical offset of the log that any of the databases has seen."""
         ...
 
     def before_cut(self, end: int) -> None:
-        """The log is about to be cut to that end. What is ahead of it goes first: a crash in
-        between must not leave what knows of files that are gone. Repeatable."""
+        """Prepare for a cut of the log to `end`: set aside databases that are ahead of it first, so
+        that a crash in between leaves none that refers to removed files. Repeatable."""
         ...
 
     def settle(self, segments: SegmentSet) -> None:
-        """The log is recovered, and ends where `segments` say. What is ahead of it is replaced.
+        """Called once the log is recovered and ends where `segments` say. Replaces databases that
+        are ahead of it.
 
-        `queues` and `state` may be others from here on. Raises StoreFormatError when nothing that
-        is not ahead has what the log alone cannot give.
+        `queues` and `state` may be others from here on. Raises StoreFormatError if no database or
+        snapshot that is not ahead has what the log alone lacks.
         """
         ...
 
     def replayed(self, segments: SegmentSet) -> None:
-        """Queues and state are at the log's end, all of which is durable."""
+        """Called once queues and state are at the log's end, all of which is durable."""
         ...
 
     def snapshots(self, segments: SegmentSet, flush_log: Callable[[], None]) -> Snapshots:
-        """Those of the store that is opened; `flush_log` makes what was appended durable."""
+        """The snapshots of the store that is opened; `flush_log` makes appended bytes durable."""
         ...
 
     def close(self) -> None: ...
 
 
 class Parts(NamedTuple):
-    """What a store is put together from."""
+    """The parts that a store is assembled from."""
 
     config: StoreConfig
     clock: Clock
@@ -164,7 +165,7 @@ class RecoveredLog(NamedTuple):
 
 
 class Derived(NamedTuple):
-    """The append path and what is derived from the log, level with its end."""
+    """The append path and the data derived from the log, up to its end."""
 
     log: CommitLog
     topics: Topics
@@ -216,7 +217,7 @@ def recover(parts: Parts, undo: ExitStack) -> RecoveredLog:
 
 
 def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
-    """Bring topics and queues to the end of the log."""
+    """Bring state and queues to the end of the log."""
     config, clock, directory, databases, progress = parts
     queues, state = databases.queues, databases.state
     segments = recovered.segments
@@ -276,7 +277,7 @@ def start(
     derived: Derived,
     still_needed: Callable[[], int] | None,
 ) -> MessageStore:
-    """Writers, services and jobs; the directory counts as open from here on."""
+    """Start writers, services and jobs; the directory counts as open from here on."""
     config, clock, directory, databases, _ = parts
     queues, state, notes = databases.queues, databases.state, directory.notes
     log, topics, view, applier, reput, acknowledged, times = derived
@@ -359,7 +360,7 @@ def start(
 
 
 def _counted(tables: Tables, *, all_topics: bool) -> Iterator[tuple[str, int]]:
-    """Queues of which readers may have heard where they begin, by their bytes."""
+    """Queues limited by bytes whose start readers may have seen."""
     yield from tables.counted_queues()
     if all_topics:  # rows may be lost
         for topic in tables.every_topic():
@@ -368,7 +369,7 @@ def _counted(tables: Tables, *, all_topics: bool) -> Iterator[tuple[str, int]]:
 
 
 def _last_record(recovered: Recovered, checkpoint: Checkpoint) -> int:
-    """Where the last record of the recovered log begins; 0 when that is not known."""
+    """Start of the last record of the recovered log; 0 if unknown."""
     last = recovered.last_offset
     if last is not None and last < recovered.end_offset:
         return last
@@ -378,7 +379,8 @@ def _last_record(recovered: Recovered, checkpoint: Checkpoint) -> int:
 
 
 def _cover(snapshots: Snapshots, appends: AppendPath, notes: Notes, end: int) -> None:
-    """Before segments below `end` go. Raises as Snapshots.cover does, and FlushError."""
+    """Call before segments below `end` are dropped. Raises what Snapshots.cover raises, and
+    FlushError."""
     snapshots.cover(end)
     with suppress(OSError):  # on a full disk it is noted once they are gone
         write_log_start(notes, end)
@@ -388,7 +390,7 @@ def _cover(snapshots: Snapshots, appends: AppendPath, notes: Notes, end: int) ->
 
 
 def _dropped(upkeep: Upkeep, notes: Notes, at: int, oldest_ms: int | None) -> None:
-    """Segments below `at` are gone. Raises OSError."""
+    """Call after segments below `at` were dropped. Raises OSError."""
     upkeep.segments_dropped(at, oldest_ms)
     write_log_start(notes, at)
 
@@ -407,11 +409,11 @@ def _tell_of_start(notes: Notes, start: int) -> None:
 
 
 def _newest_time_ms(log: CommitLog, times: StoreTimes, segment: Segment) -> int:
-    """The time that the last record of the segment counts as stored at, or a later one.
+    """The judged time of the segment's last record, or a later one.
 
-    That of the first whole record behind it, or of the log's last one when none is there: judged
-    times never fall along the log. In the future it is no evidence: then the time counts at which
-    the file was changed last. Raises OSError.
+    That of the first whole record behind it, or else of the log's last record: judged times never
+    fall along the log. A time in the future is not evidence; the file's modification time is used
+    then. Raises OSError.
     """
     behind = log.first_time_from(segment.start_offset + segment.size)
     found = log.appended_offset, log.last_store_time_ms
@@ -422,7 +424,7 @@ def _newest_time_ms(log: CommitLog, times: StoreTimes, segment: Segment) -> int:
 
 
 def _oldest_time_ms(log: CommitLog, times: StoreTimes) -> int | None:
-    """A stamp that none of the log's records is below; None: it has none that can be read."""
+    """A lower bound of the store times of the log's records; None if it has no readable one."""
     try:
         first = log.first_time_from(log.start_offset)
     except OSError as error:
@@ -432,13 +434,13 @@ def _oldest_time_ms(log: CommitLog, times: StoreTimes) -> int | None:
 
 
 def _note(parts: Parts, falls: Falls) -> None:
-    """Falls of store times are durable, and live units with the earlier stamps stay."""
+    """Make falls of store times durable, and keep live units with earlier store times."""
     write_falls(parts.directory.notes, falls)
     parts.databases.queues.keep_from(falls[-1].after_ms)
 
 
 def _follow_flush(flushed: Watermark, reput: ReputService) -> None:
-    """Each time more is durable, more may be dispatched; a failed fsync fails the waiters too."""
+    """Dispatch more each time more is durable; a failed fsync fails the waiters as well."""
 
     def risen(error: BaseException | None) -> None:
         if error is None:

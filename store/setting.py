@@ -1,7 +1,7 @@
-"""How a setting is declared: in one line, with all that is known of it.
+"""How a setting is declared: in one line, with everything known about it.
 
 `kvcq config`, docs/configuration.md, the import of a broker's settings and the reload of a running
-server are made from these declarations alone.
+server only use these declarations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BOUNDS = "kvcq.bounds"
 
 @dataclass(frozen=True)
 class About:
-    """What is known of one setting, beside its name, type and default."""
+    """The metadata of one setting, beside its name, type and default."""
 
     #: In a sentence, for the page of settings.
     meaning: str
@@ -41,20 +41,20 @@ def setting(
     live: bool = False,
     rocketmq: str = "",
 ) -> T:
-    """The default of a field in a dataclass of settings, declared with what About says."""
+    """The default of a field in a dataclass of settings, declared with the metadata of About."""
     return field(default=default, metadata={_ABOUT: About(meaning, bounds, live, rocketmq)})
 
 
 def fixed(default: T, *, bounds: Bounds) -> T:
-    """The default of a field that no operator sets: it bounds memory, or time after a crash.
+    """The default of a field that operators cannot set: it bounds memory, or time after a crash.
 
-    Only a program that opens the store itself may choose another value, such as a test.
+    Only a program that opens the store itself, such as a test, may choose another value.
     """
     return field(default=default, metadata={_BOUNDS: bounds})
 
 
 def about(settings: Any) -> dict[str, About]:  # noqa: ANN401 - a dataclass, or an instance
-    """By field name, in the order of the class: each field that `setting` declares."""
+    """Each field declared with `setting`, by name, in the order of the class."""
     return {
         one.name: one.metadata[_ABOUT]
         for one in dataclasses.fields(settings)
@@ -63,12 +63,12 @@ def about(settings: Any) -> dict[str, About]:  # noqa: ANN401 - a dataclass, or 
 
 
 def bounds_of(settings: Any) -> dict[str, Bounds]:  # noqa: ANN401 - a dataclass, or an instance
-    """The bounds of those that have some of their own."""
+    """The bounds of the settings that declare them."""
     own = {name: known.bounds for name, known in about(settings).items() if known.bounds}
     fields = dataclasses.fields(settings)
     return own | {one.name: one.metadata[_BOUNDS] for one in fields if _BOUNDS in one.metadata}
 
 
 def live_names(settings: Any) -> frozenset[str]:  # noqa: ANN401 - a dataclass, or an instance
-    """Fields that a running server takes new values of."""
+    """Fields that a running server can reload."""
     return frozenset(name for name, known in about(settings).items() if known.live)

@@ -73,7 +73,7 @@ _held_guard = Lock()
 
 @dataclass(frozen=True)
 class StoreIdentity:
-    """What store.json says, besides that it is ours."""
+    """The content of store.json, apart from the mark that it is ours."""
 
     format_version: int
     created_ms: int
@@ -84,7 +84,7 @@ class StoreIdentity:
 
 
 class DirKind(enum.Enum):
-    """Whose a directory is."""
+    """Which program a directory belongs to."""
 
     BLANK = "blank"  # absent, empty, or creation was cut short
     OURS = "ours"
@@ -93,9 +93,9 @@ class DirKind(enum.Enum):
 
 
 def inspect(root: Path) -> tuple[DirKind, StoreIdentity | None]:
-    """Whose `root` is, and what it says of itself if it is ours. Reads only.
+    """Which program `root` belongs to, and its identity if it is ours. Read-only.
 
-    Raises StoreFormatError when store.json is damaged or lost, or a newer version wrote it.
+    Raises StoreFormatError if store.json is damaged or lost, or a newer version wrote it.
     """
     try:
         names = {entry.name for entry in root.iterdir()}
@@ -116,7 +116,7 @@ def inspect(root: Path) -> tuple[DirKind, StoreIdentity | None]:
 
 
 def _lost_identity(root: Path) -> str:
-    """What to do about a store of ours without its store.json."""
+    """The advice for a store of ours without its store.json."""
     sizes = {path.stat().st_size for path in (root / "commitlog").iterdir() if path.is_file()}
     size = str(max(sizes)) if sizes else "the length of the files in commitlog/"
     return (
@@ -129,12 +129,12 @@ def _lost_identity(root: Path) -> str:
 class StoreDir:
     """A store directory, and its lock while it is open.
 
-    Thread: opened and closed by one; paths may be read anywhere.
-    Failure: a process that dies loses the lock and leaves `abort`.
+    Thread: opened and closed by one; any thread may read paths. Failure: a process that dies loses
+    the lock and leaves `abort`.
     """
 
     def __init__(self, root: Path) -> None:
-        """Only names the paths. `open` takes the lock."""
+        """Only sets the paths. `open` takes the lock."""
         # Constant after construction.
         self.root = root
         self.commitlog = root / "commitlog"
@@ -153,12 +153,12 @@ class StoreDir:
 
     @classmethod
     def open(cls, root: Path, segment_bytes: int, clock: Clock, *, adopt: bool = False) -> StoreDir:
-        """The store in `root`, locked; made if there is none. `root` need not exist.
+        """Open and lock the store in `root`; create it if there is none. `root` need not exist.
 
-        With `adopt` a RocketMQ store becomes ours: it gets a store.json, nothing else changes.
-        Raises StoreLockedError when another process has it open, StoreFormatError when it is not
-        ours, newer, damaged, or has segments of another size. Nothing is written then.
-        Durability: store.json is durable on return.
+        With `adopt` a RocketMQ store becomes ours: it gets a store.json, and nothing else changes.
+        Raises StoreLockedError if another process has it open, StoreFormatError if it is not ours,
+        newer, damaged, or has segments of another size. Nothing is written then. Durability:
+        store.json is durable on return.
         """
         # Looked at twice: before the lock, so that no lock file is left in a foreign directory;
         # under it, because only then does it stand still.
@@ -180,16 +180,16 @@ class StoreDir:
 
     @property
     def format_version(self) -> int:
-        """What store.json says."""
+        """The format version in store.json."""
         return _read_identity(self.root / _IDENTITY).format_version
 
     @property
     def base_offset(self) -> int:
-        """What store.json says."""
+        """The base offset in store.json."""
         return _read_identity(self.root / _IDENTITY).base_offset
 
     def begin_state(self, base_offset: int) -> None:
-        """The store has the format of this program, and records of the state count from there on,
+        """Upgrade the store to this format, with records of the state from `base_offset` on,
         durably. Repeatable."""
         identity = _read_identity(self.root / _IDENTITY)
         begun = replace(identity, format_version=FORMAT_VERSION, base_offset=base_offset)
@@ -198,17 +198,17 @@ class StoreDir:
 
     @property
     def was_closed_cleanly(self) -> bool:
-        """Whether the last process that had it open closed it. Ask before `mark_open`."""
+        """Whether the last process closed it cleanly. Must be called before `mark_open`."""
         return not self.abort.exists()
 
     def mark_open(self) -> None:
-        """A crash from here on is noticed by the next open: the pid is in `abort`, durably."""
+        """Write the pid to `abort`, durably, so that the next open notices a crash from here on."""
         write_file(self.abort, str(os.getpid()).encode())
 
     def mark_clean(self) -> None:
-        """The next open may trust that all is flushed and dispatched. Repeatable.
+        """Mark that everything is flushed and dispatched, for the next open. Repeatable.
 
-        What an upgrade kept goes: the new format has proved itself.
+        Removes the copy that an upgrade kept, since the new format works.
         """
         self.abort.unlink(missing_ok=True)
         fsync_directory(self.root)
@@ -216,9 +216,9 @@ class StoreDir:
             shutil.rmtree(path, ignore_errors=True)
 
     def what_is_gone(self) -> Path | None:
-        """What was removed or replaced under the process that has the directory open, if anything.
+        """A path that was removed or replaced while the directory is open; None if none was.
 
-        A file that was removed can still be written: nothing fails, and nothing is kept.
+        Writes to a removed file do not fail, but are lost.
         """
         if _file_key(self.root) != self._root_key:
             return self.root
@@ -229,7 +229,8 @@ class StoreDir:
         return None if current.exists() else current
 
     def close(self) -> None:
-        """Give up the lock. Repeatable. The lock file stays: removing it would race with others."""
+        """Release the lock. Repeatable. The lock file stays, since removing it would race with
+        other processes."""
         with _held_guard:
             if self._lock_descriptor is not None:
                 os.close(self._lock_descriptor)
@@ -239,7 +240,7 @@ class StoreDir:
                 self._lock_key = None
 
     def in_use(self) -> bool:
-        """Whether a process has the store open, this one or another. Changes nothing."""
+        """Whether any process, including this one, has the store open. Changes nothing."""
         path = self.root / _LOCK
         with _held_guard:
             if _file_key(path) in _held:
@@ -254,7 +255,8 @@ class StoreDir:
                 os.close(descriptor)
 
     def _take_lock(self) -> None:
-        """The lock that RocketMQ takes too: byte 0 of `lock`, so a broker is kept out as well."""
+        """Take the lock that RocketMQ also takes, byte 0 of `lock`, so that brokers are kept out as
+        well."""
         path = self.root / _LOCK
         with _held_guard:
             key = _file_key(path)
@@ -285,21 +287,21 @@ def _file_key(path: Path) -> tuple[int, int] | None:
 
 
 def _holder(descriptor: int) -> str:
-    """Pid of the process that holds the lock; it may be gone by now."""
+    """Pid of the process that holds the lock; it may have exited by now."""
     kind, pid = _ask_for_lock(descriptor)
     # On a network file system the holder may be on another machine: its pid is then not above 0.
     return str(pid) if kind != fcntl.F_UNLCK and pid > 0 else "unknown"
 
 
 def _ask_for_lock(descriptor: int) -> tuple[int, int]:
-    """Which lock is in the way of one, and the pid of its holder."""
+    """The conflicting lock, if any, and the pid of its holder."""
     question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
     kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, question))
     return kind, pid
 
 
 def _check(root: Path, segment_bytes: int, *, adopt: bool) -> StoreIdentity | None:
-    """What the store says of itself; None when it is to be made. Raises StoreFormatError."""
+    """The store's identity; None if it has to be created. Raises StoreFormatError."""
     kind, identity = inspect(root)
     if kind is DirKind.ROCKETMQ and not adopt:
         raise StoreFormatError(
@@ -327,14 +329,14 @@ def _write_identity(path: Path, identity: StoreIdentity) -> None:
 
 
 def _crc_of(document: dict[str, object]) -> int:
-    """CRC-32 of the fields but itself, by name and without white space: how they are laid out in
-    the file is nothing to it."""
+    """CRC-32 of all other fields, by name and without white space, so that the file's layout does
+    not matter."""
     fields = {name: value for name, value in document.items() if name != _CRC}
     return zlib.crc32(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode())
 
 
 def _check_crc(path: Path, document: dict[str, object]) -> None:
-    """Raise StoreFormatError when the checksum is wrong or has been removed."""
+    """Raise StoreFormatError if the checksum is wrong or missing."""
     if _CRC in document:
         sound = document[_CRC] == _crc_of(document)
     else:

@@ -354,7 +354,8 @@ class ReputService:
         self._pending.popleft()
 
     def _parse(self, at: int, limit: int) -> tuple[Sequence[DispatchRequest], int]:
-        """Requests of the next records from `at` on, and the position after them. Some may be dead."""
+        """Requests of the next records from `at` on, and the position after them. Some may be
+        dead."""
         for step in walk(
             self._log.segments, at, end=limit, parser=self._parser, count=_PARSE_BATCH
         ):

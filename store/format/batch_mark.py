@@ -62,7 +62,8 @@ def key_of(producer_id: str, sequence: int) -> str:
 
 
 def mark_of(record: bytes) -> BatchMark | None:
-    """The mark of a whole record; None if it has none, or one that was copied from another record."""
+    """The mark of a whole record; None if it has none, or one that was copied from another
+    record."""
     try:
         parts = locate(record, 0)
         text = str(record[parts.properties_at : parts.size], "utf-8")

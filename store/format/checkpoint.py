@@ -145,5 +145,6 @@ def _crc_in(data: bytes) -> int:
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Replace `path` with `checkpoint`, durably; after a crash it has the new or the old content."""
+    """Replace `path` with `checkpoint`, durably; after a crash it has the new or the old
+    content."""
     write_file(path, pack_checkpoint(checkpoint))

@@ -200,7 +200,8 @@ class FastParser:
         return requests, at
 
     def _take_apart(self, tail: bytes, store_time_ms: int) -> _Tail | None:
-        """Parse a tail that is not in the cache; None if it is inconsistent or of an uncommon form."""
+        """Parse a tail that is not in the cache; None if it is inconsistent or of an uncommon
+        form."""
         topic_bytes = tail[0]
         properties_at = 3 + topic_bytes
         property_bytes = len(tail) - properties_at + CRC_ITEM_BYTES

@@ -39,7 +39,8 @@ def is_system_topic(name: str) -> bool:
 
 
 def check_all_may_write(topics: Sequence[str]) -> None:
-    """Run `check_may_write` on each name. Lists without system topics are recognised in one pass."""
+    """Run `check_may_write` on each name. Lists without system topics are recognised in one
+    pass."""
     if not _NAMES.isdisjoint(topics) or _PREFIX in "\n".join(topics):
         for topic in topics:
             check_may_write(topic)

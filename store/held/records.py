@@ -111,7 +111,8 @@ def prepare_waiting(held: Sequence[Message], most_body_bytes: int) -> Sequence[P
 
 
 def target_of(properties: Mapping[str, str]) -> Target:
-    """Where the held message goes. Raises InvalidArgumentError for a record that we did not write."""
+    """Where the held message goes. Raises InvalidArgumentError for a record that we did not
+    write."""
     topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE, "")
     if not topic or not _is_number(queue_id):
         raise InvalidArgumentError("properties", f"no {REAL_TOPIC}, or no {REAL_QUEUE}")

@@ -1,7 +1,7 @@
 """The commit log: its files, the append, the walk over it, recovery, flushing and retention.
 
-Everything else in a store can be derived from it again. It uses the bytes of `store.format`, and
-knows nothing of topics or of what is derived from its records: whoever needs that passes a
+Everything else in a store can be derived from it. It uses the byte layouts of `store.format`, and
+knows nothing of topics or of data derived from its records; callers that need those pass a
 function.
 """
 

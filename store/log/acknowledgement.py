@@ -1,15 +1,15 @@
-"""What of the log is acknowledged, and what may be seen: four offsets, and how they hang together.
+"""Which part of the log is acknowledged, and which is visible: four offsets and their relations.
 
 | offset       | the log below it                                    | moved by          |
 |--------------|-----------------------------------------------------|-------------------|
 | `appended`   | is in the mapping: a kill of the process loses none | the appender      |
-| `flushed`    | survives a loss of power here                       | the flush service |
+| `flushed`    | survives a power loss of this machine               | the flush service |
 | `confirmed`  | survives what the store promises to survive         | the flush service |
 | `dispatched` | is in queues and index: readers see it              | dispatch          |
 
-With one copy of the log `confirmed` is `flushed`.
-ASYNC and SYNC are two values of one rule. ASYNC: a put is acknowledged when it is appended, and may
-be seen from then on. SYNC: what is not confirmed is not seen, and a put is acknowledged once it is.
+With one copy of the log `confirmed` is `flushed`. ASYNC and SYNC are two values of one rule. ASYNC:
+a put is acknowledged once it is appended, and may be visible from then on. SYNC: a record is not
+visible before it is confirmed, and a put is acknowledged once it is visible.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Acknowledgement:
-    """Asked by whoever must know whether a put is safe, or what may be dispatched.
+    """Tells whether a put is acknowledged, and which records may be dispatched.
 
     Thread: any. Locks: those of the watermarks.
     """
@@ -53,24 +53,25 @@ class Acknowledgement:
         return self._appended() if self.at_append else self.confirmed
 
     def lag(self) -> int:
-        """Bytes that may be dispatched and are not yet."""
+        """Bytes that may be dispatched but are not yet dispatched."""
         return self.limit() - self.dispatched.value
 
     def is_acknowledged(self, end_offset: int) -> bool:
-        """Whether a put that ends there is."""
+        """Whether a put that ends at this physical offset is acknowledged."""
         return self.at_append or self.dispatched.value >= end_offset
 
     def when_acknowledged(
         self, end_offset: int, callback: Callable[[BaseException | None], None]
     ) -> None:
-        """Call back once, when a put that ends there is acknowledged: at once on this thread, or
-        on a store thread. With the error when it never will be."""
+        """Call `callback` once, when a put that ends at this physical offset is acknowledged: with
+        None, or with the error if it can never be. Runs immediately on this thread, or on a store
+        thread."""
         if self.at_append:
             callback(None)
         else:
             self.dispatched.call_when(end_offset, callback)
 
     def wait(self, end_offset: int, timeout_s: float) -> bool:
-        """Whether a put that ends there is acknowledged by then. Blocks; raises the watermark's
-        failure."""
+        """Block until a put that ends at this physical offset is acknowledged. Returns False after
+        `timeout_s`. Raises the watermark's failure."""
         return self.at_append or self.dispatched.wait_for(end_offset, timeout_s)

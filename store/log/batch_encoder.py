@@ -1,7 +1,7 @@
-"""Many messages into the bytes of their records, and into what is derived from them.
+"""Encodes many messages into records and dispatch requests.
 
-This is the hottest loop of the product. It is kept flat on purpose: one pass, one pack for the
-header, three CRC steps, no call that is not needed. Layouts are in record.py.
+This is the hottest loop of the product. It is flat on purpose: one pass, one pack for the header,
+three CRC steps, no unnecessary call. Layouts are in record.py.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _IN_QUEUE = (0, TRANSACTION_COMMIT)
 
 
 class Encoded:
-    """Records made by one `encode`, not in the log yet."""
+    """Records made by one `encode` that are not in the log yet."""
 
     __slots__ = ("_hot", "count", "end_offset", "parts", "requests")
 
@@ -70,7 +70,8 @@ class Encoded:
         self._hot = hot
 
     def give_back_offsets(self) -> None:
-        """Undo what encoding took from the queues: nothing of it was appended. Repeatable."""
+        """Return the queue offsets that encoding took; none of the records may be appended.
+        Repeatable."""
         # Back to the offset each request got, last one first: so it does not matter whether an
         # error struck before or after the queue went on.
         for request in reversed(self.requests):
@@ -81,9 +82,9 @@ class Encoded:
 
 
 class BatchEncoder:
-    """Makes records for one store.
+    """Encodes records for one store.
 
-    Thread: only under the append lock; it takes queue offsets as it goes.
+    Thread: only under the append lock, because it assigns queue offsets.
     """
 
     def __init__(self, store_host: tuple[str, int], *, crc_item: bool) -> None:
@@ -108,13 +109,13 @@ class BatchEncoder:
     ) -> Encoded:
         """Encode `messages[first:]` from physical `offset` on, while they fit in `room` bytes.
 
-        Every queue named must be in `hot`. Offsets are taken from them; `give_back_offsets`
-        undoes that. `begin` is where the record of `messages[0]` lies, when all of them are one
-        batch; None when each is by itself. `mark` stands in the first record that is encoded. What
-        is returned is added to `runs` before the first offset is taken: an interrupt may end this
-        anywhere.
-        Raises InvalidArgumentError (after giving back) when the properties of a message become
-        too long with its light queue offsets in them, or the batch too long.
+        Every queue named must be in `hot`. Offsets are assigned from there; `give_back_offsets`
+        undoes that. `begin` is the physical offset of the record of `messages[0]` if all messages
+        are one batch, or None if they are independent. `mark` is added to the first record that is
+        encoded. The result is added to `runs` before the first offset is assigned, because an
+        interrupt may end this at any point. Raises InvalidArgumentError, after giving back, if the
+        properties of a message become too long with its light-queue offsets, or if the batch
+        becomes too long.
         """
         encoded = Encoded(offset, hot)
         if runs is not None:
@@ -150,7 +151,7 @@ class BatchEncoder:
         place: int,
         mark: BatchMark | None,
     ) -> None:
-        """`messages[first:]`, one after the other, while they fit below `end`."""
+        """Encode `messages[first:]` one by one, while they fit below `end`."""
         parts = encoded.parts
         requests: list[DispatchRequest] = []
         encoded.requests = requests  # from here on, so that an interrupt gives back what was taken
@@ -291,7 +292,7 @@ class BatchEncoder:
         place: int,
         mark: BatchMark | None,
     ) -> bool:
-        """Encode all or, where it returns False, none."""
+        """Encode all messages and return True, or none and return False."""
         at = encoded.end_offset
         properties = b""
         keys: tuple[str, ...] = ()

@@ -1,10 +1,9 @@
-"""The one append-only run of records. Everything else in a store can be rebuilt from it.
+"""The append-only log of records. Everything else in a store can be rebuilt from it.
 
-Append: records become readable bytes of the mapped segment under one lock, and get their queue
-offsets in the same critical section. They are durable once `flush` has passed them.
-Ctrl-C, or whatever else a signal handler raises, may end an append between any two steps. So what
-it is about to do is noted first, and the next caller undoes it, or does the rest: `settle`.
-What reads it is in `readable_log.py`.
+Append: under one lock, records become readable bytes of the mapped segment and get their queue
+offsets. They are durable once `flush` has passed them. A signal handler that raises (Ctrl-C) may
+end an append between any two steps. So an append notes what it is about to do, and the next caller
+undoes or completes it: `settle`. Reads are in `readable_log.py`.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _Ready = tuple["list[Encoded]", list[tuple[int, bytes]], "LogAppend"]
 
 
 class LogAppend(NamedTuple):
-    """Records of one append. They lie in `start_offset..end_offset`, blanks between segments."""
+    """The records of one append, at `start_offset..end_offset`, with blanks between segments."""
 
     requests: Sequence[DispatchRequest]
     start_offset: int
@@ -70,9 +69,8 @@ class LogAppend(NamedTuple):
 class CommitLog(ReadableLog):
     """Segments, and the append path.
 
-    Thread: `append` on any thread, one at a time (`lock`); reads on any thread; `flush` on the
-    flush thread alone.
-    Locks: `lock`, outermost of the store; see docs/threads.md.
+    Thread: `append` on any thread, one at a time (`lock`); reads on any thread; `flush` only on the
+    flush thread. Locks: `lock`, outermost of the store; see docs/threads.md.
     """
 
     def __init__(
@@ -121,16 +119,16 @@ class CommitLog(ReadableLog):
         wait: bool = True,
         mark: BatchMark | None = None,
     ) -> LogAppend:
-        """All messages are in the log when this returns, or none. The caller holds `lock`.
+        """Append all messages or none. The caller must hold `lock`.
 
-        They are one batch, which a crash leaves whole or not at all, unless they are `separate`:
-        then it may leave the first of them. `publish` runs under the lock, in log order, once the
-        bytes are readable. When an interrupt ends the append, all of them are in the log, or none,
-        as soon as `settle` has run, which this tries to do itself; `publish` may not have run then.
-        Raises DiskFullError, SegmentNotReadyError, InvalidArgumentError, StoreClosedError and what
-        loading a queue raises; AppendWouldWaitError, unless it may `wait`, when many queues must be
-        looked up, or a fall of store times must be noted; what noting it raises. Nothing was
-        written then. Durability: none before `flush`.
+        The messages are one batch, of which a crash leaves all or nothing. If they are `separate`,
+        it may leave the first ones. `publish` runs under the lock, in log order, once the bytes are
+        readable. If an interrupt ends the append, all or none of them are in the log after
+        `settle`, which this tries to run itself; `publish` may not have run then. Raises
+        DiskFullError, SegmentNotReadyError, InvalidArgumentError, StoreClosedError and what loading
+        a queue raises. Unless it may `wait`, raises AppendWouldWaitError if many queues must be
+        looked up, or a backward step of store times must be noted. Nothing is written then.
+        Durability: none before `flush`.
         """
         if self._begun is not None:
             self.settle()
@@ -213,7 +211,8 @@ class CommitLog(ReadableLog):
         return done
 
     def _stamp_behind(self, now_ms: int, *, wait: bool) -> int:
-        """The stamp where the clock is behind the last one: that, or the clock's after a fall."""
+        """The store time to use if the clock is behind the last one: the last one, or the clock's
+        after a backward step."""
         last_ms = self.last_store_time_ms
         if last_ms - now_ms <= CARRY_MS:
             return last_ms
@@ -230,9 +229,9 @@ class CommitLog(ReadableLog):
         return now_ms
 
     def settle(self) -> None:
-        """No append is half done: one that was ended on its way is undone, or finished.
+        """Undo or complete an append that was interrupted.
 
-        For the holder of `lock`. Repeatable, and it may be ended on its way itself.
+        The caller must hold `lock`. Repeatable, and may itself be interrupted.
         """
         runs = self._begun
         if runs is None:
@@ -246,8 +245,8 @@ class CommitLog(ReadableLog):
         self._begun = None
 
     def _finish(self, ready: _Ready) -> None:
-        """Copy what is not there yet, then raise the end: nothing of it can be taken back, since a
-        flush may have counted the first bytes as durable."""
+        """Copy missing bytes, then raise the end. Nothing can be undone here, since a flush may
+        have counted the first bytes as durable."""
         _, places, done = ready
         self.last_store_time_ms = done.store_time_ms
         for start, data in places:
@@ -274,8 +273,8 @@ class CommitLog(ReadableLog):
         row_count: int,
         mark: BatchMark | None,
     ) -> _Ready:
-        """Encode into new segments, too, and reserve them: all that can fail, as on a full disk,
-        comes before the first byte."""
+        """Encode into new segments as well, and reserve them, so that everything that can fail, as
+        on a full disk, comes before the first byte."""
         start = segment.start_offset + segment.appended
         segment_end = segment.start_offset + segment.size
         first = runs[0].count
@@ -319,8 +318,8 @@ class CommitLog(ReadableLog):
         return runs, places, done
 
     def next_offset(self, topic: str, queue_id: int) -> int:
-        """Of the message that comes next in this queue, which exists. The caller holds `lock`, and
-        nothing is half appended. Raises what loading a queue raises."""
+        """The offset of the next message in this existing queue. The caller must hold `lock`, with
+        no append half done. Raises what loading a queue raises."""
         queue = topic, queue_id
         hot = self.hot_queues.turn(self.appended_offset)
         if queue not in hot.queues:
@@ -328,7 +327,7 @@ class CommitLog(ReadableLog):
         return hot.queues[queue]
 
     def next_light_offsets(self, names: Sequence[str]) -> list[int]:
-        """The same of light queues, all different; 0: it has had no message."""
+        """Like `next_offset`, for distinct light queues; 0 if it never had a message."""
         hot = self.hot_queues.turn(self.appended_offset)
         self.hot_queues.warm((), names, self.appended_offset)
         found = [int(offset) for offset in hot.light.offsets]
@@ -336,28 +335,29 @@ class CommitLog(ReadableLog):
         return found
 
     def wait_for_segment(self, start_offset: int, timeout_s: float) -> bool:
-        """Whether an append that met SegmentNotReadyError is worth another try, within `timeout_s`.
+        """Block until an append that raised SegmentNotReadyError is worth a retry. Returns False
+        after `timeout_s`.
 
-        Blocks; not under `lock`.
+        Must not be called under `lock`.
         """
         return self._segments.wait_ready(start_offset, timeout_s)
 
     def removed_file(self) -> Path | None:
-        """The segment that takes appends, if its file was removed under us."""
+        """The file of the segment that takes appends, if another program removed it; else None."""
         segment = self._segments.last
         return segment.path if segment is not None and segment.is_removed else None
 
     def make_segments_aside(self) -> None:
-        """From now on no append makes a segment itself. Repeatable."""
+        """From now on create segments only in the background, not in an append. Repeatable."""
         self._segments.make_aside()
 
     # --- durability and end of life --------------------------------------------------------
 
     def flush(self, least_pages: int) -> int:
-        """Make appended bytes durable if `least_pages` pages wait, 0: if any do.
+        """Make appended bytes durable if at least `least_pages` pages wait; with 0 if any do.
 
-        Returns the offset below which all is durable, never one within an append: recovery begins
-        there. Raises OSError when fsync fails.
+        Returns the offset below which everything is durable. It is never inside an append, because
+        recovery starts there. Raises OSError if fsync fails.
         """
         # Read first: what an append has copied but not published yet does not count.
         published = self._published
@@ -369,7 +369,7 @@ class CommitLog(ReadableLog):
         return self._begins.get(flushed, flushed)
 
     def close(self) -> None:
-        """No more appends; readers get StoreClosedError. Does not flush. Repeatable."""
+        """Reject further appends; readers get StoreClosedError. Does not flush. Repeatable."""
         with self.lock:
             self.settle()
             self._closed = True

@@ -1,4 +1,4 @@
-"""How full the disk is, and what follows from it."""
+"""Measures how full the disk is, and decides what follows from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class DiskLevel(enum.IntEnum):
-    """What the store does, by how full its disk is. Limits are those of StoreConfig."""
+    """What the store does at a given disk usage. The limits are in StoreConfig."""
 
     NORMAL = 0  # drop expired segments at the set hour
     CLEAN = 1  # above disk_clean_ratio: drop expired segments now
@@ -40,15 +40,16 @@ def used_ratio(path: Path) -> float:
 
 
 def free_bytes(path: Path) -> int:
-    """What may still be written to the file system under `path`, bytes. Raises OSError."""
+    """Bytes that can still be written to the file system under `path`. Raises OSError."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
 
 
 def write_fault(path: Path) -> OSError | None:
-    """Why no file can be written in the directory; None when one can. Leaves nothing behind.
+    """The error of writing a file in the directory; None if it works. Leaves nothing behind.
 
-    A file system that an error made read-only does not always say so: only a write tells. Blocks.
+    A file system that became read-only after an error does not always report it; only a write shows
+    it. Blocks.
     """
     try:
         opened = os.open(path, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
@@ -69,11 +70,11 @@ _TELLS_NOTHING = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EMFILE, errno.
 
 
 class DiskGuard:
-    """Knows how full the disk was when it was last measured, and refuses puts above a level.
+    """Has the last measured disk usage, and rejects puts above a level.
 
-    Puts are refused from the first measurement above `disk_full_ratio` to the first at or below
-    `disk_clean_forcibly_ratio`, so that they do not come and go with each dropped segment.
-    Thread: `measure` on one thread at a time, the retention job; the rest on any.
+    Puts are rejected from the first measurement above `disk_full_ratio` until the first at or below
+    `disk_clean_forcibly_ratio`, so that they do not flap with each dropped segment. Thread:
+    `measure` on one thread at a time, the retention job; everything else on any thread.
     """
 
     def __init__(
@@ -97,11 +98,12 @@ class DiskGuard:
         self.fault: OSError | None = None
 
     def reconfigure(self, config: StoreConfig) -> None:
-        """The next measurement goes by these limits. Any thread."""
+        """Use these limits from the next measurement on. Thread-safe."""
         self._config = config
 
     def measure(self) -> DiskLevel:
-        """The level now; the last one, and a line in the log, when the disk cannot be asked."""
+        """Measure the level. If the disk cannot be measured, logs that and returns the last
+        level."""
         self._try_to_write()
         try:
             ratio = self._gauge(self._path)
@@ -143,7 +145,7 @@ class DiskGuard:
             logger.info("%s: files can be written again", self._path)
 
     def check_put(self) -> None:
-        """Raises DiskFullError when puts are refused. One attribute is read when they are not."""
+        """Raises DiskFullError while puts are rejected. Otherwise only reads one attribute."""
         if self.refuses_puts:
             config = self._config
             raise DiskFullError(

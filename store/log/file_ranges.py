@@ -1,4 +1,4 @@
-"""Ranges of a file: their blocks, their holes, and the zeros in them."""
+"""Ranges of a file: allocated blocks, holes, and zeros."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ ZEROS = bytes(CHUNK_BYTES)
 
 
 def allocate(descriptor: int, start: int, size: int) -> None:
-    """Blocks for the range, whatever data is there. Raises OSError, ENOSPC on a full disk."""
+    """Allocate blocks for the range; its data does not change. Raises OSError, with ENOSPC on a
+    full disk."""
     os.posix_fallocate(descriptor, start, size)
 
 
@@ -26,7 +27,7 @@ def write_all(descriptor: int, data: bytes, position: int) -> None:
 
 
 def data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Ranges of start..end that may hold other bytes than zeros, rising."""
+    """Yield ranges of start..end that may have non-zero bytes, ascending."""
     while start < end:
         try:
             data = os.lseek(descriptor, start, os.SEEK_DATA)
@@ -44,7 +45,8 @@ def data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, in
 
 
 def not_zero(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int, bytes]]:
-    """Position, size and bytes of each piece of start..end that is not all zeros, rising."""
+    """Yield position, size and bytes of each piece of start..end that is not all zeros,
+    ascending."""
     for position in range(start, end, CHUNK_BYTES):
         size = min(CHUNK_BYTES, end - position)
         data = os.pread(descriptor, size, position)
@@ -53,9 +55,10 @@ def not_zero(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int, 
 
 
 def zero_out(descriptor: int, start: int, end: int, changed: list[int]) -> None:
-    """Write zeros over what is not zero; reading first keeps clean pages clean.
+    """Overwrite everything that is not zero with zeros. It reads first, so that clean pages stay
+    clean.
 
-    `changed` gets the positions of what was written.
+    `changed` is called with the positions written.
     """
     for position, size, data in not_zero(descriptor, start, end):
         changed.append(position + len(data) - len(data.lstrip(b"\0")))

@@ -1,7 +1,7 @@
-"""The two services that make appended bytes durable: one for SYNC stores, one for ASYNC.
+"""The services that make appended bytes durable: one for SYNC stores, one for ASYNC stores.
 
-Both publish to the watermark `flushed`. A caller appends, calls `request(end)` if it wants the
-flush soon, and waits at the watermark; its deadline is its own (`wait_for` returns False).
+Both publish to the watermark `flushed`. A caller appends, calls `request(end)` if it wants an early
+flush, and waits at the watermark with a deadline of its own (`wait_for` returns False).
 """
 
 from __future__ import annotations
@@ -44,25 +44,24 @@ _BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.
 
 
 class Flushable(Protocol):
-    """What can be made durable up to where it is appended."""
+    """Something that can be flushed up to where it is appended."""
 
     def flush(self, least_pages: int) -> int:
-        """Flush if at least `least_pages` pages wait, 0: if anything waits.
+        """Flush if at least `least_pages` pages wait; with 0 if anything waits.
 
-        Returns the physical offset below which all is durable, whether or not it flushed.
-        Raises OSError when fsync fails.
+        Returns the physical offset below which everything is durable, whether or not it flushed.
+        Raises OSError if fsync fails.
         """
         ...
 
 
 class FlushService:
-    """What both services share: the thread, the requests, the round, and how it ends.
+    """The common part of both services: thread, requests, rounds and shutdown.
 
-    Thread: one, named, the only caller of `log.flush()` while it runs.
-    Locks: `_lock` alone, never held across a flush or a callback of the watermark.
-    Failure: final. The kernel may drop dirty pages after a failed fsync, so a second one could
-    report success for bytes that are gone. The watermark fails with FlushError, and no
-    fsync is tried again, by `stop` neither.
+    Thread: one, named, the only caller of `log.flush()` while it runs. Locks: only `_lock`, never
+    held across a flush or a callback of the watermark. Failure: final. After a failed fsync the
+    kernel may drop dirty pages, so a second one could report success for lost bytes. The watermark
+    fails with FlushError, and no fsync is tried again, not even by `stop`.
     """
 
     def __init__(self, name: str, log: Flushable, flushed: Watermark) -> None:
@@ -93,12 +92,12 @@ class FlushService:
         self._thread.start()
 
     def reconfigure(self, config: StoreConfig) -> None:
-        """Take the settings of flushing that may change at run time. Any thread."""
+        """Apply the flush settings that may change at run time. Thread-safe."""
 
     def request(self, end: int, puts: int = 1) -> None:
-        """Ask that everything below `end`, which is appended, be flushed soon. Does not wait.
+        """Ask for a flush of everything below `end`, which must be appended. Does not wait.
 
-        `puts` is how many callers will be answered by that.
+        `puts`: number of callers that this flush will answer.
         """
         with self._lock:
             if end > self._requested:
@@ -115,14 +114,14 @@ class FlushService:
                 self._changed.notify()
 
     def _has_enough(self) -> bool:
-        """Whether a round may begin without gathering more; `_lock` is held."""
+        """Whether a round may begin without gathering more. Must hold `_lock`."""
         asked_bytes = self._requested - self._began_at
         return self._puts >= self._enough and asked_bytes >= self._enough_bytes
 
     def stop(self) -> None:
-        """Flush all that is appended, then end the thread. Repeatable.
+        """Flush everything appended, then end the thread. Repeatable.
 
-        Whoever waits for more than that gets StoreClosedError.
+        Waiters for more than that get StoreClosedError.
         """
         with self._lock:
             self._stopping = True
@@ -133,17 +132,17 @@ class FlushService:
             self._finish()  # it was never started
 
     def run_once(self) -> None:
-        """One round as the thread makes it, without the wait before. For the thread, and tests."""
+        """Run one round, without the wait before it. For the thread, and tests."""
         self._flush(self._least_pages())
 
     # --- on the thread ---------------------------------------------------------------------
 
     def _wait_for_round(self) -> bool:
-        """Rest until a round is due; False when the service is to stop."""
+        """Wait until a round is due. Returns False if the service is stopping."""
         raise NotImplementedError
 
     def _least_pages(self) -> int:
-        """How many pages the round that begins now asks for."""
+        """Number of waiting pages that the round requires."""
         raise NotImplementedError
 
     def _run(self) -> None:
@@ -190,14 +189,13 @@ class FlushService:
 
 
 class GroupCommitService(FlushService):
-    """Makes appended bytes durable at once: one flush answers all callers that wait for it.
+    """Flushes at once: one flush answers all callers that wait for it.
 
-    What is asked for while a flush runs shares the next one. When the last round answered several
-    puts, as many are to be expected: until they are there, or enough of them, the next one waits as
-    long as each `gather_s` brings another, a few times at most. Otherwise, on a fast disk, 64
-    callers cause about 20 fsyncs. Large batches are gathered by their bytes in the same way. A lone
-    caller never waits.
-    Thread: "group-commit". Locks and failure: as FlushService says.
+    Requests that arrive during a flush share the next one. If the last round answered several puts,
+    as many are expected again. The next round waits for them as long as each `gather_s` brings
+    another one, a few times at most. Without that, on a fast disk, 64 callers cause about 20
+    fsyncs. Large batches are gathered by bytes in the same way. A single caller never waits.
+    Thread: "group-commit". Locks and failure: as in FlushService.
     """
 
     def __init__(self, log: Flushable, flushed: Watermark, gather_s: float = 0.0) -> None:
@@ -220,7 +218,7 @@ class GroupCommitService(FlushService):
             return not self._stopping
 
     def _gather(self) -> None:
-        """Wait while puts keep coming, until there are enough; `_lock` is held."""
+        """Wait while puts keep arriving, until there are enough. Must hold `_lock`."""
         self._gathering = True
         for _ in range(_GATHER_STEPS):
             before = self._puts
@@ -236,11 +234,10 @@ class GroupCommitService(FlushService):
 
 
 class IntervalFlushService(FlushService):
-    """Makes appended bytes durable some time later: an acknowledged put may be lost until then.
+    """Flushes periodically: a power loss before the flush may lose acknowledged puts.
 
-    Each `flush_interval_ms` it flushes if `LEAST_PAGES` pages wait, and every `THOROUGH_S`, or when
-    asked for a flush, if anything waits.
-    Thread: "interval-flush". Locks and failure: as FlushService says.
+    Every `flush_interval_ms` it flushes if `LEAST_PAGES` pages wait; every `THOROUGH_S`, or on
+    request, if anything waits. Thread: "interval-flush". Locks and failure: as in FlushService.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Holds on the log: retention removes nothing that somebody still has to copy."""
+"""Holds on the log: retention does not drop segments that are still being copied."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from store.base import Lock
 
 
 class LogHolds:
-    """Who holds the log, and from where on. Thread: any. Locks: `_lock`, innermost."""
+    """The current holds on the log. Thread: any. Locks: `_lock`, innermost."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -15,13 +15,13 @@ class LogHolds:
 
     @property
     def lowest(self) -> int | None:
-        """Physical offset at and above which the log is held; None: by nobody."""
+        """Physical offset at and above which the log is held; None without holds."""
         with self._lock:
             return min(self._held.values(), default=None)
 
     def add(self, start: int) -> LogHold:
-        """The log stays from `start` on until the hold is let go of. The caller keeps retention
-        out meanwhile: a run that has decided already knows nothing of it."""
+        """Hold the log from physical offset `start` on until the hold is released. The caller must
+        keep retention out meanwhile, because a run that has already decided ignores new holds."""
         hold = LogHold(self)
         self.move(hold, start)
         return hold
@@ -36,13 +36,13 @@ class LogHolds:
 
 
 class LogHold:
-    """One of them. A context: its end lets go."""
+    """One hold. A context manager that releases it at the end."""
 
     def __init__(self, holds: LogHolds) -> None:
         self._holds = holds
 
     def move(self, start: int) -> None:
-        """What lies below `start` is not needed any more."""
+        """Release the part of the log below `start`."""
         self._holds.move(self, start)
 
     def __enter__(self) -> LogHold:

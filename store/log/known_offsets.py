@@ -1,15 +1,14 @@
-"""Next offsets of light queues, in 20 bytes each, whatever their names are.
+"""Next offsets of light queues, 20 bytes each, whatever the length of their names.
 
-A table without the names: in their stead are two hashes of 64 bits, SipHash under a key of the
-process (str.__hash__), of the name and of the name behind a zero. Another name passes for one of
-16 million that are there with a probability of 2**-104: it would have to be looked up 10**6 times a
-second for 10**17 years. Where PYTHONHASHSEED fixes the key, whoever knows it and would make such a
-name has 2**64 hashes to try.
+The table has no names, only two 64-bit hashes, SipHash under a key of the process (str.__hash__),
+of the name and of the name behind a zero. With 16 million entries another name matches one with a
+probability of 2**-104: at 10**6 lookups a second that takes 10**17 years. If PYTHONHASHSEED fixes
+the key, an attacker who knows it has to try 2**64 hashes to construct such a name.
 
-The first chooses a bucket of eight places, and where that is full, the other bucket of its pair. It
-is a cache: what finds both full pushes another one out, and may be pushed out itself; then it is
-looked up in the consume queue. Memory is touched as the table grows, by splitting buckets one after
-another (linear hashing), so no call does more than its own share of that.
+The first hash selects a bucket of eight slots and, if that is full, the other bucket of its pair.
+The table is a cache: an insert into two full buckets evicts an entry, or is itself not kept, and is
+then looked up in the consume queue. Memory is touched as the table grows, by splitting one bucket
+after another (linear hashing), so each call only does its share of the work.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _Ints = npt.NDArray[np.int64]
 
 
 class Looked(NamedTuple):
-    """What `find` found out of some names, in their order."""
+    """The result of `find`, in the order of the names."""
 
     offsets: _Ints  # 0: not known
     hashes: _Ints
@@ -54,11 +53,11 @@ class Looked(NamedTuple):
 
 
 class KnownOffsets:
-    """Offsets from 1 to 2**32 - 1; others are not kept. At most `limit_bytes`, a page or two if
-    that is less.
+    """Offsets from 1 to 2**32 - 1; others are not kept. Uses at most `limit_bytes`, or a page or
+    two if that is less.
 
-    Thread: one at a time. An interrupt may end a call anywhere: names may be lost by that, but for
-    those of a `put` that is made again, and the number of names be wrong.
+    Thread: one at a time. An interrupt may end a call at any point. Names may be lost then, except
+    those of a `put` that is repeated, and the count of names may be wrong.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -84,7 +83,7 @@ class KnownOffsets:
         return max(0, self._count)
 
     def find(self, names: Sequence[str]) -> Looked:
-        """What is known of these names, all different."""
+        """Look up these distinct names."""
         # Here, since `put` may be made again, and its places must be the same then.
         self._grow(len(names))
         hashes, checks = _hashes_of(names)
@@ -99,7 +98,7 @@ class KnownOffsets:
         return Looked(offsets, hashes, checks, found)
 
     def get(self, name: str) -> int:
-        """What `find` finds of one name, in a fiftieth of the time that a call of it takes."""
+        """Like `find`, for one name, in a fiftieth of the time."""
         place = self._place_of(name)
         return 0 if place < 0 else self._offset_at[place]
 
@@ -118,8 +117,8 @@ class KnownOffsets:
         return -1
 
     def put(self, looked: Looked, offsets: Sequence[int] | _Ints) -> None:
-        """Each of these names is known with this offset, unless it finds no place. In any case
-        nothing else is known of it. `looked` is what the last `find` returned; repeatable."""
+        """Set the offset of each of these names; one that finds no slot is dropped, including its
+        old offset. `looked` must be the result of the last `find`. Repeatable."""
         numbers = np.asarray(offsets, np.int64)
         fits = (numbers > 0) & (numbers < 1 << 32)
         stays = (looked.places >= 0) & fits
@@ -158,14 +157,15 @@ class KnownOffsets:
         self._count += int(np.count_nonzero(is_new & (self._hash[places] == hashes)))
 
     def forget(self, name: str) -> None:
-        """Nothing is known of that name."""
+        """Remove the name."""
         place = self._place_of(name)
         if place >= 0:
             self._hash_at[place] = 0
             self._count -= 1
 
     def _standing(self, hashes: _Ints, buckets: _Ints) -> tuple[_Ints, _Ints]:
-        """Indices of those hashes that stand in their bucket, or in the other one, and where."""
+        """Indices of the hashes that are in their bucket or in the other one, and their
+        positions."""
         ways = self._ways_with(hashes[:, None], buckets)
         elsewhere = np.flatnonzero(ways == 0)
         if len(elsewhere):
@@ -177,7 +177,8 @@ class KnownOffsets:
         return at, buckets[at] * _WAYS + _FIRST_FROM[ways[at], 0]
 
     def _ways_with(self, hashes: _Ints | int, buckets: _Ints) -> npt.NDArray[np.uint8]:
-        """Of each bucket a byte, with a bit for each way that has its hash; 0: that is free."""
+        """For each bucket a byte with a bit for each slot that has its hash; hash 0 finds free
+        slots."""
         ways = self._buckets.take(buckets, axis=0) == hashes
         return np.packbits(ways, axis=1, bitorder="little")[:, 0]
 
@@ -192,7 +193,7 @@ class KnownOffsets:
         return np.where(buckets < self._size, buckets, buckets & ((1 << bits >> 1) - 1))
 
     def _grow(self, names: int) -> None:
-        """To twice the size, while names come."""
+        """Grow step by step to twice the size as names are added."""
         step = 1 << (self._size.bit_length() - 1)
         if self._size == self._most or (step == self._size and self._count <= step * _FILL):
             return

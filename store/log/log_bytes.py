@@ -1,8 +1,8 @@
-"""The bytes of a segment for those who walk through it: mapped, or read from the file.
+"""The bytes of a segment for walks over the log: mapped, or read from the file.
 
-A mapping is quickest, and right for what is in memory anyway. Reading is for tools: pages of a
-mapping count as memory of the process as long as the kernel likes to keep them, and a disk that
-fails is an error instead of the end of the process.
+The mapping is fastest, and right for data that is in memory anyway. Tools read the file: mapped
+pages count as memory of the process for as long as the kernel keeps them, and a disk error is then
+an exception instead of a crash.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from store.log.segment import Segment
 
 
 class Segments(Protocol):
-    """The segments of a log: of an open one, or of a directory."""
+    """The segments of an open log, or of a directory."""
 
     @property
     def first_offset(self) -> int:
-        """Physical offset the log begins at."""
+        """Physical offset of the log's first byte."""
         ...
 
     def find(self, physical_offset: int) -> Segment | None:
-        """The segment whose file covers the offset; None when none does."""
+        """The segment whose file covers the offset; None if there is none."""
         ...
 
 
@@ -36,17 +36,17 @@ _WINDOW_BYTES = 8 << 20
 
 
 def mapped(segment: Segment, at: int, end: int, _least: int) -> memoryview:
-    """All of it, from the mapping."""
+    """The whole segment, from the mapping."""
     return segment.view(at - segment.start_offset, end - at)
 
 
 def pread(segment: Segment, at: int, end: int, least: int) -> memoryview:
-    """No more than is asked for, from the file: for single looks."""
+    """Only the requested bytes, from the file; for single lookups."""
     return memoryview(segment.pread(at - segment.start_offset, min(least, end - at)))
 
 
 class PreadWindow:
-    """From the file, by large pieces. Memory: one of 8 MiB, or one record when that is larger."""
+    """Reads the file in large pieces. Memory: 8 MiB, or one record if that is larger."""
 
     def __init__(self) -> None:
         self._segment: Segment | None = None
@@ -64,7 +64,8 @@ class PreadWindow:
 def look_at(
     segment: Segment, at: int, end: int, look: Look, *, verify_crc: bool = True
 ) -> tuple[Checked, memoryview]:
-    """What stands at physical offset `at`, below `end`; and its bytes, when it is a record."""
+    """Check for a record at physical offset `at`, below `end`. Returns the result and the record's
+    bytes, if there is one."""
     data = look(segment, at, end, BLANK_BYTES)
     size = int.from_bytes(data[:4], "big", signed=True)
     if MIN_RECORD_BYTES <= size <= end - at and size > len(data):

@@ -1,13 +1,13 @@
-"""The walk over the log: runs of whole records, and what lies between them.
+"""The walk over the log: runs of whole records, and the gaps between them.
 
-Whatever reads the log from some place on, on opening, behind the appender, for a repair, a check
-or another side, goes through here, and says for each kind of step what it means to it. Records
-come in runs, so that the walk costs nothing for each.
+Everything that reads the log sequentially, on opening, behind the appender, for a repair, a check
+or another side, uses this walk, and handles each kind of step. Records come in runs, so the walk
+has no cost per record.
 
-A walk must know what bytes that are no record mean: damage, or the end of the log. Below
-`written_end` all was written, so there it is damage. At or above it, what may be torn is the end.
-A reader who knows no such offset, or that nothing can be torn, searches for records further on:
-with one it is damage, without it is the end.
+A walk must know whether bytes that are not a record are damage or the end of the log. Below
+`written_end` everything was written, so they are damage. At or above it, anything that may be torn
+is the end. A caller that knows no such offset, or knows that nothing can be torn, searches for
+later records: if there is one, the bytes are damage, otherwise they are the end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HELD_BYTES = 64 << 10
 
 
 class Run(NamedTuple):
-    """Whole records that follow each other."""
+    """Consecutive whole records."""
 
     requests: list[DispatchRequest]  # what is derived from each; empty in a walk without a parser
     record_count: int
@@ -58,7 +58,7 @@ class Poison(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Bytes of the log that are no record. The next step tells what is behind them."""
+    """Bytes of the log that are not a record. The next step is what follows them."""
 
     physical_offset: int
     next_offset: int
@@ -66,7 +66,7 @@ class Damage(NamedTuple):
 
 
 class End(NamedTuple):
-    """The end of the log, or of what was asked for: the last step of every walk."""
+    """The end of the log, or of the requested range: the last step of every walk."""
 
     next_offset: int
     reason: str
@@ -86,14 +86,13 @@ def walk(
     count: int = RUN,
     look: Look = mapped,
 ) -> Iterator[Step]:
-    """What the log holds from `start` on, a record's beginning. Changes nothing.
+    """Walk the log from `start`, the beginning of a record. Changes nothing.
 
-    Each step begins where the one before ends. Runs hold `count` records at most; without a
-    `parser` nothing is derived from them, and there is no poison. The walk ends at `end`, below
-    which all was written; without it, at the end of the log, see above: `may_be_torn` is of what
-    lies above `written_end`. Segments that were dropped
-    from the front meanwhile are passed over. No bytes are held while the caller works.
-    Raises what `look` raises, StoreClosedError for one.
+    Each step begins where the one before ends. Runs have at most `count` records; without a
+    `parser` no requests are derived, and there is no poison. The walk ends at `end`, below which
+    everything was written; without `end`, at the end of the log, see above: `may_be_torn` applies
+    to bytes above `written_end`. Segments that are dropped from the front meanwhile are skipped. No
+    bytes are held while the caller works. Raises what `look` raises, such as StoreClosedError.
     """
     if written_end is None:
         written_end = end
@@ -129,7 +128,7 @@ def walk(
 
 
 def _held(look: Look, segment: Segment, at: int, stop: int) -> memoryview:
-    """Bytes from `at` on: those of the first record at least, if there is one."""
+    """Bytes from `at` on; at least the first record, if there is one."""
     view = look(segment, at, stop, _HELD_BYTES)
     size = int.from_bytes(view[:4], "big", signed=True)
     return look(segment, at, stop, size) if len(view) < size <= stop - at else view
@@ -143,9 +142,9 @@ def _run(
     parser: FastParser | None,
     count: int,
 ) -> tuple[Run, Blank | Poison | str | None]:
-    """Records from `begin` on, where the view begins, and what ended them.
+    """Records from `begin`, the start of the view, on, and what ended the run.
 
-    That is None when there may be more, a text says why there is no record.
+    That is None if more may follow; a text is the reason why there is no record.
     """
     at = last = begin
     held = begin + len(view)
@@ -198,7 +197,7 @@ def _gap(
     reason: str,
     may_be_torn: bool,  # noqa: FBT001 - as the caller has it
 ) -> Damage | End:
-    """What it means that no record is at `at`."""
+    """Decide whether a missing record at `at` is damage or the end."""
     if written_end is None or (at >= written_end and not may_be_torn):
         goes_on = goes_on_behind(log, at, look)
         return End(at, reason) if goes_on is None else Damage(at, goes_on, reason)

@@ -1,11 +1,11 @@
 """Keeps the pages that the appender is about to write in memory.
 
 The first touch of a page of a fresh segment makes the kernel find and clear memory, on the
-appending thread and with the GIL held: 3 us for each KiB on a virtual machine, half of what an
-append cost. This service reads a little ahead of the appender instead. Reading blocks that were
-never written brings cleared pages into the page cache, writes nothing to the disk, and cannot
-collide with an append, whatever the two threads do. Long appends need none of it: they go through
-the file (`Segment.append`), so nothing is read ahead while they make up nearly all of the log.
+appending thread and with the GIL held. On a virtual machine that is half the cost of an append.
+This service reads a little ahead of the appender instead. Reading blocks that were never written
+brings cleared pages into the page cache, writes nothing to the disk, and cannot interfere with an
+append. Long appends do not need it, because they go through the file (`Segment.append`), so nothing
+is read ahead while they make up nearly all of the log.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _IDLE_WAIT_S = 0.5
 class PageAhead:
     """Reads ahead of the appender, within its segment.
 
-    Thread: "page-ahead"; it only reads. Locks: none. Failure: harmless, the appender pays again;
-    what a read raises is logged and ends the service.
+    Thread: "page-ahead"; it only reads. Locks: none. Failure: harmless, appends become slower; an
+    error is logged and ends the service.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class PageAhead:
             self._thread.join()
 
     def run_once(self) -> int:
-        """Read what is missing ahead of the appender; returns how many bytes that was."""
+        """Read missing pages ahead of the appender. Returns the number of bytes read."""
         segment = self._last_segment()
         if segment is None:
             return 0

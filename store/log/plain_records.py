@@ -1,9 +1,9 @@
-"""Many plain messages into the bytes of their records, by columns.
+"""Encodes many plain messages into records, in columns.
 
-Plain is what most batches are, see PlainMessages in store/message.py. Headers of their records
-differ in a few numbers, which are written into copies of one header, a whole column at once: half
-of what batch_encoder.py takes, message by message. That one is the reference; a test holds both
-against each other.
+Most batches are plain, see PlainMessages in store/message.py. The headers of their records differ
+in a few numbers, which are written into copies of one header, a whole column at a time. That takes
+half as long as batch_encoder.py, which works message by message and is the reference; a test
+compares the two.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _ITEM = f"V{CRC_ITEM_BYTES}"
 
 
 class PlainRecords(NamedTuple):
-    """Records of plain messages, made and not in the log yet; no queue has gone on."""
+    """Records of plain messages that are not in the log yet; queue offsets are not advanced."""
 
     parts: list[bytes]  # to be joined
     requests: PlainRequests
@@ -87,12 +87,12 @@ def plain_records(
     *,
     crc_item: bool,
 ) -> PlainRecords | None:
-    """The records of the messages, from physical offset `at` on.
+    """Encode the messages from physical offset `at` on.
 
-    The first one has `properties` and `keys`; `light` is the light queues they name, if any does.
-    None when they do not fit below `end`, or their properties a record, or a host is no IPv4
-    address. `place` is what the first of them says of its place in its batch, 0 when each is by
-    itself; the last one ends the batch.
+    The first record has `properties` and `keys`; `light` are the light queues that they name, if
+    any. Returns None if the records do not fit below `end`, if properties do not fit a record, or
+    if a host is not IPv4. `place` is the batch place of the first record, 0 if the messages are
+    independent; the last one ends the batch.
     """
     if not len(born_host) == len(store_host) == HOST_V4_BYTES:
         return None
@@ -181,7 +181,7 @@ def plain_records(
 
 
 def _with(tail: bytes, properties: bytes, item_bytes: int) -> bytes:
-    """A tail that has no properties, with them."""
+    """A tail without properties, with these added."""
     return (
         tail[: -PROPERTIES_LENGTH.size]
         + PROPERTIES_LENGTH.pack(len(properties) + item_bytes)
@@ -190,7 +190,7 @@ def _with(tail: bytes, properties: bytes, item_bytes: int) -> bytes:
 
 
 def _light_items(texts: Sequence[str], units: LightUnits) -> list[bytes]:
-    """The property that names them, and the one with their offsets, of each message."""
+    """The properties with names and offsets of light queues, for each message."""
     offsets = units.flat_offsets.tolist()
     items = []
     start = 0
@@ -203,7 +203,7 @@ def _light_items(texts: Sequence[str], units: LightUnits) -> list[bytes]:
 def _taken(
     queues: Mapping[tuple[str, int], int], keys: Sequence[tuple[str, int]]
 ) -> tuple[list[int], dict[tuple[str, int], int]]:
-    """The offset that each message gets, and where the queues go on."""
+    """The offset of each message, and the next offset of each queue."""
     offsets = list(map(queues.__getitem__, keys))
     next_offsets = dict(zip(keys, [offset + 1 for offset in offsets], strict=True))
     if len(next_offsets) == len(keys):

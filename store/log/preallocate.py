@@ -1,11 +1,11 @@
-"""Makes the next segments on a thread of their own, so that a roll costs the appender nothing.
+"""Creates the next segments in a thread of its own, so that a roll costs the appender nothing.
 
-What is prepared is an ordinary, empty segment file behind the end of the log. A clean stop removes
-it; after a crash it is found on loading as a segment without a record, and the cut that ends every
-recovery removes it, or goes on with it.
+A prepared segment is an ordinary, empty segment file behind the end of the log. A clean stop
+removes it. After a crash it is loaded as a segment without records, and the cut that ends every
+recovery removes or uses it.
 
-The appender holds the append lock, and in a service it is the event loop: it never waits here. A
-segment that is not there yet is an error which says that nothing was written, and to try again.
+The appender holds the append lock, and in a service it is the event loop, so it never waits here. A
+segment that is not ready is an error that says that nothing was written and to retry.
 """
 
 from __future__ import annotations
@@ -33,20 +33,19 @@ RETRY_S = 1.0
 
 
 def segments_ahead(segment_bytes: int) -> int:
-    """How many segments are kept ready: 2, or what holds 16 MiB, but 8 at most."""
+    """Number of segments to keep ready: 2, or enough for 16 MiB, but at most 8."""
     return max(_AHEAD, min(_MOST_AHEAD, _AHEAD_BYTES // segment_bytes))
 
 
 class Preallocator:
-    """Hands out segments that another thread made ready: a SegmentSource.
+    """A SegmentSource whose segments are created by another thread.
 
-    Before `start` there is no thread, and the appender makes each segment itself.
-    Thread: "preallocate", the only one that creates segments while it runs. `take` belongs to the
-    appender, `start` and `stop` to the owner, `wait_ready` to any that holds no lock.
-    Locks: `_lock` alone, never held while a file is made. The appender may hold its own lock
-    when it comes in here: nothing in `take` waits.
-    Failure: of one segment, kept and raised to who needs it, until an attempt a second later
-    succeeds.
+    Before `start` there is no thread, and the appender creates each segment itself. Thread:
+    "preallocate", the only one that creates segments while it runs. `take` is for the appender,
+    `start` and `stop` for the owner, `wait_ready` for any thread without locks. Locks: only
+    `_lock`, never held while a file is created. The appender may call `take` with its own lock
+    held, because `take` never waits. Failure: kept for each segment and raised to callers that need
+    it, until a retry succeeds; there is one every second.
     """
 
     def __init__(
@@ -58,8 +57,7 @@ class Preallocator:
         retry_s: float | None = None,
     ) -> None:
         """`source` creates the segments, on the thread of this service; `ahead` of them are kept
-        ready, 0: each is made when it is asked for. None, None: the defaults above.
-        """
+        ready, with 0 each is created on demand. None: the defaults above."""
         # Constant after construction.
         self._source = source
         self._segment_bytes = segment_bytes
@@ -78,7 +76,7 @@ class Preallocator:
         self._stopping = False
 
     def start(self) -> None:
-        """From now on segments are made by the thread alone. Repeatable; not after `stop`."""
+        """From now on only the thread creates segments. Repeatable; not after `stop`."""
         with self._lock:
             if self._started:
                 return
@@ -86,16 +84,17 @@ class Preallocator:
         self._thread.start()
 
     def prepare(self, start_offset: int) -> None:
-        """Have the segments at `start_offset` and behind it made ready. Does not wait."""
+        """Request the segments from `start_offset` on. Does not wait."""
         with self._lock:
             self._want(start_offset, self._ahead)
 
     def take(self, start_offset: int, count: int = 1) -> Segment:
-        """The empty segment that begins at `start_offset`; those behind it are begun.
+        """Take the empty segment that begins at `start_offset`, and request the ones behind it.
 
-        `count` is how many from there on are needed. Raises at once what the last attempt to make
-        it raised (DiskFullError), SegmentNotReadyError when it is still being made: ask again;
-        StoreClosedError after `stop`. Who is interrupted on the way may take it again.
+        `count`: how many are needed from there on. Never blocks: raises the error of the last
+        attempt to create it (DiskFullError), or SegmentNotReadyError while it is being created,
+        which can be retried; StoreClosedError after `stop`. An interrupted caller may take it
+        again.
         """
         if not self._started:
             return self._source.take(start_offset)
@@ -116,7 +115,8 @@ class Preallocator:
             raise SegmentNotReadyError(start_offset)
 
     def wait_ready(self, start_offset: int, timeout_s: float) -> bool:
-        """Whether `take` has an answer other than to ask again, within `timeout_s`. Blocks."""
+        """Block until `take` would not raise SegmentNotReadyError. Returns False after
+        `timeout_s`."""
         return self._changes.until(
             lambda: (
                 self._stopping
@@ -128,7 +128,7 @@ class Preallocator:
         )
 
     def stop(self) -> None:
-        """End the thread and remove what nobody took. Repeatable."""
+        """End the thread and remove unused segments. Repeatable."""
         with self._lock:
             self._stopping = True
             self._wanted.clear()
@@ -146,7 +146,7 @@ class Preallocator:
     # --- inside ----------------------------------------------------------------------------
 
     def _want(self, start_offset: int, count: int) -> None:
-        """Called with _lock held."""
+        """Must hold _lock."""
         for ahead in range(count):
             wanted = start_offset + ahead * self._segment_bytes
             if wanted in self._failed:
@@ -183,9 +183,8 @@ class Preallocator:
                     self._changes.tell()
 
     def _next_wanted(self) -> int | None:
-        """The lowest offset that is asked for; waits for one, or for the time of the next attempt
-        at one that failed; None at the end.
-        """
+        """The lowest requested offset. Waits for a request, or for the next attempt at one that
+        failed; None at the end."""
         while not self._changes.until(
             lambda: self._stopping or self._wanted, self._retry_s if self._failed else None
         ):

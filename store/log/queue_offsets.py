@@ -1,15 +1,15 @@
-"""The next offset of each queue that was written to lately.
+"""The next offset of each queue that was written recently.
 
-Of topics' queues, a bounded cache in front of the consume queue store, in two generations: `young`
-takes what is used, and when it is full the generation before it is forgotten whole. What is
-forgotten is loaded again from the consume queue, so it must be dispatched by then: the older
-generation is only let go once dispatch has passed the log's end as it was when that generation was
-closed. Freeing one at once would stop an append for 20 ms: it goes bit by bit, while the next one
-fills.
+For topics' queues this is a bounded cache in front of the consume queue store, in two generations.
+`young` takes what is used; when it is full, the older generation is dropped as a whole. A dropped
+offset is loaded again from the consume queue, so it must be dispatched by then. Therefore the older
+generation is only dropped after dispatch has passed the log's end as of when that generation was
+closed. Freeing it at once would stop an append for 20 ms, so it is freed in pieces while the next
+one fills.
 
-Light queues are in a compact table (known_offsets.py), which may forget any of them. What it forgot
-is loaded as well: so what is not dispatched yet is kept aside, by name, in two generations that
-turn with dispatch.
+Light queues are in a compact table (known_offsets.py), which may drop any of them; a dropped one is
+loaded as well. So offsets that are not dispatched yet are kept separately, by name, in two
+generations that follow dispatch.
 """
 
 from __future__ import annotations
@@ -52,13 +52,12 @@ _FEW_GONE = 4096
 
 
 class TakenLight:
-    """Next offsets of the light queues that an append names, in columns; by name from when somebody
-    asks for that."""
+    """Next offsets of the light queues that an append names, in columns; by name only on demand."""
 
     __slots__ = ("_by_name", "_offsets", "names")
 
     def __init__(self, names: Sequence[str] = (), offsets: Sequence[int] | _Ints = ()) -> None:
-        """The names are all different."""
+        """The names must be distinct."""
         self.names = names  # constant
         self._offsets = offsets
         self._by_name: dict[str, int] | None = None
@@ -68,19 +67,19 @@ class TakenLight:
 
     @property
     def by_name(self) -> dict[str, int]:
-        """In the order of the names. The caller may change the offsets."""
+        """Offsets in the order of the names. The caller may modify them."""
         if self._by_name is None:
             self._by_name = dict(zip(self.names, _listed(self._offsets), strict=True))
         return self._by_name
 
     @property
     def offsets(self) -> Sequence[int] | _Ints:
-        """One for each of the names."""
+        """One offset for each of the names."""
         return self._offsets if self._by_name is None else list(self._by_name.values())
 
 
 class Hot:
-    """Next offsets of queues in use."""
+    """Next offsets of the queues in use."""
 
     __slots__ = ("light", "queues")
 
@@ -90,17 +89,17 @@ class Hot:
         self.light = TakenLight()
 
     def drop_queues(self, count: int) -> None:
-        """So many, or all there are."""
+        """Drop `count` queues, or all if there are fewer."""
         drop = self.queues.popitem
         for _ in range(min(count, len(self.queues))):
             drop()
 
 
 class _Aside:
-    """Next offsets of light queues, by name, of appends that followed each other.
+    """Next offsets of light queues, by name, of consecutive appends.
 
-    Most of the time nobody asks, and no dict is made. Where dispatch lags, what is added pays for
-    what was added before it: of so many names as one dict takes in a few milliseconds none is made.
+    Usually no caller asks, and no dict is built. Where dispatch lags, each addition builds a part
+    of the earlier ones. No dict is built for more names than take a few milliseconds.
     """
 
     def __init__(self) -> None:
@@ -109,12 +108,12 @@ class _Aside:
         self._by_name: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """Names, those of several parts several times."""
+        """Number of names; those in several parts count several times."""
         return len(self._by_name) + self._apart
 
     @property
     def _apart(self) -> int:
-        """Names that are in no dict yet."""
+        """Names that are not in a dict yet."""
         return sum([len(names) for names, _ in self._parts])
 
     def add(self, names: Sequence[str], offsets: Sequence[int] | _Ints) -> None:
@@ -124,7 +123,7 @@ class _Aside:
 
     @property
     def by_name(self) -> dict[str, int]:
-        """All of them."""
+        """The offsets of all names."""
         while self._parts:
             self._take_in_first()
         return self._by_name
@@ -138,7 +137,7 @@ class _Aside:
         del self._parts[0]  # only now: an interrupt loses none
 
     def drop(self, count: int) -> None:
-        """About so many, or all there are."""
+        """Drop about `count` names, or all if there are fewer."""
         while self._parts and count > 0:
             count -= len(self._parts.pop()[0])
         for _ in range(min(count, len(self._by_name))):
@@ -146,11 +145,11 @@ class _Aside:
 
 
 class LightOffsets:
-    """Next offsets of light queues: of a few by name, then the table, and by name what is not
-    dispatched yet.
+    """Next offsets of light queues: a few by name, then the table, and by name those not dispatched
+    yet.
 
-    Thread: only under the append lock. Memory: that of the table, plus what was written to since
-    the last dispatch.
+    Thread: only under the append lock. Memory: that of the table, plus offsets written since the
+    last dispatch.
     """
 
     def __init__(self, table: KnownOffsets, dispatched: Callable[[], int]) -> None:
@@ -169,8 +168,8 @@ class LightOffsets:
         return len(self._table) + len(self._small)
 
     def find(self, names: Sequence[str], log_end: int) -> tuple[list[int] | _Ints, Sequence[int]]:
-        """What is known of these names, all different: the offset of each, 0 where nothing is, and
-        the indices of those."""
+        """Look up these distinct names. Returns the offset of each, 0 if unknown, and the indices
+        of unknown ones."""
         is_small = len(names) < _SMALL
         if self._small and (not is_small or len(self._small) >= _MOST_SMALL):
             self._move(log_end)
@@ -195,7 +194,7 @@ class LightOffsets:
         return offsets, missing
 
     def keep(self, taken: TakenLight) -> None:
-        """The next offsets of the names that were found last, after their append. Repeatable."""
+        """Store the next offsets of the names found last, after their append. Repeatable."""
         if self._looked is None:
             self._small.update(zip(taken.names, _listed(taken.offsets), strict=True))
         else:
@@ -207,7 +206,7 @@ class LightOffsets:
         self._table.put(looked, offsets)
 
     def _move(self, log_end: int) -> None:
-        """What small appends left goes to the table. An interrupt leaves it here as well."""
+        """Move the offsets of small appends to the table. An interrupt leaves them here as well."""
         small = TakenLight(list(self._small), list(self._small.values()))
         self._let_go(len(small), log_end)
         self._put(self._table.find(small.names), small)
@@ -219,7 +218,8 @@ class LightOffsets:
         self._table.forget(name)
 
     def _let_go(self, count: int, log_end: int) -> None:
-        """Some of what goes, so many come; then a new generation, if the older one may go."""
+        """Drop some old entries as `count` new ones arrive; then start a new generation, if the
+        older one may be dropped."""
         gone = self._gone
         if len(gone) > _FEW_GONE + _GONE_LIGHT * count:
             gone.drop(_GONE_LIGHT * count)
@@ -233,15 +233,15 @@ class LightOffsets:
 
 
 def _listed(offsets: Sequence[int] | _Ints) -> Sequence[int]:
-    """As numbers of Python's own."""
+    """The offsets as Python ints."""
     return offsets if isinstance(offsets, Sequence) else offsets.tolist()
 
 
 class QueueOffsets:
-    """Hot queues, of topics and light ones.
+    """The hot queues, of topics and light queues.
 
-    Thread: only under the append lock. Memory: of topics at most `limit` queues, plus those written
-    to since the last dispatch, plus what is left of a generation that is let go.
+    Thread: only under the append lock. Memory: at most `limit` queues of topics, plus those written
+    since the last dispatch, plus the rest of a generation that is being freed.
     """
 
     def __init__(
@@ -251,11 +251,10 @@ class QueueOffsets:
         load: Callable[[Sequence[tuple[str, int]], Sequence[str], int], Sequence[int]],
         dispatched: Callable[[], int],
     ) -> None:
-        """`light_bytes` is the most that the table of light queues takes.
+        """`light_bytes`: maximum size of the table of light queues.
 
-        `load` looks the next offsets of queues and light queues up, for a log that ends there.
-
-        It returns those of the queues, then those of the light queues.
+        `load` looks up the next offsets of queues, then of light queues, for a log that ends there,
+        and returns them in that order.
         """
         # Only here: a front, which loads this room, does without numpy.
         from store.log.known_offsets import KnownOffsets
@@ -280,11 +279,11 @@ class QueueOffsets:
         log_end: int,
         most: int | None = None,
     ) -> None:
-        """These queues, which are not in `young`, are in it afterwards, and of light queues these
-        alone, all different.
+        """Load these queues, which are not in `young`, and these distinct light queues, which
+        replace the ones loaded before.
 
-        Raises what `load` raises, and AppendWouldWaitError when more than `most` must be looked up;
-        it changes nothing then.
+        Raises what `load` raises, and AppendWouldWaitError if more than `most` must be looked up;
+        nothing changes then.
         """
         young, old = self.young, self._old
         missing: list[tuple[str, int]] = []
@@ -311,12 +310,13 @@ class QueueOffsets:
         young.light = TakenLight(light, offsets)
 
     def keep_light(self) -> None:
-        """The append is certain: what it took of light queues is remembered. Repeatable."""
+        """Store the light-queue offsets of an append that is certain to be in the log.
+        Repeatable."""
         if self.young.light:
             self._light.keep(self.young.light)
 
     def turn(self, log_end: int) -> Hot:
-        """The young ones, a new generation of them when there are enough for one. Before `warm`."""
+        """The young generation; starts a new one if it is full. Call before `warm`."""
         young = self.young
         if len(young.queues) >= self._generation and self._dispatched() >= self._old_end:
             # Otherwise some of the older ones are not in the consume queue yet: grow for a moment.
@@ -329,7 +329,7 @@ class QueueOffsets:
         return self.young
 
     def forget(self, keys: Iterable[QueueKey]) -> None:
-        """The topic of these queues is deleted."""
+        """Drop these queues, whose topic is deleted."""
         for key in keys:
             if isinstance(key, str):
                 self._light.forget(key)

@@ -1,5 +1,5 @@
-"""Reads of an open log, by physical offset: from the mapping when the bytes are hot, otherwise
-through the file."""
+"""Reads of an open log by physical offset: from the mapping if the bytes are hot, otherwise through
+the file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLACE = picking("record_size", "magic", "physical_offset")
 
 
 class ReadableLog:
-    """Thread: any, for every method. Locks: none."""
+    """Thread: any, for all methods. Locks: none."""
 
     def __init__(self, segments: SegmentSet, hot_read_bytes: int) -> None:
         # Constant after construction.
@@ -41,32 +41,32 @@ class ReadableLog:
 
     @property
     def segments(self) -> Segments:
-        """For those who walk over the log, see log_walk.py."""
+        """For walks over the log, see log_walk.py."""
         return self._segments
 
     @property
     def start_offset(self) -> int:
-        """Physical offset of the first byte that is kept."""
+        """Physical offset of the first byte in the log."""
         return self._segments.first_offset
 
     def is_hot(self, offset: int) -> bool:
-        """Whether a record there is close enough to the end to be in memory, as a rule."""
+        """Whether a record there is close enough to the end to be in memory normally."""
         return self.appended_offset - offset <= self._hot_read_bytes
 
     def read(self, offset: int, size: int) -> bytes:
-        """The record of `size` bytes at `offset`, verified: its CRC, and that it lies there.
+        """The record of `size` bytes at `offset`, verified by CRC and position.
 
-        Raises MessageNotFoundError when it lies outside the log (also when it was dropped while
-        it was read), CorruptRecordError when the bytes are not that record.
+        Raises MessageNotFoundError if it is outside the log, also if it is dropped while it is
+        read, and CorruptRecordError if the bytes are not that record.
         """
         data = self._bytes(offset, size)
         verify(data, offset, size)
         return data
 
     def read_run(self, places: Sequence[tuple[int, int]]) -> Records:
-        """Records at (offset, size), in that order, each verified as `read` verifies it.
+        """Records at these (offset, size), in order, each verified like `read`.
 
-        Stops short at a record that cannot be read, but not at the first: that one raises.
+        Stops before an unreadable record, unless it is the first, whose error is raised.
         """
         runs: list[Records] = []
         at = 0
@@ -83,7 +83,7 @@ class ReadableLog:
     def _read_each(
         self, copies: Sequence[bytes], places: Sequence[tuple[int, int]], at: int
     ) -> list[bytes]:
-        """The records from `places[at]` on, of which there are copies, as far as they are whole."""
+        """The records from `places[at]` on that were copied, up to the first that is not whole."""
         records: list[bytes] = []
         for copy, (offset, size) in zip(copies, places[at:], strict=False):
             try:
@@ -96,8 +96,8 @@ class ReadableLog:
         return records
 
     def _copy_run(self, places: Sequence[tuple[int, int]], at: int) -> tuple[Records, bool]:
-        """Bytes at `places[at:]`, as far as these rise and lie in one source, and whether they are
-        whole records."""
+        """Copy bytes at `places[at:]`, as far as these ascend and are in one source. Returns them,
+        and whether they are whole records."""
         source, base, stop = self._source(places, at)
         stop = min(stop, self.appended_offset)
         end = bisect_left(places, (stop,), at)
@@ -111,11 +111,11 @@ class ReadableLog:
     def _source(
         self, places: Sequence[tuple[int, int]], index: int
     ) -> tuple[mmap | bytes, int, int]:
-        """Bytes that hold the record at `places[index]`: them, where they begin and end.
+        """A buffer that holds the record at `places[index]`, with its begin and end.
 
-        The mapping of its segment when that is hot. Otherwise one read through the file that takes
-        the records behind it along, as long as they lie close: a page fault would hold the GIL
-        while the disk works.
+        That is the mapping of its segment if it is hot. Otherwise it is one read through the file,
+        which includes the records behind it while they are close: a page fault would hold the GIL
+        during the disk read.
         """
         offset = places[index][0]
         segment = self._segments.find(offset)
@@ -131,7 +131,7 @@ class ReadableLog:
             return b"", offset, offset
 
     def read_at(self, offset: int) -> bytes:
-        """The record at `offset`, whatever its size. Raises as `read` does."""
+        """The record at `offset`, whatever its size. Raises like `read`."""
         segment = self._segments.find(offset)
         room = 0 if segment is None else segment.start_offset + segment.size - offset
         # Before a size is believed, what stands there must say that it lies there.
@@ -165,9 +165,10 @@ class ReadableLog:
             raise CorruptRecordError(offset, f"{size} bytes run past the segment") from None
 
     def view(self, offset: int, end: int) -> memoryview:
-        """Bytes from `offset` to `end` or the segment's end, whichever is first; release it soon.
+        """Bytes from `offset` to `end` or the segment's end, whichever comes first; release it
+        soon.
 
-        Empty when there is nothing. Raises MessageNotFoundError below the start of the log.
+        Empty if there is nothing. Raises MessageNotFoundError below the start of the log.
         """
         segment = self._segments.find(offset)
         if segment is None:
@@ -183,17 +184,17 @@ class ReadableLog:
             raise MessageNotFoundError(str(offset), "dropped with its segment") from None
 
     def segment_end(self, offset: int) -> int:
-        """Where the segment that holds `offset` ends, and the next one begins."""
+        """The end of the segment that holds `offset`, where the next one begins."""
         segment = self._segments.find(offset)
         if segment is None:
             raise MessageNotFoundError(str(offset), f"outside the log from {self.start_offset}")
         return segment.start_offset + segment.size
 
     def first_time_from(self, segment_start: int) -> tuple[int, int] | None:
-        """Physical offset and store time of the first whole record of the segments from the one
-        that begins there on; None without one.
+        """Physical offset and store time of the first whole record in the segments from
+        `segment_start` on; None if there is none.
 
-        Damage is passed over. Raises OSError for a disk that cannot be read, and StoreClosedError
-        when the segment is dropped meanwhile.
+        Skips damage. Raises OSError if the disk cannot be read, and StoreClosedError if the segment
+        is dropped meanwhile.
         """
         return first_time(self._segments, segment_start)

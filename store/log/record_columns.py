@@ -1,8 +1,8 @@
-"""Many records copied at once, and what proves them whole.
+"""Copies and verifies many records at once.
 
-What is done for each record bounds reading. So records that lie one behind the other are copied
-with one slice and judged in columns. Few are cut and judged one by one: a column costs some
-microseconds, however short it is.
+The cost per record limits reading. So adjacent records are copied with one slice and verified in
+columns. A few records are cut and verified one by one, because a column has a fixed cost of some
+microseconds.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ _POWERS = 10 ** np.arange(CRC_ITEM_BYTES - len(CRC_ITEM_PREFIX) - 1)
 
 
 def copy_records(source: mmap | bytes, base: int, places: Places) -> tuple[Records, bool]:
-    """What lies at `places`, which rise, in `source`, which begins at physical offset `base`.
+    """Copy the records at the ascending `places` from `source`, which begins at physical offset
+    `base`.
 
-    And whether each of them is a record that lies there, closed by the CRC of its bytes. False says
-    that one is not, or is of another kind, not which; the copies are of no use where `places`
-    overlap, or `source` is too short. Raises ValueError when the mapping is closed.
+    Also returns whether each of them is a record at its place, closed by the CRC of its bytes.
+    False means that one is not, or has another form, but not which; the copies are useless if
+    `places` overlap, or `source` is too short. Raises ValueError if the mapping is closed.
     """
     if len(places) >= MANY:
         return _copy_many(source, base, places)
@@ -64,7 +65,7 @@ def copy_records(source: mmap | bytes, base: int, places: Places) -> tuple[Recor
 
 
 def _are_whole(items: list[bytes], places: Places) -> bool:
-    """One by one: the twin of `_copy_many`."""
+    """Verifies one by one; same result as `_copy_many`."""
     sizes = [size for _, size in places]
     records = Records(items)
     if (
@@ -102,7 +103,7 @@ def _copy_many(source: mmap | bytes, base: int, places: Places) -> tuple[Records
 
 
 def _seals_hold(data: bytes, ends: Ints) -> bool:
-    """Whether each record ends with an item that has the CRC of what is before that."""
+    """Whether each record ends with an item that has the CRC of the bytes before it."""
     items = np.frombuffer(data, np.uint8)[ends[:, None] + _ITEM_AT] - _ITEM
     digits = items[:, _DIGITS]
     if items[:, : _DIGITS.start].any() or items[:, -1].any() or digits.max() > 9:

@@ -1,6 +1,6 @@
-"""Records far behind the end, many with one read of a file: where it ends, and what proves them.
+"""Reads cold records, many with one read of a file: how far one read goes, and verification.
 
-Used by the open log, and by whoever reads its files beside it.
+Used by the open log, and by other processes that read its files.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _GAP_BYTES = 32 << 10
 
 
 def run_end(places: Sequence[tuple[int, int]], index: int, stop: int) -> int:
-    """Where one read from `places[index]` on ends: it takes along the records behind that lie
-    close, and end at `stop` at most.
+    """The end of one read from `places[index]` on, at most `stop`. It includes the following
+    records that are close.
 
-    A read for each record costs more than the gaps between them.
+    A read for each record costs more than reading the gaps between them.
     """
     offset, size = places[index]
     end = offset + size
@@ -51,7 +51,7 @@ def run_end(places: Sequence[tuple[int, int]], index: int, stop: int) -> int:
 
 
 def verify(data: bytes, offset: int, size: int) -> None:
-    """Raise CorruptRecordError unless `data` is the whole record that lies at `offset`."""
+    """Raise CorruptRecordError unless `data` is the whole record at physical offset `offset`."""
     # The CRC item covers everything before it, so one pass is enough; records of others, which
     # may lack the item, get the full check.
     item_at = size - CRC_ITEM_BYTES
@@ -67,7 +67,7 @@ def verify(data: bytes, offset: int, size: int) -> None:
 
 
 def is_whole(data: bytes, offset: int, size: int) -> bool:
-    """Whether `data` is the whole record that lies at `offset`."""
+    """Whether `data` is the whole record at physical offset `offset`."""
     try:
         verify(data, offset, size)
     except CorruptRecordError:
@@ -76,18 +76,18 @@ def is_whole(data: bytes, offset: int, size: int) -> bool:
 
 
 class LogFiles:
-    """The files of a log that another process has open. Read only; no file stays open, so that one
-    which retention removes gives its space back."""
+    """The files of a log that another process has open. Read-only; no file stays open, so that the
+    space of one that retention removes is freed."""
 
     def __init__(self, directory: Path, segment_bytes: int) -> None:
         self._directory = directory
         self._segment_bytes = segment_bytes
 
     def read_all(self, places: Sequence[tuple[int, int]]) -> Records:
-        """Records at (offset, size), in that order, each verified as `CommitLog.read` does it.
+        """Records at these (offset, size), in order, each verified like `CommitLog.read`.
 
-        All of them, or none: raises MessageNotFoundError when a file is gone, CorruptRecordError
-        when bytes are not that record, OSError.
+        All or nothing: raises MessageNotFoundError if a file is gone, CorruptRecordError if bytes
+        are not that record, OSError.
         """
         runs: list[Records] = []
         at = 0
@@ -98,7 +98,7 @@ class LogFiles:
         return Records.of_runs(runs)
 
     def _read_run(self, places: Sequence[tuple[int, int]], at: int) -> Records:
-        """The records from `places[at]` on that one read gives."""
+        """The records from `places[at]` on that one read returns."""
         base = places[at][0]
         start = base - base % self._segment_bytes
         end = run_end(places, at, start + self._segment_bytes)
@@ -111,7 +111,7 @@ class LogFiles:
         return copies
 
     def _pread(self, start: int, position: int, size: int) -> bytes:
-        """Fewer bytes where the file ends: what is made of them does not verify."""
+        """Returns fewer bytes at the end of the file; such records do not verify."""
         try:
             file = os.open(self._directory / segment_name(start), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:

@@ -1,17 +1,18 @@
-"""Opening: where does the log end, and is what lies beyond its durable part whole?
+"""Opening: finds the end of the log, and checks whether everything beyond its durable part is
+whole.
 
-Everything below the checkpoint's flushed offset was fsynced, so it is not read again. From
-there every record is checked, to the first position that holds none.
+Everything below the checkpoint's flushed offset was fsynced, so it is not read again. From there on
+every record is checked, up to the first position without one.
 
-After an unclean stop, and with the checkpoint that was written last, that is the end of the log.
-What is behind it is a torn tail: bytes that were never acknowledged as durable. It is cut and
-zeroed, so that nothing of it can come back. A batch whose last record is missing was never
-acknowledged either: it is cut where it begins. A whole segment behind the end that holds records
-is not removed with the tail, but set aside.
+After an unclean stop, with the checkpoint that was written last, that is the end of the log.
+Everything behind it is a torn tail: bytes that were never acknowledged as durable. It is cut and
+zeroed, so that no part of it can come back. A batch whose last record is missing was never
+acknowledged either; it is cut where it begins. A whole segment behind the end that holds records is
+set aside, not removed with the tail.
 
-Otherwise, after a clean stop or when the checkpoint that was written last is lost, what holds no
-record is the end only when no whole record follows. With one, it is damage: more may have been
-durable than anything says. Nothing is cut then.
+Otherwise, after a clean stop or if the checkpoint that was written last is lost, a position without
+a record is only the end if no whole record follows. If one follows, it is damage, since more may
+have been durable than is recorded. Nothing is cut then.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _WRITE_AGAIN_SEGMENTS = 2
 
 
 class Recovered(NamedTuple):
-    """What the scan found."""
+    """The result of the scan."""
 
     end_offset: int  # of the log, after the cut
     last_store_time_ms: int | None  # of the last record scanned; None without one
@@ -57,10 +58,10 @@ def scan(
     may_be_torn: bool = True,
     skip_damaged: bool = False,
 ) -> Recovered:
-    """Check every record from `start`, a record's beginning or the log's end. Changes nothing.
+    """Check every record from `start`, the beginning of a record or the log's end. Changes nothing.
 
-    What `may_be_torn` ends at the first position without a record. Otherwise raises DamagedLogError
-    when the log goes on behind one, unless damage is to be passed over.
+    If the tail `may_be_torn`, the log ends at the first position without a record. Otherwise raises
+    DamagedLogError if the log continues behind such a position, unless `skip_damaged`.
     """
     count = 0
     last: int | None = None
@@ -94,16 +95,16 @@ def recover_log(
     dispatched_offset: int = 0,
     before_cut: Callable[[int], None] = lambda _end: None,
 ) -> Recovered:
-    """Find the end of the log, cut what is behind it, and leave a segment that takes appends.
+    """Find the end of the log, cut everything behind it, and leave a segment that takes appends.
 
-    `flushed_offset` is a record boundary known to be durable, of the checkpoint that was written
-    last when it `is_newest`; `dispatched_offset` one that the derived database has seen. After a
-    `clean` stop there is nothing behind the end, and nothing is cut. `before_cut` gets the end
-    before segments are removed: it cuts what is derived.
-    Raises StoreFormatError when files of the log are missing: it ends before `flushed_offset`, its
-    files end before `dispatched_offset`, or after a clean stop it ends before that;
-    DamagedLogError when it goes on behind damage that no power loss explains, unless that is to be
-    skipped. Nothing was changed then. Durability: the cut is fsynced.
+    `flushed_offset`: a record boundary known to be durable, from the checkpoint; `is_newest`:
+    whether that is the checkpoint that was written last. `dispatched_offset`: a record boundary
+    that the derived database has seen. After a `clean` stop nothing is behind the end, and nothing
+    is cut. `before_cut` is called with the end before segments are removed, to cut derived data.
+    Raises StoreFormatError if files of the log are missing: it ends before `flushed_offset`, its
+    files end before `dispatched_offset`, or after a clean stop it ends before that. Raises
+    DamagedLogError if it continues behind damage that a power loss does not explain, unless
+    `skip_damaged`. Nothing is changed then. Durability: the cut is fsynced.
     """
     if not len(segments):
         proven = max(flushed_offset, dispatched_offset)
@@ -166,24 +167,23 @@ def recover_log(
 
 
 def _ends_there(segments: SegmentSet, end: int, flushed_offset: int) -> bool:
-    """Whether a log that was closed in order ends there, as its last checkpoint says, and nothing
-    was written behind it."""
+    """Whether a cleanly closed log ends at its last checkpoint, with nothing written behind it."""
     last = segments.find(end)
     return end == flushed_offset and (last is None or last.is_zero_from(end - last.start_offset))
 
 
 def holds_record(segment: Segment, look: Look = mapped) -> bool:
-    """Whether a whole record lies anywhere in the segment."""
+    """Whether the segment has a whole record anywhere."""
     begin = segment.start_offset
     return first_record(segment, begin, begin + segment.size, look) is not None
 
 
 def _set_aside(segments: SegmentSet, end: int, files_end: int) -> int:
-    """Move segments that hold whole records behind the log's `end` out of the log; returns where
-    its files end now. The first segment of the log stays.
+    """Move segments that hold whole records behind the log's `end` out of the log; returns the new
+    end of its files. The first segment of the log stays.
 
-    The checkpoint says that no flush covered them. But it may be wrong where two faults meet, and
-    what is set aside can be looked at.
+    According to the checkpoint no flush covered them. But it may be wrong after two faults
+    together, and segments that are set aside can be inspected.
     """
     behind = [segment for segment in list(segments)[1:] if segment.start_offset >= end]
     kept = [segment.start_offset for segment in behind if holds_record(segment)]
@@ -213,7 +213,7 @@ def _missing(segments: SegmentSet, end: int, dispatched_offset: int) -> StoreFor
 
 
 def _without_open_batch(segments: SegmentSet, start: int, found: Recovered) -> Recovered:
-    """The log ends before the batch that its last record does not end. Changes nothing."""
+    """End the log before the batch that its last record leaves incomplete. Changes nothing."""
     place = None if found.last_offset is None else _place_at(segments, found.last_offset)
     if found.last_offset is None or place is None or place.is_last:
         return found
@@ -238,7 +238,7 @@ def _store_time_at(segments: SegmentSet, offset: int) -> int:
 
 
 def _place_at(segments: SegmentSet, offset: int) -> BatchPlace | None:
-    """The place in its batch of the record at `offset`; None without a record, or a place."""
+    """The batch place of the record at `offset`; None without a record or a place."""
     segment = segments.find(offset)
     if segment is None:
         return None
@@ -248,7 +248,8 @@ def _place_at(segments: SegmentSet, offset: int) -> BatchPlace | None:
 
 
 def _write_again(segments: SegmentSet, start: int, end: int) -> None:
-    """What was found behind the durable part reaches the disk, also after a failed fsync."""
+    """Overwrite the records behind the durable part with themselves, so that they reach the disk
+    even after a failed fsync."""
     for segment in segments:
         first = max(start - segment.start_offset, 0)
         last = min(end - segment.start_offset, segment.size)

@@ -1,7 +1,7 @@
-"""Where does the log go on behind a damaged record?
+"""Finds where the log continues behind a damaged record.
 
-A record cannot be repaired, but those behind it are whole: each says where it lies, and proves
-itself with its CRC, so the next one can be found by looking for a magic code.
+A damaged record cannot be repaired, but later records are whole. Each has its own position and a
+CRC, so the next one is found by searching for a magic code.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ _CHUNK_BYTES = 4 << 20
 
 
 def goes_on_behind(segments: Segments, at: int, look: Look = mapped) -> int | None:
-    """Physical offset where the log goes on behind `at`, where no whole record is; None: it ends.
+    """Physical offset where the log continues behind `at`, where there is no whole record; None if
+    it ends.
 
-    At a whole or blank record of its segment, or a whole record of a later one. A blank record
-    counts: its writer was past `at`, so what is there is damage, and no torn tail. Segments are
-    searched to their end, since damage may be of any length.
+    That is a whole or blank record of its segment, or a whole record of a later one. A blank record
+    counts, because its writer was past `at`, so the bytes there are damage and not a torn tail.
+    Segments are searched to their end, since damage may have any length.
     """
     segment = segments.find(at)
     if segment is None:
@@ -51,11 +52,11 @@ def goes_on_behind(segments: Segments, at: int, look: Look = mapped) -> int | No
 
 
 def first_time(segments: Segments, begin: int) -> tuple[int, int] | None:
-    """Physical offset and store time of the first whole record of the segments from the one that
-    begins there on; None without one.
+    """Physical offset and store time of the first whole record in the segments from `begin` on;
+    None if there is none.
 
-    Damage is passed over. Raises OSError for a disk that cannot be read, and StoreClosedError when
-    the segment is dropped meanwhile.
+    Skips damage. Raises OSError if the disk cannot be read, and StoreClosedError if the segment is
+    dropped meanwhile.
     """
     while (segment := segments.find(begin)) is not None:
         end = segment.start_offset + segment.appended
@@ -67,7 +68,7 @@ def first_time(segments: Segments, begin: int) -> tuple[int, int] | None:
 
 
 def first_record(segment: Segment, begin: int, end: int, look: Look = mapped) -> int | None:
-    """Physical offset of the first whole record that begins at `begin` or behind it, or None."""
+    """Physical offset of the first whole record at or behind `begin`, or None."""
     at = begin
     if look_at(segment, at, end, look)[0].found is Found.RECORD:
         return at
@@ -79,9 +80,9 @@ def first_record(segment: Segment, begin: int, end: int, look: Look = mapped) ->
 
 
 def next_record(segment: Segment, at: int, end: int, look: Look = mapped) -> int | None:
-    """Physical offset of the first whole or blank record behind the one at `at`, or None.
+    """Physical offset of the first whole or blank record behind `at`, or None.
 
-    Nothing at or above `end` is looked at. A blank record counts only if its size leads exactly to
+    Nothing at or above `end` is examined. A blank record only counts if its size leads exactly to
     the segment's end.
     """
     segment_end = segment.start_offset + segment.size
@@ -101,10 +102,10 @@ def next_record(segment: Segment, at: int, end: int, look: Look = mapped) -> int
 
 
 def _chunks(segment: Segment, begin: int, end: int, look: Look) -> Iterator[tuple[int, bytes]]:
-    """What was ever written between the physical offsets, each piece with its own.
+    """Yield the written bytes between the physical offsets in pieces, each with its offset.
 
-    Each begins within the one before by the length of a magic code, which may lie across both; none
-    lies across what was never written, since it has no zeros.
+    Each piece overlaps the one before by the length of a magic code, which may span both; it cannot
+    span bytes that were never written, since it has no zeros.
     """
     base = segment.start_offset
     for first, last in segment.written_ranges(begin - base, end - base):
@@ -117,7 +118,7 @@ def _chunks(segment: Segment, begin: int, end: int, look: Look) -> Iterator[tupl
 
 
 def _candidates(chunk: bytes) -> list[int]:
-    """Positions of magic codes in the chunk, rising."""
+    """Positions of magic codes in the chunk, ascending."""
     found: list[int] = []
     for magic in _MAGICS:
         position = chunk.find(magic)

@@ -1,10 +1,10 @@
-"""Dropping the oldest segments: when they expired, or when the operator gives them for space.
+"""Drops the oldest segments when they have expired, or when the operator allows it for disk space.
 
-Unless `reclaim_unexpired` is set nothing goes before it has expired, however full the disk is, and
-whoever fills it: puts are refused instead, see disk.py. A segment is as old as the last record in
-it, by the time that this counts as stored at, see store_times.py. (RocketMQ takes the time the
-file was changed, which copying or touching it moves.) A disk that cannot be read expires nothing; a
-damaged record is as old as the next whole one.
+Unless `reclaim_unexpired` is set, nothing is dropped before it has expired, however full the disk
+is: puts are rejected instead, see disk.py. The age of a segment is that of its last record, by its
+judged time, see store_times.py. (RocketMQ uses the file's modification time, which copying or
+touching it changes.) While a disk cannot be read nothing expires; a damaged record is as old as the
+next whole one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class Droppable(Protocol):
-    """What the decision looks at, of a segment."""
+    """The properties of a segment that the decision uses."""
 
     start_offset: int
     size: int
@@ -43,11 +43,11 @@ class Droppable(Protocol):
 
 
 class Keeper(Protocol):
-    """Of what is to be kept longer than the log."""
+    """Keeps records longer than the log's retention."""
 
     def __call__(self, end: int, /, *, is_pressed: bool) -> int:
-        """Of the log below `end`, appends again what is to be kept; returns up to where the log may
-        go. While the disk `is_pressed` nothing may wait."""
+        """Append records below `end` that must be kept again; returns how far the log may be
+        dropped. While the disk `is_pressed`, nothing may be left for later."""
         ...
 
 
@@ -64,7 +64,7 @@ S = TypeVar("S", bound=Droppable)
 
 @dataclass(frozen=True)
 class DropPlan(Generic[S]):
-    """The oldest segments that are to go, in order, and why no more than these."""
+    """The oldest segments to drop, in order, and why no more of them."""
 
     drop: tuple[S, ...]
     read_error: Exception | None = None  # it ended at a segment that cannot be read
@@ -82,14 +82,14 @@ def plan_drop(
     safe_end: int,
     reclaim_unexpired: bool,
 ) -> DropPlan[S]:
-    """Which of `segments`, oldest first, are to be dropped now. Decides only; changes nothing.
+    """Decide which of `segments`, oldest first, to drop now. Changes nothing.
 
-    Nothing when it is neither time (`time_up`) nor the disk above the first level. Then segments
-    that expired `reserved_ms` after their last record, with `reclaim_unexpired` those of any age
-    from CLEAN_FORCIBLY on, until the first that is not, at most `batch_max`. Never the last
-    segment; never one that is not flushed or reaches above `safe_end`, a physical offset: all below
-    is dispatched and durable.
-    When `newest_time_ms` raises, the plan ends there and carries the error, whatever the level.
+    Nothing is dropped if it is neither time (`time_up`) nor the disk above the first level.
+    Otherwise segments whose last record is older than `reserved_ms`, and with `reclaim_unexpired`
+    those of any age from CLEAN_FORCIBLY on, up to the first one that must stay, at most
+    `batch_max`. Never the last segment, and never one that is not flushed or reaches above
+    `safe_end`, the physical offset below which everything is dispatched and durable. If
+    `newest_time_ms` raises, the plan ends there and carries the error, whatever the level.
     """
     chosen: list[S] = []
     error: Exception | None = None
@@ -115,13 +115,14 @@ def local_hour(now_ms: int) -> int:
 
 
 def read_log_start(values: NamedValues) -> int | None:
-    """Where the log begins at the latest, if no file was lost; None: it was not noted yet."""
+    """Physical offset at or below which the log must begin, unless files were lost; None if it was
+    not noted yet."""
     noted = values.get(_LOG_START)
     return None if noted is None else int.from_bytes(noted, "big")
 
 
 def write_log_start(values: NamedValues, log_start: int) -> None:
-    """Segments below may go, or are gone. Durable on return. Raises OSError."""
+    """Note that segments below `log_start` may be dropped. Durable on return. Raises OSError."""
     if read_log_start(values) != log_start:
         values.put(_LOG_START, log_start.to_bytes(8, "big"))
 
@@ -129,9 +130,9 @@ def write_log_start(values: NamedValues, log_start: int) -> None:
 class RetentionService:
     """Measures the disk and drops segments, every `clean_interval_s`.
 
-    Thread: a job's; `run_once` may be called from any.
-    Locks: `_running`, held for a whole run, so that runs do not overlap; taken before any other.
-    Failure: what a run raises is logged by the scheduler, and the next run tries again.
+    Thread: a job's; `run_once` may be called from any. Locks: `_running`, held for a whole run, so
+    that runs do not overlap; taken before any other. Failure: the scheduler logs an error of a run,
+    and the next run retries.
     """
 
     def __init__(
@@ -149,11 +150,11 @@ class RetentionService:
         hour: Callable[[int], int] = local_hour,
     ) -> None:
         """`on_dropped(log start)` is called after a drop, `before_drop(log start now, log start
-        then)` before it: when that raises, nothing goes.
+        then)` before it; if that raises, nothing is dropped.
 
-        `newest_time_ms` is of the last record of a segment, or later. `before_run()` is called in
-        each run. Everything below the physical offset `safe_end()` is dispatched and durable, so
-        it may be deleted.
+        `newest_time_ms`: the store time of a segment's last record, or later. `before_run()` is
+        called in each run. Everything below the physical offset `safe_end()` must be dispatched and
+        durable, so that it may be dropped.
         """
         # Constant after construction.
         self._segments = segments
@@ -174,38 +175,36 @@ class RetentionService:
         self.read_errors = 0
 
     def reconfigure(self, config: StoreConfig) -> None:
-        """The next run goes by these, but for how often it runs. Any thread."""
+        """Apply these settings, except the interval, from the next run on. Thread-safe."""
         self._config = config
 
     def add_keeper(self, keeper: Keeper) -> None:
-        """From the next run on it is asked before segments go."""
+        """Ask this keeper before segments are dropped, from the next run on."""
         self._keepers.append(keeper)
 
     def schedule(self, jobs: Jobs) -> None:
         jobs.add("retention", self._config.clean_interval_s, self.run_once)
 
     def hold(self) -> LogHold:
-        """The log as it begins now stays until the hold is moved or its context ends. Blocks while
-        a run works."""
+        """Hold the log from its current start until the hold is moved or its context ends. Blocks
+        during a run."""
         with self._running:
             return self._holds.add(self._segments.first_offset)
 
     def _safe(self) -> int:
-        """Physical offset below which the log may go."""
+        """Physical offset below which the log may be dropped."""
         held = self._holds.lowest
         safe = self._safe_end()
         return safe if held is None else min(safe, held)
 
     def run_once(self, *, now: bool = False) -> int:
-        """Measure, decide, drop; returns how many segments went.
+        """Measure, decide and drop. Returns the number of segments dropped.
 
-        `now`: somebody asked for it, whatever the hour. Otherwise, and while the disk has room,
-        `FEW` go at most: what is wrong about the time then costs little before it is noticed.
-
-        Raises OSError when a file cannot be removed, what went before is reported all the same;
-        and what `before_drop` raises.
-        Durability: each removal is fsynced before the next. A crash in between leaves a log that
-        begins later, or a file that is dropped again.
+        `now`: requested by a caller, so the hour does not matter. Otherwise, while the disk has
+        room, at most `FEW` are dropped, so that a wrong clock costs little before it is noticed.
+        Raises OSError if a file cannot be removed; earlier drops are reported all the same. Raises
+        what `before_drop` raises. Durability: each removal is fsynced before the next. A crash in
+        between leaves a log that begins later, or a file that is dropped again.
         """
         with self._running:
             self._before_run()
@@ -234,7 +233,7 @@ class RetentionService:
             return self._drop(self._kept(plan.drop, level))
 
     def _kept(self, drop: Sequence[Segment], level: DiskLevel) -> list[Segment]:
-        """Those of these in which nothing is that is to be kept."""
+        """The first of these segments from which everything to be kept was moved."""
         end = drop[-1].start_offset + drop[-1].size if drop else 0
         is_pressed = level >= DiskLevel.CLEAN_FORCIBLY
         for keeper in self._keepers if drop else ():
@@ -259,7 +258,8 @@ class RetentionService:
         return dropped
 
     def _prepare(self, drop: Sequence[Segment]) -> int:
-        """How many of these may go now. On a full disk there may be room for the ends of one."""
+        """How many of these may be dropped now. A full disk may only have room for the final
+        entries of one."""
         while drop:
             try:
                 self._before_drop(

@@ -1,12 +1,12 @@
-"""One file of the commit log: of fixed size, its blocks allocated, mapped into memory.
+"""One file of the commit log: of fixed size, with allocated blocks, mapped into memory.
 
 Invariants
-- A file under a segment's name has its full length and all its blocks from the start: it is made
-  under a temporary name, and renamed when that is durable. A sparse mapping on a full disk would be
-  SIGBUS, which kills the process; here a full disk is DiskFullError.
+- A file with a segment's name has its full length and all its blocks from the start: it is created
+under a temporary name, and renamed once it is durable. Writing to a sparse mapping on a full disk
+would raise SIGBUS, which kills the process; here a full disk is DiskFullError.
 - Bytes at and above `appended` are zero in a segment that takes appends.
 - 0 <= flushed <= appended <= size. `appended` moves on the appender's thread, `flushed` on the
-  thread that flushes; both may be read anywhere.
+flush thread; any thread may read both.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def segment_name(start_offset: int) -> str:
 
 
 def parse_segment_name(name: str) -> int | None:
-    """Start offset in a segment's file name; None when it is not one."""
+    """Start offset in a segment's file name; None if it is not such a name."""
     if len(name) == NAME_DIGITS and name.isascii() and name.isdigit():
         return int(name)
     return None
@@ -70,9 +70,9 @@ class Segment:
     Thread: `append`, `buffer`, `seal`, `zero_from` belong to the appender (or to recovery, before
     there is one); `flush` to the flush thread; `read`, `pread`, `view`, `close` to any thread.
     Locks: `_lock`, innermost: counts the users of the file descriptor, so that it is closed after
-    the last of them; never held while a file is read, written or flushed.
-    Closing: a reader that comes too late gets StoreClosedError. Views handed out stay readable; the
-    mapping goes when the last of them does.
+    the last of them; never held while a file is read, written or flushed. Closing: later readers
+    get StoreClosedError. Views handed out stay readable; the mapping is released with the last of
+    them.
     """
 
     __slots__ = (
@@ -123,13 +123,12 @@ class Segment:
 
     @classmethod
     def create(cls, path: Path, start_offset: int, size: int, *, warm_up: bool = False) -> Segment:
-        """A new segment of zeros, empty. `size` is a multiple of the page size.
+        """Create an empty segment of zeros. `size` must be a multiple of the page size.
 
-        With `warm_up` zeros are really written, page by page, so that later flushes need not
-        record that blocks came into use, and the pages are in memory.
-        Raises DiskFullError, OutOfDescriptorsError; nothing is left of the file then.
-        Durability: file, length, blocks and directory entry survive a power loss on return. A crash
-        before that leaves a file under a temporary name, or none.
+        With `warm_up` zeros are really written, page by page, so that later flushes need not record
+        newly used blocks, and the pages are in memory. Raises DiskFullError, OutOfDescriptorsError;
+        no file is left then. Durability: file, length, blocks and directory entry survive a power
+        loss on return. A crash before that leaves a file under a temporary name, or none.
         """
         if path.exists():
             raise StoreFormatError(path, "is there already, a new segment was to have that name")
@@ -156,11 +155,11 @@ class Segment:
 
     @classmethod
     def open(cls, path: Path, size: int, *, writable: bool = False) -> Segment:
-        """The segment in `path`, taken as full: recovery finds where it ends, and cuts it there.
+        """Open the segment in `path` as if it were full; recovery finds its end, and cuts it there.
 
-        With `writable` all its blocks are allocated first, as files copied or made by others may
-        be sparse; otherwise nothing on disk is touched.
-        Raises StoreFormatError when name or length is wrong, DiskFullError.
+        With `writable` all its blocks are allocated first, since files copied or made by others may
+        be sparse; otherwise nothing on disk is touched. Raises StoreFormatError if name or length
+        is wrong, DiskFullError.
         """
         start_offset = parse_segment_name(path.name)
         if start_offset is None:
@@ -185,29 +184,28 @@ class Segment:
 
     @property
     def writable(self) -> bool:
-        """Whether it takes appends: neither sealed, nor opened for reading, nor closed."""
+        """Whether it takes appends: not sealed, opened read-only, or closed."""
         return self._limit > 0
 
     @property
     def buffer(self) -> mmap.mmap:
-        """The mapping itself, to write into in place.
+        """The mapping, for writing in place.
 
-        Bytes written at or above `appended` are not readable until the caller raises `appended`.
-        Do not export views of it that outlive the segment's use.
+        Bytes written at or above `appended` are not readable until the caller raises `appended`. Do
+        not export views of it that outlive the segment's use.
         """
         return self._map
 
     def append(self, data: bytes | bytearray | memoryview) -> int:
-        """Copy `data` behind what is there; returns the position it begins at. Not durable yet.
+        """Append `data`; returns the position it begins at. Not durable yet.
 
-        A long append goes through the file, into the pages that the mapping shows. The kernel
-        takes it in large pieces and need not clear pages that it is about to fill: on a virtual
-        machine a quarter of what a message of 1 KiB costs the server.
+        A long append is written through the file, into the pages that the mapping shows. The kernel
+        takes it in large pieces and need not clear pages that it is about to fill. On a virtual
+        machine that saves a quarter of the server's cost for a message of 1 KiB.
 
-        Where flushes are small, a short one does so, too, and zeros are written ahead. The first
-        write to a block makes the file system note in its journal that it came into use, and a
-        flush waits for that as long as for the data: so blocks for many appends come into use in
-        one flush.
+        Where flushes are small, a short append does the same, and also writes zeros ahead. The
+        first write to a block makes the file system journal it, and a flush waits for that as long
+        as for the data. With zeros ahead, one flush journals the blocks of many appends.
         """
         start = self.appended
         size = len(data)
@@ -224,16 +222,16 @@ class Segment:
         return start
 
     def seal(self) -> None:
-        """No more appends. What is left of the file counts as appended: it stays zero, or blank.
+        """Stop appends. The rest of the file counts as appended; it stays zero, or blank.
 
-        The mapping stays as it is: mapping 1 GiB anew would stop the appender for the time it takes
-        to take the old pages down.
+        The mapping stays as it is, since replacing a mapping of 1 GiB would stop the appender while
+        the old pages are unmapped.
         """
         self._limit = 0
         self.appended = self.size
 
     def is_zero_from(self, position: int) -> bool:
-        """Whether only zeros follow from `position` on. An unused tail of 1 GiB takes no time."""
+        """Whether only zeros follow from `position` on. Fast even for an unused tail of 1 GiB."""
         with self._in_use() as descriptor:
             # As in `zero_from`.
             os.posix_fadvise(descriptor, position, 0, os.POSIX_FADV_DONTNEED)
@@ -244,13 +242,12 @@ class Segment:
             )
 
     def zero_from(self, position: int) -> int | None:
-        """Cut the segment at `position`: it takes appends from there again.
+        """Cut the segment at `position`, from where it takes appends again.
 
-        Everything from `position` on is zero, and its blocks are allocated. Only where there is
-        data is anything written, so an unused tail of 1 GiB takes no time. Returns where the first
-        byte was that was not zero, if there was one.
-        Raises OSError, DiskFullError. Durability: the whole file is fsynced on return, what stays
-        and what is zeroed.
+        Everything from `position` on becomes zero, with allocated blocks. Only existing data is
+        overwritten, so an unused tail of 1 GiB takes no time. Returns the position of the first
+        byte that was not zero, if there was one. Raises OSError, DiskFullError. Durability: on
+        return the whole file is fsynced, including the part before `position`.
         """
         if not 0 <= position <= self.size:
             raise InvalidArgumentError("position", f"{position} is outside 0 to {self.size}")
@@ -276,7 +273,7 @@ class Segment:
     def read(self, position: int, size: int) -> bytes:
         """A copy of bytes below `appended`. Raises InvalidArgumentError, StoreClosedError.
 
-        For hot data: a page that is not in memory is fetched with the GIL held.
+        For hot data: reading a page from disk holds the GIL.
         """
         if position < 0 or size < 0 or position + size > self.appended:
             raise self._out_of_bounds(position, size)
@@ -300,7 +297,7 @@ class Segment:
             raise StoreClosedError(f"segment {self.path.name}") from error
 
     def pread(self, position: int, size: int) -> bytes:
-        """Like `read`, through the file: the GIL is released while the disk works."""
+        """Like `read`, through the file, which releases the GIL during disk reads."""
         if position < 0 or size < 0 or position + size > self.appended:
             raise self._out_of_bounds(position, size)
         with self._in_use() as descriptor:
@@ -317,26 +314,26 @@ class Segment:
         return data
 
     def written_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Ranges of the positions start..end that may hold other bytes than zeros, rising.
+        """Yield ranges of the positions start..end that may have non-zero bytes, ascending.
 
-        What was allocated and never written is left out where the file system can tell.
+        Leaves out blocks that were allocated and never written, if the file system can tell.
         """
         with self._in_use() as descriptor:
             yield from data_ranges(descriptor, start, end)
 
     def touch(self, position: int, size: int) -> None:
-        """Have these pages of the file in memory, appended or not. Releases the GIL meanwhile."""
+        """Load these pages of the file into memory, appended or not. Releases the GIL."""
         with self._in_use() as descriptor:
             os.pread(descriptor, size, position)
 
     # --- durability and end of life --------------------------------------------------------
 
     def flush(self) -> int:
-        """Everything appended before the call is durable; returns that position.
+        """Make everything appended before the call durable; returns that position.
 
-        os.fdatasync, which writes the same pages as mmap.flush but releases the GIL. Length and
-        blocks do not change, so nothing beyond data is needed. Raises OSError: what is above
-        `flushed` is then unknown for good, see the flush services.
+        Uses os.fdatasync, which writes the same pages as mmap.flush but releases the GIL. Length
+        and blocks do not change, so only data has to be flushed. Raises OSError; the state of bytes
+        above `flushed` is then unknown permanently, see the flush services.
         """
         end = self.appended
         if end > self.flushed:
@@ -346,16 +343,16 @@ class Segment:
         return end
 
     def flush_file(self) -> None:
-        """What the file holds is durable, whoever wrote it. Raises OSError."""
+        """Make the whole file durable, whoever wrote it. Raises OSError."""
         with self._in_use() as descriptor:
             os.fdatasync(descriptor)
 
     def write_again(self, start: int, end: int) -> None:
-        """Write start..end over with what is there, so that the next flush really writes it.
+        """Overwrite start..end with its own bytes, so that the next flush really writes it.
 
-        After a failed fsync the kernel may call pages clean that never reached the disk: reading
-        gives them, as long as they are in memory, and fsync would say they are durable.
-        Raises OSError.
+        After a failed fsync the kernel may mark pages clean that never reached the disk. Reads
+        return them while they are in memory, and fsync would report them as durable. Raises
+        OSError.
         """
         descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -366,7 +363,7 @@ class Segment:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Let go of the file, without a flush. Repeatable."""
+        """Close the file without a flush. Repeatable."""
         with self._lock:
             if self._closed:
                 return
@@ -380,7 +377,7 @@ class Segment:
 
     @property
     def is_removed(self) -> bool:
-        """Whether nothing leads to the file any more; what is written into it is kept by nobody."""
+        """Whether the file has no name any more, so that data written to it will be lost."""
         with self._in_use() as descriptor:
             return os.fstat(descriptor).st_nlink == 0
 
@@ -401,7 +398,7 @@ class Segment:
 
     @contextlib.contextmanager
     def _in_use(self) -> Iterator[int]:
-        """The descriptor, kept open meanwhile: a closed number may belong to another file."""
+        """The descriptor, kept open meanwhile: a closed number may be reused for another file."""
         with self._lock:
             if self._closed:
                 raise StoreClosedError(f"segment {self.path.name}")
@@ -425,8 +422,8 @@ class Segment:
         self._zeroed = last
 
     def _write(self, data: bytes | bytearray | memoryview, position: int) -> bool:
-        """Whether the file took all of it. An append is not refused for what it did not take: the
-        mapping does, and the next flush says what is wrong with the disk."""
+        """Whether the file took all of it. A partial write does not fail the append: the mapping
+        takes the rest, and the next flush reports what is wrong with the disk."""
         with self._in_use() as descriptor:
             try:
                 return os.pwrite(descriptor, data, position) == len(data)
@@ -435,7 +432,7 @@ class Segment:
                 return False
 
     def _reopen_writable(self) -> None:
-        """Replace a descriptor and mapping that are for reading only."""
+        """Replace a read-only descriptor and mapping."""
         with self._lock:
             if self._closed:
                 raise StoreClosedError(f"segment {self.path.name}")

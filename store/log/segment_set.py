@@ -1,10 +1,11 @@
 """The segments of one commit log, in order.
 
 Invariants
-- Segments follow each other without gap or overlap; each begins where the one before ends, all
-  have one size. So the segment of an offset is found by arithmetic.
-- Only the last one takes appends. Those before it count as appended to their end.
-- The list is never changed in place: who holds it may go on reading while others roll or drop.
+- Segments are contiguous and do not overlap, and all have the same size. So the segment of an
+offset is found by arithmetic.
+- Only the last one takes appends. Earlier ones count as appended to their end.
+- The list is never modified in place: a thread that holds it may continue to read while others roll
+or drop.
 """
 
 from __future__ import annotations
@@ -27,31 +28,32 @@ PAGE_BYTES = 4096
 
 
 class SegmentSource(Protocol):
-    """Where new segments come from: created on the spot, or prepared ahead."""
+    """A source of new segments: created on demand, or prepared ahead."""
 
     def start(self) -> None:
-        """From now on `take` makes nothing itself, as far as the source can do so. Repeatable."""
+        """From now on `take` creates no segment itself, if the source supports that. Repeatable."""
         ...
 
     def take(self, start_offset: int, count: int = 1) -> Segment:
-        """An empty segment that begins at `start_offset`, the first of `count` that are needed.
+        """An empty segment that begins at `start_offset`, the first of `count` needed ones.
 
         Raises DiskFullError, SegmentNotReadyError. A caller that is interrupted before it has the
-        segment may make the same call again.
+        segment may repeat the call.
         """
         ...
 
     def wait_ready(self, start_offset: int, timeout_s: float) -> bool:
-        """Whether a `take` after SegmentNotReadyError is worth while, within `timeout_s`."""
+        """Block until a `take` after SegmentNotReadyError is worth a retry. Returns False after
+        `timeout_s`."""
         ...
 
     def stop(self) -> None:
-        """Remove what was prepared and not taken. Repeatable."""
+        """Remove prepared segments that were not taken. Repeatable."""
         ...
 
 
 class DirectSource:
-    """Creates each segment when it is needed, on the appender's thread."""
+    """Creates each segment on demand, on the appender's thread."""
 
     def __init__(self, directory: Path, segment_bytes: int, *, warm_up: bool = False) -> None:
         self._directory = directory
@@ -59,7 +61,7 @@ class DirectSource:
         self._warm_up = warm_up
 
     def start(self) -> None:
-        """There is nobody else to make them."""
+        """Does nothing; there is no other thread to create segments."""
 
     def take(self, start_offset: int, count: int = 1) -> Segment:
         path = self._directory / segment_name(start_offset)
@@ -71,16 +73,16 @@ class DirectSource:
         return True
 
     def stop(self) -> None:
-        """Nothing is prepared."""
+        """Does nothing; no segment is prepared."""
 
 
 class SegmentSet:
-    """Ordered segments of one directory.
+    """The segments of one directory, in order.
 
     Thread: `roll` and `truncate` belong to the appender (`truncate` before there are readers),
-    `flush` to the flush thread, `drop_first` to retention, everything else to any thread.
-    Locks: `_lock`, for changes of the list: copy, change, replace. Readers take none.
-    A reader that found a segment which is then dropped gets StoreClosedError from it.
+    `flush` to the flush thread, `drop_first` to retention, everything else to any thread. Locks:
+    `_lock`, for changes of the list: copy, modify, replace. Readers take none. A reader whose
+    segment is dropped gets StoreClosedError from it.
     """
 
     def __init__(
@@ -110,13 +112,13 @@ class SegmentSet:
         *,
         read_only: bool = False,
     ) -> SegmentSet:
-        """The segments in `directory`, each taken as full: recovery cuts the last ones.
+        """Load the segments in `directory`, each as if it were full; recovery cuts the last ones.
 
-        What a crash leaves while a segment is made is removed: temporary files, and a last file
-        that is too short and holds nothing. With `read_only` it is left alone and left out, and
-        nothing is created.
+        Removes what a crash leaves while a segment is created: temporary files, and a last file
+        that is too short and empty. With `read_only` these are ignored and nothing is created.
         Raises StoreFormatError, with path and reason, on a foreign file, a wrong length, a gap, or
-        data in a file that is too short; DiskFullError when blocks of the last segment are missing.
+        data in a file that is too short; DiskFullError if blocks of the last segment cannot be
+        allocated.
         """
         if not read_only:
             make_directory(directory)
@@ -145,24 +147,24 @@ class SegmentSet:
 
     @property
     def first_offset(self) -> int:
-        """Physical offset the log begins at; 0 when there is no segment yet."""
+        """Physical offset of the log's first byte; 0 if there is no segment yet."""
         segments = self._segments
         return segments[0].start_offset if segments else 0
 
     @property
     def end_offset(self) -> int:
-        """Physical end of what is appended, exclusive; 0 when there is no segment yet."""
+        """Physical end of the appended bytes, exclusive; 0 if there is no segment yet."""
         segments = self._segments
         return segments[-1].start_offset + segments[-1].appended if segments else 0
 
     @property
     def last(self) -> Segment | None:
-        """The segment that takes appends, None before the first `roll`."""
+        """The segment that takes appends; None before the first `roll`."""
         segments = self._segments
         return segments[-1] if segments else None
 
     def find(self, physical_offset: int) -> Segment | None:
-        """The segment whose file covers the offset, appended or not; None when none does."""
+        """The segment whose file covers the offset, appended or not; None if there is none."""
         segments = self._segments
         if not segments:
             return None
@@ -174,8 +176,8 @@ class SegmentSet:
     def roll(self) -> Segment:
         """Seal the last segment and begin the next; returns it, empty.
 
-        Raises DiskFullError, SegmentNotReadyError; the last segment is then as it was, and takes
-        appends still.
+        Raises DiskFullError, SegmentNotReadyError; the last segment is then unchanged and still
+        takes appends.
         """
         self.reserve(1)
         segment = self._reserved[0]
@@ -190,10 +192,11 @@ class SegmentSet:
         return segment
 
     def reserve(self, count: int) -> None:
-        """The next `count` rolls cannot fail: what they need is there.
+        """Prepare everything for the next `count` rolls, so that they cannot fail.
 
-        Raises DiskFullError, SegmentNotReadyError; what was made is kept for later rolls. A crash
-        leaves empty segments behind the end of the log, which the next recovery removes.
+        Raises DiskFullError, SegmentNotReadyError; segments created so far are kept for later
+        rolls. A crash leaves empty segments behind the end of the log, which the next recovery
+        removes.
         """
         last = self.last
         end = last.start_offset + self.segment_bytes if last is not None else 0
@@ -205,25 +208,27 @@ class SegmentSet:
             reserved.append(self._source.take(start, count - have))
 
     def make_aside(self) -> None:
-        """From now on no roll makes a segment itself: another thread does. Repeatable."""
+        """From now on rolls create no segments themselves; another thread does. Repeatable."""
         self._source.start()
 
     def wait_ready(self, start_offset: int, timeout_s: float) -> bool:
-        """Whether a roll that met SegmentNotReadyError is worth another try, within `timeout_s`.
+        """Block until a roll that raised SegmentNotReadyError is worth a retry. Returns False after
+        `timeout_s`.
 
-        Blocks; hold no lock.
+        Must not be called with a lock held.
         """
         return self._source.wait_ready(start_offset, timeout_s)
 
     def truncate(self, offset: int) -> int | None:
-        """Cut the log at `offset`: later segments are removed, the tail of that one is zeroed.
+        """Cut the log at `offset`: later segments are removed, and the tail of its segment is
+        zeroed.
 
         The segment that begins at `offset` stays, empty. Returns the physical offset of the first
-        byte of its tail that was not zero, if there was one. Raises InvalidArgumentError when
-        `offset` is not within the log, OSError.
-        Durability: on return nothing above `offset` comes back, and all below it is durable: what
-        a killed process left may so far be in the page cache only. Segments go last one first,
-        so a crash in between leaves a log without a gap, to be cut again.
+        byte of the tail that was not zero, if there was one. Raises InvalidArgumentError if
+        `offset` is outside the log, OSError. Durability: on return nothing above `offset` comes
+        back, and everything below is durable, also what a killed process left only in the page
+        cache. Segments are removed last one first, so a crash in between leaves a log without a
+        gap, to be cut again.
         """
         if not self._segments and offset == 0:
             return None
@@ -245,12 +250,12 @@ class SegmentSet:
         return None if changed is None else last.start_offset + changed
 
     def set_aside(self, starts: Sequence[int]) -> Path:
-        """The log ends before the first of these segments, oldest first; where their files are now.
+        """End the log before the first of these segments, given oldest first, and move their files.
+        Returns the new directory.
 
-        That is a directory beside the log's, with a name of its own. Later segments that are not
-        among them are removed. Raises OSError.
-        Durability: segments go last one first, so a crash in between leaves a log without a gap;
-        what was moved by then is in another directory than the rest.
+        It is beside the log's directory. Later segments that are not among `starts` are removed.
+        Raises OSError. Durability: segments are moved last one first, so a crash in between leaves
+        a log without a gap; already moved ones are then in another directory than the rest.
         """
         aside = free_name(self.directory, "cut")
         make_directory(aside)
@@ -268,11 +273,11 @@ class SegmentSet:
         return aside
 
     def drop_first(self) -> Segment:
-        """Remove the oldest segment, file and all; returns it, closed.
+        """Remove the oldest segment with its file; returns it, closed.
 
-        Raises InvalidArgumentError for the last segment, and for one that is not flushed;
-        OSError when the file stays, and the segment with it.
-        Durability: the removal is fsynced before the next one can begin, so no gap can appear.
+        Raises InvalidArgumentError for the last segment, and for one that is not flushed; OSError
+        if the file cannot be removed, and then the segment stays as well. Durability: the removal
+        is fsynced before the next one can begin, so no gap can appear.
         """
         segments = self._segments
         if len(segments) < 2:
@@ -289,9 +294,9 @@ class SegmentSet:
     # --- durability ------------------------------------------------------------------------
 
     def flush(self, least_pages: int = 0) -> int:
-        """Flush if at least `least_pages` pages wait, 0: if anything does; returns the flushed end.
+        """Flush if at least `least_pages` pages wait, with 0 if any do. Returns the flushed end.
 
-        Oldest first, so that what is durable is one run from the start. A segment that is full is
+        Oldest first, so that the durable part is contiguous from the start. A full segment is
         flushed whatever `least_pages` says. Raises OSError.
         """
         segments = self._segments
@@ -309,7 +314,7 @@ class SegmentSet:
         return flushed
 
     def close(self) -> None:
-        """Close all segments, without a flush; what was prepared ahead is removed. Repeatable."""
+        """Close all segments without a flush, and remove prepared ones. Repeatable."""
         # Last one first: a crash in between leaves no gap.
         self._source.stop()
         last = self.last
@@ -326,7 +331,7 @@ class SegmentSet:
 
 
 def _segment_files(directory: Path, segment_bytes: int, *, read_only: bool) -> list[Path]:
-    """Files of good segments, in order. Removes what a crash left, unless `read_only`."""
+    """Files of valid segments, in order. Removes what a crash left, unless `read_only`."""
     files: list[Path] = []
     leftovers: list[Path] = []
     for path in sorted(directory.iterdir()):

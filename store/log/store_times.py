@@ -1,24 +1,25 @@
-"""The one rule for everything that goes by time: expiry, limits of topics, searches, the filter.
+"""The rules for everything that depends on time: expiry, limits of topics, searches, the filter.
 
-The wall clock of a machine may be wrong, and may be set. Three things hold all the same:
+The wall clock of a machine may be wrong, and may be set. Three rules hold all the same:
 
-* *Stamps follow the clock.* A record is stamped with the wall clock. Where that is behind the last
-  record, stamps stand still for up to ten minutes. Where it is farther behind, it was ahead before,
-  or is behind now: stamps fall to what it says. Each fall is noted durably before the first record
-  with a fallen stamp is appended, so a log always knows where its times fall.
-* *A jump forward does nothing at once.* `now_ms` is the wall clock, but it follows a jump forward
-  at most `CATCH_UP` times as fast as time passes, and by `MOST_STEP_MS` between two looks. It
-  follows a jump back at once. Whatever frees, fires or expires goes by `now_ms`, never by the wall
-  clock: with a clock that is a year ahead nothing goes that a bounded step would not take. It goes
-  on from where another process left it, as long as the machine has not been started again.
-* *A stamp is judged.* `of` is the time that a record counts as stored at: its stamp, or the newest
-  one before it when that is later, since a record was not stored before an earlier one. A stamp in
-  the future is no evidence: it counts as what the clock said where it fell next. Judged times
-  never fall along the log, so searches may be binary. (Where one clock was ahead, and then behind
-  all it had said before, a search may be inexact until the future is the past.)
+* *Store times follow the clock.* A record gets the wall clock as its store time. If that is behind
+  the last record by up to ten minutes, store times stand still. If it is further behind, the clock
+  was ahead before, or is behind now, and store times fall to it. Each fall is noted durably before
+  the first record with an earlier time is appended, so the log's falls are always known.
+* *A jump forward has no immediate effect.* `now_ms` follows the wall clock, but after a jump
+  forward at most `CATCH_UP` times as fast as time passes, and by at most `MOST_STEP_MS` between two
+  calls. It follows a jump back at once. Everything that releases, delivers or expires uses
+  `now_ms`, never the wall clock: even with a clock that is a year ahead, only what a bounded step
+  allows is removed. It continues from where another process left it, as long as the machine has not
+  been restarted.
+* *A store time is judged.* `of` is the time that a record counts as stored at: its store time, or
+  the latest earlier one if that is later, since a record was not stored before an earlier record. A
+  store time in the future is not evidence: it counts as what the clock said at the next fall.
+  Judged times never fall along the log, so searches may be binary. (If a clock was ahead, and then
+  behind all earlier times, a search may be inexact until that future has passed.)
 
-The compaction filter looks at stamps, not at judged times. `oldest_from` is a stamp that none of
-the records from some place on is below.
+The compaction filter uses store times, not judged times. `oldest_from` is a lower bound of the
+store times of all records from some position on.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _OLD_FORM = struct.Struct(">qq")
 
 
 class NamedValues(Protocol):
-    """Where falls and the time are kept: the metadata, of a store."""
+    """Where falls and the time are stored: a store's metadata."""
 
     def get(self, name: str) -> bytes | None: ...
 
@@ -67,7 +68,7 @@ class NamedValues(Protocol):
 
 
 class Fall(NamedTuple):
-    """A place in the log where store times fall."""
+    """A position in the log where store times fall."""
 
     offset: int  # physical, where the first record with the earlier time begins
     before_ms: int  # store time of the record before it; 0: not known
@@ -78,7 +79,7 @@ Falls = tuple[Fall, ...]
 
 
 class Left(NamedTuple):
-    """What a process leaves of its time to the next one."""
+    """The state of time that a process leaves to the next one."""
 
     boot: str  # which start of the machine; "": not known, so nobody goes on from there
     monotonic_s: float
@@ -86,7 +87,7 @@ class Left(NamedTuple):
 
 
 class StoreTimes:
-    """What the clock says, and what stamps mean.
+    """The store's clock, and the meaning of store times.
 
     Thread: any; `fall` under the append lock. Locks: `_lock`, innermost.
     """
@@ -98,8 +99,8 @@ class StoreTimes:
         note: Callable[[Falls], None] = lambda _falls: None,
         left: Left | None = None,
     ) -> None:
-        """`falls` of the log, by offset. `note` makes falls durable, and has the expiry of units
-        know that stamps may be as early; it may raise. `left`: where another process left it."""
+        """`falls`: of the log, by offset. `note` makes falls durable, and tells the expiry of units
+        how early store times may be; it may raise. `left`: from the previous process."""
         # Constant after construction.
         self._clock = clock
         self._note = note
@@ -116,19 +117,19 @@ class StoreTimes:
                 self._looked_ms, self._now_ms = left_ms, left.now_ms
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, of a clock that a jump forward moves step by step."""
+        """The store's time, ms since 1970; it follows a jump forward step by step."""
         with self._lock:
             return self._look()
 
     def steady_ms(self) -> int:
-        """The same, but it never falls while this process lives: a clock that is set back holds
-        nothing for longer."""
+        """Like `now_ms`, but never falls while this process lives, so a clock that is set back
+        prolongs nothing."""
         with self._lock:
             self._look()
             return self._steady_ms
 
     def _look(self) -> int:
-        """Under _lock."""
+        """Must hold _lock."""
         wall_ms, monotonic_ms = self._clock.now_ms(), self._monotonic_ms()
         passed_ms = max(0, monotonic_ms - self._looked_ms)
         step_ms = min(CATCH_UP * passed_ms, MOST_STEP_MS)
@@ -138,24 +139,24 @@ class StoreTimes:
         return self._now_ms
 
     def _monotonic_ms(self) -> int:
-        """Whole milliseconds: looks in quick succession lose no part of one."""
+        """Whole milliseconds; frequent calls lose no fraction of one."""
         return round(self._clock.monotonic_s() * 1000)
 
     def left(self) -> Left:
-        """From where another process goes on."""
+        """The state for the next process to continue from."""
         now_ms = self.now_ms()
         return Left(_boot(), self._looked_ms / 1000, now_ms)
 
     def jumped_ms(self) -> int:
-        """How far the wall clock is ahead of `now_ms`: it jumped, and is not believed yet."""
+        """How far the wall clock is ahead of `now_ms` after a jump, in ms."""
         return max(0, self._clock.now_ms() - self.now_ms())
 
     def behind_ms(self, last_store_time_ms: int) -> int:
-        """How far the clock is behind the last record."""
+        """How far the clock is behind the last record, in ms."""
         return max(0, last_store_time_ms - self._clock.now_ms())
 
     def what_is_wrong(self, last_store_time_ms: int) -> str | None:
-        """A sentence about the clock; None: nothing that is known here."""
+        """A sentence about a wrong clock; None if nothing is known to be wrong."""
         jumped_s = self.jumped_ms() // 1000
         if jumped_s > WRONG_S:
             return (
@@ -168,14 +169,14 @@ class StoreTimes:
         return None
 
     def fall(self, offset: int, before_ms: int, after_ms: int) -> None:
-        """Before the record with the earlier time is appended there. Raises what `note` raises;
-        nothing is changed then. Durable on return."""
+        """Note a fall before the record with the earlier time is appended at `offset`. Durable on
+        return. Raises what `note` raises; nothing is changed then."""
         falls = bounded([*self.falls, Fall(offset, before_ms, after_ms)])
         self._note(falls)
         self.falls = falls
 
     def of(self, offset: int, store_time_ms: int) -> int:
-        """The time that the record at the physical offset counts as stored at."""
+        """The judged time of the record at the physical offset, ms since 1970."""
         falls = self.falls
         if not falls:
             return store_time_ms
@@ -188,7 +189,8 @@ class StoreTimes:
         return max(found, self._believed(store_time_ms, offset, now_ms))
 
     def oldest_from(self, offset: int, store_time_ms: int) -> int:
-        """A store time that no record from the offset on is below, when that one has this."""
+        """A lower bound of the store times of all records from `offset` on, given the store time of
+        the one there."""
         return min([store_time_ms, *(each.after_ms for each in self.falls if each.offset > offset)])
 
     def _believed(self, store_time_ms: int, offset: int, now_ms: int) -> int:
@@ -199,14 +201,14 @@ class StoreTimes:
 
 
 class FallFinder:
-    """Finds the falls of a log that somebody else wrote, in one pass."""
+    """Finds the falls of a log that another program wrote, in one pass."""
 
     def __init__(self) -> None:
         self.found: Falls = ()
         self._last_ms = 0
 
     def look(self, requests: Sequence[DispatchRequest]) -> None:
-        """The next records of the log, in its order."""
+        """Process the next records of the log, in log order."""
         last_ms = self._last_ms
         for request in requests:
             time_ms = request.store_time_ms
@@ -217,9 +219,9 @@ class FallFinder:
 
 
 def bounded(falls: Sequence[Fall]) -> Falls:
-    """The same, or half as many that say no less. Of four in a row the first and the last are kept,
-    with the highest time before and the lowest time behind any of them: what stands between counts
-    as stored no earlier than it was."""
+    """The same falls, or, if there are too many, half as many. Of each four consecutive falls the
+    first and the last are kept, with the highest time before and the lowest time after any of them,
+    so records between count as stored no earlier than they were."""
     if len(falls) <= MOST_FALLS:
         return tuple(falls)
     joined: list[Fall] = []
@@ -242,7 +244,7 @@ def write_left(values: NamedValues, left: Left) -> None:
 
 
 def read_left(values: NamedValues) -> Left | None:
-    """What was written last."""
+    """The last written value."""
     value = values.get(_LEFT_STATE)
     left = None if value is None else Left(*json.loads(value))
     return left if left is not None and left.boot else None
@@ -254,8 +256,8 @@ def write_falls(values: NamedValues, falls: Falls) -> None:
 
 
 def read_falls(values: NamedValues, oldest_ms: int) -> Falls:
-    """What was noted. `oldest_ms`: store time of the log's first record, for a log that version 0.1
-    adopted: it noted by how much times fall, not where."""
+    """Read the noted falls. `oldest_ms`: store time of the log's first record, for a log that
+    version 0.1 adopted, which noted how far times fall but not where."""
     value = values.get(_STATE)
     if value is not None:
         return tuple(Fall(*each) for each in _FORM.iter_unpack(value))

@@ -1,4 +1,4 @@
-"""A topic as records have it: its length, then its bytes."""
+"""The topic field of a record: its length, then its bytes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _LENGTHS = [size.to_bytes(1 if size <= _V1_TOPIC_BYTES else 2, "big") for size i
 
 
 def topic_field(topic: str) -> tuple[int, bytes]:
-    """Magic code, and the topic as a record has it."""
+    """Magic code and encoded topic field."""
     data = topic.encode()
     return _magic_of(len(data)), _LENGTHS[len(data)] + data
 
 
 def topic_fields(topics: Sequence[str], behind: bytes) -> tuple[int | list[int], list[bytes]]:
-    """`topic_field` of each, by columns: one magic code where all have the same; `behind` follows
-    each field."""
+    """`topic_field` of each topic, in columns: a single magic code if all are equal; `behind` is
+    appended to each field."""
     names = list(map(str.encode, topics))
     sizes = list(map(len, names))
     lengths = _LENGTHS

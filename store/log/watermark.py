@@ -1,4 +1,4 @@
-"""An offset that only rises, and those who wait for it to rise.
+"""An offset that only rises, and callbacks that wait for it.
 
 The value is a plain attribute: reading it takes no lock. Everything else happens under one lock
 that is held for a few steps and never while a callback runs.
@@ -26,13 +26,14 @@ logger = logging.getLogger(__name__)
 
 
 class Watermark:
-    """A physical end that only rises. Exclusive: everything below `value` has the property named.
+    """A physical end offset that only rises. Exclusive: everything below `value` has the named
+    property.
 
-    Thread: any, for every method. Callbacks run on the thread that advances or fails it, in the
-    order of their ends, with no lock held; on the caller's when there is nothing to wait for.
-    Locks: `_lock`, innermost: nothing else is taken while it is held.
-    Failure: final, through `fail`. The value stays where it is, ends at or below it still count
-    as reached, and every other waiter, present or later, gets the error.
+    Thread: any, for all methods. Callbacks run on the thread that advances or fails it, in the
+    order of their ends, with no lock held; on the caller's thread if there is nothing to wait for.
+    Locks: `_lock`, innermost: no other is taken while it is held. Failure: final, through `fail`.
+    The value stays, ends at or below it still count as reached, and every other present or later
+    waiter gets the error.
     """
 
     __slots__ = ("_lock", "_numbers", "_waiters", "failure", "name", "value")
@@ -50,9 +51,11 @@ class Watermark:
         self.failure: BaseException | None = None
 
     def advance(self, to: int) -> None:
-        """Raise the value to `to`, then call whoever waited for that. A lower `to` does nothing.
+        """Raise the value to `to`, then call the waiters that it reaches. A lower `to` does
+        nothing.
 
-        Ctrl-C may end it anywhere: all of them are called nevertheless, one perhaps twice.
+        Ctrl-C may interrupt it at any point; all waiters are called nevertheless, one of them
+        perhaps twice.
         """
         reached: deque[_Waiter] = deque()
         try:
@@ -72,7 +75,8 @@ class Watermark:
             raise
 
     def _take_reached(self, reached: deque[_Waiter]) -> None:
-        """`_lock` is held. Each is in one of the two all the time, for a moment in both."""
+        """Must hold `_lock`. Each waiter is always in one of the two collections, for a moment in
+        both."""
         while self._waiters and self._waiters[0][0] <= self.value:
             if not reached or reached[-1] is not self._waiters[0]:
                 reached.append(self._waiters[0])
@@ -95,11 +99,11 @@ class Watermark:
             self._call(callback, error)
 
     def call_when(self, end: int, callback: Callback) -> None:
-        """Call `callback(None)` once every offset below `end` is passed, or `callback(error)`.
+        """Call `callback(None)` once `value` has reached `end`, or `callback(error)` on failure.
 
-        Once, but for Ctrl-C inside `advance`, and at once when that is known already. A callback
-        must be short: it runs on the thread that makes others wait. What it raises is logged and
-        goes no further.
+        It is called once (Ctrl-C inside `advance` may repeat it), and immediately if the outcome is
+        already known. A callback must be short, because it delays others on its thread. Its
+        exceptions are logged and not propagated.
         """
         with self._lock:
             failure = None
@@ -111,7 +115,8 @@ class Watermark:
         self._call(callback, failure)
 
     def wait_for(self, end: int, timeout_s: float) -> bool:
-        """Whether every offset below `end` was passed in time. Raises the error of `fail`."""
+        """Block until `value` has reached `end`. Returns False after `timeout_s`. Raises the error
+        of `fail`."""
         if self.value >= end:
             return True
         # A bare lock as a one-shot event: a third of the cost of threading.Event.
@@ -134,7 +139,7 @@ class Watermark:
         return in_time or self.value >= end
 
     def _forget(self, callback: Callback) -> None:
-        """Drop a waiter that gave up, so that a stalled disk does not collect them."""
+        """Drop a waiter that gave up, so that they do not accumulate on a stalled disk."""
         with self._lock:
             self._waiters = [waiter for waiter in self._waiters if waiter[2] is not callback]
             heapq.heapify(self._waiters)

@@ -1,7 +1,7 @@
-"""Where data enters: the append with its checks and its waits, and batches that have numbers.
-Changes of topics and committed offsets enter here, too: each is a record of the log.
+"""Writes: the append with its checks and waits, and numbered batches. Changes of topics and
+committed offsets are records of the log, and are written here as well.
 
-It holds the log, its flushing and the dispatch together, and says when a put is acknowledged.
+It connects the log, its flushing and the dispatch, and defines when a put is acknowledged.
 """
 
 from store.puts.append_path import MOST_BODY_BYTES, AppendPath, Step, placed_in_batch

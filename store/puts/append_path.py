@@ -1,4 +1,4 @@
-"""Where data enters: what is checked, the append, and the waits until it is acknowledged."""
+"""Writes: the checks, the append, and the waits until it is acknowledged."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _FEW_TOPICS = 256
 
 
 class Step(NamedTuple):
-    """What is decided, and messages that are in the log with it, or not at all."""
+    """A decision, with messages that are in the log with it or not at all."""
 
     entries: Sequence[Entry]  # of one record, when there are messages
     messages: Sequence[Message] = ()  # those of a system topic are for its queue 0
@@ -67,7 +67,7 @@ class _Deciding(NamedTuple):
 
 
 class _Looked:
-    """Rows as they were when each was first looked at."""
+    """Rows as they were when first read."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -94,10 +94,9 @@ class _Looked:
 
 
 class AppendPath:
-    """The log, the dispatch of what it takes, and the service that flushes it.
+    """The log, the dispatch of its records, and the service that flushes it.
 
-    Its methods are those of MessageStore, which says what they promise.
-    Thread: any. Locks: the log's.
+    Its methods are those of MessageStore, where they are documented. Thread: any. Locks: the log's.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class AppendPath:
 
     @property
     def config(self) -> StoreConfig:
-        """The settings that count now."""
+        """The current settings."""
         return self._config
 
     def reconfigure(self, config: StoreConfig) -> None:
@@ -183,7 +182,7 @@ class AppendPath:
         wait: bool,
         mark: BatchMark | None,
     ) -> LogAppend:
-        """Under the append lock."""
+        """Must hold the append lock."""
         if self._deciding is not None:
             self._settle()
         self._check_writable()
@@ -211,7 +210,7 @@ class AppendPath:
         return done
 
     def _see_to_appended(self) -> None:
-        """An append was ended, by Ctrl-C say: what is in the log becomes visible all the same."""
+        """After an interrupted append, make what is in the log visible all the same."""
         self._reput.wake()
         if not self.acknowledged.at_append:
             self._flush_service.request(self.log.appended_offset, 0)
@@ -224,8 +223,8 @@ class AppendPath:
         changes: Changes | None = None,
         prepared: Sequence[Prepared] | None = None,
     ) -> None:
-        """Under the append lock: records with these entries are at the log's end. With messages it
-        is one record, and they are behind it: a crash leaves all of them, or none."""
+        """Append records with these entries. With messages it is a single record, followed by them,
+        and a crash leaves all or nothing. Must hold the append lock."""
         details: Sequence[Prepared] = ()
         records = list(pack_entries(entries))
         if len(records) > 1:
@@ -262,8 +261,8 @@ class AppendPath:
                 self._settle()
 
     def _settle_state(self) -> None:
-        """Under the append lock, nothing half appended: what the record that was decided says is
-        in the view, if it is in the log. Repeatable, and it may be ended on its way itself."""
+        """Put a decided record into the view if it is in the log. Must hold the append lock, with
+        no append half done. Repeatable; may itself be interrupted."""
         deciding = self._deciding
         if deciding is None:
             return
@@ -289,10 +288,10 @@ class AppendPath:
         self._deciding = None
 
     def decide(self, decide: Callable[[], Sequence[Entry]]) -> int:
-        """What `decide` says is appended; returns the physical offset behind it.
+        """Append what `decide` returns; returns the physical offset behind it.
 
-        It is called under the append lock: nothing is appended between the look and the record.
-        Raises what it raises, and what an append raises.
+        `decide` is called under the append lock, so nothing is appended between its reads and the
+        record. Raises what it raises, and what an append raises.
         """
 
         def steps() -> Sequence[Step]:
@@ -302,10 +301,10 @@ class AppendPath:
         return self.decide_steps(steps)
 
     def decide_steps(self, decide: Callable[[], Sequence[Step]], *, wait: bool = True) -> int:
-        """The same in several steps, none of which is empty: each may stand on what was decided in
-        those before it, and a crash leaves the first of them.
+        """Like `decide`, in several non-empty steps: each may build on earlier ones, and a crash
+        may leave only the first ones.
 
-        Unless it may `wait`, AppendWouldWaitError is raised when there is no segment yet.
+        Unless it may `wait`, raises AppendWouldWaitError if there is no segment yet.
         """
 
         def append() -> int:
@@ -332,17 +331,17 @@ class AppendPath:
     def append_entries(
         self, entries: Sequence[Entry], ends: Mapping[str, End] = MappingProxyType({})
     ) -> None:
-        """What the entries say is in the state on return, as durable as a put.
+        """Append entries; on return they are in the state, as durable as a put.
 
-        `ends`: of topics and light queues, as they were known before what the entries say was
-        looked at. Raises UnknownTopicError when one of them has ended since.
+        `ends`: of topics and light queues, as they were before the data behind the entries was
+        read. Raises UnknownTopicError if one of them was deleted since.
         """
         self.wait_acknowledged(self.decide(lambda: self._topics.unless_ended(ends, entries)))
 
     def wait_acknowledged(self, end: int) -> None:
-        """What was appended below `end` is as durable as a put, and visible.
+        """Block until everything appended below `end` is as durable as a put, and visible.
 
-        Raises FlushTimeoutError, and the error if it never will be.
+        Raises FlushTimeoutError, and the error if it can never happen.
         """
         timeout_s = self._config.sync_flush_timeout_s
         if not self.acknowledged.at_append:
@@ -351,8 +350,8 @@ class AppendPath:
             raise FlushTimeoutError(end, timeout_s)
 
     def wait_durable(self, end: int) -> None:
-        """What was appended below `end` is flushed and visible, in ASYNC mode as well. Raises as
-        `wait_acknowledged` does."""
+        """Block until everything appended below `end` is flushed and visible, also in ASYNC mode.
+        Raises like `wait_acknowledged`."""
         timeout_s = self._config.sync_flush_timeout_s
         self._flush_service.request(end)
         if not self.flushed.wait_for(end, timeout_s):
@@ -373,7 +372,7 @@ class AppendPath:
         return appended
 
     def _with_segment(self, append: Callable[[], T]) -> T:
-        """What `append` returns; a segment is waited for without the append lock, so others can
+        """Run `append`; wait for a missing segment without the append lock, so that others can
         append."""
         while True:
             try:
@@ -384,43 +383,44 @@ class AppendPath:
                     raise
 
     def fail(self, error: StoreFailedError) -> None:
-        """No more writes are taken."""
+        """Reject all further writes."""
         self.flushed.fail(error)
         self.dispatched.fail(error)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """The append lock; nothing is half appended. Raises what `append` raises beforehand."""
+        """Hold the append lock, with no append half done. Raises what `append` raises first."""
         with self.log.lock:
             self._settle()
             self._check_writable()
             yield
 
     def ask_flush(self, end: int) -> None:
-        """The log is flushed soon, up to `end`. Waits for nothing."""
+        """Request a flush up to `end`. Does not wait."""
         self._flush_service.request(end)
 
     def flush(self) -> None:
-        """The log is durable up to what was appended before. Raises FlushError."""
+        """Make the log durable up to what was appended before. Raises FlushError."""
         end = self.log.appended_offset
         self._flush_service.request(end)
         if not self.flushed.wait_for(end, DRAIN_TIMEOUT_S):
             raise FlushTimeoutError(end, DRAIN_TIMEOUT_S)
 
     def drain(self, end: int) -> None:
-        """Everything below `end` is dispatched. Raises StoreBusyError when that takes too long."""
+        """Block until everything below `end` is dispatched. Raises StoreBusyError if that takes too
+        long."""
         self._flush_service.request(end)
         if not self.dispatched.wait_for(end, DRAIN_TIMEOUT_S):
             raise StoreBusyError(f"dispatch did not reach {end} in {DRAIN_TIMEOUT_S:g} s")
 
     def close(self) -> None:
-        """From here on no append begins."""
+        """Reject further appends."""
         with self.log.lock:
             self._settle()
             self.closed = True
 
     def _settle(self) -> None:
-        """Under the append lock: what an interrupt left half done is undone, or done."""
+        """Undo or complete what an interrupt left half done. Must hold the append lock."""
         self.log.settle()
         if self._deciding is not None:
             self._settle_state()
@@ -430,9 +430,10 @@ class AppendPath:
             raise StoreClosedError("the store is closed")
 
     def why_not_writable(self) -> str | None:
-        """What a put is refused for and what does not pass by itself in a moment; None: nothing.
+        """Why puts are rejected, if the reason does not pass on its own in a moment; None if they
+        are accepted.
 
-        Any thread. Waits for nothing.
+        Thread-safe. Never blocks.
         """
         try:
             self._check_lasting()
@@ -487,7 +488,8 @@ class AppendPath:
 def placed_in_batch(
     error: InvalidArgumentError, messages: Sequence[Message]
 ) -> InvalidArgumentError:
-    """Name the message whose topic or host was refused; other fields name theirs already."""
+    """The same error, naming the message whose topic or host was rejected; other fields are named
+    already."""
     for index, message in enumerate(messages):
         if (
             error.field == "topic" and (repr(message.topic) in error.reason or not message.topic)

@@ -1,4 +1,5 @@
-"""Offsets that groups commit: each commit is a record of the log, decided under the append lock."""
+"""Offsets that reader groups commit: each commit is a record of the log, decided under the append
+lock."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class _EndedMeanwhileError(Exception):
-    """A queue that was looked at has ended."""
+    """A queue was deleted after it was looked up."""
 
 
 class CommittedOffsets:
-    """Commits offsets of groups, and knows them.
+    """Commits and looks up offsets of groups.
 
-    Its methods are those of MessageStore, which says what they promise. Thread: any.
+    Its methods are those of MessageStore, where they are documented. Thread: any.
     """
 
     def __init__(self, appends: AppendPath, topics: Topics, reader: Reader, tables: Tables) -> None:
@@ -69,7 +70,7 @@ class CommittedOffsets:
         *,
         allow_back: bool,
     ) -> Sequence[Entry]:
-        """Under the append lock."""
+        """Must hold the append lock."""
         if self._topics.have_ended(ends):
             raise _EndedMeanwhileError
         found = self._topics.view.tables.group(group)
@@ -83,7 +84,7 @@ class CommittedOffsets:
         return entries
 
     def _check_not_behind(self, group: str, wanted: Sequence[tuple[str, int, int]]) -> None:
-        """Under the append lock."""
+        """Must hold the append lock."""
         committed = self._topics.view.tables.committed_offsets(group, [one[:2] for one in wanted])
         for (topic, queue_id, offset), before in zip(wanted, committed, strict=True):
             if before is not None and offset < before:

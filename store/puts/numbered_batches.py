@@ -1,8 +1,8 @@
-"""Numbered batches, found again in the log: by whom, from which number on, what became of them.
+"""Finds numbered batches in the log again: their producer, first number, and what became of them.
 
-The key index leads to the first record of a batch in each segment (batch_mark.py); the records of
-the batch lie behind it, and each says where it stands in it (batch_place.py). Neither is of a
-topic, so both are there as long as the record is, whatever was deleted.
+The key index points to the first record of a batch in each segment (batch_mark.py). The other
+records follow it, each with its place in the batch (batch_place.py). Neither belongs to a topic, so
+both exist as long as the record does, whatever is deleted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ALONE = BatchPlace(0, 0, is_last=True)
 
 
 class FoundBatch(NamedTuple):
-    """A batch that is in the log, or its last part."""
+    """A batch in the log, or its last part."""
 
     mark: BatchMark
     messages: list[DispatchRequest | None]  # in order; None: its record has left the log
@@ -45,12 +45,13 @@ class FoundBatch(NamedTuple):
 
     @property
     def is_deleted(self) -> bool:
-        """All of it is in the log, and no message stands anywhere: their topics were deleted."""
+        """Whether all of it is in the log but in no queue, because its topics were deleted."""
         return not self.standing and None not in self.messages
 
 
 class NumberedBatches:
-    """Finds them. Thread: any. Reads the disk; knows what is dispatched, see `wait_visible`."""
+    """Finds numbered batches. Thread: any. Reads the disk; sees what is dispatched, see
+    `wait_visible`."""
 
     def __init__(self, log: CommitLog, queues: ConsumeQueueStore, topics: Topics) -> None:
         self._log = log
@@ -58,10 +59,10 @@ class NumberedBatches:
         self._topics = topics
 
     def next_sequence(self, producer_id: str) -> int | None:
-        """The lowest number that the producer has not used yet, as far as the log knows.
+        """The lowest number that the producer has not used yet, according to the log.
 
-        0 when the log has nothing of the producer; None when the queues cannot tell.
-        Raises CorruptRecordError.
+        0 if the log has nothing of the producer; None if the queues do not support it. Raises
+        CorruptRecordError.
         """
         key = key_of(producer_id, _ABOVE_ALL)
         while rows := self._queues.marks_below(key, _PAGE):
@@ -72,9 +73,9 @@ class NumberedBatches:
         return None if rows is None else 0
 
     def find(self, producer_id: str, sequence: int) -> FoundBatch | None:
-        """The batch that begins with that number: the latest, when it was stored anew.
+        """The batch that begins with that number; the latest one, if it was stored again.
 
-        None when the log has no record of it. Raises CorruptRecordError.
+        None if the log has no record of it. Raises CorruptRecordError.
         """
         while True:
             start = self._log.start_offset
@@ -88,9 +89,9 @@ class NumberedBatches:
     def records(
         self, producer_id: str, sequence: int, is_kept: Callable[[bytes], bool]
     ) -> list[bytes | None] | None:
-        """Records of the batch, in order; None in it: one that has left the log, or is not kept.
+        """Records of the batch, in order; None in place of one that left the log, or is not kept.
 
-        None when the log has no record of it. Raises CorruptRecordError, and what `is_kept` raises.
+        None if the log has no record of it. Raises CorruptRecordError, and what `is_kept` raises.
         """
         while True:
             start = self._log.start_offset
@@ -125,7 +126,8 @@ class NumberedBatches:
         return offsets
 
     def _marked(self, offset: int, key: str) -> tuple[BatchMark, bytes] | None:
-        """Mark and record at the offset, unless it has expired, or the mark was copied there."""
+        """Mark and record at the offset; None if it has expired, or the mark was copied from
+        elsewhere."""
         try:
             record = self._log.read_at(offset)
         except MessageNotFoundError:

@@ -25,9 +25,9 @@ _DELETED_TOGETHER = MOST_ENDED
 
 
 class TopicChanges:
-    """Makes, changes and ends topics.
+    """Creates, changes and deletes topics.
 
-    Its methods are those of MessageStore, which says what they promise. Thread: any.
+    Its methods are those of MessageStore, where they are documented. Thread: any.
     """
 
     def __init__(
@@ -102,7 +102,8 @@ class TopicChanges:
         return self._end_light(list(ends), lambda name, offset: offset == ends[name])
 
     def _end_light(self, names: Sequence[str], is_meant: Callable[[str, int], bool]) -> int:
-        """Those of these light queues, each once, that are there and meant by their next offset."""
+        """Delete those of these distinct light queues that exist and are selected by their next
+        offset."""
         deleted: dict[str, int] = {}
 
         def end_some(some: Sequence[str]) -> Sequence[Entry]:
@@ -132,5 +133,5 @@ class TopicChanges:
                 self._superseded.forget(name)
 
     def _decide(self, entries: Callable[[], Sequence[Entry]]) -> None:
-        """The entries are in the log, durably."""
+        """Append the entries, durably."""
         self._appends.wait_durable(self._appends.decide(entries))

@@ -1,6 +1,6 @@
-"""Where messages leave: bounds, units, records that verify, and what of a queue is hidden.
+"""Reads: bounds, units, verified records, and what is hidden in a queue.
 
-A read changes nothing in the store. What it finds missing, `ReadPath` has repaired.
+A read changes nothing in the store. `ReadPath` repairs what it finds missing.
 """
 
 from store.reads.filters import Filter, parse_filter

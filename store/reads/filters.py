@@ -10,7 +10,8 @@ Filter = TagFilter | SqlFilter
 
 
 def parse_filter(tags: str, sql: str) -> Filter | None:
-    """None when everything is wanted. Raises InvalidArgumentError, also for both at once."""
+    """The parsed filter; None if everything matches. Raises InvalidArgumentError, also if both are
+    given."""
     by_tag, by_condition = TagFilter.parse(tags), SqlFilter.parse(sql)
     if by_tag is not None and by_condition is not None:
         raise InvalidArgumentError(

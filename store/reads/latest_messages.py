@@ -1,7 +1,7 @@
-"""Keeps queues to the latest message of each key: looks through one, and hides what is superseded.
+"""Keeps the latest message of each key in a queue: scans it, and hides superseded messages.
 
-The key is the whole text of a message's keys, as RocketMQ's compacted topics have it; a message
-without one is never hidden. One with an empty body deletes its key: it hides the earlier ones, and
+The key is the whole text of a message's keys, as in RocketMQ's compacted topics; a message without
+keys is never hidden. A message with an empty body deletes its key: it hides the earlier ones, and
 itself once it is old enough that readers have seen it.
 """
 
@@ -34,7 +34,7 @@ _DIGEST_BYTES = 16
 
 
 class LatestKept(NamedTuple):
-    """What a look through one queue found."""
+    """The result of scanning one queue."""
 
     messages: int  # that were looked at, hidden ones included
     hidden: int  # of them, now
@@ -48,7 +48,7 @@ class _Latest(NamedTuple):
 
 
 class LatestMessages:
-    """One queue at a time. Used by one thread at a time."""
+    """Handles one queue at a time. Used by one thread at a time."""
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class LatestMessages:
         durable_end: int,
         progress: Callable[[int, int], None],
     ) -> LatestKept:
-        """Hide what is superseded among the records below `durable_end`, a physical offset.
+        """Hide superseded messages among the records below `durable_end`, a physical offset.
 
-        `progress` is called with messages done and in all, several times a second; an error it
-        raises ends the work, and nothing of this queue is hidden by it. Raises UnknownTopicError,
-        UnknownQueueError, InvalidArgumentError when too many queues are kept so already.
+        `progress` is called with messages done and in all, several times a second; if it raises,
+        the work stops, and nothing is hidden in this queue. Raises UnknownTopicError,
+        UnknownQueueError, and InvalidArgumentError if too many queues are kept this way already.
         """
         if not self.superseded.has_room(topic, queue_id):
             most = f"{MOST_QUEUES:,} queues are kept to their latest messages"
@@ -106,7 +106,7 @@ class LatestMessages:
     def _units(
         self, topic: str, queue_id: int, low: int, high: int, durable_end: int
     ) -> Iterator[tuple[int, list[tuple[int, CqUnit]]]]:
-        """Units below the end, some at a time, and the offset behind them."""
+        """Units below the end in chunks, each with the offset after it."""
         for at in range(low, high, _UNITS_A_READ):
             count = min(_UNITS_A_READ, high - at)
             units = self._queues.read_units(topic, queue_id, at, count)
@@ -118,7 +118,7 @@ class LatestMessages:
     def _visible(
         self, topic: str, queue_id: int, units: list[tuple[int, CqUnit]], bits: _Bits
     ) -> Iterator[tuple[int, StoredMessage]]:
-        """Messages that no earlier look has hidden; those that one has are hidden in `bits`."""
+        """Messages that no earlier scan has hidden; hidden ones are set in `bits`."""
         hidden = self.superseded.get(topic, queue_id)
         if hidden is not None:
             visible = hidden.visible(units)
@@ -141,7 +141,7 @@ class LatestMessages:
 
 
 class _Bits:
-    """A bit for each offset of a queue."""
+    """One bit for each offset of a queue."""
 
     def __init__(self) -> None:
         self._rows: dict[int, bytearray] = {}
@@ -166,7 +166,8 @@ def _supersede(
     parts: int,
     bits: _Bits,
 ) -> None:
-    """The message is the latest of its key; the one before is hidden. Of other parts: nothing."""
+    """Make the message the latest of its key and hide the previous one. Ignores keys of other
+    parts."""
     key = message.properties.get(KEYS)
     if not key:
         return

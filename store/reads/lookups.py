@@ -1,4 +1,5 @@
-"""One message: by its key, or by its place in the log; and whether readers of its queue see it."""
+"""Lookups of single messages by key or by physical offset, and whether readers of the queue see
+them."""
 
 from __future__ import annotations
 
@@ -30,14 +31,14 @@ _I64_MAX = (1 << 63) - 1
 
 
 class Hidden(NamedTuple):
-    """Why a message that is in the log is not seen any more."""
+    """Why a message that is in the log is no longer visible."""
 
     reason: str
     is_superseded: bool  # by a later one of its key; otherwise its topic keeps no more
 
 
 class Lookups:
-    """Of one store. Thread: any. Locks: those of the reader."""
+    """Lookups in one store. Thread: any. Locks: those of the reader."""
 
     def __init__(
         self,
@@ -63,10 +64,10 @@ class Lookups:
         cursor: bytes | None,
         max_bytes: int,
     ) -> KeyQueryPage:
-        """Messages that carry the key, oldest first. See MessageStore.query.
+        """Messages with the key, oldest first. See MessageStore.query.
 
-        A record that cannot be read ends a page in front of it, or is raised when it would be the
-        first of one.
+        An unreadable record ends the page before it; if it is the first of a page, its error is
+        raised.
         """
         if not key:
             raise InvalidArgumentError("key", "is empty")
@@ -116,9 +117,9 @@ class Lookups:
     def _record_of(
         self, topic: str, key: str, hit: KeyHit, begins: dict[int, int] | None
     ) -> bytes | None:
-        """The record behind an index row, or None when that is expired, or of an earlier topic.
+        """The record of an index row; None if it has expired, or belongs to an earlier topic.
 
-        `begins`: where queues of the topic begin, as far as that was looked up; None: it keeps all.
+        `begins`: known starts of the topic's queues; None if it keeps everything.
         """
         start = self._log.start_offset
         is_live = self._topics.admission.is_live
@@ -153,9 +154,8 @@ class Lookups:
         return record
 
     def is_kept(self, record: bytes, begins: dict[tuple[str, int], int]) -> bool:
-        """Whether the queue of the record does not begin behind it. What a deleted topic had, and
-        what stands in no queue, is kept as long as the log. `begins`: where queues begin, as far as
-        that was looked up.
+        """Whether the record is at or above the start of its queue. Records of deleted topics and
+        of no queue are kept as long as the log. `begins`: known starts of queues.
 
         Raises DamagedQueueError.
         """
@@ -176,9 +176,10 @@ class Lookups:
 
     def find(self, physical_offset: int) -> tuple[bytes, Hidden | None]:
         """The record at the offset, and why readers of its topic do not see it, if they do not.
-        Raises MessageNotFoundError where none begins.
+        Raises MessageNotFoundError if no record begins there.
 
-        A body may hold what looks like a record; the unit of the queue proves where one begins.
+        A body may contain bytes that look like a record; the unit of the queue proves where one
+        begins.
         """
         if physical_offset >= self._queues.dispatched_offset:
             # Appended perhaps, but not visible: in SYNC mode it may not be durable yet.

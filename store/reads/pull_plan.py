@@ -1,7 +1,8 @@
-"""What a pull is to give, as the units of its queue say it, before any record is read.
+"""The plan of a pull, from the units of its queue, before any record is read.
 
-All that the store alone can judge is judged then: bounds, what the topic keeps, what a later
-message hides. The rest is bytes: whoever has the log's files can read them and make the answer.
+It includes every decision that only the store can make: bounds, what the topic keeps, what a later
+message hides. The rest is bytes: any process with the log's files can read them and build the
+response.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """Records from one queue, in queue order. `records[i]` stands at `queue_offsets[i]`."""
+    """Records from one queue, in queue order. `records[i]` has offset `queue_offsets[i]`."""
 
     status: PullStatus
     records: Records  # whole, as in the commit log
@@ -34,7 +35,7 @@ class Pulled:
 
 
 class PullPlan(NamedTuple):
-    """One pull: the records to read, in queue order, and where the queue goes on."""
+    """One pull: the records to read, in queue order, and where the queue continues."""
 
     topic: str
     queue_id: int
@@ -50,11 +51,11 @@ class PullPlan(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of all its records."""
+        """Total size of its records."""
         return sum(map(itemgetter(1), self.places))
 
     def misplaced(self, records: Records) -> int | None:
-        """Index of the first record that does not stand in this queue at its offset.
+        """Index of the first record that is not in this queue at its offset.
 
         `records`: those of the first places. A light queue's records name the queue of their topic.
         """
@@ -68,7 +69,8 @@ class PullPlan(NamedTuple):
         return next(at for at, place in enumerate(found) if place != (self.queue_id, wanted[at]))
 
     def pulled(self, records: Records) -> Pulled:
-        """The answer. `records`: those of the first places; the next pull begins behind them."""
+        """Build the response. `records`: those of the first places; the next pull begins after
+        them."""
         count = len(records)
         offsets = self.queue_offsets
         at = self.next_offset if count == len(offsets) else offsets[count]
@@ -90,8 +92,8 @@ class PullPlan(NamedTuple):
         return Pulled(status, records, offsets, at, low, high, given_at, errors)
 
     def _matching(self, wanted: Filter, records: Records) -> tuple[list[int], int]:
-        """Indexes of the records that match, one more than may be given at most; and how many
-        could not be judged."""
+        """Indexes of the matching records, one more than the limit at most, and the number that
+        could not be evaluated."""
         found: list[int] = []
         errors = 0
         for index, record in enumerate(records):

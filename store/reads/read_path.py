@@ -1,4 +1,4 @@
-"""Reads of an open store: arguments are checked, and a damaged queue is repaired.
+"""Reads of an open store: checks arguments, and repairs damaged queues.
 
 The counterpart of `store.puts.AppendPath`.
 """
@@ -26,10 +26,9 @@ T = TypeVar("T")
 
 
 class ReadPath:
-    """The reader, and the repair of what it finds damaged.
+    """The reader, and the repair of queues that it finds damaged.
 
-    Methods without a docstring are those of MessageStore, which says what they promise. Thread:
-    any.
+    Methods without a docstring are documented in MessageStore. Thread: any.
     """
 
     def __init__(
@@ -50,8 +49,8 @@ class ReadPath:
         self._check_open = check_open
 
     def repairing(self, read: Callable[[], T]) -> T:
-        """What `read` returns. The queue that a DamagedQueueError names is rebuilt from the log in
-        the background, and the error is raised."""
+        """Run `read`. If it raises DamagedQueueError, the queue is rebuilt from the log in the
+        background, and the error is raised."""
         self._check_open()
         try:
             return read()
@@ -60,7 +59,7 @@ class ReadPath:
             raise
 
     def _repair_queue_of(self, error: DamagedQueueError) -> None:
-        """Rebuild its queue in the background; if that has not helped, say where to read on."""
+        """Rebuild its queue in the background; if that has not helped, set where to continue."""
         place = error.topic, error.queue_id, error.queue_offset
         if self._repair.has_failed(*place):
             error.next_offset = error.behind
@@ -78,10 +77,10 @@ class ReadPath:
         tag_filter: str | Filter | None,
         given_at: int | None = None,
     ) -> PullPlan:
-        """The first half of `MessageStore.pull`: what it is to read of the log. Reads no record.
+        """The first half of `MessageStore.pull`: plans what to read from the log. Reads no record.
 
-        `given_at`: that of the answer that `offset` is from, see `MessageStore.with_given_at`.
-        Raises what `pull` raises, but for what is found in records; and RecreatedQueueError.
+        `given_at`: of the response that `offset` comes from, see `MessageStore.with_given_at`.
+        Raises what `pull` raises, except errors in records, and RecreatedQueueError.
         """
         if max_messages < 1:
             raise InvalidArgumentError("max_messages", f"{max_messages} is below 1")
@@ -99,7 +98,7 @@ class ReadPath:
             raise
 
     def read_planned(self, plan: PullPlan) -> Pulled:
-        """The second half of `pull`, soon after the first. Raises what `pull` raises."""
+        """The second half of `pull`; call it soon after the first. Raises what `pull` raises."""
         self._check_open()
         try:
             return self.reader.read(plan)
@@ -120,7 +119,7 @@ class ReadPath:
         return record
 
     def find(self, physical_offset: int) -> tuple[bytes, Hidden | None]:
-        """The record there, also when readers do not see it any more, and why they do not."""
+        """The record there, even if readers no longer see it, and why they do not."""
         return self.repairing(lambda: self.lookups.find(physical_offset))
 
     def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:

@@ -1,6 +1,6 @@
-"""The way out: bounds of a queue, and pulls from it. Nothing here writes.
+"""Reads: bounds of a queue, and pulls from it. Nothing here writes.
 
-A reader that finds a unit missing, or a record that is not what its unit says, reports damage. It
+A reader that finds a unit missing, or a record that does not match its unit, reports damage. It
 never skips it, and never takes it for the end of the queue.
 """
 
@@ -45,9 +45,9 @@ _MANY_QUEUES = 65_536
 
 
 def _fitting(sizes: Sequence[int], room: int, *, first: bool) -> tuple[int, int]:
-    """How many records of these sizes fit in `room` bytes, and the bytes left then.
+    """How many records of these sizes fit in `room` bytes, and the bytes left.
 
-    The `first` message of a pull fits whatever its size.
+    The `first` message of a pull always fits.
     """
     whole = sum(sizes)
     if whole <= room:  # the usual case
@@ -82,22 +82,22 @@ class Reader:
     def bounds(self, topic: str, queue_id: int) -> Bounds:
         """Min and max. Raises UnknownTopicError, UnknownQueueError.
 
-        Min is the first message that the topic keeps, of those in the log.
+        Min is the first message in the log that the topic keeps.
         """
         return self.bounds_and_floor(topic, queue_id)[0]
 
     def bounds_in_log(self, topic: str, queue_id: int) -> Bounds:
-        """The same, whatever the topic keeps.
+        """Like `bounds`, whatever the topic keeps.
 
-        Min is the first unit whose record is in the log, and units before it are expired. But a
-        queue that is not older than the log's start has all its records there, from offset 0 on:
-        units missing at its front are damage, which whoever reads there is told.
+        Min is the first unit whose record is in the log; units before it have expired. But a queue
+        that is not older than the log's start has all its records there, from offset 0 on, so units
+        missing at its front are damage, which reads report.
         """
         return self._bounds_in_log(topic, queue_id)[0]
 
     def bounds_and_floor(self, topic: str, queue_id: int) -> tuple[Bounds, int]:
-        """Min and max, and the physical offset below which units are expired, or of an earlier
-        topic: a database put back from a copy may have such."""
+        """Min and max, and the physical offset below which units have expired, or belong to an
+        earlier topic; a database restored from a copy may have such units."""
         found, floor, rules = self._bounds_in_log(topic, queue_id)
         if rules.retention is not KEEP_ALL and rules.retention != KEEP_ALL:
             low = self._retention.first_kept(topic, queue_id, rules, found)
@@ -119,11 +119,11 @@ class Reader:
         return found, floor, rules
 
     def end_of(self, topic: str) -> End:
-        """Where the topic, or light queue, ended last, as far as this process saw it."""
+        """The last deletion of the topic or light queue that this process saw."""
         return self._topics.ends.get(topic)
 
     def begins_at(self, topic: str, queue_id: int, offset: int) -> None:
-        """The log was read: it has no record of the queue below that offset."""
+        """Record that the log, which was read, has no record of the queue below that offset."""
         if len(self._begins_at) >= _MANY_QUEUES:
             self._begins_at.clear()
         self._begins_at[topic, queue_id] = offset
@@ -143,7 +143,7 @@ class Reader:
         wanted: Filter | None,
         given_at: int | None,
     ) -> PullPlan:
-        """Which records a pull from `offset` on gives. See ReadPath.plan_pull."""
+        """Which records a pull from `offset` on returns. See ReadPath.plan_pull."""
         end_of = self._topics.ends.get
         try:
             while True:  # as in `with_given_at`
@@ -161,11 +161,12 @@ class Reader:
         return plan
 
     def with_given_at(self, topics: Sequence[str], read: Callable[[], T]) -> tuple[T, int]:
-        """What `read` returns, and the `given_at` of offsets in it. See MessageStore.with_given_at.
+        """Run `read`. Returns its result, and the `given_at` of its offsets. See
+        MessageStore.with_given_at.
 
-        It is taken behind the read, so that the records before these offsets are below it. None of
-        the topics ended meanwhile; where one has, and its rows are still there, it lies at that
-        end: so a later one of the name begins at or above it.
+        `given_at` is taken after the read, so the records before these offsets are below it. No
+        topic was deleted meanwhile; if one was, and its rows still exist, `given_at` is at that
+        deletion, so a later topic of the name begins at or above it.
         """
         end_of = self._topics.ends.get
         ends = [end_of(topic) for topic in topics]
@@ -177,17 +178,17 @@ class Reader:
                 return found, min([given_at, *pending])
 
     def check_given(self, topic: str, queue_id: int, offset: int, given_at: int | None) -> None:
-        """Raises RecreatedQueueError where the offset is of an earlier queue of the name."""
+        """Raises RecreatedQueueError if the offset belongs to an earlier queue of the name."""
         if given_at is None or offset == 0:
             return
         if self._is_later(topic, queue_id, offset, given_at):
             raise RecreatedQueueError(topic, queue_id, offset, *self.bounds(topic, queue_id))
 
     def _is_later(self, topic: str, queue_id: int, offset: int, given_at: int) -> bool:
-        """Whether the queue began at or behind `given_at`, when the offset was given.
+        """Whether the queue began at or after `given_at`, when the offset was given.
 
-        The message before the offset lay below that then: where the queue has messages before it,
-        the first of them tells. Where it has none, nothing that is there would be passed over.
+        The message before the offset was below that then. If the queue has messages before it, the
+        first of them decides. If it has none, no message would be skipped.
         """
         begins = self._topics.begins_at(topic)
         if begins is not None:
@@ -268,10 +269,10 @@ class Reader:
     def _units(
         self, topic: str, queue_id: int, at: int, count: int, floor: int, *, first: bool
     ) -> list[tuple[int, CqUnit]]:
-        """`count` units from `at` on, all below the queue's max; fewer in front of a hole.
+        """Up to `count` units from `at` on, all below the queue's max; fewer before a gap.
 
-        A unit of a record below `floor` counts as none. A hole at `at` itself is raised when these
-        are the `first` units of a pull.
+        A unit of a record below `floor` does not count. A gap at `at` itself is raised if these are
+        the `first` units of a pull.
         """
         units = self._queues.read_units(topic, queue_id, at, count)
         if units and units[0][1].physical_offset < floor:  # offsets in the log rise along a queue
@@ -290,9 +291,9 @@ class Reader:
         return units
 
     def read(self, plan: PullPlan) -> Pulled:
-        """The records of the plan, verified to stand in its queue; fewer when some cannot be read.
+        """The records of the plan, verified to be in its queue; fewer if some cannot be read.
 
-        When the first one cannot, the reason is raised.
+        If the first one cannot be read, raises its error.
         """
         if not plan.places:
             return plan.pulled(Records())

@@ -10,7 +10,7 @@ MAX_FILTER_CHARACTERS = MAX_PROPERTIES_BYTES
 
 
 class TagFilter:
-    """Which tags a pull wants: `*` or nothing for all, otherwise `tagA || tagB`."""
+    """The tags that a pull wants: `*` or nothing for all, otherwise `tagA || tagB`."""
 
     __slots__ = ("codes", "tags")
 
@@ -23,7 +23,8 @@ class TagFilter:
 
     @classmethod
     def parse(cls, expression: str) -> TagFilter | None:
-        """None when everything is wanted. Raises InvalidArgumentError; a long one is not split."""
+        """The parsed filter; None if everything matches. Raises InvalidArgumentError; a text that
+        is too long is not split."""
         if len(expression) > MAX_FILTER_CHARACTERS:
             raise InvalidArgumentError(
                 "tag_filter",
@@ -38,5 +39,5 @@ class TagFilter:
         return cls(frozenset(tags))
 
     def matches(self, record: bytes) -> bool:
-        """Whether the record has a wanted tag; two tags may share a hash."""
+        """Whether the record has a wanted tag. Compares texts, since two tags may share a hash."""
         return tag_of(record) in self.tags

@@ -1,4 +1,4 @@
-"""Offsets of a queue by store time."""
+"""Searches a queue's offsets by store time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNITS_A_READ = 1024
 
 
 class TimeSearch:
-    """Of one store. Thread: any. Locks: those of the reader."""
+    """Searches in one store. Thread: any. Locks: those of the reader."""
 
     def __init__(
         self, log: CommitLog, queues: ConsumeQueueStore, times: StoreTimes, reader: Reader
@@ -29,7 +29,7 @@ class TimeSearch:
         self._reader = reader
 
     def search(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
-        """See MessageStore.search_time. Raises DamagedQueueError where a unit is missing."""
+        """See MessageStore.search_time. Raises DamagedQueueError if a unit is missing."""
         while True:
             try:
                 return self._search(topic, queue_id, time_ms, boundary)
@@ -57,7 +57,8 @@ class TimeSearch:
         return max(low, self._queues.search_time(topic, queue_id, time_ms, boundary, floor))
 
     def search_over_holes(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
-        """The same where messages are missing for good: a hole is of the time of what is behind."""
+        """Like `search`, where messages are lost for good: a gap has the time of the message after
+        it."""
         (low, high), floor = self._reader.bounds_and_floor(topic, queue_id)
         begin, end = low, high
         while low < high:
@@ -76,9 +77,9 @@ class TimeSearch:
     def _first_behind(
         self, topic: str, queue_id: int, at: int, end: int, floor: int
     ) -> tuple[int, int]:
-        """Offset and store time of the first message from `at` on that can be read; `end` if none.
+        """Offset and store time of the first readable message from `at` on; `end` if there is none.
 
-        Step by step: holes are short.
+        Goes step by step, because gaps are short.
         """
         while at < end:
             count = min(end - at, _UNITS_A_READ)

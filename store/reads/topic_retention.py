@@ -1,8 +1,8 @@
-"""What of a queue its topic keeps: the offset that it begins with for every reader.
+"""What a topic keeps of a queue: the first offset that readers see.
 
-The log drops whole segments, of all topics alike. A topic that keeps less than the log has hides
-its older messages before: by time and by count that is worked out when somebody reads, by bytes it
-is counted beforehand. The records stay until their segment goes.
+The log drops whole segments, of all topics alike. A topic that keeps less than the log hides its
+older messages earlier: limits by time and count are evaluated on each read, limits by bytes are
+counted beforehand. Records stay until their segment is dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MANY_QUEUES = 65_536
 
 
 class _First(NamedTuple):
-    """The first message that is young enough, as it was found last."""
+    """The first message that is young enough, from the last search."""
 
     created_offset: int
     time_ms: int
@@ -33,7 +33,7 @@ class _First(NamedTuple):
 
 
 class TopicRetention:
-    """Thread: any. Memory: bounded, and nothing for a queue of a topic that keeps everything."""
+    """Thread: any. Memory: bounded, and nothing for queues of topics that keep everything."""
 
     def __init__(self, queues: ConsumeQueueStore, kept_bytes: KeptBytes, times: StoreTimes) -> None:
         # Constant after construction.
@@ -45,7 +45,7 @@ class TopicRetention:
         self._by_time: dict[tuple[str, int], _First] = {}
 
     def first_kept(self, topic: str, queue_id: int, rules: QueueRules, bounds: Bounds) -> int:
-        """The queue's min for its readers, from `bounds`, what is in the log, up to its max.
+        """The queue's min for readers; `bounds` is what the log has.
 
         Raises what reading units raises.
         """
@@ -65,7 +65,7 @@ class TopicRetention:
     def _young_enough(
         self, topic: str, queue_id: int, rules: QueueRules, low: int, high: int
     ) -> int:
-        """The first message from `low` on that is not older than the topic keeps; `high`: none."""
+        """The first message from `low` on that the topic's time limit keeps; `high` if none."""
         key = (topic, queue_id)
         kept_ms = rules.retention.time_ms
         oldest_ms = self._times.now_ms() - kept_ms

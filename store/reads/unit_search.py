@@ -1,4 +1,4 @@
-"""The first unit of a queue behind which something holds: by time, mostly."""
+"""Finds the first unit of a queue that satisfies a condition, mostly by time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ def first_where(
     high: int,
     holds: Callable[[CqUnit], bool],
 ) -> tuple[int, CqUnit | None]:
-    """The first offset of low..high whose unit `holds`, and that unit; `high` when none does.
+    """The first offset of low..high whose unit satisfies `holds`, and that unit; `high` if none
+    does.
 
-    What holds for a unit holds for all behind it. A hole is like the unit behind it: the unit is
-    then that one. Raises what reading units raises.
+    If a unit satisfies it, all later ones must as well. A gap counts like the unit after it, which
+    is then returned. Raises what reading units raises.
     """
     last = _first_unit(queues, topic, queue_id, high - 1, high)[1] if low < high else None
     if last is not None and not holds(last):
@@ -43,7 +44,7 @@ def first_where(
 def _first_unit(
     queues: ConsumeQueueStore, topic: str, queue_id: int, at: int, end: int
 ) -> tuple[int, CqUnit | None]:
-    """The first unit that is there, from `at` on: offset and unit; None when there is none."""
+    """Offset and unit of the first existing unit from `at` on; None if there is none."""
     count = 1
     while at < end:
         found = queues.read_units(topic, queue_id, at, min(count, end - at))

@@ -1,6 +1,6 @@
-"""State: topics, groups and their offsets, as records of the log and as rows made of them.
+"""State: topics, groups and their offsets, as records of the log and as rows derived from them.
 
-Each change is an entry of a record of the state topic. Dispatch turns entries into rows; the rows
+Each change is an entry in a record of the state topic. Dispatch turns entries into rows; the rows
 of a snapshot and the records behind it give the same rows again. Uses format and base.
 """
 

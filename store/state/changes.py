@@ -1,7 +1,7 @@
-"""What entries change: the one function from entries to rows.
+"""The effect of entries: the only function from entries to rows.
 
-The appender uses it when a record is decided, dispatch when the record is derived, a replay when it
-is read again. So it looks at nothing but the entries, their record's offset, and the rows before.
+It is used by the appender when a record is decided, by dispatch, and by a replay. So it only
+depends on the entries, their record's offset, and the rows before.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ _FEW_ROWS = 256
 class Changes:
     """Changes of rows, seen on top of the rows that they change.
 
-    To be applied in the order: ranges, then `written`. A range with few rows is deleted row by row:
-    a range deletion slows reads as long as it is in a memtable, and there may be very many of them.
+    Apply ranges first, then `written`. A range with few rows is deleted row by row, because a range
+    deletion slows reads while it is in a memtable, and there may be very many of them.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -159,7 +159,7 @@ class Changes:
 
 
 def changes_of(entries: Iterable[Entry], physical_offset: int, rows: Rows) -> Changes:
-    """What these entries of the record at that offset change in `rows`."""
+    """The changes to `rows` by these entries of the record at that physical offset."""
     changes = Changes(rows)
     for entry in entries:
         apply_entry(entry, physical_offset, changes)
@@ -167,7 +167,7 @@ def changes_of(entries: Iterable[Entry], physical_offset: int, rows: Rows) -> Ch
 
 
 def apply_entry(entry: Entry, at: int, changes: Changes) -> None:
-    """The next entry of the record at that offset."""
+    """Apply the next entry of the record at that physical offset."""
     match entry:
         case TopicsMade(topics, queue_count, created_ms, retention):
             row = pack_topic(TopicConfig("", queue_count, created_ms, at, retention))

@@ -1,7 +1,7 @@
-"""Entries: what a record of the state topic says happened to topics, groups and offsets.
+"""Entries: the changes of topics, groups and offsets in records of the state topic.
 
-Their bytes: packing.py. An entry speaks of what lies before it in the log; what it makes counts
-from its record's own physical offset on.
+Their encoding is in packing.py. An entry is about earlier records of the log; what it creates
+counts from its record's own physical offset on.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ MOST_MADE = 1000
 
 
 class CorruptStateError(StoreError):
-    """The body of a state record that no program of ours wrote, or a newer one did."""
+    """The body of a state record that we did not write, or that a newer version wrote."""
 
 
 class TopicsMade(NamedTuple):
-    """Topics begin, with no messages: whatever lies before in the log is not their own."""
+    """Topics are created, without messages: earlier records of their names do not belong to
+    them."""
 
     topics: Sequence[str]  # all different, MOST_MADE of them at most
     queue_count: int
@@ -40,34 +41,34 @@ class TopicsMade(NamedTuple):
 
 
 class TopicKeeps(NamedTuple):
-    """A topic keeps as much as this from now on."""
+    """From now on the topic keeps this much."""
 
     topic: str
     retention: Retention
 
 
 class TopicTakes(NamedTuple):
-    """A topic is for messages of this type from now on."""
+    """From now on the topic is for messages of this type."""
 
     topic: str
     message_type: MessageType
 
 
 class TopicEnded(NamedTuple):
-    """A topic or light queue is deleted: its messages, and all offsets of groups on it."""
+    """A topic or light queue is deleted, with its messages and all groups' offsets on it."""
 
     topic: str
 
 
 class GroupMade(NamedTuple):
-    """A group exists, with these settings; it keeps what it has committed."""
+    """A group exists with these settings; it keeps its committed offsets."""
 
     group: str
     settings: bytes
 
 
 class GroupEnded(NamedTuple):
-    """A group is deleted, with all that it has committed."""
+    """A group is deleted with all its committed offsets."""
 
     group: str
 
@@ -82,9 +83,10 @@ class Committed(NamedTuple):
 
 
 class LatestLooked(NamedTuple):
-    """How far a queue was kept to the latest message of each key, and which messages are hidden.
+    """How far a queue was scanned for the latest message of each key, and which messages are
+    hidden.
 
-    Many rows are divided over several of them: bits say which messages are hidden at once.
+    Many rows are split into several entries: the bits say which messages are hidden at once.
     """
 
     topic: str  # or a light queue
@@ -96,7 +98,7 @@ class LatestLooked(NamedTuple):
 
 
 class Held(enum.IntEnum):
-    """How messages came to be in a lease."""
+    """How messages came into a lease."""
 
     HANDED_OVER = 1
     EXTENDED = 2  # or made shorter: by the receiver, whose handles stay good
@@ -104,7 +106,7 @@ class Held(enum.IntEnum):
 
 
 class Ended(enum.IntEnum):
-    """How a group was done with messages."""
+    """How a group finished messages."""
 
     ACKNOWLEDGED = 1
     DEAD = 2  # the append that has this record has them for its topic of dead letters
@@ -123,7 +125,7 @@ class Leased(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """The group is done with the messages first + n of bit n."""
+    """The group has finished the messages first + n for each bit n."""
 
     group: str
     topic: str  # or a light queue
@@ -134,7 +136,7 @@ class Finished(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """The group wants nothing below `next_offset` that was not handed over before."""
+    """The group skips everything below `next_offset` that was never delivered."""
 
     group: str
     topic: str  # or a light queue
@@ -168,7 +170,7 @@ NOWHERE = -1
 
 
 class Reset(NamedTuple):
-    """The group goes on with the message at `next_offset`, and has none in flight."""
+    """The group continues with the message at `next_offset`, and has none in flight."""
 
     group: str
     topic: str  # or a light queue
@@ -177,14 +179,14 @@ class Reset(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """The group, which begins with the latest, receives from the topic for the first time."""
+    """A from-latest group receives from the topic for the first time."""
 
     group: str
     topic: str  # or a light queue
 
 
 class Seen(NamedTuple):
-    """The messages first + n of bit n were looked at for a group in order, and are not done."""
+    """The messages first + n for each bit n were scanned for a group in order, and are not done."""
 
     group: str
     topic: str  # or a light queue
@@ -195,7 +197,7 @@ class Seen(NamedTuple):
 
 
 class TimerSet(NamedTuple):
-    """The append that has this record has a message that is delivered at a time, for the topic."""
+    """The append of this record includes a delayed message for the topic."""
 
     topic: str  # exists; of another topic of this name it never is a message
     due_ms: int  # ms since 1970
@@ -204,7 +206,7 @@ class TimerSet(NamedTuple):
 
 
 class TimerEnd(enum.IntEnum):
-    """What became of a message that waited for its time, or of its place."""
+    """What became of a delayed message, or of its place."""
 
     FIRED = 1  # the append that has this record has it for its topic
     RECALLED = 2
@@ -214,7 +216,7 @@ class TimerEnd(enum.IntEnum):
 
 
 class TimerEnded(NamedTuple):
-    """A message that waited for its time does so no longer, or is at another place."""
+    """A delayed message no longer waits, or is at another place."""
 
     due_ms: int
     timer: int  # its name: the place at which it was first
@@ -223,7 +225,7 @@ class TimerEnded(NamedTuple):
 
 
 class LiteTopicsOf(NamedTuple):
-    """The topic is a parent of lite topics, each of which ends after it was idle for that long."""
+    """The topic is a parent of lite topics, each of which expires after this idle time."""
 
     topic: str
     expiry_ms: int  # 0: they never do

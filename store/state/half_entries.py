@@ -46,7 +46,7 @@ class HalfEnd(enum.IntEnum):
 
 
 class HalfBegun(NamedTuple):
-    """A message waits for its transaction: the append that has this record has it as well."""
+    """A transaction begins: the append of this record includes its message."""
 
     group: str  # of producers; any of it may decide
     topic: str  # that the message is for
@@ -65,7 +65,7 @@ class HalfEnded(NamedTuple):
 
 
 class HalfChecked(NamedTuple):
-    """A producer was asked about the half; or it is given up, when the next check is NEVER."""
+    """A producer was asked about the half; or it is given up, if the next check is NEVER."""
 
     half: int
     checks: int  # with this one
@@ -73,14 +73,14 @@ class HalfChecked(NamedTuple):
 
 
 class HalfMoved(NamedTuple):
-    """The append that has this record has the half at another place."""
+    """The append of this record includes the half at another place."""
 
     half: int
     place: int  # queue offset
 
 
 class HalvesForgotten(NamedTuple):
-    """What became of halves below is not known any more."""
+    """The outcomes of halves below are forgotten."""
 
     below: int
 
@@ -92,7 +92,7 @@ HalfEntry = HalfBegun | HalfEnded | HalfChecked | HalfMoved | HalvesForgotten
 
 
 def pack_half_entry(entry: HalfEntry, place: Callable[[str], int]) -> bytes:
-    """`place`: of a name among those of the record."""
+    """`place`: returns the index of a name in the record."""
     match entry:
         case HalfBegun(group, topic):
             return _BEGUN.pack(48, place(group), place(topic), *entry[2:])

@@ -40,7 +40,7 @@ _I64 = struct.Struct(">q")
 
 
 class OpenHalf(NamedTuple):
-    """What is known of a half whose transaction is open."""
+    """An open transaction's half."""
 
     half: int
     place: int  # queue offset of its record, now
@@ -54,12 +54,12 @@ class OpenHalf(NamedTuple):
 
     @property
     def is_given_up(self) -> bool:
-        """It waits for somebody to decide by hand."""
+        """Whether it waits for a decision by hand."""
         return self.check_ms == NEVER
 
 
 class EndedHalf(NamedTuple):
-    """What became of a half, as long as that is remembered."""
+    """The outcome of a half, while it is remembered."""
 
     nonce: int
     ended_ms: int
@@ -67,7 +67,7 @@ class EndedHalf(NamedTuple):
 
 
 class HalvesCount(NamedTuple):
-    """How many halves a group has, or all groups."""
+    """Number of halves of a group, or of all groups."""
 
     open: int
     given_up: int  # among the open ones
@@ -109,7 +109,7 @@ def _unpack_open(key: bytes, value: bytes) -> OpenHalf:
 
 
 class HalfTables:
-    """What rows say of halves. Thread: that of the rows."""
+    """Reads the rows of halves. Thread: that of the rows."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -120,7 +120,7 @@ class HalfTables:
         return None if row is None else _unpack_open(key, row)
 
     def open_from(self, first: int, limit: int) -> list[OpenHalf]:
-        """Open halves from that name on, rising: those that began first come first."""
+        """Up to `limit` open halves from that name on, ascending, so the oldest come first."""
         rows = self._rows.scan(open_key(first), b"m" + END * 9, limit)
         return [_unpack_open(*row) for row in rows]
 
@@ -132,7 +132,7 @@ class HalfTables:
         return EndedHalf(nonce, ended_ms, HalfEnd(how))
 
     def ended_from(self, first: int, limit: int) -> list[tuple[int, EndedHalf]]:
-        """Halves that have ended and are remembered, by their names, rising."""
+        """Up to `limit` remembered ended halves from that name on, ascending."""
         found = []
         for key, row in self._rows.scan(ended_half_key(first), b"e" + END * 9, limit):
             nonce, ended_ms, how = _END.unpack(row)
@@ -140,18 +140,18 @@ class HalfTables:
         return found
 
     def due(self, group: str, now_ms: int, limit: int) -> list[int]:
-        """Halves of the group that are to be asked about by then; who waits longest comes first."""
+        """Up to `limit` halves of the group whose check is due, those that waited longest first."""
         prefix = b"v" + sized(group)
         rows = self._rows.scan(prefix, prefix + _I64.pack(now_ms + 1), limit)
         return [int(_I64.unpack(key[-8:])[0]) for key, _ in rows]
 
     def count(self, group: str = "") -> HalvesCount:
-        """Of a group; of all, without one."""
+        """The count for a group; for all, without one."""
         row = self._rows.get(_count_key(group))
         return HalvesCount(0, 0) if row is None else HalvesCount(*_COUNT.unpack(row))
 
     def counts(self) -> Iterator[tuple[str, HalvesCount]]:
-        """Groups with open halves, by their names, and how many they have."""
+        """Groups with open halves, by name, and their counts."""
         start = b"u\x00"
         while rows := self._rows.scan(start, b"u" + END, 1000):
             for key, row in rows:
@@ -160,7 +160,7 @@ class HalfTables:
 
 
 class Writing(Rows, Protocol):
-    """Rows that are changed: see Changes."""
+    """Rows that are being changed: see Changes."""
 
     def put(self, key: bytes, value: bytes) -> None: ...
 
@@ -170,7 +170,7 @@ class Writing(Rows, Protocol):
 
 
 def apply_half_entry(entry: HalfEntry, at: int, changes: Writing) -> None:
-    """The next entry of the record at that offset."""
+    """Apply the next entry of the record at that physical offset."""
     match entry:
         case HalfBegun(group, topic, half, nonce, begun_ms, check_ms):
             row = OpenHalf(half, half, nonce, at, begun_ms, check_ms, 0, group, topic)

@@ -1,6 +1,6 @@
-"""What entries say of messages of shared groups, message by message, for people and for tables.
+"""What entries say about single messages of shared groups, for people and for tables.
 
-Traces and Spark's tables of deliveries are made from these.
+Used by traces and Spark's tables of deliveries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Happened(enum.StrEnum):
-    """To a message, for one group. The values are shown to people."""
+    """What happened to a message, for one group. The values are shown to people."""
 
     DELIVERED = "delivered"
     HELD_ON = "held on"
@@ -42,7 +42,7 @@ _ENDED = {
 
 
 class Happening(NamedTuple):
-    """The same to all messages of an entry."""
+    """One event for all messages of an entry."""
 
     what: Happened
     first: int  # queue offset
@@ -54,7 +54,7 @@ class Happening(NamedTuple):
         return offset >= self.first and bool(self.mask >> (offset - self.first) & 1)
 
     def offsets(self) -> Sequence[int]:
-        """Rising."""
+        """Queue offsets, ascending."""
         bits = range(self.mask.bit_length())
         return [self.first + bit for bit in bits if self.mask >> bit & 1]
 

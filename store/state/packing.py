@@ -121,9 +121,9 @@ _TIMER_ENDED = struct.Struct(">BqqqB")
 
 
 def pack_entries(entries: Iterable[Entry]) -> Iterator[tuple[list[Entry], bytes]]:
-    """As many records as it takes, in order: the entries of each, and its body.
+    """Encode entries into as many records as needed, in order: the entries of each, and its body.
 
-    An entry is never divided. Raises InvalidArgumentError for one that fits no record.
+    An entry is never split. Raises InvalidArgumentError for one that does not fit a record.
     """
     body = _Body()
     for entry in entries:
@@ -136,7 +136,7 @@ def pack_entries(entries: Iterable[Entry]) -> Iterator[tuple[list[Entry], bytes]
 
 
 class _Body:
-    """The body of one record, as it grows."""
+    """The body of one record while it is built."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -234,9 +234,9 @@ class _Body:
 
 
 def unpack_entries(body: bytes) -> list[Entry]:
-    """The entries of one record, in order.
+    """Decode the entries of one record, in order.
 
-    Raises CorruptStateError; it says so when a newer program wrote the record.
+    Raises CorruptStateError, which says so if a newer version wrote the record.
     """
     try:
         form, size = _HEAD.unpack_from(body)

@@ -84,18 +84,18 @@ END = b"\xff"
 
 
 class CorruptRowError(StoreError):
-    """A row of state that no program of ours can have written."""
+    """A row of state that we cannot have written."""
 
 
 class Rows(Protocol):
-    """Rows of state, by key: of a database, or of a view on top of one."""
+    """Rows of state by key: of a database, or of a view on top of one."""
 
     def get(self, key: bytes) -> bytes | None: ...
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
 
     def scan(self, start: bytes, end: bytes, limit: int | None = None) -> Sequence[Pair]:
-        """Rows with start <= key < end, rising."""
+        """Up to `limit` rows with start <= key < end, ascending."""
         ...
 
 
@@ -131,7 +131,7 @@ def unpack_topic(name: str, value: bytes) -> TopicConfig:
 
 @lru_cache(maxsize=64)
 def _topic_fields(value: bytes) -> tuple[int, int, int, Retention, MessageType] | None:
-    """All but the name; None for an unknown form. Topics that were made together share it."""
+    """All fields but the name; None for an unknown form. Topics created together share them."""
     form, size = value[:1], len(value)
     retention, message_type = KEEP_ALL, MessageType.ANY
     limited = _TOPIC.size + _LIMITS.size
@@ -167,7 +167,7 @@ def offset_key(group: str, topic: str, queue_id: int) -> bytes:
 
 
 def offsets_range(group: str, topic: str | None = None) -> tuple[bytes, bytes]:
-    """Keys of all that the group has committed; with `topic`, of its queues."""
+    """The key range of all offsets that the group committed; with `topic`, on its queues."""
     prefix = b"o" + sized(group)
     if topic is None:
         return prefix, prefix + END * 2
@@ -176,7 +176,7 @@ def offsets_range(group: str, topic: str | None = None) -> tuple[bytes, bytes]:
 
 
 def split_offset_key(key: bytes) -> tuple[str, str, int]:
-    """Group, topic and queue id of the key of an offset."""
+    """Group, topic and queue id of an offset's key."""
     (size,) = _I16.unpack_from(key, 1)
     return key[3 : 3 + size].decode(), key[5 + size : -4].decode(), *_I32.unpack(key[-4:])
 
@@ -186,13 +186,13 @@ def window_key(group: str, topic: str, queue_id: int) -> bytes:
 
 
 def windows_range(group: str, topic: str | None = None) -> tuple[bytes, bytes]:
-    """Keys of all windows of the group; with `topic`, of those on its queues."""
+    """The key range of all windows of the group; with `topic`, on its queues."""
     start, end = offsets_range(group, topic)
     return b"w" + start[1:], b"w" + end[1:]
 
 
 def pack_group(settings: SharedGroup | None) -> bytes:
-    """As the record that makes the group has them. None: a group by offsets."""
+    """The settings as the record that creates the group has them; None for a reader group."""
     if settings is None:
         return b""
     settings = settings.settled
@@ -218,20 +218,20 @@ def pack_group(settings: SharedGroup | None) -> bytes:
 
 
 def made_group(settings: bytes, physical_offset: int, row: bytes | None) -> bytes:
-    """The row of the group that a record there makes, or changes where it had one."""
+    """The row of a group that the record at that offset creates, or changes if `row` exists."""
     if not settings:
         return b""
     return (row[: _I64.size] if row else _I64.pack(physical_offset)) + settings
 
 
 def group_made_at(row: bytes) -> int:
-    """Physical offset of the record that made the shared group."""
+    """Physical offset of the record that created the shared group."""
     return unpack_offset(row[: _I64.size])
 
 
 @lru_cache(256)
 def unpack_group(row: bytes) -> SharedGroup | None:
-    """None: a group by offsets. Raises CorruptRowError."""
+    """The settings; None for a reader group. Raises CorruptRowError."""
     if not row:
         return None
     value = row[_I64.size :]
@@ -257,7 +257,7 @@ def unpack_group(row: bytes) -> SharedGroup | None:
 
 
 def _unpack_lite(value: bytes) -> tuple[LiteGroup | None, int]:
-    """What a group has of lite topics, and where its backoff begins in its settings."""
+    """The group's lite settings, and where its backoff begins in the value."""
     at = _SHARED.size + _LITE.size
     if value[:1] != b"\x02" or len(value) < at:
         return None, _SHARED.size
@@ -301,7 +301,7 @@ def moved_key(topic: str, letter: int) -> bytes:
 
 
 def letters_ranges(topic: str) -> list[tuple[bytes, bytes]]:
-    """Keys of what is known of the dead letters in a topic."""
+    """The key ranges of the dead letters in a topic."""
     return [(table + sized(topic), table + sized(topic) + END) for table in (b"x", b"y")]
 
 
@@ -321,7 +321,7 @@ _TIMER = struct.Struct(">qqq")
 
 
 class TimerRow(NamedTuple):
-    """A message that waits for its time."""
+    """A delayed message."""
 
     place: int  # queue offset in queue 0 of TIMER_TOPIC at which it is now
     begins: int  # physical offset of the record that made its topic
@@ -333,7 +333,7 @@ def timer_key(due_ms: int, timer: int) -> bytes:
 
 
 def split_timer_key(key: bytes) -> tuple[int, int]:
-    """Due, ms since 1970, and the timer."""
+    """Due time, ms since 1970, and the timer."""
     due_ms, timer = _PLACE.unpack_from(key, 1)
     return due_ms, timer
 
@@ -366,7 +366,7 @@ def bits_key(topic: str, queue_id: int, number: int) -> bytes:
 
 
 def hidden_ranges(topic: str) -> list[tuple[bytes, bytes]]:
-    """Keys of what is hidden in all queues of the topic, or in the light queue."""
+    """The key ranges of hidden messages in all queues of the topic, or in the light queue."""
     return [(table + sized(topic), table + sized(topic) + END) for table in (b"h", b"l")]
 
 

@@ -1,4 +1,4 @@
-"""What holds the rows of state, at one point of the log."""
+"""The store of the rows of state, at one point of the log."""
 
 from __future__ import annotations
 
@@ -14,63 +14,68 @@ if TYPE_CHECKING:
 
 
 class StateStore(Rows, Protocol):
-    """Thread: any for reads; changes one at a time."""
+    """The rows of state as of one physical offset of the log, in a database.
+
+    Thread: any for reads; changes one at a time.
+    """
 
     @property
     def point(self) -> int:
-        """Physical offset: what records below it say is in the rows, and nothing else."""
+        """Physical offset: the rows reflect exactly the records below it."""
         ...
 
     def apply(self, changes: Changes, end_offset: int) -> None:
-        """The changes of the record that ends there, and the point, in one step.
+        """Apply the changes of the record that ends at `end_offset`, and move the point, in one
+        step.
 
-        Raises StoreBusyError when they cannot be taken now: nothing changed then. Durable after
+        Raises StoreBusyError if they cannot be applied now; nothing is changed then. Durable after
         `flush`.
         """
         ...
 
     def advance(self, end_offset: int) -> None:
-        """No record below `end_offset` says anything that is not in the rows."""
+        """Move the point to `end_offset`; the caller guarantees that no record up to there changes
+        rows."""
         ...
 
     def put_counted(self, rows: Sequence[Pair]) -> None:
-        """Rows that no record tells of: what they hold can be counted again."""
+        """Write rows that no record contains; they can be counted again."""
         ...
 
     def flush(self) -> None:
-        """The rows are durable, with the point."""
+        """Make the rows and the point durable."""
         ...
 
     def close(self) -> None:
-        """Flush, then let go of the files. Repeatable."""
+        """Flush, then close the files. Repeatable."""
         ...
 
 
 class Snapshots(Protocol):
-    """Sealed copies of the state: an opening is independent of the database with them."""
+    """Sealed copies of the state, with which the store can open without its database."""
 
     def look(self) -> None:
-        """What is due; called every second. May take long."""
+        """Take or remove snapshots that are due; called every second. May take long."""
         ...
 
     def cover(self, end: int) -> None:
-        """Before the log below `end` is dropped, all of which is dispatched: what it added up to
-        is kept. Raises DiskFullError, StoreError: nothing is to be dropped then."""
+        """Make sure that a snapshot covers the log below `end`, which is dispatched, before it is
+        dropped. Raises DiskFullError, StoreError; nothing may be dropped then."""
         ...
 
     def take(self) -> object:
-        """A sealed one of now. May take long."""
+        """Take and seal a snapshot now. May take long."""
         ...
 
     def take_anew(self) -> None:
-        """The same; it takes the place of all that are there: from now on it is the database that
-        knows where queues end. May take long."""
+        """Take a snapshot that replaces all existing ones; the database is then the source of the
+        queues' ends. May take long."""
         ...
 
     def stop(self) -> None:
-        """At a clean stop, while the database is still open."""
+        """Called at a clean stop, while the database is still open."""
         ...
 
     def statistics(self) -> dict[str, float]:
-        """Numbers for operators, by name."""
+        """Metrics for operators, by name."""
         ...

@@ -1,4 +1,4 @@
-"""Topics, groups and offsets as the rows of state say: the one reader of these rows."""
+"""Topics, groups and offsets from the rows of state: the only reader of these rows."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Tables:
         ]
 
     def list_topics(self, prefix: str, after: str | None, limit: int) -> list[TopicConfig]:
-        """In name order (by UTF-8 bytes), names above `after` only."""
+        """Up to `limit` topics in name order (by UTF-8 bytes), only names above `after`."""
         start = topic_key(prefix)
         end = start + END
         if after is not None:
@@ -80,14 +80,15 @@ class Tables:
             after = page[-1].name
 
     def counted_queues(self) -> Iterator[tuple[str, int]]:
-        """Topic, or light queue, and queue id of those whose bytes were counted."""
+        """Topic or light queue, and queue id, of queues whose bytes were counted."""
         start = b"k"
         while rows := self._rows.scan(start, b"l", _PAGE):
             yield from (split_kept_key(key) for key, _ in rows)
             start = rows[-1][0] + b"\x00"
 
     def dead_below(self) -> dict[str, int]:
-        """Names with dead records that no record tells of -> the physical offset they lie below."""
+        """Names with dead records whose deletion is not in the log, and the physical offset they
+        are below."""
         found: dict[str, int] = {}
         start = b"d"
         while rows := self._rows.scan(start, b"e", _PAGE):
@@ -96,21 +97,23 @@ class Tables:
         return found
 
     def dead_offset(self, name: str) -> int:
-        """The same of one; 0: none of its records is dead."""
+        """Like `dead_below`, for one name; 0 if none of its records is dead."""
         row = self._rows.get(dead_key(name))
         return 0 if row is None else unpack_offset(row)
 
     def has_dead(self) -> bool:
-        """Whether there are any."""
+        """Whether `dead_below` has any name."""
         return bool(self._rows.scan(b"d", b"e", 1))
 
     def lite_expiry_ms(self, topic: str) -> int | None:
-        """After how long an idle lite topic of this parent ends, 0: never; None: it has none."""
+        """Idle time in ms after which a lite topic of this parent expires, 0 for never; None if it
+        is no parent."""
         row = self._rows.get(lite_key(topic))
         return None if row is None else unpack_offset(row)
 
     def list_lite_parents(self, after: str, limit: int, prefix: str = "") -> list[tuple[str, int]]:
-        """Topics above `after` that begin so, in name order, and the same of each."""
+        """Up to `limit` parents above `after` with that prefix, in name order, with their expiry in
+        ms."""
         first = lite_key(prefix)
         start = max(first, lite_key(after) + b"\x00")
         rows = self._rows.scan(start, first + END if prefix else b"t", limit)
@@ -119,11 +122,11 @@ class Tables:
     # --- groups ----------------------------------------------------------------------------
 
     def group(self, name: str) -> bytes | None:
-        """Its settings; None: there is no such group."""
+        """The group's row; None if there is no such group."""
         return self._rows.get(group_key(name))
 
     def shared_group(self, name: str) -> SharedGroup | None:
-        """Settings of a shared group; None: there is none, or it reads by offsets."""
+        """Settings of a shared group; None if there is none, or it is a reader group."""
         settings = self.group(name)
         return None if settings is None else unpack_group(settings)
 
@@ -138,7 +141,7 @@ class Tables:
     def list_committed(
         self, group: str, after: tuple[str, int] | None, limit: int
     ) -> list[tuple[str, int, int]]:
-        """Topic, queue id and next offset, above `after`."""
+        """Up to `limit` of (topic, queue id, next offset), above `after`."""
         start, end = offsets_range(group)
         if after is not None:
             start = offset_key(group, *after) + b"\x00"
@@ -148,19 +151,19 @@ class Tables:
         ]
 
     def windows(self, group: str, topic: str, queue_ids: Sequence[int]) -> list[Window]:
-        """What a shared group has in flight of these queues."""
+        """The windows of a shared group on these queues."""
         rows = self._rows.multi_get([window_key(group, topic, each) for each in queue_ids])
         return [unpack_window(row) for row in rows]
 
     def windows_of(self, group: str, queues: Sequence[tuple[str, int]]) -> list[Window]:
-        """The same of queues of several topics, or light queues."""
+        """Like `windows`, for queues of several topics or light queues."""
         rows = self._rows.multi_get([window_key(group, *queue) for queue in queues])
         return [unpack_window(row) for row in rows]
 
     def list_windows(
         self, group: str, after: tuple[str, int] | None, limit: int
     ) -> list[tuple[str, int, Window]]:
-        """Topic, queue id and what is in flight there, above `after`."""
+        """Up to `limit` of (topic, queue id, window), above `after`."""
         start, end = windows_range(group)
         if after is not None:
             start = window_key(group, *after) + b"\x00"
@@ -170,13 +173,14 @@ class Tables:
         ]
 
     def begun_at(self, group: str, topic: str) -> int | None:
-        """Physical offset of the record of the first receive of a group that begins with the
-        latest; None: it has not received from the topic."""
+        """Physical offset of the record of a from-latest group's first receive from the topic; None
+        if it has not received from it."""
         row = self._rows.get(reader_key(topic, group))
         return unpack_offset(row) if row else None
 
     def readers(self, topic: str, limit: int | None = None, after: str = "") -> list[str]:
-        """Groups with an offset or a window on the topic, in name order, above `after`."""
+        """Up to `limit` groups with an offset or a window on the topic, in name order, above
+        `after`."""
         first, end = readers_range(topic)
         start = first if not after else first + after.encode() + b"\x00"
         return [key[len(first) :].decode() for key, _ in self._rows.scan(start, end, limit)]
@@ -184,7 +188,7 @@ class Tables:
     # --- dead letters ----------------------------------------------------------------------
 
     def live_places(self, topic: str, first: int, end: int) -> Iterator[int]:
-        """Places first <= place < end of dead letters that have not ended there, rising."""
+        """Places first <= place < end of live dead letters, ascending."""
         while first < end:
             number = first // PLACES
             behind = min(end, (number + 1) * PLACES)
@@ -197,7 +201,7 @@ class Tables:
             first = behind
 
     def count_ended(self, topic: str, first: int, end: int) -> int:
-        """How many have ended at places first <= place < end."""
+        """Number of dead letters that ended at places first <= place < end."""
         start, stop = ended_key(topic, first // PLACES), ended_key(topic, -(-end // PLACES))
         count = 0
         while rows := self._rows.scan(start, stop, _PAGE):
@@ -213,12 +217,12 @@ class Tables:
         return count
 
     def moved_letter(self, topic: str, letter: int) -> int | None:
-        """Where it is; None: it was not moved, or has ended since."""
+        """The place of a moved letter; None if it was not moved, or has ended since."""
         row = self._rows.get(moved_key(topic, letter))
         return None if row is None else unpack_offset(row)
 
     def moved_letters(self, topic: str, after: int, limit: int) -> list[tuple[int, int]]:
-        """Letters above `after`, rising, and their places."""
+        """Up to `limit` moved letters above `after`, ascending, and their places."""
         start, end = moved_key(topic, after + 1), moved_key(topic, (1 << 63) - 1)
         rows = self._rows.scan(start, end, limit)
         return [(int.from_bytes(key[-8:], "big"), unpack_offset(value)) for key, value in rows]
@@ -230,12 +234,12 @@ class Tables:
         return 0 if row is None else unpack_offset(row)
 
     def timers(self, keys: Sequence[bytes]) -> list[TimerRow | None]:
-        """Of keys that `timer_key` made; None: it waits no longer."""
+        """The rows of keys made by `timer_key`; None if it no longer waits."""
         rows = self._rows.multi_get(keys)
         return [None if row is None else unpack_timer(row) for row in rows]
 
     def list_timers(self, start: bytes, until_ms: int, limit: int) -> list[tuple[bytes, TimerRow]]:
-        """With their keys: those at or above the key `start` that are due before `until_ms`."""
+        """Up to `limit` timers with their keys: keys from `start` on, due before `until_ms`."""
         rows = self._rows.scan(start, timer_key(until_ms, 0), limit)
         return [(key, unpack_timer(value)) for key, value in rows]
 
@@ -247,7 +251,7 @@ class Tables:
         return None if row is None else unpack_latest(key, row)
 
     def latest_heads(self) -> Iterator[LatestHead]:
-        """Of all queues."""
+        """The heads of all queues."""
         start = b"l"
         while rows := self._rows.scan(start, b"m", _PAGE):
             for key, value in rows:

@@ -1,7 +1,7 @@
-"""The state as it is at the end of the log: rows of the database, and what is not dispatched yet.
+"""The state at the end of the log: the database's rows, and changes that are not dispatched yet.
 
-Decisions are made on it, under the append lock: whether a topic exists, whether an offset may be
-committed. Readers of messages go by the database, which is at the dispatch point.
+Decisions use it, under the append lock: whether a topic exists, whether an offset may be committed.
+Readers of messages use the database, which is at the dispatch point.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 class _Appended(NamedTuple):
-    """What one record changed."""
+    """The changes of one record."""
 
     end_offset: int  # of the record
     changes: Changes
 
 
 class StateView:
-    """Rows as the log's end has them.
+    """Rows as of the log's end.
 
-    Thread: only under the append lock. Memory: what was appended and is not dispatched yet.
+    Thread: only under the append lock. Memory: changes that are not dispatched yet.
     """
 
     def __init__(self, rows: Rows, dispatched: Callable[[], int]) -> None:
-        """`rows` have at least what lies below `dispatched`."""
+        """`rows` include at least everything below `dispatched`."""
         # Constant after construction.
         self._dispatched = dispatched
         self.tables = Tables(self)
@@ -53,10 +53,11 @@ class StateView:
         end_offset: int,
         changes: Changes | None = None,
     ) -> Changes:
-        """The record at `physical_offset` was appended, with these entries; what they change.
+        """Add the entries of the record that was appended at `physical_offset`. Returns their
+        changes.
 
-        `changes`: that, where it is known already. When an interrupt ends it, the same call may be
-        made again, before one for another record.
+        `changes`: these, if already known. After an interrupt, the same call may be repeated before
+        one for another record.
         """
         self._forget_dispatched()
         if not self._appended or self._appended[-1].end_offset < end_offset:
@@ -67,7 +68,7 @@ class StateView:
         return self._appended[-1].changes
 
     def _take(self, appended: _Appended) -> None:
-        """Repeatable, and before anything else once it has begun."""
+        """Repeatable; once it has begun it must be completed before anything else."""
         end_offset, changes = appended
         pending = self._pending
         for start, end in changes.ranges:
@@ -84,13 +85,13 @@ class StateView:
         self._begun = None
 
     def has_ended(self, name: str) -> bool:
-        """Whether a deletion of the topic or light queue is not dispatched yet: the queues still
+        """Whether a deletion of the topic or light queue is not dispatched yet, so the queues still
         have its rows."""
         self._forget_dispatched()
         return name in self._ended_at
 
     def _forget_dispatched(self) -> None:
-        """Repeatable: an interrupt may end it."""
+        """Repeatable, since an interrupt may end it."""
         if self._begun is not None:
             self._take(self._begun)
         dispatched, pending = self._dispatched(), self._pending

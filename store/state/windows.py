@@ -1,17 +1,18 @@
-"""Windows: which messages of a queue a shared group has in flight, and where it goes on.
+"""Windows: which messages of a queue a shared group has in flight, and its next offset.
 
-Everything below `next_offset` that is in no lease is done. A lease is of messages that were handed
-over together, 64 queue offsets at most, so a window has few of them as long as work is received
-and acknowledged in batches. Here is nothing but values: what changes them looks at no clock.
+Every message below `next_offset` that is in no lease is done. A lease has messages that were
+delivered together, from a range of at most 64 queue offsets. So a window has few leases as long as
+work is received and acknowledged in batches. This module only has values; nothing here uses a
+clock.
 
-A window of a group in order also has the message group of each message that is not done, below
-the next offset, whether it was handed over or waits behind others: a hash, so that no record is
+A window of a group in order also has the message group of each message below the next offset that
+is not done, whether it was delivered or waits for others. It is a hash, so that no record has to be
 read again to know what it waits for.
 
 The value of a row: u8 form 1, i64 next offset, then for each lease i64 first, u64 mask, u16
 deliveries, i64 nonce, i64 until ms, i64 lease ms, i64 attempt. With message groups: u8 form 2, i64
-next offset, u32 leases, these, then for each message i64 offset, i64 message group, offsets rising.
-All big-endian.
+next offset, u32 leases, these, then for each message i64 offset, i64 message group, offsets
+ascending. All big-endian.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _MOST_REMEMBERED = 64
 
 
 class Lease(NamedTuple):
-    """Messages that one receiver has until then, or that wait until then."""
+    """Messages that one receiver has until a given time, or that wait until then."""
 
     first: int  # queue offset
     mask: int  # bit n: the message at first + n
@@ -56,11 +57,11 @@ class Lease(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Behind the last of the messages."""
+        """The offset after the last message."""
         return self.first + self.mask.bit_length()
 
     def offsets(self) -> Iterator[int]:
-        """Rising."""
+        """Queue offsets, ascending."""
         mask, first = self.mask, self.first
         while mask:
             low = mask & -mask
@@ -68,17 +69,17 @@ class Lease(NamedTuple):
             mask ^= low
 
     def part(self, first: int, mask: int) -> int:
-        """Those of the messages first + n with bit n that are in this lease, as its own bits."""
+        """The messages first + n with bit n that are in this lease, as bits of the lease."""
         by = first - self.first
         return self.mask & (mask << by if by >= 0 else mask >> -by)
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether the messages may be handed over again."""
+        """Whether the messages may be delivered again."""
         return now_ms >= self.until_ms or self.until_ms - now_ms > self.lease_ms
 
 
 class Window(NamedTuple):
-    """Of one group on one queue."""
+    """The window of one group on one queue."""
 
     next_offset: int  # what was never handed over begins here
     leases: tuple[Lease, ...]  # oldest first; no message is in two
@@ -87,12 +88,12 @@ class Window(NamedTuple):
 
     @property
     def in_flight(self) -> int:
-        """Messages, those that wait to be handed over again included."""
+        """Number of messages in flight, including those that wait for redelivery."""
         return sum(lease.mask.bit_count() for lease in self.leases)
 
     @property
     def undone(self) -> int:
-        """Messages below the next offset that are not done."""
+        """Number of messages below the next offset that are not done."""
         return len(self.keys) or self.in_flight
 
     @property
@@ -103,7 +104,7 @@ class Window(NamedTuple):
         return min((next(lease.offsets()) for lease in self.leases), default=self.next_offset)
 
     def without(self, first: int, mask: int) -> Window:
-        """These messages are in no lease any more."""
+        """The window without these messages in any lease."""
         left = []
         for lease in self.leases:
             part = lease.part(first, mask)
@@ -117,18 +118,18 @@ class Window(NamedTuple):
         return Window(self.next_offset, tuple(left), keys)
 
     def leased(self, lease: Lease) -> Window:
-        """Its messages are in this lease, and in no other."""
+        """The window with the lease's messages in this lease, and in no other."""
         rest = self.without(lease.first, lease.mask).leases
         return Window(max(self.next_offset, lease.end), (*rest, lease), self.keys)
 
     def seen(self, first: int, mask: int, keys: Sequence[int]) -> Window:
-        """The messages first + n of bit n are of these message groups."""
+        """The window with these message groups for the messages first + n of bit n."""
         pairs = zip(Lease(first, mask, 0, 0, 0, 0).offsets(), keys, strict=True)
         merged = tuple(sorted((dict(self.keys) | dict(pairs)).items()))
         return Window(max(self.next_offset, first + mask.bit_length()), self.leases, merged)
 
     def passed(self, next_offset: int) -> Window:
-        """What was never handed over below is done."""
+        """The window with everything below `next_offset` that was never delivered done."""
         return self._replace(next_offset=max(self.next_offset, next_offset))
 
 
@@ -137,7 +138,7 @@ FRESH = Window(0, ())
 
 
 def runs_of(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """First offset and mask of each SPAN of these, which rise."""
+    """First offset and mask for each SPAN of ascending offsets."""
     first, mask = -1, 0
     for offset in offsets:
         if mask and offset - first < SPAN:
@@ -160,7 +161,7 @@ def pack_window(window: Window) -> bytes:
 
 @lru_cache(_MOST_REMEMBERED)
 def unpack_window(value: bytes | None) -> Window:
-    """None: there is no row. Raises CorruptRowError."""
+    """The window; an empty one without a row. Raises CorruptRowError."""
     if value is None:
         return FRESH
     view = memoryview(value)

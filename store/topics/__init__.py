@@ -1,7 +1,6 @@
-"""Topics: which exist, and which records are theirs.
+"""Topics: which exist, and which records belong to them.
 
-It uses the state, and the protocols of `store.consume_queue`. It knows nothing of how queues are
-derived.
+Uses the state, and the protocols of `store.consume_queue`. Does not know how queues are derived.
 """
 
 from store.topics.admission import Admission, DeadBelow, starts_of

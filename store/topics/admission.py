@@ -1,13 +1,13 @@
-"""What of a record still lives: the one rule for all that derives something from the log.
+"""Which parts of a record are live: one rule for everything that is derived from the log.
 
-A record belongs to its topic only if it lies at or above the offset from which the topic lives:
-records of an earlier topic of the same name are dead. In light queues, which have no row of their
-own, it is dead below the offset of the queue's deletion. A message stands in its light queues also
-when its own topic is gone: otherwise they would have holes. It is then a message of the first of
-them, that stands in the others as well. And a batch is found by its number as long as its records
-are in the log.
+A record only belongs to its topic if it is at or above the offset at which the topic begins:
+records of an earlier topic of the same name are dead. Light queues have no such row; in one of
+these, a record is dead below the offset of the queue's deletion. A message stays in its light
+queues after its own topic is deleted, since they would have gaps otherwise. It then counts as a
+message of the first of them that is also in the others. A batch is found by its number as long as
+its records are in the log.
 
-As a value, with a mapping of topics, it can be pickled, for other processes.
+As a value, with a mapping of topics, it can be pickled for other processes.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 class TopicStarts(Protocol):
-    """A mapping will do."""
+    """Any mapping can be used."""
 
     def get(self, name: str, /) -> int | None:
-        """Physical offset from which the topic's records live; None: there is no such topic."""
+        """Physical offset at which the topic begins; None if there is no such topic."""
         ...
 
 
 class DeadBelow(Protocol):
-    """A mapping will do."""
+    """Any mapping can be used."""
 
     def get(self, name: str, default: int, /) -> int:
         """Physical offset below which the light queue's records are dead."""
@@ -42,20 +42,21 @@ class DeadBelow(Protocol):
 
 
 class Admission(NamedTuple):
-    """Which topics and light queues a record is admitted to."""
+    """Decides which topics and light queues a record belongs to."""
 
     topics: TopicStarts
     dead_light: DeadBelow
 
     def is_live(self, name: str, physical_offset: int) -> bool:
-        """Whether a record there stands in the topic or light queue, if it names it."""
+        """Whether a record at that physical offset belongs to the topic or light queue, if it names
+        it."""
         if is_light(name):
             return physical_offset >= self.dead_light.get(name, 0)
         start = self.topics.get(name)
         return start is not None and physical_offset >= start
 
     def admit(self, request: DispatchRequest) -> DispatchRequest | None:
-        """What of the record is to be dispatched; None when nothing is."""
+        """The part of the record to dispatch; None if there is nothing."""
         light = request.light_queues
         if light:
             below, at = self.dead_light.get, request.physical_offset
@@ -68,7 +69,7 @@ class Admission(NamedTuple):
         return _without_topic(request)
 
     def admit_all(self, run: Sequence[DispatchRequest]) -> list[DispatchRequest]:
-        """As `admit`, of records in log order: a topic that lives does so from there on."""
+        """Like `admit`, for records in log order: a topic that is live stays live."""
         admitted: list[DispatchRequest] = []
         add = admitted.append
         live: set[str] = set()
@@ -83,13 +84,13 @@ class Admission(NamedTuple):
 
 
 def starts_of(tables: Tables) -> dict[str, int]:
-    """All topics, and the physical offset from which the records of each live."""
+    """All topics, and the physical offset at which each begins."""
     starts = {topic.name: topic.created_offset for topic in tables.every_topic()}
     return starts | {STATE_TOPIC: 0}
 
 
 def _without_topic(request: DispatchRequest) -> DispatchRequest | None:
-    """What is left of a record whose topic is gone; `light_queues` are those that are not."""
+    """The rest of a record whose topic is deleted; `light_queues` are the live ones."""
     marks = tuple(key for key in request.keys if is_mark(key))
     if request.light_queues:
         name, offset = request.light_queues[0]

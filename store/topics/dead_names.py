@@ -1,6 +1,6 @@
-"""Names with dead records that no record tells of, and the physical offset these lie below.
+"""Names with dead records whose deletion is not in the log, and the physical offset they are below.
 
-Of deletions in a log that was adopted, or before the store's format 2.
+From deletions in an adopted log, or before the store's format 2.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DeadNames(Remembered[int]):
-    """As the rows of state say. Thread: any. Memory: bounded."""
+    """Reads these from the rows of state. Thread: any. Memory: bounded."""
 
     def __init__(self, tables: Tables) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class DeadNames(Remembered[int]):
         self.has_any = tables.has_dead()
 
     def get(self, name: str, _default: int = 0, /) -> int:
-        """0: no record of the name is dead."""
+        """0 if no record of the name is dead."""
         return self._remembered(name) if self.has_any else 0
 
     def _look_up(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Where topics and light queues ended, as far as this process saw it."""
+"""The deletions of topics and light queues that this process saw."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _MOST = 65_536
 
 
 class End(NamedTuple):
-    """A name's latest end."""
+    """The latest deletion of a name."""
 
     below: int  # physical: messages from before it lie below
     is_dispatched: bool  # its rows are gone; those of a queue made again come later
 
 
 class Ends:
-    """Thread: any. Memory: bounded; of a name that was let go, a later end is told."""
+    """Thread: any. Memory: bounded; for an evicted name, a later offset is returned."""
 
     def __init__(self, log_end: int) -> None:
         self._changing = Lock()
@@ -31,29 +31,30 @@ class Ends:
         self._others = End(log_end, is_dispatched=True)
 
     def get(self, name: str) -> End:
-        """Its latest end; one that may be later than that, when none was seen."""
+        """Its latest deletion; possibly a later offset, if none was seen."""
         return self._ends.get(name, self._others)
 
     def changed_since(self, before: Mapping[str, End]) -> bool:
-        """Whether one of these names ended since `before`, its end as it was known then."""
+        """Whether one of these names was deleted since `before`, its last deletion then."""
         return any(self.get(name) != end for name, end in before.items())
 
     def is_earlier(self, name: str, given_at: int) -> bool | None:
-        """Whether what the log's end at `given_at` had of the name ended since; None: not known."""
+        """Whether the name was deleted after the log ended at `given_at`; None if unknown."""
         end = self._ends.get(name)
         if end is not None:
             return end.is_dispatched and end.below >= given_at
         return False if given_at > self._others.below else None
 
     def decided(self, names: Iterable[str], log_end: int) -> None:
-        """They end with the record that is appended next: `settled` follows. Repeatable."""
+        """Register deletions in the record that is appended next; `settled` must follow.
+        Repeatable."""
         with self._changing:
             for name in names:
                 self._before.setdefault(name, self._ends.get(name))
             self._ends.update(dict.fromkeys(names, End(log_end, is_dispatched=False)))
 
     def settled(self, *, is_appended: bool) -> None:
-        """That record is in the log; otherwise they have not ended. Repeatable."""
+        """Confirm them if that record is in the log, otherwise discard them. Repeatable."""
         if not self._before:
             return
         with self._changing:
@@ -66,7 +67,7 @@ class Ends:
             self._before = {}
 
     def dispatched(self, names: Iterable[str], physical_offset: int) -> None:
-        """The record there, which ends them, is in the rows."""
+        """The record there, which deletes these names, is in the rows."""
         with self._changing:
             end = End(physical_offset, is_dispatched=True)
             for name in names:

@@ -1,4 +1,4 @@
-"""From where in the log on each topic lives, as the state says; what was asked is remembered."""
+"""The physical offset at which each topic begins, from the state; cached."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LiveTopics(Remembered[int | None]):
         self._tables = tables
 
     def get(self, name: str, /) -> int | None:
-        """Physical offset from which the topic's records live; None: there is no such topic."""
+        """Physical offset at which the topic begins; None if there is no such topic."""
         return 0 if name == STATE_TOPIC else self._remembered(name)
 
     def _look_up(self, name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Answers of the state about names, remembered until they change."""
+"""A cache of lookups in the state by name, invalidated on change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Remembered(ABC, Generic[T]):
 
     @abstractmethod
     def _look_up(self, name: str) -> T:
-        """The answer of the state."""
+        """Read it from the state."""
 
     def _remembered(self, name: str) -> T:
         try:
@@ -44,7 +44,7 @@ class Remembered(ABC, Generic[T]):
         return answer
 
     def changed(self, names: Iterable[str]) -> None:
-        """What the state says of these names has changed."""
+        """Invalidate these names."""
         with self._changing:
             self._changes += 1
             for name in self._answers.keys() & names:

@@ -1,9 +1,8 @@
-"""Topics: which exist, and from where in the log on their records count.
+"""Topics: which exist, and where in the log they begin.
 
-What that means for a record: admission.py. Topics are made, changed and ended by entries of the
-state topic. What is decided here is decided on the state at the log's end, under the append lock;
-readers go by the state at the dispatch point. Light queues have no row: a queue with a message is
-there.
+admission.py defines what that means for a record. Entries of the state topic create, change and
+delete topics. Decisions use the state at the log's end, under the append lock; readers use the
+state at the dispatch point. Light queues have no row: one exists if it has a message.
 """
 
 from __future__ import annotations
@@ -58,14 +57,14 @@ _STATE = TopicConfig(STATE_TOPIC, 1, 0, 0)
 
 
 class QueueRules(NamedTuple):
-    """What of its records a queue has."""
+    """What a queue keeps of its records."""
 
     created_offset: int  # physical: older records are not its own
     retention: Retention
 
 
 class TopicsNeededError(Exception):
-    """Messages name topics that do not exist and may be made: make them, then append again."""
+    """Messages name missing topics that may be created: create them, then append again."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(f"{len(names)} topics are to be made")
@@ -75,7 +74,7 @@ class TopicsNeededError(Exception):
 class Topics:
     """The topic table of one store.
 
-    Thread: any; methods named so need the append lock. Memory: bounded caches.
+    Thread: any; methods that say so need the append lock. Memory: bounded caches.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class Topics:
         self.reconfigure(config)
 
     def reconfigure(self, config: StoreConfig) -> None:
-        """What is made or read from now on goes by these. Any thread."""
+        """Use these settings for everything created or read from now on. Thread-safe."""
         self._config = config
         self._light_kept = [
             (beginning, Retention(time_ms)) for beginning, time_ms in limits_of(config.light_hours)
@@ -129,15 +128,16 @@ class Topics:
         return found
 
     def find(self, names: Sequence[str]) -> list[TopicConfig | None]:
-        """The same of each of them; None: there is no topic of that name that is not hidden."""
+        """The settings of each; None if there is no visible topic of that name."""
         return self._tables.topics(names)
 
     def list_topics(self, prefix: str, after: str | None, limit: int) -> list[TopicConfig]:
-        """In name order (by UTF-8 bytes), names above `after` only."""
+        """Up to `limit` topics in name order (by UTF-8 bytes), only names above `after`."""
         return self._tables.list_topics(prefix, after, limit)
 
     def queue_count(self, name: str) -> int:
-        """Of a topic or light queue. Raises UnknownTopicError; a light queue had a message."""
+        """Number of queues of a topic or light queue. Raises UnknownTopicError; a light queue must
+        have had a message."""
         if not is_light(name):
             return self.get(name).queue_count
         if self._queues.next_offsets([(name, 0)])[0] == 0:
@@ -145,7 +145,7 @@ class Topics:
         return 1
 
     def require_queue(self, topic: str, queue_id: int) -> QueueRules:
-        """What the queue has of the log.
+        """What the queue keeps of the log.
 
         Raises UnknownTopicError, UnknownQueueError. A light queue must have had a message.
         """
@@ -160,9 +160,9 @@ class Topics:
         return QueueRules(config.created_offset, config.retention)
 
     def begins_at(self, name: str) -> int | None:
-        """Physical offset from which records are those of the topic; None: there is no such topic.
+        """Physical offset at which the topic begins; None if there is no such topic.
 
-        Rises when one of the name is made again.
+        Rises when a topic of the name is created again.
         """
         return self._live.get(name)
 
@@ -173,22 +173,23 @@ class Topics:
         return KEEP_ALL
 
     def changed(self, changes: Changes, physical_offset: int) -> None:
-        """Dispatch took these changes: what is remembered of their topics is looked up again."""
+        """Dispatch applied these changes: invalidate caches of their topics."""
         self._live.changed(key[1:].decode() for key in changes.written if key[:1] == b"t")
         if changes.ended:
             self._dead.changed(changes.ended)
             self.ends.dispatched(changes.ended, physical_offset)
 
     def have_ended(self, before: Mapping[str, End]) -> bool:
-        """Whether one of these names ended since `before`, its end as it was known then. Under the
-        append lock. Raises UnknownTopicError for one whose rows are still there."""
+        """Whether one of these names was deleted since `before`, its last deletion then. Must hold
+        the append lock. Raises UnknownTopicError for one whose rows still exist."""
         for name in before:
             if self.view.has_ended(name):
                 raise UnknownTopicError(name, "light queue" if is_light(name) else "topic")
         return self.ends.changed_since(before)
 
     def unless_ended(self, before: Mapping[str, End], entries: Sequence[Entry]) -> Sequence[Entry]:
-        """The entries, which rest on these. Raises UnknownTopicError when one of them ended."""
+        """The entries, if none of the names they depend on was deleted. Raises UnknownTopicError
+        otherwise."""
         if self.have_ended(before):
             raise UnknownTopicError(next(iter(before)))
         return entries
@@ -196,37 +197,37 @@ class Topics:
     # --- for the appender, under the append lock -------------------------------------------
 
     def next_own(self, topic: str) -> int:
-        """The offset in queue 0, the only one, of the next record of a system topic."""
+        """The next offset in queue 0, the only one, of a system topic."""
         found = self._next_own.get(topic)
         if found is None:
             found = self._next_own[topic] = self._queues.next_offsets([(topic, 0)])[0]
         return found
 
     def next_state(self) -> int:
-        """The same of the state's topic."""
+        """The next offset of the state's topic."""
         return self.next_own(STATE_TOPIC)
 
     def deciding(self, entries: Sequence[Entry], log_end: int) -> None:
-        """A record of the state with these entries is appended next."""
+        """A record of the state with these entries is about to be appended."""
         self._takes_state = True
         if ended := [entry.topic for entry in entries if isinstance(entry, TopicEnded)]:
             self.ends.decided(ended, log_end)
 
     def own_appended(self, following: Mapping[str, int]) -> None:
-        """It is in the log; these are the next offsets of system topics. Repeatable."""
+        """It is in the log; `following` are the next offsets of system topics. Repeatable."""
         self._next_own.update(following)
 
     def decided(self, *, is_appended: bool) -> None:
-        """It is in the log, or nothing of it is. Repeatable."""
+        """It is in the log, or none of it is. Repeatable."""
         self.ends.settled(is_appended=is_appended)
         self._takes_state = False
 
     def load(
         self, queues: Sequence[tuple[str, int]], light: Sequence[str], log_end: int
     ) -> list[int]:
-        """The next offsets of these queues, then those of these light queues.
+        """The next offsets of these queues, then of these light queues.
 
-        Raises TopicsNeededError for topics that are to be made first; InvalidArgumentError,
+        Raises TopicsNeededError for topics that must be created first; InvalidArgumentError,
         UnknownTopicError, UnknownQueueError.
         """
         if self._takes_state:
@@ -243,7 +244,7 @@ class Topics:
     def _load(
         self, queues: Sequence[tuple[str, int]], light: Sequence[str], log_end: int
     ) -> list[int]:
-        """The same of queues of messages."""
+        """The next offsets, for queues of messages."""
         # In the order of their rows: they are looked up, and made, in half the time.
         names = sorted({topic for topic, _ in queues})
         fresh = self._fresh if log_end == self._fresh_end else _NO_NAMES
@@ -261,7 +262,7 @@ class Topics:
         return [next(found_offsets) if is_known else 0 for is_known in known]
 
     def _require(self, names: Sequence[str], queues: Sequence[tuple[str, int]]) -> None:
-        """Messages may be put into these queues, of topics of these names. Raises as `load`."""
+        """Check that messages may be put into these queues of these topics. Raises like `load`."""
         counts: dict[str, int] = {}
         missing: list[str] = []
         check_all_may_write(names)  # also of those that exist: their queues are never hot
@@ -279,7 +280,8 @@ class Topics:
             raise TopicsNeededError(missing)
 
     def needed(self, queues: Sequence[tuple[str, int]]) -> list[TopicsMade]:
-        """What makes those topics of the queues that do not exist; messages may be put there then.
+        """Entries that create the missing topics of these queues, into which messages may then be
+        put.
 
         Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError.
         """
@@ -290,12 +292,13 @@ class Topics:
         return []
 
     def automatic(self, names: Sequence[str]) -> list[TopicsMade]:
-        """What makes these topics, which messages name that come next."""
+        """Entries that create these topics for the messages that follow."""
         now_ms, count = self._clock.now_ms(), self._config.default_queue_count
         return _made(names, count, now_ms, KEEP_ALL)
 
     def made(self, topics: Sequence[TopicsMade], log_end: int) -> None:
-        """They are, all with as many queues; no record of them is below that end of the log."""
+        """The topics were created, all with the same number of queues; none has a record below
+        `log_end`."""
         self._fresh = frozenset(name for each in topics for name in each.topics)
         self._fresh_count, self._fresh_end = topics[0].queue_count, log_end
 
@@ -305,11 +308,11 @@ class Topics:
         retentions: Mapping[str, Retention] = _NONE,
         types: Mapping[str, MessageType] = _NO_TYPES,
     ) -> list[Entry]:
-        """What makes those of the topics that do not exist.
+        """Entries that create the missing ones of these topics.
 
-        `retentions`: of those that keep less than the log has, by name; `types`: of those that are
-        for messages of one type. Raises InvalidArgumentError, TopicExistsError when one exists with
-        another count, another retention or another type.
+        `retentions`: of topics that keep less than the log, by name; `types`: of topics for
+        messages of one type. Raises InvalidArgumentError, and TopicExistsError if one exists with
+        another count, retention or type.
         """
         config = self._config
         counts: dict[str, int] = {}
@@ -342,14 +345,14 @@ class Topics:
         return entries
 
     def keep(self, name: str, change: Callable[[Retention], Retention]) -> list[TopicKeeps]:
-        """What makes the topic keep what `change` makes of what it kept; nothing if that is the
-        same. Raises UnknownTopicError, and what `change` raises."""
+        """Entries that apply `change` to what the topic keeps; none if it stays the same. Raises
+        UnknownTopicError, and what `change` raises."""
         kept = self._at_the_end(name).retention
         changed = change(kept)
         return [] if changed == kept else [TopicKeeps(name, changed)]
 
     def take(self, name: str, message_type: MessageType) -> list[Entry]:
-        """What makes the topic one for messages of that type. Raises UnknownTopicError."""
+        """Entries that set the topic's type of messages. Raises UnknownTopicError."""
         is_so = self._at_the_end(name).message_type == message_type
         return [] if is_so else self._taking(name, message_type)
 
@@ -360,7 +363,7 @@ class Topics:
         return entries
 
     def _at_the_end(self, name: str) -> TopicConfig:
-        """One that may be changed. Raises UnknownTopicError, InvalidArgumentError."""
+        """A topic that may be changed. Raises UnknownTopicError, InvalidArgumentError."""
         check_may_write(name)
         found = self.view.tables.topic(name)
         if found is None:
@@ -368,7 +371,8 @@ class Topics:
         return found
 
     def end(self, names: Sequence[str]) -> list[TopicEnded]:
-        """What ends these topics, light queues. Raises UnknownTopicError, InvalidArgumentError."""
+        """Entries that delete these topics or light queues. Raises UnknownTopicError,
+        InvalidArgumentError."""
         for name in names:
             check_may_write(name)
             if is_light(name):
@@ -380,7 +384,8 @@ class Topics:
         return [TopicEnded(name) for name in names]
 
     def hot_keys(self, name: str) -> list[tuple[str, int] | str]:
-        """What the topic, or light queue, has among the hot queues, before its end is in `view`."""
+        """The keys of the topic or light queue among the hot queues, before its deletion is in
+        `view`."""
         found = None if is_light(name) else self.view.tables.topic(name)
         return [name] if found is None else [(name, at) for at in range(found.queue_count)]
 
@@ -388,7 +393,7 @@ class Topics:
 def _check_queues(
     queues: Sequence[tuple[str, int]], counts: Mapping[str, int], others: int
 ) -> None:
-    """`counts`: of topics that exist; all others have, or will have, so many. Raises
+    """`counts`: of existing topics; all others have, or will have, `others` queues. Raises
     UnknownQueueError."""
     if not counts:  # as of a batch of new topics
         ids = [queue_id for _, queue_id in queues]

@@ -1,6 +1,5 @@
-"""What became of a message: told from the records of the state behind its own, and from the rows
-of now. Nothing is kept for it. See docs/trace.md in the root folder.
-"""
+"""Traces: what became of a message, from the state records after it, and from the current rows.
+Nothing extra is stored. See docs/trace.md in the root folder."""
 
 from store.trace.story import Event, Found, Now, Reader, Standing, Story, Subject, What
 from store.trace.traces import Traces

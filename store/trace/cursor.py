@@ -1,4 +1,5 @@
-"""Where a story goes on in the next call, as bytes: JSON, which the caller may have changed."""
+"""The position at which a trace continues in the next call, encoded as JSON. The caller may have
+modified it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _MOST_NAMES = 24 << 10
 
 
 class Cursor(NamedTuple):
-    """What one call leaves for the next."""
+    """The state of a trace between two calls."""
 
     at: int  # queue offset of the next record of the state
     ended: list[int]  # places, by number, that were deleted
@@ -32,7 +33,7 @@ def pack_cursor(cursor: Cursor) -> bytes:
 
 
 def unpack_cursor(data: bytes, places: int, most_at: int) -> Cursor:
-    """Of a message with so many places. Raises InvalidArgumentError."""
+    """Decode the cursor of a message with that many places. Raises InvalidArgumentError."""
     try:
         at, ended, said = json.loads(data)
         if type(at) is not int or not 0 <= at <= most_at:

@@ -1,4 +1,4 @@
-"""Which entries speak of one message, and what they say of it."""
+"""Selects the entries about one message, and turns them into events."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ BECOMES = (
 
 
 class Matching:
-    """What is said of one message, record by record. Thread: one."""
+    """Events of one message, record by record. Thread: one."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class Matching:
         letter: tuple[str, int] | None = None,
         cursor: Cursor,
     ) -> None:
-        """`sees`: whether a group is to be told of. `timer`: due time and name. `letter`: its topic
-        and its name. `cursor`: what was said before."""
+        """`sees`: whether a group may be shown. `timer`: due time and name. `letter`: its topic and
+        its name. `cursor`: from the call before."""
         self._sees = sees
         self._timer = timer
         self._half = half
@@ -99,7 +99,7 @@ class Matching:
                 self._said(group, places[number], what)
 
     def cursor(self, at: int) -> Cursor:
-        """For a walk that goes on there."""
+        """A cursor for a search that continues at that record."""
         said = [
             (group, self._numbers[place[:2]], what)
             for (group, place), what in self._last.items()
@@ -108,12 +108,12 @@ class Matching:
         return Cursor(at, self._ended, said)
 
     def may_have(self, record: StateRecord) -> bool:
-        """Whether it is worth to take the record apart."""
+        """Whether the record is worth decoding."""
         names = self._names
         return names is None or any(name in record.body for name in names)
 
     def events(self, entry: Entry, record: StateRecord) -> list[Event]:
-        """What the entry, of that record, says of the message."""
+        """The events of the message in this entry of the record."""
         time_ms, at = record.store_time_ms, record.physical_offset
         match entry:
             case Leased() | Finished():
@@ -167,7 +167,8 @@ class Matching:
     def _passed(
         self, group: str, place: Place | None, next_offset: int, record: StateRecord
     ) -> list[Event]:
-        """The group goes on there: what it never had of the messages before is done. Told once."""
+        """The group continues at `next_offset`: earlier messages that it never received are done.
+        Reported once."""
         if place is None or place.offset >= next_offset:
             return []
         key = group, place
@@ -176,7 +177,7 @@ class Matching:
         return [self._at(What.PASSED, group, place, next_offset, record)]
 
     def _of_waiting(self, entry: Entry, record: StateRecord) -> list[Event]:
-        """Of one that waits for its time or for a decision, or is a dead letter."""
+        """Events of a delayed message, a transaction, or a dead letter."""
         time_ms, at = record.store_time_ms, record.physical_offset
         match entry:
             case TimerSet(due_ms=due_ms, place=timer) if self._timer == (due_ms, timer):
@@ -218,7 +219,7 @@ class Matching:
         return Event(what, time_ms, at, group, place, position=position)
 
     def _end(self, topic: str, record: StateRecord) -> list[Event]:
-        """A later message at the place is another one."""
+        """A later message at that place is another one."""
         gone = [place for place in self._places.values() if place.topic == topic]
         for place in gone:
             del self._places[place[:2]]

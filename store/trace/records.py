@@ -1,5 +1,5 @@
-"""Records of the state from some place of the log on, by the queue of their topic; and what was
-appended together with them."""
+"""Reads state records from a position of the log on, through the queue of their topic, and the
+records appended together with them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class StateRecord(NamedTuple):
 
 
 def state_bounds(reads: Reads) -> tuple[int, int]:
-    """Queue offsets of the records that the log has: the first, and behind the last."""
+    """Queue offsets of the state records in the log: the first, and the end (exclusive)."""
     try:
         ((low, high),) = reads.bounds([(STATE_TOPIC, 0)])
     except UnknownTopicError:
@@ -61,14 +61,14 @@ def state_bounds(reads: Reads) -> tuple[int, int]:
 def first_record_from(
     queues: ConsumeQueueStore, bounds: tuple[int, int], physical_offset: int
 ) -> int:
-    """Queue offset of the first record of the state there or behind."""
+    """Queue offset of the first state record at or after the physical offset."""
     return first_where(
         *(queues, STATE_TOPIC, 0, *bounds), lambda unit: unit.physical_offset >= physical_offset
     )[0]
 
 
 def records_from(reads: Reads, at: int, high: int) -> Iterator[list[StateRecord]]:
-    """Some at a time. Raises CorruptRecordError, DamagedQueueError."""
+    """Yield records in chunks. Raises CorruptRecordError, DamagedQueueError."""
     while at < high:
         try:
             pulled = reads.pull(
@@ -93,7 +93,7 @@ def records_from(reads: Reads, at: int, high: int) -> Iterator[list[StateRecord]
 
 
 class Append(NamedTuple):
-    """What was appended together."""
+    """Records that were appended together."""
 
     begin: int  # physical
     #: Entries that say of a message of this append what it is, and that message: its physical
@@ -103,7 +103,7 @@ class Append(NamedTuple):
 
 
 def append_of(log: CommitLog, physical_offset: int) -> Append | None:
-    """The one that the record there is of; None: it was appended by itself. Raises
+    """The append that the record there belongs to; None if it was appended on its own. Raises
     MessageNotFoundError, CorruptRecordError."""
     record = log.read_at(physical_offset)
     place = place_of(record, 0)
@@ -136,7 +136,7 @@ def id_of(message: StoredMessage) -> str:
 
 
 def _messages_of(entry: Entry) -> int:
-    """How many messages the append of the entry has for it."""
+    """Number of messages that the entry's append has for it."""
     match entry:
         case TimerSet() | HalfBegun() | HalfMoved():
             return 1

@@ -1,4 +1,4 @@
-"""A message's story, as values."""
+"""The values of a trace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from store.state import Happened
 
 
 class Now(enum.Enum):
-    """What the message is to readers of its topic now."""
+    """The message's current state for readers of its topic."""
 
     READABLE = enum.auto()
     NOT_KEPT = enum.auto()  # the topic keeps it no longer
@@ -68,7 +68,7 @@ OF_GROUPS = {each: What[each.name] for each in Happened}
 
 
 class Reader(enum.Enum):
-    """What the message is to a group now."""
+    """The message's current state for a group."""
 
     NOT_RECEIVED = enum.auto()
     BEFORE_START = enum.auto()  # the group began behind it
@@ -81,7 +81,7 @@ class Reader(enum.Enum):
 
 
 class Place(NamedTuple):
-    """Where a message stands."""
+    """A place of a message."""
 
     topic: str  # or a light queue
     queue_id: int
@@ -89,7 +89,7 @@ class Place(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One thing that happened, by a record of the log."""
+    """One event, from a record of the log."""
 
     what: What
     time_ms: int  # when the record was stored, ms since 1970
@@ -104,7 +104,7 @@ class Event(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What the message is to one group now, by the rows."""
+    """The message's current state for one group, from the rows."""
 
     group: str
     place: Place
@@ -115,7 +115,7 @@ class Standing(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """The message."""
+    """The message that is traced."""
 
     message_id: str
     physical_offset: int
@@ -128,7 +128,7 @@ class Subject(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A message that was found, and what names it in entries."""
+    """A message that was found, and how entries refer to it."""
 
     subject: Subject
     begin: int  # physical: nothing was said of it before
@@ -139,7 +139,7 @@ class Found(NamedTuple):
 
 
 class Story(NamedTuple):
-    """As far as one call told it."""
+    """The part of a trace that one call found."""
 
     subject: Subject
     standings: list[Standing]

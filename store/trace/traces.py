@@ -1,4 +1,4 @@
-"""Traces: a message is found, and the records of the state behind it; rows say what is now."""
+"""Traces: finds a message and the state records after it; rows give the current state."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ MOST_STANDINGS = 1000
 
 
 class Traces:
-    """Thread: any. Takes no lock, keeps nothing."""
+    """Thread: any. Takes no lock, stores nothing."""
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class Traces:
         now_ms: Callable[[], int],
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`rows`, `tables`: at the dispatch point. `find`: see ReadPath. `begins_at`: of a topic,
-        see Topics. `now_ms`: the time that leases go by."""
+        """`rows`, `tables`: at the dispatch point. `find`: see ReadPath. `begins_at`: see Topics.
+        `now_ms`: the time that leases use."""
         # Constant after construction.
         self._log = log
         self._queues = queues
@@ -105,7 +105,7 @@ class Traces:
     # --- which message ---------------------------------------------------------------------
 
     def message(self, physical_offset: int) -> Found:
-        """Of the record there. Raises MessageNotFoundError, CorruptRecordError,
+        """Find the message of the record there. Raises MessageNotFoundError, CorruptRecordError,
         DamagedQueueError."""
         try:
             record, hidden = self._find(physical_offset)
@@ -133,7 +133,7 @@ class Traces:
         return found._replace(origin=tuple(self._origin(was)))
 
     def timer(self, topic: str, handle: str) -> Found:
-        """Of a delayed message, by the handle that its put returned. Raises InvalidArgumentError,
+        """Find a delayed message by the handle that its put returned. Raises InvalidArgumentError,
         MessageNotFoundError, CorruptRecordError, DamagedQueueError."""
         named = unpack_handle(topic, handle, "handle")
         (row,) = self._tables.timers([timer_key(named.due_ms, named.timer)])
@@ -145,7 +145,7 @@ class Traces:
         return found
 
     def transaction(self, transaction_id: str) -> Found:
-        """Of a message of a transaction. Raises as `timer`."""
+        """Find a message of a transaction. Raises like `timer`."""
         named = unpack_transaction_id(transaction_id)
         row = self._halves.open(named.half)
         is_open = row is not None and row.nonce == named.nonce
@@ -156,7 +156,7 @@ class Traces:
         return found
 
     def _at_first(self, topic: str, name: int, place: int | None) -> StoredMessage:
-        """The record at the first place of what waits, or where it is now."""
+        """The held record at its first place, or at its current one."""
         for wanted in (name, place):
             found = {} if wanted is None else read_places(self._reads, topic, [wanted])
             for record in found.values():
@@ -166,7 +166,7 @@ class Traces:
         )
 
     def _set_in(self, was: StoredMessage) -> set[tuple[int, int]]:
-        """Due times and nonces that the append of the record sets."""
+        """Due times and nonces set by the append of the record."""
         append = append_of(self._log, was.physical_offset)
         said: set[tuple[int, int]] = set()
         for entry, at, _ in append.pairs if append else ():
@@ -178,7 +178,7 @@ class Traces:
         return said
 
     def _waiting(self, was: StoredMessage) -> Found:
-        """Of a record of what waits. Raises InvalidArgumentError for one that is not ours."""
+        """Find from a held record. Raises InvalidArgumentError for one that is not ours."""
         topic, name = target_of(was.properties).topic, first_place(was)
         place = place_of(self._log.read_at(was.physical_offset), 0)
         begin = was.physical_offset - (place.distance if place else 0)
@@ -197,7 +197,7 @@ class Traces:
         return Found(subject, begin, half=name)
 
     def _origin(self, was: StoredMessage) -> Iterator[Event]:
-        """What the append of the message says that it was before."""
+        """What the message was before, according to its append."""
         with suppress(MessageNotFoundError, CorruptRecordError):  # its begin has left the log
             append = append_of(self._log, was.physical_offset)
             pairs = append.pairs if append is not None else ()
@@ -222,7 +222,7 @@ class Traces:
                     yield Event(What.BURIED, time_ms, at, group, place, message_id=buried_id)
 
     def _before(self, topic: str, name: int, what: What) -> Iterator[Event]:
-        """That it was put to wait, as far as the log has that."""
+        """Yield the event that stored it as held, if the log still has it."""
         for record in read_places(self._reads, topic, [name]).values():
             was = unpack_record(record, verify=False)
             due_ms = number_of(was.properties, TIMER_OUT, 0)
@@ -233,7 +233,7 @@ class Traces:
             )
 
     def _id_at(self, topic: str, queue_id: int, offset: int) -> str:
-        """The id of the message there; "" when the log has it no longer."""
+        """The id of the message there; "" if it left the log."""
         with suppress(UnknownTopicError, MessageNotFoundError, CorruptRecordError):
             for _, unit in self._queues.read_units(topic, queue_id, offset, 1):
                 return id_of(unpack_record(self._log.read_at(unit.physical_offset), verify=False))
@@ -247,11 +247,11 @@ class Traces:
         cursor: bytes | None = None,
         sees: Callable[[str], bool] = lambda _: True,
     ) -> Story:
-        """What became of it, as far as one call goes: see MOST_RECORDS, MOST_EVENTS, MOST_S.
+        """The trace of the message, as far as one call goes: see MOST_RECORDS, MOST_EVENTS, MOST_S.
 
-        `cursor`: of the story that this one goes on with. `sees`: whether a group is to be told of.
-        Blocks for MOST_S, and reads the disk. Raises InvalidArgumentError, CorruptRecordError,
-        DamagedQueueError.
+        `cursor`: from the trace that this call continues. `sees`: whether a group may be shown.
+        Blocks for up to MOST_S seconds, and reads the disk. Raises InvalidArgumentError,
+        CorruptRecordError, DamagedQueueError.
         """
         subject = found.subject
         if subject.group and not sees(subject.group):
@@ -309,7 +309,7 @@ class Traces:
         return events
 
     def _became(self, entry: Entry, record: StateRecord) -> str:
-        """The id of the message that the append of the record has for the entry."""
+        """The id of the message that the record's append has for the entry."""
         append = append_of(self._log, record.physical_offset)
         pairs = append.pairs if append is not None else ()
         return next((message_id for each, _, message_id in pairs if each == entry), "")
@@ -362,7 +362,7 @@ class Traces:
         return Standing(group, place, Reader.NOT_RECEIVED)
 
     def _begins(self, place: Place) -> int:
-        """Physical offset where its topic begins, or where the light queue's first message is."""
+        """Physical offset at which its topic begins, or of the light queue's first message."""
         if is_light(place.topic):
             first = self._queues.read_units(place.topic, 0, 0, 1)
             return first[0][1].physical_offset if first else 0

@@ -1,7 +1,6 @@
-"""What runs beside puts and reads: the threads and jobs of a store, and its checkpoints.
+"""Background work of a store: its threads and jobs, checkpoints, and what operators see.
 
-What operators ask of it and see of it. And the end of its life: what is drained, flushed and
-released, in that order.
+Also its shutdown: what is drained, flushed and released, in that order.
 """
 
 from store.upkeep.checkpoints import Checkpoints, DurableState

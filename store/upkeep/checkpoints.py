@@ -1,4 +1,4 @@
-"""What of a store is durable, and the checkpoint file, which says so."""
+"""Tracks what is durable, and writes the checkpoint files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DurableState(NamedTuple):
-    """What opening found durable."""
+    """What opening found to be durable."""
 
     queues_end: int  # physical offset below which the queues are
     queue_time_ms: int  # store time up to which they are
@@ -31,7 +31,7 @@ class DurableState(NamedTuple):
 
 
 class Checkpoints:
-    """Flushes the log, then what is derived from it, and notes both.
+    """Flushes the log, then the data derived from it, and records both.
 
     Thread: any. Locks: `lock`, held for a whole round; taken before the append lock.
     """
@@ -64,16 +64,16 @@ class Checkpoints:
         self._written_before: Checkpoint | None = None  # as the previous one
 
     def reconfigure(self, config: StoreConfig) -> None:
-        """Any thread."""
+        """Apply new settings. Thread-safe."""
         self._config = config
 
     @property
     def queues_end(self) -> int:
-        """Queues and index are durable for what lies below; a crash takes the rest of them."""
+        """Physical offset below which queues and index are durable; a crash loses later rows."""
         return self._queues_end
 
     def flush(self) -> None:
-        """Log and queues are durable up to what was appended before. Under `lock`.
+        """Make log and queues durable up to what was appended before. Must hold `lock`.
 
         Raises FlushError, DiskFullError and what the queues raise.
         """
@@ -89,7 +89,8 @@ class Checkpoints:
         self.write_both()
 
     def flush_if_due(self) -> None:
-        """Bounds the replay after a crash, by time and by bytes. Under `lock`."""
+        """Flush if the replay after a crash would become too long, by time or bytes. Must hold
+        `lock`."""
         config = self._config
         waiting = self._appends.dispatched.value - self._queues_end
         due = self._clock.monotonic_s() - self._queues_flushed_s >= config.kv_flush_interval_s
@@ -97,13 +98,13 @@ class Checkpoints:
             self.flush()
 
     def queues_flushed(self, dispatched: int, mark: tuple[int, int]) -> None:
-        """Queues are durable up to `dispatched`; `mark` is of an earlier flush of the log."""
+        """Queues are durable up to `dispatched`; `mark` is from an earlier flush of the log."""
         self._queues_end = dispatched
         if dispatched >= mark[0]:
             self._queue_time_ms = max(self._queue_time_ms, mark[1])
 
     def write(self) -> None:
-        """What is flushed now is in the checkpoint file, durably."""
+        """Write what is flushed now to the checkpoint file, durably."""
         # Of one flush: an end and the time of the record before it.
         flushed, time_ms = self._log.flushed_mark
         checkpoint = Checkpoint(
@@ -117,7 +118,7 @@ class Checkpoints:
             self._written = checkpoint
 
     def write_both(self) -> None:
-        """The same, and the previous checkpoint says it too, for when the first one is lost."""
+        """Write both checkpoints, for when the first one is lost."""
         self.write()
         if self._written != self._written_before:
             assert self._written is not None, "`write` leaves one"

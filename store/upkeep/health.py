@@ -1,4 +1,4 @@
-"""What an operator sees of an open store: whether it takes writes, its clock, its numbers."""
+"""What operators see of an open store: whether it accepts writes, its clock, its metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NEVER = 1 << 63
 
 
 class Health:
-    """Thread: any. Waits for nothing."""
+    """Thread: any. Never blocks."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Health:
         services: Services,
         others: Iterable[Callable[[], Numbers]],
     ) -> None:
-        """`others` have numbers of their own."""
+        """`others` have metrics of their own."""
         self._appends = appends
         self._log = appends.log
         self._reader = reader
@@ -44,7 +44,7 @@ class Health:
         self._others = tuple(others)
 
     def when_failed(self, callback: Callable[[], None]) -> None:
-        """Call back, on a store thread, once or twice, when no more writes are taken for good.
+        """Call back, on a store thread, once or twice, when writes fail permanently.
 
         Not when the store is closed.
         """
@@ -57,20 +57,21 @@ class Health:
             watermark.call_when(_NEVER, ended)
 
     def why_not_writable(self) -> str | None:
-        """Why puts are refused, for a reason that does not pass by itself in a moment; None: they
-        are taken. A failed fsync, a file that is gone, a full disk, one that cannot be written to.
+        """Why puts are rejected, if the reason does not pass on its own in a moment: a failed
+        fsync, a missing file, a full disk, or one that cannot be written. None if they are
+        accepted.
 
-        The disk is looked at every `clean_interval_s`.
+        The disk is checked every `clean_interval_s`.
         """
         return self._appends.why_not_writable()
 
     def what_about_the_clock(self) -> str | None:
-        """What is wrong with the machine's clock, a sentence; None: nothing that is known."""
+        """What is wrong with the machine's clock, as a sentence; None if nothing is known."""
         return self._times.what_is_wrong(self._log.last_store_time_ms)
 
     @property
     def flush_seconds(self) -> Counted:
-        """How long flushes of the log took, since it was opened."""
+        """Durations of the log's flushes since it was opened."""
         return self._appends.flush_seconds
 
     def statistics(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What operators ask of an open store: work on all of a queue or of the log, and copies."""
+"""Slow operations on an open store: work on a whole queue or the whole log, and copies."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 class Maintenance:
     """The slow calls of a store, and those of its retention. Thread: any.
 
-    Each raises StoreClosedError, also when the store is closed meanwhile; and what `progress`
-    raises.
+    All raise StoreClosedError, also if the store is closed meanwhile, and what `progress` raises.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class Maintenance:
         family: str | None = None,
         topic: str | None = None,
     ) -> None:
-        """Rows of what is expired or deleted give their space back: see ConsumeQueueStore. Slow."""
+        """Reclaim the space of expired and deleted rows: see ConsumeQueueStore. Slow."""
 
         def told(share: float) -> None:
             # Between pieces: closing does not wait for all of it.
@@ -64,8 +63,8 @@ class Maintenance:
     def rebuild(
         self, topic: str, queue_id: int | None, progress: Callable[[int, int, int], None]
     ) -> Rebuilt:
-        """Units of the topic, or of one of its queues, are written again from the log; none is
-        removed. Slow: it reads all of the log.
+        """Write the units of the topic, or of one of its queues, again from the log; none is
+        removed. Slow: reads the whole log.
 
         `progress`: see QueueRepair.rebuild. Raises UnknownTopicError, UnknownQueueError.
         """
@@ -80,9 +79,9 @@ class Maintenance:
     def keep_latest(
         self, topic: str, queue_id: int, progress: Callable[[int, int], None]
     ) -> LatestKept:
-        """Of messages with the same key in the queue, all but the latest are hidden. Slow.
+        """Hide all but the latest of the messages with the same key in the queue. Slow.
 
-        As far as they are durable now. One call at a time; see LatestMessages.keep. Raises
+        Covers messages that are durable now. One call at a time; see LatestMessages.keep. Raises
         UnknownTopicError, UnknownQueueError.
         """
         self._check_queue(topic, queue_id)
@@ -95,14 +94,14 @@ class Maintenance:
         return self._latest.keep(topic, queue_id, durable_end, told)
 
     def _durable_end(self) -> int:
-        """Up to where all is durable and dispatched, behind a flush."""
+        """Physical offset below which everything is durable and dispatched, after a flush."""
         checkpoints = self._upkeep.checkpoints
         with checkpoints.lock:
             checkpoints.flush()
         return min(self._appends.flushed.value, self._queues.dispatched_offset)
 
     def hidden_messages(self, topic: str, queue_id: int) -> int:
-        """How many were hidden when `keep_latest` last went through the queue."""
+        """Number of hidden messages after the last `keep_latest` of the queue."""
         hidden = self._latest.superseded.get(topic, queue_id)
         return 0 if hidden is None else hidden.count
 
@@ -111,16 +110,17 @@ class Maintenance:
         self._topics.require_queue(topic, queue_id)
 
     def hold_log(self) -> LogHold:
-        """A context: retention drops nothing until it ends, or the hold is moved.
+        """A context in which retention drops nothing; it ends with the context, or when the hold is
+        moved.
 
-        Blocks while a run of retention works. What expires meanwhile goes with a later run.
+        Blocks during a run of retention. Segments that expire meanwhile are dropped by a later run.
         """
         return self._services.retention.hold()
 
     @contextmanager
     def at_one_point(self) -> Iterator[None]:
-        """Begins when all that was appended before is durable and dispatched. Until it ends, no
-        checkpoint is written; puts and reads go on. For copies of the database.
+        """A context for copies of the database. Begins once everything appended before is durable
+        and dispatched. Until it ends no checkpoint is written; puts and reads continue.
 
         Raises what MessageStore.flush raises, StoreBusyError.
         """
@@ -131,7 +131,7 @@ class Maintenance:
             yield
 
     def first_store_time_ms(self) -> int | None:
-        """When the oldest message of the log was stored, ms since 1970; None: there is none."""
+        """Store time of the oldest message of the log, ms since 1970; None if there is none."""
         while True:
             self._appends.check_open()
             with suppress(StoreClosedError):  # its segment was dropped meanwhile

@@ -18,7 +18,7 @@ _RECLAIM_S = 30.0
 
 @dataclass(frozen=True)
 class Services:
-    """What runs beside the callers."""
+    """The background services of a store."""
 
     flush: FlushService
     reput: ReputService
@@ -41,7 +41,8 @@ class Services:
         self.jobs.start()
 
     def stop(self) -> None:
-        """The last flush comes before the end of dispatch, which in SYNC mode waits for it."""
+        """Stop all. The last flush comes before the end of dispatch, which in SYNC mode waits for
+        it."""
         self.page_ahead.stop()
         self.jobs.stop()
         self.repair.stop()

@@ -1,4 +1,4 @@
-"""What is due from time to time, and at the end of a store's life."""
+"""Periodic work, and the shutdown of a store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """Looks after the directory, the queues and the checkpoint, and closes them.
+    """Checks the directory, maintains queues and checkpoint, and closes them.
 
     Thread: jobs' for `maintain` and `reclaim`; any for the rest.
     """
@@ -69,10 +69,10 @@ class Upkeep:
         self._compaction_due = False
 
     def maintain(self) -> None:
-        """One round of what is due: a job calls it every second.
+        """One round of periodic work; called by a job every second.
 
-        Keeps the checkpoint behind the flushed log, and the replay after a crash bounded. A store
-        whose directory is gone takes no more writes.
+        Keeps the checkpoint behind the flushed log, and the replay after a crash bounded. Rejects
+        writes if the directory is gone.
         """
         with self.checkpoints.lock:
             self._look_after_directory()
@@ -89,7 +89,7 @@ class Upkeep:
                 self.checkpoints.flush_if_due()
 
     def leave_time(self) -> None:
-        """The next process goes on from the time that it is now. Durable on return."""
+        """Save the current time for the next process. Durable on return."""
         left = self._times.left()
         write_left(self._notes, left)
         self._left_ms = left.now_ms
@@ -115,13 +115,13 @@ class Upkeep:
         self._appends.fail(error)
 
     def segments_dropped(self, log_start: int, store_time_ms: int | None) -> None:
-        """Retention removed segments below `log_start`, records stored up to that time."""
+        """Retention removed segments below `log_start`, with records stored up to that time."""
         self._compaction_due = True
         if store_time_ms is not None:
             self._queues.expire(log_start, store_time_ms)
 
     def reclaim(self) -> None:
-        """Compact the queues if something expired since the last time; a job calls it. Slow."""
+        """Compact the queues if something expired since the last time; called by a job. Slow."""
         if not self._compaction_due:
             return
         self._compaction_due = False
@@ -134,7 +134,7 @@ class Upkeep:
                 raise
 
     def close(self, stop_services: Callable[[], None]) -> None:
-        """Drain, flush, and let go of the directory; nothing is appended any more."""
+        """Drain, flush, and release the directory; appends are rejected."""
         try:
             self._let_go(stop_services)
         except Exception as error:
@@ -143,7 +143,7 @@ class Upkeep:
             raise self._lost from error
 
     def _close_databases(self) -> None:
-        """Repeatable. On a full disk, too: the next start recovers."""
+        """Repeatable. Also works on a full disk; the next start recovers."""
         for database in (self._queues, self._state):
             with suppress(*LACKS):
                 database.close()

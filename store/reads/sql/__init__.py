@@ -1,6 +1,7 @@
-"""SQL92 filters: conditions on the properties of messages, in the grammar of RocketMQ.
+"""SQL92 filters: conditions on the properties of messages, in RocketMQ's grammar.
 
-A text becomes tokens, tokens a condition, and a condition is asked of each message's properties.
+Text is parsed into tokens, tokens into a condition, and the condition is evaluated on each
+message's properties.
 """
 
 from store.reads.sql.filter import MOST_CHARACTERS, SqlFilter

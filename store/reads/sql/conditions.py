@@ -1,4 +1,4 @@
-"""Conditions: what is asked of the properties of each message, put together once."""
+"""Conditions on the properties of messages, built once for each filter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ask = Callable[[Properties], Value]
 
 
 class Term(NamedTuple):
-    """A part of a filter."""
+    """A node of a filter."""
 
     ask: Ask
     is_truth: bool = False  # its values are true, false or NULL
@@ -55,7 +55,7 @@ def any_of(terms: Sequence[Term]) -> Term:
 
 
 def equals(left: Term, right: Term, tags: str) -> Term:
-    """`tags`: the name of the property that is the tag."""
+    """`tags`: name of the property that holds the tag."""
     tag = None
     for one, other in ((left, right), (right, left)):
         if one.name == tags and other.literal is not None and isinstance(other.literal[0], str):
@@ -81,12 +81,12 @@ def is_one_of(term: Term, texts: Collection[str]) -> Term:
 
 
 def holds(term: Term, test: Callable[[str, str], bool], text: str) -> Term:
-    """The property's text passes the test; false where there is no property."""
+    """True if the property's text passes the test; false without the property."""
     return Term(partial(_holds, term.ask, test, text), is_truth=True)
 
 
 def lacks(term: Term, test: Callable[[str, str], bool], text: str) -> Term:
-    """The property's text does not pass the test; false where there is no property."""
+    """True if the property's text does not pass the test; false without the property."""
     return Term(partial(_lacks, term.ask, test, text), is_truth=True)
 
 
@@ -96,7 +96,7 @@ def _not(ask: Ask, properties: Properties) -> Truth:
 
 
 def _all_of(asks: Sequence[Ask], properties: Properties) -> Truth:
-    """False where any is; otherwise NULL where any is NULL."""
+    """False if any is false; otherwise NULL if any is NULL."""
     result: Truth = True
     for ask in asks:
         value = truth(ask(properties))
@@ -108,7 +108,7 @@ def _all_of(asks: Sequence[Ask], properties: Properties) -> Truth:
 
 
 def _any_of(asks: Sequence[Ask], properties: Properties) -> Truth:
-    """True where any is; otherwise NULL where any is NULL."""
+    """True if any is true; otherwise NULL if any is NULL."""
     result: Truth = False
     for ask in asks:
         value = truth(ask(properties))

@@ -17,10 +17,10 @@ MOST_CHARACTERS = 2048
 
 
 class SqlFilter:
-    """Which messages a reader wants, by their properties; the tag is the property TAGS.
+    """Selects messages by a condition on their properties; the tag is the property TAGS.
 
-    A property without a value is none. What is NULL matches nothing, and so does what cannot be
-    judged: `matches` raises ConditionError then, for the caller to count.
+    A property without a value counts as missing. NULL matches nothing. A condition that cannot be
+    evaluated matches nothing either: `matches` raises ConditionError, for the caller to count.
     """
 
     __slots__ = ("_ask", "codes")
@@ -36,7 +36,7 @@ class SqlFilter:
 
     @classmethod
     def parse(cls, text: str) -> SqlFilter | None:
-        """None for an empty one: everything is wanted.
+        """The parsed filter; None for an empty text, which matches everything.
 
         Raises InvalidArgumentError, which names the position.
         """
@@ -47,7 +47,7 @@ class SqlFilter:
         return _parsed(text) if text.strip() else None
 
     def matches(self, record: bytes) -> bool:
-        """Raises ConditionError; UnicodeDecodeError for properties that are no text."""
+        """Raises ConditionError; UnicodeDecodeError if properties are not UTF-8."""
         return self._ask(decode_properties(properties_of(record).decode())) is True
 
 

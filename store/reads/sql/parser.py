@@ -1,4 +1,4 @@
-"""From the text of an SQL92 filter to its condition.
+"""Parses the text of an SQL92 filter into a condition.
 
     filter      any
     any         all {OR all}
@@ -8,7 +8,7 @@
                 | [NOT] IN (text, ...) | [NOT] (CONTAINS | STARTSWITH | ENDSWITH) text}
     unary       (+ | - | NOT) unary | value | property | ( any )
 
-So NOT binds to the word behind it, as in RocketMQ: NOT (a = 1) needs its parentheses.
+So NOT binds to the word after it, as in RocketMQ: NOT (a = 1) needs its parentheses.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _ORDERS = ("<", "<=", ">", ">=")
 
 
 class Parser:
-    """Of one text.
+    """Parses one text.
 
-    What follows a complete filter, and what can be neither true nor false, is refused: RocketMQ's
-    broker passes over the one, and lets the other match nothing.
+    Rejects text after a complete filter, and expressions that can be neither true nor false.
+    RocketMQ's broker ignores the former, and lets the latter match nothing.
     """
 
     def __init__(self, text: str) -> None:
@@ -207,7 +207,7 @@ class Parser:
                 raise refusal(sign.at, "a condition is compared with a text or a number")
 
     def _check_ordered(self, start: Token, term: Term) -> None:
-        """Raises InvalidArgumentError for what is surely no number."""
+        """Raises InvalidArgumentError for a term that is certainly not a number."""
         if term.is_truth:
             raise refusal(start.at, "a condition has no order")
         if term.literal is not None and not isinstance(term.literal[0], int | float):
@@ -220,7 +220,7 @@ class Parser:
     # --- tokens ----------------------------------------------------------------------------
 
     def _takes(self, *texts: str) -> bool:
-        """Whether the next token is one of these; then it is behind us."""
+        """Whether the next token is one of these; if so, it is consumed."""
         if not self._next.is_any_of(*texts):
             return False
         self._next = next(self._tokens)

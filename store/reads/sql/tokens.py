@@ -1,4 +1,4 @@
-"""The words of an SQL92 filter, one after another."""
+"""The tokens of an SQL92 filter."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ _TOKEN = re.compile(
 
 
 def tokens_of(text: str) -> Iterator[Token]:
-    """The last one is of the kind END, and comes again and again.
+    """The last token is of the kind END, and is yielded forever.
 
-    Raises InvalidArgumentError at what is no token, once it comes to it.
+    Raises InvalidArgumentError at invalid text, once it is reached.
     """
     at = 0
     while True:
@@ -76,5 +76,5 @@ def _token(kind: Kind, text: str, at: int) -> Token:
 
 
 def refusal(at: int, why: str) -> InvalidArgumentError:
-    """Of the filter, at that character."""
+    """The error for an invalid filter, at that character."""
     return InvalidArgumentError(FIELD, f"at character {at + 1}: {why}")

@@ -1,8 +1,8 @@
-"""How values of an SQL92 filter compare. None is NULL: not known, and so neither true nor false.
+"""How values of an SQL92 filter compare. None is NULL: unknown, so neither true nor false.
 
-Properties are texts. What they are compared with decides how a text is read: beside an integer only
-texts of integers count, beside a decimal those of decimals as well. A text that cannot be read
-so is NULL. RocketMQ does the same; tests/store/reads/sql has what its broker answered.
+Properties are texts. The other operand decides how a text is read: beside an integer only integers
+count, beside a decimal also decimals. A text that cannot be read that way is NULL. RocketMQ does
+the same; tests/store/reads/sql has its broker's answers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ORDERS: dict[str, Callable[[int | float, int | float], bool]] = {
 
 
 class ConditionError(Exception):
-    """A condition that cannot be judged for a message: no match."""
+    """A condition that cannot be evaluated for a message: no match."""
 
 
 def equal(left: Value, right: Value) -> Truth:
@@ -44,7 +44,7 @@ def equal(left: Value, right: Value) -> Truth:
 
 
 def ordered(sign: str, left: Value, right: Value) -> Truth:
-    """`sign` is >, >=, < or <=. Raises ConditionError for two properties that are no numbers."""
+    """`sign` is >, >=, < or <=. Raises ConditionError for two properties that are not numbers."""
     if left is None or right is None:
         return None
     if isinstance(left, str) and isinstance(right, str):
@@ -62,7 +62,7 @@ def negative(value: Value) -> Value:
 
 
 def truth(value: Value) -> Truth:
-    """Of what stands where only a truth value can be judged."""
+    """The truth value of a value used as a condition."""
     return value if isinstance(value, bool) else None
 
 
@@ -71,7 +71,7 @@ def _is_number(value: Value) -> bool:
 
 
 def _like(value: Value, other: Value) -> Value:
-    """A text, read as what it is compared with; other values as they are."""
+    """A text, converted to the type that it is compared with; other values unchanged."""
     if not isinstance(value, str):
         return value
     if isinstance(other, bool):
