@@ -15,13 +15,13 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import transactions_pb2
 from tests.campaign.model import Failure
 from tests.campaign.owner import QUEUES, TIMEOUT_S, Owner, delivered
-from tests.campaign.workload import Refused
+from tests.campaign.session import Refused
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping
 
-    from tests.campaign.workload import Session
+    from tests.campaign.session import Session
 
 
 class DecidingWorker(Owner):

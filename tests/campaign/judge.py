@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.campaign.limits import Bounds
     from tests.campaign.model import Model, Sent
-    from tests.campaign.workload import Stubs
+    from tests.campaign.session import Stubs
 
 
 class Verdict(NamedTuple):

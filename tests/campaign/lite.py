@@ -16,7 +16,7 @@ from tests.campaign.shared import SharedWorker
 if TYPE_CHECKING:
     import random
 
-    from tests.campaign.workload import Session
+    from tests.campaign.session import Session
 
 _NAMES = [f"n{number}" for number in range(12)]
 _CLIENTS = ("a", "b")

@@ -28,9 +28,10 @@ from tests.campaign.judge import check_latest, judge
 from tests.campaign.limits import Limits
 from tests.campaign.lite import LiteWorker
 from tests.campaign.model import Failure, Model
+from tests.campaign.session import Session, Stubs
 from tests.campaign.shared import SharedWorker
 from tests.campaign.timed import TimedWorker
-from tests.campaign.workload import Session, Stubs, Worker
+from tests.campaign.workload import Worker
 from tests.support.skewed_clock import Skew
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import grpc
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from tests.campaign.workload import Gone
+from tests.campaign.session import Gone
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator, Mapping
 
-    from tests.campaign.workload import Session
+    from tests.campaign.session import Session
 
 TIMEOUT_S = 30.0
 QUEUES = 2

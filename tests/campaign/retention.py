@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tests.campaign.model import Model, Sent
-    from tests.campaign.workload import Stubs
+    from tests.campaign.session import Stubs
 
 TIMEOUT_S = 60.0
 #: Bytes are counted within a second or two.

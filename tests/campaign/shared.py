@@ -18,14 +18,14 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import shared_groups_pb2 as shared
 from tests.campaign.model import Failure
 from tests.campaign.owner import TIMEOUT_S, Owner
-from tests.campaign.workload import Gone, Refused
+from tests.campaign.session import Gone, Refused
 from tests.support.shared_history import Answer, Dead, Given, History, Lost, Place, What, judge
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping, Sequence
 
-    from tests.campaign.workload import Session, Stubs
+    from tests.campaign.session import Session, Stubs
 
 _MOST_DELIVERIES = 3
 #: Leases are short: at the end of a store they are waited for.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping
 
-    from tests.campaign.workload import Session
+    from tests.campaign.session import Session
 
 _FAR_MS = 24 * 3_600_000
 _DELAYS_MS = (0, 1, 100, 3000, _FAR_MS)

@@ -1,4 +1,4 @@
-"""Shared groups: what is received, acknowledged, given back, delivered again, and put aside."""
+"""Shared groups: what is received, acknowledged, given back, and delivered again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from store.errors import (
     UnknownGroupError,
     UnknownTopicError,
 )
-from store.format.record import unpack_record
 from store.groups import MOST_DELAY_MS, MOST_HANDLES, MOST_INVISIBLE_MS, Outcome, Received
 from store.message import Message
 from store.metadata import SharedGroup
@@ -175,71 +174,6 @@ def test_what_is_given_back_comes_after_its_delay(store: MessageStore, clock: Fa
     assert acknowledge(store, [got]) == [DONE]
 
 
-def test_after_the_maximum_there_is_one_dead_letter(store: MessageStore, clock: FakeClock) -> None:
-    store.groups.create("g", SharedGroup(max_deliveries=2))
-    put(store, "fine")
-    store.put(
-        [Message("T", b"poison", tag="t", keys=("k",), properties={"UNIQ_KEY": "id", "p": "v"})]
-    )
-    for number in (1, 2):
-        got = receive(store, invisible_ms=1000)
-        assert [each.deliveries for each in got] == [number] * len(got)
-        if number == 1:
-            assert acknowledge(store, got[:1]) == [DONE]
-        clock.advance(1)
-    assert receive(store) == receive(store) == []
-    store.wait_visible()
-    (record,) = store.pull("%DLQ%g", 0, 0).records
-    letter = unpack_record(record)
-    assert (letter.body, letter.tag, letter.keys) == (b"poison", "t", ("k",))
-    assert letter.properties["p"] == "v"
-    origin = {name: value for name, value in letter.properties.items() if "ORIGIN" in name}
-    assert origin == {
-        "DLQ_ORIGIN_TOPIC": "T",
-        "DLQ_ORIGIN_MESSAGE_ID": "id",
-        "DLQ_ORIGIN_QUEUE": "0",
-        "DLQ_ORIGIN_OFFSET": "1",
-    }
-    assert store.query("%DLQ%g", "id").records == [record]
-    assert receive(store) == []
-
-
-def test_many_dead_letters_go_in_turns(store: MessageStore, clock: FakeClock) -> None:
-    store.groups.create("g", SharedGroup(max_deliveries=1))
-    put(store, *[f"{n}" for n in range(100)])
-    assert len(receive(store, max_messages=100, invisible_ms=1)) == 100
-    clock.advance(1)
-    put(store, "new")
-    seen = []
-    for _ in range(6):
-        received = store.groups.receive("g", "T", max_messages=10)
-        seen += texts(received.deliveries)
-    assert seen == ["new"]
-    store.wait_visible()
-    found = bodies(list(store.pull("%DLQ%g", 0, 0, max_messages=200).records))
-    assert found == [b"%d" % n for n in range(100)]
-
-
-def test_a_message_that_is_given_up_is_a_dead_letter_at_once(
-    store: MessageStore, clock: FakeClock
-) -> None:
-    store.groups.create("g", SharedGroup(max_deliveries=None))
-    put(store, "poison", "good", tag="t")
-    poison, good = receive(store)
-    assert store.groups.bury("g", poison.handle).outcomes == [DONE]
-    assert store.groups.bury("g", poison.handle).outcomes == [LATE]
-    assert acknowledge(store, [poison, good]) == [LATE, DONE]
-    clock.advance(3600)
-    assert receive(store) == []
-    (letter,) = store.groups.list_dead_letters("g")
-    record = unpack_record(letter.record)
-    assert (record.body, record.tag, letter.topic) == (b"poison", "t", "T")
-    with pytest.raises(InvalidArgumentError):
-        store.groups.bury("g", "no handle")
-    assert store.groups.redrive("g").redriven == 1
-    assert texts(receive(store)) == ["poison"]
-
-
 def test_handles_survive_a_restart(tmp_path: Path, clock: FakeClock) -> None:
     with open_small(tmp_path / "store", clock) as store:
         store.groups.create("g")
@@ -251,53 +185,6 @@ def test_handles_survive_a_restart(tmp_path: Path, clock: FakeClock) -> None:
         assert acknowledge(store, [first, second]) == [LATE, DONE]
         clock.advance(3600)
         assert receive(store) == []
-
-
-def test_light_queues_are_received_from_as_topics_are(
-    store: MessageStore, clock: FakeClock
-) -> None:
-    store.groups.create("g")
-    name = "%LMQ%$room$1"
-    store.put([Message("T", b"a", light_queues=(name,)), Message("T", b"b")])
-    got = receive(store, name, invisible_ms=1000)
-    assert texts(got) == ["a"]
-    clock.advance(1)
-    (again,) = receive(store, name)
-    assert acknowledge(store, [*got, again]) == [LATE, DONE]
-    store.delete_topic(name)
-    with pytest.raises(UnknownTopicError):
-        receive(store, name)
-    assert acknowledge(store, [again]) == [ENDED]
-    store.put([Message("T", b"new", light_queues=(name,))])
-    (fresh,) = receive(store, name)
-    assert (texts([fresh]), fresh.queue_offset) == (["new"], 0)
-    assert acknowledge(store, [again, fresh]) == [LATE, DONE]
-
-
-def test_a_topic_made_again_ends_what_was_in_flight(store: MessageStore) -> None:
-    store.groups.create("g")
-    put(store, "old")
-    (old,) = receive(store)
-    store.delete_topic("T")
-    assert acknowledge(store, [old]) == [ENDED]
-    with pytest.raises(UnknownTopicError):
-        receive(store)
-    put(store, "new")
-    (new,) = receive(store)
-    assert (texts([new]), new.deliveries) == (["new"], 1)
-    assert acknowledge(store, [old, new]) == [ENDED, DONE]
-
-
-def test_a_group_that_is_deleted_begins_anew(store: MessageStore) -> None:
-    store.groups.create("g")
-    put(store, "a")
-    (old,) = receive(store)
-    store.delete_group("g")
-    with pytest.raises(UnknownGroupError):
-        acknowledge(store, [old])
-    store.groups.create("g")
-    assert acknowledge(store, [old]) == [LATE]
-    assert [each.deliveries for each in receive(store)] == [1]
 
 
 def test_groups_of_both_kinds_refuse_each_others_calls(store: MessageStore) -> None:
@@ -434,19 +321,6 @@ def test_a_clock_that_is_set_back_holds_nothing_for_ever(tmp_path: Path, clock: 
         assert texts(receive(store)) == ["a"]
 
 
-def test_what_the_topic_keeps_no_longer_is_done(store: MessageStore, clock: FakeClock) -> None:
-    store.groups.create("g")
-    put(store, *"abcdef")
-    got = receive(store, max_messages=4, invisible_ms=1)
-    store.keep("T", messages=3)  # d, e, f
-    clock.advance(1)
-    again = receive(store)
-    assert texts(again) == [*"def"]
-    assert acknowledge(store, [*got, *again]) == [LATE] * 4 + [DONE] * 3
-    (row,) = store.tables.list_windows("g", None, 9)
-    assert (row[2].in_flight, row[2].next_offset) == (0, 6)
-
-
 def test_calls_that_wait_for_each_other_become_one_record(store: MessageStore) -> None:
     store.groups.create("g")
     put(store, *[f"{n}" for n in range(64)])
@@ -478,77 +352,3 @@ def test_an_idle_queue_and_an_idle_group_take_no_memory(store: MessageStore) -> 
     parts = [*vars(store.groups).values(), *vars(store.groups._turns).values()]
     held = [value for value in parts if isinstance(value, (list, dict, set))]
     assert not any(held)
-
-
-@pytest.mark.parametrize("name", ["T", "%LMQ%l"])
-def test_a_queue_that_is_made_again_while_a_turn_reads_is_looked_at_again(
-    store: MessageStore, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.groups.create("g")
-    message = Message("T", b"old", light_queues=("%LMQ%l",))
-    store.put([message])
-    pull = store.pull
-    left = [1]
-
-    def pull_late(topic: str, queue_id: int, offset: int, **wishes: int) -> object:
-        pulled = pull(topic, queue_id, offset, **wishes)  # type: ignore[arg-type]
-        if left.pop() if left else False:
-            store.delete_topic(name)
-            store.put([message._replace(body=b"new")])
-        return pulled
-
-    monkeypatch.setattr(store, "pull", pull_late)
-    (got,) = receive(store, name)
-    assert (texts([got]), got.queue_offset) == (["new"], 0)
-    assert acknowledge(store, [got]) == [DONE]
-    assert receive(store, name) == []
-
-
-def test_a_group_that_ends_while_a_turn_reads_receives_nothing(
-    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with open_small(tmp_path / "store", clock, auto_create_groups=False) as store:
-        store.groups.create("g")
-        put(store, "a")
-        pull = store.pull
-
-        def pull_late(topic: str, queue_id: int, offset: int, **wishes: int) -> object:
-            pulled = pull(topic, queue_id, offset, **wishes)  # type: ignore[arg-type]
-            store.delete_group("g")
-            return pulled
-
-        monkeypatch.setattr(store, "pull", pull_late)
-        with pytest.raises(UnknownGroupError):
-            receive(store)
-        assert store.tables.list_windows("g", None, 9) == []
-        assert differences(store) == []
-
-
-def test_a_topic_that_dead_letters_make_is_there_for_the_next_call(
-    store: MessageStore, clock: FakeClock
-) -> None:
-    store.groups.create("g", SharedGroup(max_deliveries=1))
-    store.groups.create("letters")
-    put(store, "poison")
-    receive(store, invisible_ms=1)
-    clock.advance(1)
-    with pytest.raises(UnknownTopicError):
-        store.groups.receive("letters", "%DLQ%g")
-    assert receive(store) == []
-    store.wait_visible()
-    assert texts(store.groups.receive("letters", "%DLQ%g").deliveries) == ["poison"]
-
-
-def test_a_delivery_that_was_not_begun_does_not_count(store: MessageStore) -> None:
-    store.groups.create("g", SharedGroup(max_deliveries=2))
-    put(store, "a")
-    for _ in range(5):
-        [found] = receive(store)
-        assert found.deliveries == 1
-        store.groups.give_back("g", [found.handle], 0, not_begun=True)
-    for deliveries in (1, 2):
-        [found] = receive(store)
-        assert found.deliveries == deliveries
-        store.groups.give_back("g", [found.handle], 0)
-    assert receive(store) == []
-    assert store.groups.dead_letters("g") == 1

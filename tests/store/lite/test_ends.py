@@ -1,0 +1,149 @@
+"""The end of lite topics: they are deleted, or end by themselves once they are idle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store.errors import (
+    InvalidArgumentError,
+    UnknownTopicError,
+)
+from store.groups import Outcome
+from store.lite import queue_of
+from store.message import Message
+from tests.store.lite.test_lite_topics import (
+    ADD,
+    REMOVE,
+    P,
+    acknowledge,
+    put,
+    ready,
+    received,
+    texts,
+)
+
+if TYPE_CHECKING:
+    from store.message_store import MessageStore
+    from tests.support.fake_clock import FakeClock
+
+
+def test_lite_topics_are_listed_and_deleted(store: MessageStore) -> None:
+    store.lite.make(P)
+    for name in ("b", "a", "aa", "c"):
+        put(store, name, "x")
+    assert store.lite.listing.names(P, "", "", 10) == ["a", "b", "c", "aa"]
+    assert store.lite.listing.names(P, "a", "", 10) == ["a", "aa"]
+    assert store.lite.listing.names(P, "", "b", 1) == ["c"]
+    assert store.lite.delete(P, ["a", "never", "a"]) == 1
+    assert store.lite.listing.names(P, "", "", 10) == ["b", "c", "aa"]
+
+
+def test_many_lite_topics_are_deleted_with_few_waits(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.lite.make(P)
+    names = [f"s{number}" for number in range(150)]
+    for name in names:
+        put(store, name, "x")
+    waits: list[int] = []
+    wait_durable = store._appends.wait_durable
+
+    def wait(end: int) -> None:
+        waits.append(end)
+        wait_durable(end)
+
+    monkeypatch.setattr(store._appends, "wait_durable", wait)
+    assert store.lite.delete(P, [*names, "never", *names]) == 150
+    assert 0 < len(waits) <= 4
+    assert store.lite.listing.names(P, "", "", 10) == []
+    put(store, "s7", "again")
+    assert store.lite.delete(P, names) == 1
+
+
+def test_an_idle_lite_topic_ends_with_all_that_groups_have_of_it(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    ready(store)
+    store.lite.make(P, expiry_ms=60_000)
+    for name in ("idle", "busy", "followed"):
+        put(store, name, "x")
+    store.lite.sync("g", "c", ADD, ["idle", "followed"])
+    held = received(store)
+    store.lite.sync("g", "c", REMOVE, ["idle"])
+    clock.advance(59)
+    assert store.lite.expiry.look() == 0
+    put(store, "busy", "y")
+    clock.advance(2)
+    store.lite.sync("g", "c", ADD, ["followed"])
+    assert store.lite.expiry.look() in (0, 1)
+    store.lite.expiry.look()
+    assert store.lite.listing.names(P, "", "", 10) == ["busy", "followed"]
+    of_idle = [each.handle for each in held if each.topic == queue_of(P, "idle")]
+    assert store.groups.acknowledge("g", of_idle).outcomes == [Outcome.QUEUE_ENDED]
+    assert store.tables.windows("g", queue_of(P, "idle"), [0])[0].next_offset == 0
+    put(store, "idle", "z")  # a session that comes back begins anew
+    store.lite.sync("g", "c", ADD, ["idle"])
+    assert "z" in texts(received(store))
+
+
+def test_a_lite_topic_that_grows_meanwhile_does_not_end(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    store.lite.make(P, expiry_ms=60_000)
+    put(store, "a", "x")
+    put(store, "b", "x")
+    ends = {queue_of(P, name): 1 for name in "ab"}
+    put(store, "a", "y")
+    assert store.delete_idle(ends) == 1
+    assert store.lite.listing.names(P, "", "", 10) == ["a"]
+
+
+def test_the_scan_goes_round_in_pieces(store: MessageStore, clock: FakeClock) -> None:
+    for parent in ("p", "q", "r"):
+        store.lite.make(parent, expiry_ms=60_000 if parent != "q" else 0)
+        for number in range(7):
+            queue = queue_of(parent, f"s{number}")
+            store.put([Message(parent, b"x", light_queues=(queue,))])
+    clock.advance(61)
+    ended = sum(store.lite.expiry.look(3) for _ in range(30))
+    assert ended == store.lite.expiry.expired == 14
+    assert [len(store.lite.listing.names(parent, "", "", 10)) for parent in "pqr"] == [0, 7, 0]
+
+
+def test_the_settings_of_a_parent_go_with_it(store: MessageStore) -> None:
+    store.lite.make(P, expiry_ms=60_000, queue_count=2)
+    assert store.lite.expiry_ms(P) == 60_000
+    assert store.describe_topic(P).queue_count == 2
+    for bad in (1, -5, 1 << 60):
+        with pytest.raises(InvalidArgumentError, match="expiry_ms"):
+            store.lite.make(P, bad)
+    store.delete_topic(P)
+    with pytest.raises(UnknownTopicError):
+        store.lite.expiry_ms(P)
+    store.create_topics([(P, 1)])
+    with pytest.raises(InvalidArgumentError, match="not made for lite topics"):
+        store.lite.expiry_ms(P)
+
+
+def test_a_lite_topic_that_ends_while_it_is_looked_at_is_no_error(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of the group were looked up before, and its queue after the end."""
+    ready(store)
+    put(store, "a", "a0", "a1", "a2")
+    store.lite.sync("g", "c", ADD, ["a"])
+    acknowledge(store, received(store, max_messages=2))
+    pull, left = store.pull, [1]
+
+    def ended_before(*args: object, **how: object) -> object:
+        while left:
+            left.pop()
+            store.lite.delete(P, ["a"])
+            put(store, "a", "new")
+        return pull(*args, **how)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "pull", ended_before)
+        assert texts(received(store)) == ["new"]
