@@ -1,8 +1,8 @@
-"""Consume queues, key index and state of a store, in RocksDB.
+"""The consume queues, key index and state of a store, in RocksDB.
 
-`open_store` opens a store whose queues are all here. The rooms: `engine` is the key-value protocol
-and RocksDB behind it, `tables` the rows, `snapshots` what an opening falls back on, `backup` makes
-copies, `inspect` looks a stopped store over.
+`open_store` opens a store with all its queues in RocksDB. The rooms: `engine` is the key-value
+protocol and its RocksDB implementation, `tables` the rows, `snapshots` what an opening falls back
+on, `backup` makes copies, `inspect` verifies a stopped store.
 """
 
 from __future__ import annotations

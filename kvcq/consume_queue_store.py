@@ -1,8 +1,8 @@
-"""The consume queues and the key index in RocksDB: what the log asks for, on top of the tables.
+"""The consume queues and the key index in RocksDB: implements the log's protocols on the tables.
 
-All rows of one dispatch go into one batch, with the dispatch point; the write-ahead log is
-off, and flushes are atomic over the families. So whatever a crash leaves stands at one dispatch
-point, and dispatching from there on rebuilds the rest.
+All rows of a dispatch and the dispatch point are written in one batch. The write-ahead log is off,
+and flushes are atomic over the families. So after any crash the database is at one dispatch point,
+and dispatching from there rebuilds the rest.
 """
 
 from __future__ import annotations
@@ -60,32 +60,33 @@ _INT64_MAX = (1 << 63) - 1
 
 
 class Expiry(Protocol):
-    """Drops expired units from the files, some time after it was told."""
+    """Drops expired units from the files, some time after it is told to."""
 
     def dropped_up_to(self, store_time_ms: int) -> None: ...
 
     def keep_from(self, store_time_ms: int) -> None: ...
 
     def tick(self) -> bool:
-        """Look at the clocks; called about every second."""
+        """Check the clocks; called about every second. Returns whether the filter was set again."""
         ...
 
     def taken_too_far_ms(self) -> int:
-        """Units stored before then may have been dropped too early, ms; 0: none. Told once."""
+        """Store time in ms before which units may have been dropped too early; 0 if none. Each loss
+        is returned once."""
         ...
 
 
 class KvConsumeQueueStore:
-    """ConsumeQueueStore over a KvEngine.
+    """ConsumeQueueStore on a KvEngine.
 
-    Thread: `dispatch`, `delete_topic` one at a time (`_writing`); reads on any thread.
-    Durability: `flush`, or a full memtable. Memory: bounded caches, nothing per idle queue.
+    Thread: `dispatch`, `delete_topic` one at a time (`_writing`); reads on any thread. Durability:
+    `flush`, or a full memtable. Memory: bounded caches, nothing per idle queue.
     """
 
     def __init__(
         self, engine: KvEngine, expiry: Expiry | None = None, *, owns_engine: bool = True
     ) -> None:
-        """`owns_engine`: it is closed with the queues; otherwise it is flushed then."""
+        """`owns_engine`: closing the queues closes it; otherwise they only flush it."""
         # Constant after construction.
         self._engine = engine
         self._owns_engine = owns_engine
@@ -118,7 +119,7 @@ class KvConsumeQueueStore:
             self._dispatched_offset = end_offset
 
     def rewrite(self, requests: Sequence[DispatchRequest]) -> None:
-        """Write units and index rows that dispatch wrote before and that were damaged since."""
+        """Write units and index rows again that dispatch wrote and that were damaged since."""
         if not requests:
             return
         with self._writing:
@@ -128,10 +129,10 @@ class KvConsumeQueueStore:
             self._min_offsets.clear()
 
     def ingest(self, files: Mapping[str, Sequence[Path]], end_offset: int, *, move: bool) -> None:
-        """Take over sorted files, by family, made from all records up to `end_offset`.
+        """Ingest sorted files, by family, made from all records up to `end_offset`.
 
-        They must go on where this database ends. Repeatable: a crash in between leaves rows that
-        dispatching from the dispatch point writes again, the same. Durable on return.
+        They must start at this database's dispatch point. Repeatable: a crash in between leaves
+        rows that dispatch writes again, with the same content. Durable on return.
         """
         with self._writing:
             if end_offset <= self._dispatched_offset:
@@ -214,7 +215,8 @@ class KvConsumeQueueStore:
     def stored_units(
         self, topic: str, queue_id: int, start: int, count: int
     ) -> list[tuple[int, tuple[int, ...]]]:
-        """As `read_units`, for a verifier: blocks it reads push no others out of the cache."""
+        """Like `read_units`, for a verifier: the blocks it reads do not evict others from the
+        cache."""
         prefix = unit_prefix(topic, queue_id)
         end = prefix + pack_i64(min(start + count, _INT64_MAX))
         rows = self._engine.scan(UNITS, prefix + pack_i64(start), end, fill_cache=False)
@@ -222,7 +224,7 @@ class KvConsumeQueueStore:
         return [(queue_offset_of(key), unit) for (key, _), unit in zip(rows, units, strict=True)]
 
     def units_between(self, start: int, end: int) -> Iterator[UnitColumns]:
-        """All units of records in `start..end`, a page at a time, for a verifier."""
+        """Yield all units of records in `start..end`, a page at a time, for a verifier."""
         for rows in pages(self._engine, UNITS):
             units = units_of_rows(rows)
             yield units.where((units.physical_offset >= start) & (units.physical_offset < end))
@@ -281,9 +283,10 @@ class KvConsumeQueueStore:
                     yield topic, queue_id, queue_offset, physical_offset
 
     def list_names(self, prefix: str, after: str | None, limit: int) -> list[str]:
-        """Names of topics and light queues with messages, by length, then bytes; above `after`.
+        """Up to `limit` names of topics and light queues with messages, ordered by length, then
+        bytes; names after `after`.
 
-        `prefix` is not empty.
+        `prefix` must not be empty.
         """
         found: list[str] = []
         shortest = len(prefix.encode()) if after is None else len(after.encode())
@@ -308,14 +311,14 @@ class KvConsumeQueueStore:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is in any of its families."""
+        """Whether all of its families are empty."""
         return not any(
             self._engine.scan(family, b"", LAST_KEY, limit=1) for family in (UNITS, INDEX, BOUNDS)
         )
 
     def clear(self) -> None:
-        """Remove all rows of queues and index, and the dispatch point. Repeatable; a crash leaves
-        some of them, below the point that is there. Durable on return."""
+        """Remove all rows of queues and index, and the dispatch point. Repeatable; a crash may
+        leave some of them, below the remaining dispatch point. Durable on return."""
         with self._writing:
             # The point last: what is left behind it would be taken for rows of this log.
             for family in (UNITS, INDEX, BOUNDS):

@@ -1,8 +1,9 @@
-"""The one database of a plain store, and which state of it a log may be opened with.
+"""The database of a plain store, and the checks that it fits its log.
 
-The database must not be ahead of the log, after a power loss say, nor behind the log's beginning,
-nor behind a snapshot: then files of it were lost. Otherwise it is set aside, and made of the newest
-snapshot that is of this log; without one, of nothing, if the log tells all from its first byte.
+The database must not be ahead of the log, as after a power loss, nor behind the log's beginning,
+nor behind a snapshot, which would mean that files of it were lost. Otherwise it is set aside, and
+rebuilt from the newest snapshot of this log; or from nothing, if the log is complete from its first
+byte.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class PlainDatabases:
         directory: StoreDir,
         flushes_state: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Opens the database; one that is damaged is moved aside. Raises EngineUnavailableError.
+        """Open the database; a damaged one is moved aside. Raises EngineUnavailableError.
 
         `flushes_state`: see KvStateStore.
         """
@@ -138,7 +139,7 @@ class PlainDatabases:
         assert start <= self.state.point <= end, "a state of this log"
 
     def _settle_old(self, segments: SegmentSet) -> None:
-        """Of a store of format 1: see upgrade.py."""
+        """For a store of format 1: see upgrade.py."""
         for snapshot in snapshots_in(self._directory.root / DIRECTORY):
             snapshot.remove()  # of a try that was cut short
         take_over(self._directory, self._engine, self.queues, segments)
@@ -149,7 +150,8 @@ class PlainDatabases:
         self.finish_upgrade(self.queues, segments)
 
     def finish_upgrade(self, queues: ConsumeQueueStore, segments: SegmentSet) -> None:
-        """Of a store of format 1; of another one nothing. `queues` are those that are read."""
+        """Finish the upgrade of a store of format 1; does nothing otherwise. `queues`: those that
+        serve reads."""
         if self.is_old:
             finish(self._directory, Tables(self.state), queues, self._engine)
             self.state.flush()
@@ -158,7 +160,7 @@ class PlainDatabases:
             self.is_old = False
 
     def _place(self, snapshots: list[Snapshot], start: int, why: str) -> None:
-        """The database is another one, and open."""
+        """Open the replacement database."""
         for snapshot in reversed(snapshots):
             places = [place_copy, place_sealed] if snapshot.copy.exists() else [place_sealed]
             if self._was_damaged:
@@ -198,7 +200,7 @@ class PlainDatabases:
     def snapshots_of(
         self, queues: ConsumeQueueStore, segments: SegmentSet, flush_log: Callable[[], None]
     ) -> Snapshots:
-        """Of the state, which has all that is dispatched to `queues`."""
+        """Snapshots of the state, which has everything that is dispatched to `queues`."""
 
         def back_up() -> Path:
             self.state.advance(queues.dispatched_offset)
@@ -210,15 +212,16 @@ class PlainDatabases:
     # --- for a store that also has queues in files -------------------------------------------
 
     def lend_queues(self) -> KvConsumeQueueStore:
-        """The queues once more, as they are now; closing them leaves the database open."""
+        """The queues as of now; closing them leaves the database open."""
         return KvConsumeQueueStore(self._engine, self._expiry, owns_engine=False)
 
     def tend(self) -> None:
-        """What is due every second or so, for queues that do not see to it: see KvEngine.settle."""
+        """Periodic work, about every second, for queues that do not do it themselves: see
+        KvEngine.settle."""
         self._engine.settle()
 
     def clear_queues(self) -> None:
-        """The database has no queues, durably, and gives their space back. Repeatable."""
+        """Remove all queues from the database, durably, and reclaim their space. Repeatable."""
         queues = self.lend_queues()
         if queues.is_empty:
             return
@@ -235,10 +238,10 @@ class PlainDatabases:
 def open_derived(
     path: Path, profile: Profile = DERIVED, damaged: Callable[[], None] = lambda: None
 ) -> RocksEngine:
-    """The derived database; a damaged one is moved aside, and an empty one made.
+    """Open the derived database; a damaged one is moved aside and replaced by an empty one.
 
-    Damage that a reader met counts as well: it left a mark. `damaged` is called then. Raises
-    EngineUnavailableError when something else keeps it from being opened.
+    A mark left by a reader that found damage counts as well. `damaged` is called then. Raises
+    EngineUnavailableError if it cannot be opened for another reason.
     """
     mark = damage_mark(path)
     if mark.exists():

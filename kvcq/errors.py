@@ -1,4 +1,4 @@
-"""What the key-value side raises. Each is an error of the store, too."""
+"""The errors of the key-value side. Each is a StoreError as well."""
 
 from store.errors import (
     DiskFullError,
@@ -14,16 +14,16 @@ class KvcqError(StoreError):
 
 
 class EngineBusyError(KvcqError, StoreBusyError):
-    """RocksDB stalls writes. Nothing was written; try the same batch a little later."""
+    """RocksDB stalls writes. Nothing was written; retry the same batch a little later."""
 
 
 class EngineFullError(EngineBusyError, DiskFullError):
-    """The disk is full. Nothing was written, nothing is lost, reads go on; the same batch is taken
-    once there is room again, without a restart."""
+    """The disk is full. Nothing was written, nothing is lost, reads continue. The same batch
+    succeeds once there is room, without a restart."""
 
 
 class EngineOutOfDescriptorsError(EngineBusyError, OutOfDescriptorsError):
-    """There is no file descriptor left. As with a full disk: over when there are some again."""
+    """No file descriptor is free. Like a full disk, this ends when some become free."""
 
 
 class EngineClosedError(KvcqError, StoreClosedError):
@@ -31,28 +31,27 @@ class EngineClosedError(KvcqError, StoreClosedError):
 
 
 class EngineFailedError(KvcqError):
-    """RocksDB reported an error that is not a stall: the database is to be checked or rebuilt."""
+    """RocksDB reported an error that is not a stall. Check or rebuild the database."""
 
 
 class EngineDamagedError(EngineFailedError):
-    """A file of the database does not verify. What is derived is rebuilt by the next opening."""
+    """A file of the database does not verify. The next opening rebuilds derived data."""
 
 
 class EngineUnavailableError(EngineFailedError):
-    """The database cannot be opened for lack of space, of file descriptors, of a permission, or
-    because another process has it open. Nothing says that it is damaged: try again later.
-    """
+    """The database cannot be opened for lack of space, file descriptors or permissions, or because
+    another process has it open. It is not known to be damaged; retry later."""
 
 
 class EngineNewerError(EngineUnavailableError):
-    """The database has column families that this program does not know: a newer version wrote it.
+    """The database has column families that this version does not know: a newer version wrote it.
 
-    It is whole, so it is never moved aside or rebuilt: use the newer program.
+    It is intact, so it is never moved aside or rebuilt. Use the newer version.
     """
 
 
 class CorruptValueError(KvcqError):
-    """A row that no code of ours can have written."""
+    """A row that our code cannot have written."""
 
 
 class BackupError(KvcqError):
@@ -60,14 +59,14 @@ class BackupError(KvcqError):
 
 
 class BackupTargetError(BackupError):
-    """The place of the backups cannot be read or written. What is there stays as it was: a backup
-    counts only when all of it is there, and the next one goes on with the files that are."""
+    """The place of the backups cannot be read or written. Its content does not change: a backup
+    only counts once it is complete, and the next one reuses its files."""
 
 
 class BackupRefusedError(BackupError):
-    """This store is not backed up so, or not there; or there is no such backup. Nothing was
-    written."""
+    """The store cannot be backed up this way or to this place, or no such backup exists. Nothing
+    was written."""
 
 
 class BackupDamagedError(BackupError):
-    """What a backup holds is not what its manifest says."""
+    """The content of a backup does not match its manifest."""

@@ -1,7 +1,7 @@
-"""Open a store whose queues are in RocksDB: the way in, for programs that embed one.
+"""Opens a store whose queues are in RocksDB: the entry point for programs that embed one.
 
-A directory with a migration.json may have queues elsewhere too. `migration.opening` opens those,
-and any other through what is here: it is the way in for the service and the tools.
+A directory with a migration.json may have queues elsewhere as well. `migration.opening` opens
+those, and any other through this module; the service and the tools use it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 def open_store(
     config: StoreConfig, *, clock: Clock | None = None, progress: Progress = no_progress
 ) -> MessageStore:
-    """A running store in `config.root`, made there if the directory is empty or absent.
+    """Open and run the store in `config.root`; create it if the directory is empty or absent.
 
-    A `kvcq/` database that is lost or damaged is rebuilt from the log; a damaged one is kept beside
-    it under another name. `progress` is called with what is being done, and how much, 0 to 1.
+    A lost or damaged `kvcq/` database is rebuilt from the log; a damaged one is kept beside it
+    under another name. `progress` is called with the current step and the fraction done, 0 to 1.
     Raises StoreLockedError, StoreFormatError, DiskFullError, CorruptRecordError,
     EngineUnavailableError.
     """
@@ -42,7 +42,7 @@ def open_store(
 def open_plain(
     config: StoreConfig, clock: Clock, directory: StoreDir, progress: Progress
 ) -> MessageStore:
-    """As `open_store`, in a directory that is open, and has no migration; takes it over."""
+    """Like `open_store`, for an open directory without a migration, which it takes over."""
     with ExitStack() as undo:
         undo.callback(directory.close)
         databases = PlainDatabases(config, clock, directory)

@@ -4,8 +4,8 @@
 |-----|--------------------------------------------------------------|
 | `p` | i64, the physical offset up to which the rows are            |
 
-All other keys are in store/state/rows.py. The write-ahead log is off: what a crash takes, the
-records behind the point give again.
+All other keys are in store/state/rows.py. The write-ahead log is off: rows lost in a crash are
+restored from the records behind the point.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _POINT_KEY = b"p"
 
 
 class KvStateStore:
-    """StateStore over a KvEngine, which the queues may share.
+    """StateStore on a KvEngine, which the queues may share.
 
     Thread: any for reads; `apply` and `advance` one at a time.
     """
 
     def __init__(self, engine: KvEngine, *, flushes: Callable[[], bool] = lambda: False) -> None:
-        """`flushes`: whether nothing else flushes the engine, as where queues are in files."""
+        """`flushes`: whether nothing else flushes the engine, as when queues are in files."""
         # Constant after construction.
         self._engine = engine
         self._flushes = flushes
@@ -44,13 +44,14 @@ class KvStateStore:
 
     @property
     def point(self) -> int:
-        """Physical offset: what the records below say is in the rows, and nothing else."""
+        """Physical offset: the rows reflect exactly the records below it."""
         return self._point
 
     def apply(self, changes: Changes, end_offset: int) -> None:
-        """The changes of the record that ends there, and the point, in one batch.
+        """Apply the changes of the record that ends at `end_offset`, and move the point, in one
+        batch.
 
-        Raises StoreBusyError when they cannot be taken now: nothing changed then.
+        Raises StoreBusyError if they cannot be applied now; nothing is changed then.
         """
         with self._writing:
             assert end_offset > self._point, f"a record before {end_offset}, behind {self._point}"
@@ -64,7 +65,8 @@ class KvStateStore:
             self._point = end_offset
 
     def advance(self, end_offset: int) -> None:
-        """No record below `end_offset` says anything that is not in the rows."""
+        """Move the point to `end_offset`; the caller guarantees that no record up to there changes
+        rows."""
         self._point = max(self._point, end_offset)
 
     def get(self, key: bytes) -> bytes | None:
@@ -80,15 +82,14 @@ class KvStateStore:
         self._engine.write(KvBatch(puts={STATE: list(rows)}))
 
     def flush(self) -> None:
-        """The rows are durable, with the point, once the engine is flushed. Raises what it
-        raises."""
+        """Make the rows and the point durable by flushing the engine. Raises what it raises."""
         self.note_point()
         if self._flushes():
             self._engine.flush()
 
     def note_point(self) -> None:
-        """The database says up to where the rows are. Waits for a stall to pass. Raises
-        StoreBusyError when it does not."""
+        """Write the point to the database. Waits for a stall to pass; raises StoreBusyError if it
+        does not."""
         with self._writing:
             batch = KvBatch(puts={STATE: [(_POINT_KEY, pack_i64(self._point))]})
             retry_while_busy(lambda: self._engine.write(batch))

@@ -1,8 +1,7 @@
-"""From format 1 to 2: topics, groups and offsets go from `meta/` into the one database.
+"""Upgrades format 1 to 2: moves topics, groups and offsets from `meta/` into the one database.
 
-Until then a database of its own, `meta/`, kept them. Its rows of topics, groups, offsets, what is
-hidden and what was counted have the same keys and values as rows of state, and are taken over as
-they are. Others:
+Format 1 had a separate database, `meta/`. Its rows of topics, groups, offsets, hidden messages and
+counts have the same keys and values as rows of state, and are copied. Other rows:
 
 | key in `meta/`     | value                              | becomes                              |
 |--------------------|------------------------------------|--------------------------------------|
@@ -10,9 +9,9 @@ they are. Others:
 | `u` i16, topic, i32| i64 queue offset, i64 offset       | the queue's bound, if it has none    |
 | `s` name           | a small value                      | a note; users become one note        |
 
-Everything is done again from the start when it was interrupted: `meta/` is only read, and moved
-aside once the store says that it has format 2. An older program that ran in between has thrown the
-new family away, together with queues that it makes again from the log.
+An interrupted upgrade starts over: `meta/` is only read, and moved aside once the store has format
+2. An older version that ran in between dropped the new family, together with queues that it
+rebuilds from the log.
 """
 
 from __future__ import annotations
@@ -86,10 +85,10 @@ class _Deletion(NamedTuple):
 def take_over(
     directory: StoreDir, engine: KvEngine, queues: ConsumeQueueStore, segments: SegmentSet
 ) -> None:
-    """The state is what `meta/` says, at the log's end; the queues lack what it says has ended.
+    """Fill the state from `meta/`, at the log's end, and remove deleted names from the queues.
 
-    The log is recovered, and the queues are not ahead of it. Raises StoreFormatError for a `meta/`
-    that cannot be read, DiskFullError before anything is written, EngineUnavailableError.
+    The log must be recovered, and the queues must not be ahead of it. Raises StoreFormatError if
+    `meta/` cannot be read, DiskFullError before anything is written, EngineUnavailableError.
     """
     _tell_and_check_space(directory)
     engine.write(KvBatch(delete_ranges=[(STATE, b"", LAST_KEY)]))
@@ -111,7 +110,8 @@ def take_over(
 
 
 def _tell_and_check_space(directory: StoreDir) -> None:
-    """Says what the upgrade takes, before it begins. Raises DiskFullError when there is less."""
+    """Log how much space the upgrade needs, before it begins. Raises DiskFullError if there is
+    less."""
     size = sum(each.stat().st_size for each in directory.meta.glob("*"))
     needed = _DISK_TIMES * size
     free = free_bytes(directory.root)
@@ -127,17 +127,18 @@ def _tell_and_check_space(directory: StoreDir) -> None:
 
 
 def unapplied_deletions(directory: StoreDir, applied: int) -> list[str]:
-    """Names that `meta/` says were deleted after the first `applied` deletions, in order. Raises
+    """Names whose deletions in `meta/` come after the first `applied` ones, in order. Raises
     StoreFormatError, EngineUnavailableError."""
     with closing(_open_meta(directory)) as meta:
         return [each.name for each in _deletions(meta) if each.number > applied]
 
 
 def finish(directory: StoreDir, state: Tables, queues: ConsumeQueueStore, engine: KvEngine) -> None:
-    """Queues are dispatched to the log's end: no offset is committed beyond the end of its queue.
+    """After the queues are dispatched to the log's end: lower committed offsets that are beyond the
+    end of their queue.
 
-    Older programs synced commits, but not messages in ASYNC mode: a power loss could take messages
-    whose offsets stayed committed.
+    Older versions synced commits, but not messages in ASYNC mode, so a power loss could lose
+    messages whose offsets stayed committed.
     """
     if not directory.was_closed_cleanly:
         after: str | None = None
@@ -149,7 +150,7 @@ def finish(directory: StoreDir, state: Tables, queues: ConsumeQueueStore, engine
 
 
 def raise_version(directory: StoreDir, snapshots: Snapshots, log_end: int) -> None:
-    """A snapshot is sealed, then the store has format 2, and `meta/` is no part of it any more."""
+    """Seal a snapshot, set the store's format to 2, and move `meta/` aside."""
     snapshots.take()
     directory.begin_state(log_end)
     if directory.meta.exists():
@@ -158,7 +159,8 @@ def raise_version(directory: StoreDir, snapshots: Snapshots, log_end: int) -> No
 
 
 def _has_meta(directory: StoreDir) -> bool:
-    """Not in a store that was made and never opened. Raises StoreFormatError when it was lost."""
+    """False for a store that was created and never opened. Raises StoreFormatError if it was
+    lost."""
     if directory.meta.is_dir() and any(directory.meta.iterdir()):
         return True
     if directory.checkpoint.exists() or any(directory.commitlog.glob("*")):
@@ -191,7 +193,7 @@ def _deletions(meta: KvEngine) -> Iterator[_Deletion]:
 def _finish_deletions(
     engine: KvEngine, queues: ConsumeQueueStore, deletions: list[_Deletion]
 ) -> None:
-    """Those whose rows the queues still have."""
+    """Finish deletions whose rows the queues still have."""
     row = engine.get(BOUNDS, DELETIONS_KEY)
     applied = 0 if row is None else unpack_i64(row)
     for deletion in sorted(deletions, key=lambda each: each.number):
@@ -203,7 +205,7 @@ def _finish_deletions(
 
 
 def _topics(meta: KvEngine, engine: KvEngine, log_end: int) -> None:
-    """A power loss may have taken log that topics, which were synced, already stood behind."""
+    """Topics were synced, so after a power loss they may begin beyond the log's end."""
     for rows in pages(meta, _META, b"t", b"u", rows=_PAGE):
         taken: list[Pair] = []
         for key, value in rows:
@@ -227,8 +229,8 @@ def _dead(engine: KvEngine, deletions: list[_Deletion], segments: SegmentSet) ->
 def _lost_topics(
     directory: StoreDir, engine: KvEngine, segments: SegmentSet, deletions: list[_Deletion]
 ) -> None:
-    """A crash may have left the first record of a topic, and taken its row: a record above the
-    flushed offset of the checkpoint, without a row and without a deletion above it."""
+    """Topics whose row was lost in a crash that left their first record: one above the checkpoint's
+    flushed offset, without a row and without a later deletion."""
     checkpoint = read_checkpoint(directory.checkpoint)
     if checkpoint is None:
         return
@@ -254,7 +256,7 @@ def _lost_topics(
 
 
 def _ends(meta: KvEngine, queues: ConsumeQueueStore, segments: SegmentSet) -> None:
-    """Where queues ended whose last message left the log."""
+    """The ends of queues whose last message left the log."""
     for rows in pages(meta, _META, b"u", b"v", rows=_PAGE):
         units = [
             LastUnit(key[3:-4].decode(), *_I32.unpack(key[-4:]), *_PLACE.unpack(value))

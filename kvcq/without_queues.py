@@ -1,4 +1,5 @@
-"""A database of a stopped store that keeps its state and loses its queues: to be made again."""
+"""Replaces the database of a stopped store by one with its state but without queues, to be
+rebuilt."""
 
 from __future__ import annotations
 
@@ -24,11 +25,12 @@ logger = logging.getLogger(__name__)
 
 
 def place_without_queues(directory: StoreDir, segments: SegmentSet, why: str) -> Path | None:
-    """`kvcq/` has the state it had, or that of the newest snapshot, and where queues end whose
-    messages have left the log. Returns the old one, named `kvcq.<why>-<n>`, if there was one.
+    """Replace `kvcq/` by a database with its state, or that of the newest snapshot, and the ends of
+    queues whose messages have left the log. Returns the path of the old one, `kvcq.<why>-<n>`, if
+    there was one.
 
-    Raises StoreFormatError when neither can be read and the log does not tell all.
-    Durable on return; a crash leaves the old database, the new one, or none.
+    Raises StoreFormatError if neither can be read and the log is not complete. Durable on return; a
+    crash leaves the old database, the new one, or none.
     """
     before = set(directory.root.glob(f"{directory.kvcq.name}.{why}-*"))
     _place(directory, segments, why)
@@ -58,7 +60,7 @@ def _place(directory: StoreDir, segments: SegmentSet, why: str) -> None:
 
 
 def _snapshot_of(directory: StoreDir, segments: SegmentSet) -> Snapshot:
-    """A sealed snapshot of the database as it is. Raises KvcqError, StoreFormatError."""
+    """A sealed snapshot of the current database. Raises KvcqError, StoreFormatError."""
     if not directory.kvcq.exists():
         raise StoreFormatError(directory.kvcq, "is missing")
     with closing(RocksEngine.open(directory.kvcq, DERIVED)) as engine:

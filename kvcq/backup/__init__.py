@@ -1,16 +1,16 @@
 """Backups of an open store: taken, listed, verified, restored up to a point in time.
 
-A backup is what a crash would leave, at one dispatch point: the log up to there, a copy of each of
-the two databases, and a manifest with length and CRC-32C of every file. So a restored store is
-opened by the ordinary recovery, and the judge looks at it as at any other.
+A backup is what a crash would leave, at one dispatch point: the log up to there, a copy of the
+database, and a manifest with length and CRC-32C of every file. So ordinary recovery opens a
+restored store, and `kvcq check` works on it as on any other.
 
-The place of the backups, a directory or a bucket, keeps each file once, under a name that says its
-length and checksum: see `manifest`. Files are complete before a manifest names them, and the
-manifest comes last: what is cut short, by a full disk or a kill, is no backup, and the next one
-goes on with the files that are there.
+The place of the backups, a directory or a bucket, has each file once, under a name with its length
+and checksum: see `manifest`. Files are complete before a manifest names them, and the manifest is
+written last. An interrupted backup, after a full disk or a kill, does not count, and the next one
+reuses its files.
 
-Uses the store, the engine and the tables; it knows nothing of migrations or of the server. Whoever
-takes a backup says which database serves the queues.
+Uses the store, the engine and the tables; it knows nothing of migrations or of the server. The
+caller says which database serves the queues.
 """
 
 from kvcq.backup.copying import Taken

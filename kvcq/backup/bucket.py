@@ -1,8 +1,8 @@
-"""A bucket of S3, or what speaks like it, and a prefix in it. Needs the extra `kvcq[s3]`.
+"""An S3 or S3-compatible bucket, with a prefix. Needs the extra `kvcq[s3]`.
 
-Address and keys come from where other programs have them: AWS_ENDPOINT_URL, AWS_REGION,
-AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, or the role of the machine. An object appears when all of
-it is there; a large one that is cut short leaves parts, which S3 removes by a rule of the bucket.
+Address and keys come from the usual places: AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID,
+AWS_SECRET_ACCESS_KEY, or the role of the machine. An object appears once it is complete. An
+interrupted large upload leaves parts, which a lifecycle rule of the bucket should remove.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Bucket:
     """Objects below a prefix. See Place."""
 
     def __init__(self, url: str) -> None:
-        """Asks nothing yet. Raises BackupRefusedError."""
+        """Does not connect yet. Raises BackupRefusedError."""
         try:
             import obstore
             from obstore.store import from_url
@@ -104,7 +104,7 @@ class Bucket:
             }
 
     def unfinished(self, prefix: str) -> list[str]:
-        """None: parts of an upload that was cut off have no name. A rule of the bucket's lifecycle
+        """Always empty: parts of an interrupted upload have no name. A lifecycle rule of the bucket
         removes them."""
         return []
 
@@ -167,7 +167,8 @@ class Bucket:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """The library has a class of its own for each kind of failure, and raises OSErrors too."""
+        """Convert the library's errors: it has a class for each kind of failure, and also raises
+        OSError."""
         try:
             yield
         except (self._obstore.exceptions.BaseError, OSError) as error:
@@ -185,5 +186,5 @@ class Bucket:
 
 
 def _first_line(error: Exception) -> str:
-    """What went wrong, without the library's own trace behind it."""
+    """The error's message, without the library's own trace after it."""
     return str(error).partition("\n")[0]

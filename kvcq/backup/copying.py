@@ -1,6 +1,6 @@
-"""Copies the files of one backup to their place, and puts the manifest last.
+"""Copies the files of one backup to their place, and writes the manifest last.
 
-It knows files alone, not the store they are of: so it can be done by another process.
+It only knows files, not their store, so another process can run it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class Source(NamedTuple):
-    """A file to copy; bytes behind `size` are not looked at, those before never change."""
+    """A file to copy. Bytes behind `size` are ignored; bytes before it never change."""
 
     place: str
     path: str
@@ -51,7 +51,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class CopyPlan:
-    """What is to be copied where."""
+    """Which files to copy, and where."""
 
     url: str
     backup: Backup  # without its files
@@ -65,7 +65,7 @@ class CopyPlan:
 
 
 class Taken(NamedTuple):
-    """A backup that was taken."""
+    """A finished backup."""
 
     backup: Backup
     new_files: int
@@ -73,7 +73,7 @@ class Taken(NamedTuple):
 
 
 class Pace:
-    """Keeps what passes to so many bytes a second."""
+    """Limits a copy to a number of bytes a second."""
 
     def __init__(
         self,
@@ -81,14 +81,14 @@ class Pace:
         now_s: Callable[[], float] = time.monotonic,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`rate` 0: no limit."""
+        """`rate`: bytes a second; 0 for no limit."""
         self._rate = rate
         self._now_s = now_s
         self._wait = wait
         self._due_s = now_s()
 
     def pass_on(self, size: int) -> None:
-        """Wait until `size` bytes more may pass. A pause earns nothing."""
+        """Wait until `size` more bytes may be copied. A pause earns no credit."""
         if not self._rate:
             return
         now_s = self._now_s()
@@ -98,11 +98,11 @@ class Pace:
 
 
 def check_owner(place: Place, created_ms: int, segment_bytes: int) -> None:
-    """The place keeps backups of that store, from now on if it kept none.
+    """Check that the place keeps backups of this store, or claim an empty place for it.
 
-    Where the marker is missing or damaged the manifests say whose backups they are, and it is
-    written again. Raises BackupRefusedError for the place of another store, BackupDamagedError when
-    nothing there tells.
+    If the marker is missing or damaged, the manifests decide whose backups they are, and it is
+    written again. Raises BackupRefusedError if the place belongs to another store,
+    BackupDamagedError if no file there shows whose it is.
     """
     try:
         owners = {created_of_marker(b"".join(place.read(MARKER)))}
@@ -122,18 +122,18 @@ def check_owner(place: Place, created_ms: int, segment_bytes: int) -> None:
 
 
 def _owners(place: Place, ids: Iterable[str]) -> Iterator[int]:
-    """When the stores of these backups were made, as far as their manifests can be read."""
+    """Creation times of the stores of these backups, as far as their manifests can be read."""
     for backup_id in ids:
         with suppress(BackupDamagedError):
             yield read_backup(place, backup_id).store_created_ms
 
 
 def copy_files(plan: CopyPlan, report: Report) -> Taken:
-    """The backup is complete in its place, and its manifest says so.
+    """Copy all files to the place, then write the manifest.
 
-    What an earlier try left is used. An error that `report` raises ends it: a later one goes on.
-    Raises BackupTargetError; BackupError when a file of the store is not what it was.
-    Durability: every file, and then the manifest, survive a power loss.
+    Reuses files of an earlier attempt. If `report` raises, the backup stops; a later one continues.
+    Raises BackupTargetError; BackupError if a file of the store has changed. Durability: every
+    file, and then the manifest, survive a power loss.
     """
     place = open_place(plan.url)
     copy = _Copy(place, plan, report)
@@ -168,7 +168,7 @@ class _Copy:
         self.new_bytes = 0
 
     def file(self, source: Source) -> BackupFile:
-        """It is in the place."""
+        """Copy it unless the place has it already."""
         path = Path(source.path)
         try:
             found = path.stat()

@@ -23,9 +23,10 @@ _SETTLE_BYTES = 32 << 20
 class Directory:
     """Files below one directory. See Place.
 
-    A file gets its name when it is whole and durable. A directory that goes away meanwhile, because
-    its disk is taken out, is not made again: what is below may be another disk. `root` may be a
-    symbolic link; one below it is refused, as it leads to what is no backup.
+    A file gets its name when it is complete and durable. A directory that disappears during a
+    backup, because its disk is unmounted, is not created again, since that would write to another
+    disk. `root` may be a symbolic link; links below it are rejected, as they lead out of the
+    backup.
     """
 
     def __init__(self, root: Path, *, make: bool = False) -> None:
@@ -126,7 +127,7 @@ class Directory:
             ]
 
     def _files(self, prefix: str) -> list[Path]:
-        """Raises OSError also for a directory that may not be read, which `Path.rglob` passes."""
+        """Also raises OSError for an unreadable directory, which `Path.rglob` would skip."""
         base = self._path(prefix)
         if not base.exists():
             return []
@@ -151,7 +152,7 @@ class Directory:
         return True
 
     def _path(self, name: str) -> Path:
-        """Raises BackupTargetError where it, or a directory on the way to it, is a link."""
+        """Raises BackupTargetError if the path, or a directory above it, is a link."""
         path = self._root / name
         for each in (path, *path.parents):
             if each == self._root:
@@ -168,7 +169,7 @@ class Directory:
         return path
 
     def _settle(self, path: Path) -> None:
-        """Its name, and those of directories that were made for it, are durable."""
+        """Make its name, and those of directories created for it, durable."""
         for directory in path.parents:
             fsync_directory(directory)
             if directory == self._root:
@@ -196,9 +197,9 @@ def _raise(error: OSError) -> None:
 
 
 def pieces_of(descriptor: int, size: int) -> Iterator[bytes]:
-    """The first `size` bytes of a file. The kernel may forget them then; pages that a process has
-    mapped, as a server has those that its consumers read, stay. Raises OSError, also for a file
-    that ends sooner."""
+    """The first `size` bytes of a file. The kernel may drop them from its cache afterwards, except
+    pages that a process has mapped, such as those of a server's consumers. Raises OSError, also if
+    the file is shorter."""
     at = forgotten = 0
     while at < size:
         piece = os.pread(descriptor, min(PIECE_BYTES, size - at), at)
@@ -213,5 +214,6 @@ def pieces_of(descriptor: int, size: int) -> Iterator[bytes]:
 
 
 def _forget(descriptor: int, at: int, size: int) -> None:
-    """The kernel may: backups are not read soon, the memory is the server's. 0: to the end."""
+    """Let the kernel drop the range from its cache, since backups are not read soon. `size` 0: to
+    the end."""
     os.posix_fadvise(descriptor, at, size, os.POSIX_FADV_DONTNEED)

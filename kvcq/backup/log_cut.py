@@ -1,4 +1,4 @@
-"""Where a log that was copied ends, or is to be cut: at a record's end, and not within a batch."""
+"""Finds where a copied log ends, or may be cut: at the end of a record, not inside a batch."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def find_end(
     until_ms: int | None = None,
     until_offset: int | None = None,
 ) -> LogEnd:
-    """Behind the last record of `start..end` that was stored at `until_ms` at the latest, ends at
-    `until_offset` at the latest, and ends its batch.
+    """The end of the last record of `start..end` that was stored at `until_ms` at the latest, ends
+    at `until_offset` at the latest, and ends its batch.
 
-    A record, or a segment, begins at `start`; all below `end` was written. Of a batch that the log
-    ends within nothing was acknowledged. Raises OSError.
+    `start`: the beginning of a record or segment; everything below `end` was written. An incomplete
+    batch at the log's end was never acknowledged. Raises OSError.
     """
     at = start
     last_time_ms = 0

@@ -1,17 +1,17 @@
-"""What a backup says of itself: its manifest, and how files are named in the place of the backups.
+"""The manifest of a backup, and the names of files in the place of the backups.
 
-| name there                      | what                                                          |
+| name there                      | content                                                       |
 |---------------------------------|---------------------------------------------------------------|
-| `kvcq-backups.json`             | which store the backups are of                                |
-| `backups/<id>.json`             | a manifest; put last, so a backup that has one is whole       |
-| `files/<place>.<bytes>.<crc>`   | a file of the store, by its place there; `crc` in hex         |
+| `kvcq-backups.json`             | which store the backups belong to                             |
+| `backups/<id>.json`             | a manifest; written last, so a backup that has one is complete |
+| `files/<place>.<bytes>.<crc>`   | a file of the store, by its path there; `crc` in hex          |
 
-An id is when the backup was taken, in UTC, and sorts by that. A file whose content is in the place
-already, under the same name, is not put there again: so files are shared between backups.
+An id is the time of the backup in UTC, and sorts by time. A file whose content is already in the
+place, under the same name, is not copied again, so backups share files.
 
-A manifest is JSON, its fields those of `Backup` in camelCase, and `crc32c`: the CRC-32C of the
-other fields as JSON, sorted, without white space. A segment that was not full is there up to the
-end of the log; restoring fills it up with zeros.
+A manifest is JSON, with the fields of `Backup` in camelCase, and `crc32c`: the CRC-32C of the other
+fields as sorted JSON without white space. A segment that was not full is stored up to the end of
+the log; a restore fills it up with zeros.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class BackupFile(NamedTuple):
 
 
 def is_file(name: str) -> bool:
-    """Whether it is the name of a file of a backup, or of one that is being put. Others below FILES
-    are of another place, which lies there: they are none of this one's business."""
+    """Whether it is the name of a backup's file, finished or being written. Other names below FILES
+    belong to something else and are ignored."""
     return _FILE.fullmatch(name) is not None
 
 
@@ -129,8 +129,8 @@ def pack_manifest(backup: Backup) -> bytes:
 
 
 def unpack_manifest(name: str, data: bytes) -> Backup:
-    """Inverse of `pack_manifest`. Raises BackupDamagedError, naming `name`, for what it cannot have
-    made; BackupRefusedError when a newer program did."""
+    """Inverse of `pack_manifest`. Raises BackupDamagedError, naming `name`, if it is invalid;
+    BackupRefusedError if a newer version wrote it."""
     document = _opened(name, data)
     try:
         backup = Backup(

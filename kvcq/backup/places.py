@@ -1,4 +1,4 @@
-"""Where backups are kept: a directory, or a bucket of S3 and its like."""
+"""Places for backups: a directory, or an S3-compatible bucket."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 
 
 class Place(Protocol):
-    """Files by name; a name has slashes. Thread: one.
+    """Files by name; a name may have slashes. Thread: one.
 
-    Raises BackupTargetError for whatever keeps it from being read or written.
+    Raises BackupTargetError if the place cannot be read or written.
     """
 
     @property
     def url(self) -> str:
-        """As it was named."""
+        """The path or URL as the user gave it."""
         ...
 
     @property
     def names_first(self) -> bool:
-        """Whether a file must have its name before its content is there."""
+        """Whether a file needs its name before its content is written."""
         ...
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        """Names that begin so, and how long they are, bytes; a file that is being put is none."""
+        """Names with that prefix, and their sizes in bytes; without unfinished files."""
         ...
 
     def read(self, name: str) -> Iterator[bytes]:
-        """The content, in pieces. Raises BackupDamagedError when there is none of that name."""
+        """The content, in pieces. Raises BackupDamagedError if there is no such file."""
         ...
 
     def put(
@@ -46,35 +46,35 @@ class Place(Protocol):
         tell: Callable[[bytes], None],
         name: Callable[[], str],
     ) -> None:
-        """The first `size` bytes of `source` are there as `name()`, durably: all of it or nothing.
+        """Store the first `size` bytes of `source` as `name()`, durably: all or nothing.
 
-        Each piece is told as it passes. `name` is asked when all have been, unless `names_first`;
-        until then the file may be seen under a temporary name that begins with `stem`. An error
-        that `tell` raises ends it. Raises FileNotFoundError when there is no source.
+        `tell` is called with each piece. `name` is called after all of them, unless `names_first`;
+        until then the file may be visible under a temporary name that begins with `stem`. If `tell`
+        raises, the copy stops. Raises FileNotFoundError if there is no source.
         """
         ...
 
     def put_bytes(self, name: str, data: bytes) -> None:
-        """As `put`."""
+        """Like `put`, for bytes."""
         ...
 
     def remove(self, name: str) -> None:
-        """There is no file of that name any more, durably."""
+        """Remove the file, durably. Repeatable."""
         ...
 
     def unfinished(self, prefix: str) -> list[str]:
-        """Names that begin so, of files that are being put, or were when their process was
+        """Names with that prefix of files that are being written, or were when their process was
         killed."""
         ...
 
     def link(self, name: str, source: Path) -> bool:
-        """The file itself under that name, without copying; False where that cannot be."""
+        """Hard-link the file under that name; False if that is not possible."""
         ...
 
 
 def keeps_backups(path: str) -> bool:
-    """Whether the path or URL names a place of backups, rather than a store or its log. A bucket
-    does: a store is not in one. Asks the disk alone."""
+    """Whether the path or URL is a place of backups, and not a store or its log. A bucket always
+    is. Only accesses the local disk."""
     scheme, separator, _ = path.partition("://")
     if separator and scheme != "file":
         return scheme in SCHEMES
@@ -82,9 +82,9 @@ def keeps_backups(path: str) -> bool:
 
 
 def open_place(url: str, *, make: bool = False) -> Place:
-    """The place that a path or a URL names. `make`: it may not be there yet.
+    """The place of a path or URL. `make`: whether it may be created.
 
-    Raises BackupRefusedError for a kind that is not known, or a library that is not installed;
+    Raises BackupRefusedError for an unknown kind, or a library that is not installed;
     BackupTargetError.
     """
     scheme, separator, _ = url.partition("://")

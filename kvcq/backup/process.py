@@ -1,13 +1,13 @@
-"""A process that copies the files of a backup, beside the one that serves the store.
+"""Copies the files of a backup in a second process.
 
-Python runs one thread at a time: copying in the serving process would take from its producers what
-it uses. This one has an interpreter of its own, and a low priority.
+Python runs one thread at a time, so copying in the serving process would slow down its producers.
+This process has an interpreter of its own, and a low priority.
 
-    python -m kvcq.backup.process
+python -m kvcq.backup.process
 
-The plan comes in on standard input, pickled: it is our own parent that writes it. On standard
-output goes a line of JSON now and then, of how far it is, and a last one of what came of it. The
-process ends when its input does, so none is left behind by a parent that is killed.
+The plan is read from standard input, pickled by our own parent process. Standard output gets lines
+of JSON with the progress, and a last one with the result. The process exits when its input ends, so
+it does not outlive a parent that is killed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ERRORS: dict[str, type[BackupError]] = {
 
 
 def copy_in_process(plan: CopyPlan, report: Report) -> Taken:
-    """As `copy_files`, in a process of its own. `report` is called several times a second."""
+    """Like `copy_files`, in a separate process. `report` is called several times a second."""
     with start_module(
         "kvcq.backup.process",
         stdin=subprocess.PIPE,
@@ -62,7 +62,7 @@ def copy_in_process(plan: CopyPlan, report: Report) -> Taken:
 
 
 def _followed(process: subprocess.Popen[bytes], plan: CopyPlan, report: Report) -> Taken:
-    """What its last line says. Raises what `report` raises, and what it met."""
+    """The result in its last line. Raises what `report` raises, and the process's error."""
     place, done = "", 0
     for line in _lines(cast("IO[bytes]", process.stdout)):
         if line is not None:
@@ -79,7 +79,7 @@ def _followed(process: subprocess.Popen[bytes], plan: CopyPlan, report: Report) 
 
 
 def _lines(source: IO[bytes]) -> Iterator[bytes | None]:
-    """Lines as they come; None each time that none came for a while."""
+    """Yield lines as they arrive; None whenever none arrived for a while."""
     waiting = b""
     # Never select(): it knows no descriptor above 1,023, and a service has more.
     with selectors.DefaultSelector() as ready:

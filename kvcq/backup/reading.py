@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def backup_ids(place: Place) -> list[str]:
-    """Of all manifests that are there, oldest first."""
+    """Ids of all manifests in the place, oldest first."""
     names = (name.removeprefix(MANIFESTS) for name in place.sizes(MANIFESTS))
     ids = (name.removesuffix(".json") for name in names if name.endswith(".json"))
     return sorted(filter(is_id, ids))
 
 
 def kept_files(place: Place) -> dict[str, int]:
-    """Files of backups that are there, whether a backup needs them or not: names and bytes."""
+    """All files of backups in the place, needed or not: names and bytes."""
     return {name: size for name, size in place.sizes(FILES).items() if is_file(name)}
 
 
@@ -36,13 +36,13 @@ def list_backups(place: Place) -> list[Backup]:
 
 
 def newest_backup(place: Place) -> Backup | None:
-    """None when there is none."""
+    """The newest backup; None if there is none."""
     ids = backup_ids(place)
     return read_backup(place, ids[-1]) if ids else None
 
 
 def choose_by_id(place: Place, backup_id: str | None) -> Backup:
-    """The backup of that id, or the newest. Raises BackupRefusedError when there is none."""
+    """The backup with that id, or the newest. Raises BackupRefusedError if there is none."""
     ids = backup_ids(place)
     if not ids:
         raise BackupRefusedError(f"{place.url} has no complete backup")
@@ -56,10 +56,10 @@ def choose_by_id(place: Place, backup_id: str | None) -> Backup:
 def choose_backup(
     place: Place, *, until_ms: int | None = None, until_offset: int | None = None
 ) -> Backup:
-    """The oldest backup that has the whole log up to there; the newest without a limit.
+    """The oldest backup whose log reaches that point; the newest without a limit.
 
-    The oldest, since topics and committed offsets are as they were when a backup was taken.
-    Raises BackupRefusedError when none reaches so far, or each begins behind it.
+    The oldest, because topics and committed offsets are those of the time of the backup. Raises
+    BackupRefusedError if none reaches that far, or all begin after it.
     """
     if until_ms is None and until_offset is None:
         return choose_by_id(place, None)

@@ -1,9 +1,9 @@
 """Restores a backup to a new store directory, whole or cut at a point in time.
 
-What is written is what a crash would have left: segments up to the cut, the mark of a store that
-was not closed, and a database that is not ahead of them. For a log that is cut there is none: the
-next opening makes it of the newest snapshot before the cut, and of the log. Everything is written
-beside the directory, under `<name>.restoring`, and gets its name when it is whole and durable.
+The result is what a crash would have left: segments up to the cut, the mark of a store that was not
+closed, and a database that is not ahead of them. A cut log has no database: the next opening builds
+it from the newest snapshot before the cut, and from the log. Everything is written beside the
+directory, under `<name>.restoring`, which is renamed once it is complete and durable.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SPARE_BYTES = 64 << 20
 
 
 class Cut(NamedTuple):
-    """Where the log is to end; without either where the backup does."""
+    """Where the log should end; without limits, at the end of the backup."""
 
     until_ms: int | None = None  # messages stored later are left out
     until_offset: int | None = None  # records that end behind this physical offset are
@@ -81,15 +81,14 @@ def restore(
     segments_only: bool = False,
     progress: Progress = no_progress,
 ) -> Restored:
-    """The store of `backup` is in `root`, durably; `root` was absent or empty.
+    """Restore `backup` to `root`, durably. `root` must be absent or empty.
 
-    `segments_only`: without `kvcq/`, which the first opening, or the Spark job, makes again of
-    snapshots and log.
-    Raises InvalidArgumentError for a cut outside the backup, before its first message ends, or
-    before its first snapshot where the log does not begin at 0; BackupRefusedError when `root` is
-    not empty or another restore writes there, BackupDamagedError when a file is not what it was,
-    BackupTargetError, DiskFullError.
-    `root` is as it was then; files under `<root>.restoring` are removed by the next restore.
+    `segments_only`: without `kvcq/`, which the first opening, or the Spark job, rebuilds from
+    snapshots and log. Raises InvalidArgumentError for a cut outside the backup, before the end of
+    its first message, or before its first snapshot if the log does not begin at 0;
+    BackupRefusedError if `root` is not empty or another restore writes there; BackupDamagedError if
+    a file does not match; BackupTargetError, DiskFullError. On an error `root` is unchanged; the
+    next restore removes files under `<root>.restoring`.
     """
     root = root.absolute()
     _check_cut(place, backup, cut)
@@ -122,7 +121,7 @@ def _restore_to(
     segments_only: bool,  # noqa: FBT001 - as the caller has it
     progress: Progress,
 ) -> LogEnd:
-    """The empty directory has the store, durably."""
+    """Write the store to the empty directory, durably."""
     directory = StoreDir(new)
     directory.commitlog.mkdir(DIRECTORY_MODE)
     _fetch(place, files, new, backup.segment_bytes, progress)
@@ -147,8 +146,7 @@ def _restore_to(
 
 @contextmanager
 def _claimed(new: Path) -> Iterator[None]:
-    """The directory is there, empty, and no other restore writes to it. Raises
-    BackupRefusedError."""
+    """Create the empty directory for this restore alone. Raises BackupRefusedError."""
     new.mkdir(DIRECTORY_MODE, exist_ok=True)
     descriptor = os.open(new, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -170,7 +168,8 @@ def _claimed(new: Path) -> Iterator[None]:
 
 
 def _check_cut(place: Place, backup: Backup, cut: Cut) -> None:
-    """Before anything is written. A cut that leaves no message is taken for a mistake."""
+    """Check before anything is written. A cut that would leave no message is taken for a
+    mistake."""
     at = cut.until_offset
     if at is not None and not backup.start_offset <= at <= backup.end_offset:
         raise InvalidArgumentError(
@@ -206,7 +205,8 @@ def _shown(time_ms: int) -> str:
 
 
 def _first_batch(place: Place, segment: BackupFile) -> LogEnd | None:
-    """A log that ends with it: one message, if that was put alone. None: it begins with none."""
+    """The end of the segment's first batch, or of its first message if that was put alone; None if
+    it begins with neither."""
     for found, is_whole in _first_records(place, segment):
         if is_whole:
             return found
@@ -225,7 +225,7 @@ def _check_free(root: Path) -> None:
 
 
 def _check_space(parent: Path, files: list[BackupFile], segment_bytes: int) -> None:
-    """Before anything is written: a disk that fills in the middle may be somebody else's too."""
+    """Check before anything is written, since a full disk may affect other programs too."""
     needed = _SPARE_BYTES + sum(
         segment_bytes if file.place.startswith(SEGMENTS) else file.size for file in files
     )
@@ -239,7 +239,7 @@ def _check_space(parent: Path, files: list[BackupFile], segment_bytes: int) -> N
 def _wanted(
     place: Place, backup: Backup, cut: Cut, *, segments_only: bool
 ) -> tuple[list[BackupFile], int]:
-    """The files that are restored: no segment that begins behind the cut, but one at least; and the
+    """The files to restore, without segments that begin after the cut, but at least one; and the
     physical offset of a segment that the cut is not before."""
     segments = backup.segments
     limit = len(segments)
@@ -265,13 +265,13 @@ def _wanted(
 
 
 def _begins_ms(place: Place, segment: BackupFile) -> int | None:
-    """When its first record was stored; None when it begins with none."""
+    """Store time of its first record; None if it begins with none."""
     first = next(_first_records(place, segment), None)
     return None if first is None else first[0].last_time_ms
 
 
 def _first_records(place: Place, segment: BackupFile) -> Iterator[tuple[LogEnd, bool]]:
-    """The messages that it begins with: a log that ends there, and whether a batch does."""
+    """Yield the log's end after each of its first messages, and whether a batch ends there."""
     start = int(segment.place.removeprefix(SEGMENTS))
     data, at = b"", 0
     for piece in place.read(segment.name):
@@ -295,7 +295,7 @@ def _length(data: bytes, at: int) -> int:
 def _fetch(
     place: Place, files: list[BackupFile], root: Path, segment_bytes: int, progress: Progress
 ) -> None:
-    """The files are in `root`, durably, each with the checksum that it had."""
+    """Copy the files to `root`, durably, and verify their checksums."""
     total = max(1, sum(file.size for file in files))
     done = 0
     for file in files:

@@ -59,14 +59,14 @@ def take_backup(
     copy: Copy = copy_files,
     clock: Clock | None = None,
 ) -> Taken:
-    """A backup of the store is in the place `url`, durably; the store is used meanwhile.
+    """Back up the open store to the place `url`, durably. The store stays in use.
 
-    `queues` has all queues of the store. `rate`: bytes read a second, 0: no limit. `link`: files
-    that never change become hard links where the place is on the same file system; they take no
-    space, and share what happens to them. `report` is called with a step, bytes done and bytes in
-    all; an error it raises ends the backup.
-    Raises BackupRefusedError when the place is another store's, BackupTargetError, and what
-    flushing raises. The next backup uses what one that failed has copied.
+    `queues` must have all queues of the store. `rate`: bytes read a second, 0 for no limit. `link`:
+    files that never change become hard links if the place is on the same file system. They take no
+    space, but damage to one affects both. `report` is called with a step, bytes done and bytes in
+    all; if it raises, the backup stops. Raises BackupRefusedError if the place belongs to another
+    store, BackupTargetError, and what flushing raises. The next backup reuses the files of one that
+    failed.
     """
     root = store.config.root.absolute()
     _, identity = inspect(root)
@@ -108,7 +108,7 @@ def take_backup(
 
 
 class _Progress:
-    """Tells how far the copy is, and lets go of the log behind it."""
+    """Reports the progress of the copy, and releases the log behind it."""
 
     def __init__(
         self, report: Callable[[str, int, int], None], plan: CopyPlan, hold: LogHold
@@ -126,20 +126,21 @@ class _Progress:
 
 
 def _keep_apart(root: Path, url: str) -> None:
-    """A store directory that has its backups in it would not be one for long."""
+    """Reject a place of backups inside the store directory."""
     place = Path(url.removeprefix("file://")).expanduser().absolute().resolve()
     if "://" not in url.removeprefix("file://") and place.is_relative_to(root.resolve()):
         raise BackupRefusedError(f"{url} is inside the store. Name a place outside {root}")
 
 
 def _kept(stack: ExitStack, path: Path) -> Path:
-    """To be removed with the stack."""
+    """A path that is removed with the stack."""
     stack.callback(shutil.rmtree, path, ignore_errors=True)
     return path
 
 
 def _sealed(root: Path, scratch: Path) -> list[Source]:
-    """Sealed snapshots, by links in `scratch`: the store may remove them before the copy ends."""
+    """Sealed snapshots, linked into `scratch`, since the store may remove them before the copy
+    ends."""
     sources = []
     for snapshot in snapshots_in(root / DIRECTORY):
         if not snapshot.is_sealed:
@@ -154,8 +155,8 @@ def _sealed(root: Path, scratch: Path) -> list[Source]:
 
 
 def _loose(root: Path, scratch: Path) -> list[Source]:
-    """Copies of small files, in `scratch`: a step of a migration replaces or removes one, and may
-    come hours before the copy of the log ends."""
+    """Copies of small files, in `scratch`: a migration step may replace or remove one hours before
+    the copy of the log ends."""
     sources = []
     notes = sorted(StoreDir(root).notes.directory.glob("*"))
     for name in (*_LOOSE, *(f"notes/{path.name}" for path in notes)):
@@ -167,8 +168,8 @@ def _loose(root: Path, scratch: Path) -> list[Source]:
 
 
 def _end_of(kvcq: Path) -> int:
-    """Physical offset up to which the copy has seen the log. The state may be a record ahead of the
-    queues: of a log that ended there the copy could not be used."""
+    """Physical offset up to which the copy has seen the log. The state may be one record ahead of
+    the queues; a log that ended there could not be used."""
     with closing(RocksEngine.open_read_only(kvcq, DERIVED)) as engine:
         return KvStateStore(engine).point
 

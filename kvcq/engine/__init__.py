@@ -1,6 +1,7 @@
-"""The key-value engine that the tables stand on, as a protocol with its batch.
+"""The protocol of the key-value engine below the tables, and its batch.
 
-`rocks/` keeps it on RocksDB, and has a door of its own: whoever imports this one loads no RocksDB.
+`rocks/` implements it on RocksDB and is imported separately, so importing this package does not
+load RocksDB.
 """
 
 from kvcq.engine.paging import LAST_KEY, pages

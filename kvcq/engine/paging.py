@@ -1,4 +1,4 @@
-"""Many rows, page by page: each page is one scan, and nothing is open between two."""
+"""Reads many rows page by page: each page is one scan, and nothing stays open between two."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LAST_KEY = b"\xff"
 def pages(
     engine: KvEngine, family: str, start: bytes = b"", end: bytes = LAST_KEY, *, rows: int = 4096
 ) -> Iterator[list[Pair]]:
-    """Rows from `start` to `end`, exclusive, rising, at most so many `rows` at a time.
+    """Yield rows with start <= key < end, ascending, at most `rows` at a time.
 
-    The blocks it reads push no others out of the cache. Rows that come or go meanwhile may be
-    among them.
+    The blocks it reads do not evict others from the cache. Rows added or removed meanwhile may be
+    included or not.
     """
     while page := engine.scan(family, start, end, limit=rows, fill_cache=False):
         start = page[-1][0] + b"\0"

@@ -1,4 +1,5 @@
-"""The key-value engine that the tables stand on: a small protocol, so that tests have a twin."""
+"""The protocol of the key-value engine below the tables; small, so that tests can have a second
+implementation."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ Pair = tuple[bytes, bytes]
 
 
 class RowColumns:
-    """Rows as their keys and their values: each pair of a list is an object that the garbage
-    collector looks at."""
+    """Rows as columns of keys and values. A list of pairs would have an object for each, which the
+    garbage collector visits."""
 
     __slots__ = ("key_column", "value_column")
 
@@ -34,7 +35,7 @@ class RowColumns:
         return len(self.key_column)
 
     def __eq__(self, other: object) -> bool:
-        """Also with a list of pairs."""
+        """Also compares with a list of pairs."""
         return isinstance(other, list | RowColumns) and [*self] == [*other]
 
     __hash__ = None  # type: ignore[assignment]  # they change
@@ -45,9 +46,9 @@ AnyRows = list[Pair] | RowColumns
 
 @dataclass(slots=True)
 class KvBatch:
-    """Changes that take effect together. Applied in the order: delete ranges, deletes, puts.
+    """Changes that take effect together. Applied in this order: range deletes, deletes, puts.
 
-    Plain lists, so that a batch which the engine could not take now can be written again.
+    Plain lists, so that a batch can be written again after the engine was busy.
     """
 
     puts: dict[str, AnyRows] = field(default_factory=dict)  # by family
@@ -78,38 +79,36 @@ class KvEngine(Protocol):
         reverse: bool = False,
         fill_cache: bool = True,
     ) -> list[Pair]:
-        """AnyRows with start <= key < end, rising, or falling when `reverse`; at most `limit`.
+        """At most `limit` rows with start <= key < end, ascending, or descending if `reverse`.
 
-        `fill_cache` off: a bulk read, whose blocks must not push others out of the cache.
+        `fill_cache` off: for bulk reads, whose blocks must not evict others from the cache.
         """
         ...
 
     def write(self, batch: KvBatch) -> None:
-        """All of the batch, or nothing. Raises EngineBusyError on a write stall, EngineFullError
-        when the disk is full: the same batch may be written again later."""
+        """Write the whole batch, or nothing. Raises EngineBusyError during a write stall,
+        EngineFullError if the disk is full; the same batch may be retried later."""
         ...
 
     def flush(self) -> None:
-        """Everything written so far survives a crash, all families at one point."""
+        """Make everything written so far durable, all families at one point."""
         ...
 
     def back_up(self) -> Path:
-        """A new directory with a copy of all families at one point: what was written before is in
-        it, and what is written later changes nothing of it. Whoever asked for it removes it."""
+        """Create a directory with a copy of all families at one point: it has everything written
+        before, and later writes do not change it. The caller must remove it."""
         ...
 
     def settle(self) -> None:
-        """Set right what is due; to be called every second or so.
+        """Do periodic work; to be called about every second.
 
-        `flush_deletions`; after a full disk, writes are taken again when there is room; what became
-        durable is noted, so that the next opening can prove it. Otherwise cheap. Says nothing about
-        durability.
+        Runs `flush_deletions`; accepts writes again when a full disk has room; notes what became
+        durable, so that the next opening can prove it. Otherwise cheap. Guarantees no durability.
         """
         ...
 
     def flush_deletions(self) -> None:
-        """Range deletions leave memory when there are enough of them to slow reads, which is as
-        slow as `flush`."""
+        """Flush range deletions when there are enough of them to slow reads. As slow as `flush`."""
         ...
 
     def compact(
@@ -119,7 +118,8 @@ class KvEngine(Protocol):
         end: bytes | None = None,
         progress: Callable[[float], None] | None = None,
     ) -> None:
-        """Rewrite the range down to the last level; what is deleted or expired is gone after."""
+        """Rewrite the range down to the last level, which removes deleted and expired rows.
+        `progress` is called between pieces of the work."""
         ...
 
     def ingest(self, family: str, paths: Sequence[Path], *, move: bool) -> None:
@@ -129,5 +129,5 @@ class KvEngine(Protocol):
     def statistics(self) -> dict[str, float]: ...
 
     def close(self) -> None:
-        """Flush, then let go of the directory. Repeatable; later calls raise EngineClosedError."""
+        """Flush, then release the directory. Repeatable; later calls raise EngineClosedError."""
         ...

@@ -1,10 +1,10 @@
-"""Whether a store holds what its log says: the one judge of that question.
+"""Verifies that a store holds what its log says.
 
-The log is walked once. What is derived from its records (store/admission.py says which of them
-live) is held against what each side has: sums prove that both are the same, and where they are not,
-the rows that differ are looked at one by one. A side is whatever fits `Side`; the one in RocksDB is
-here. `scrub` verifies a store that runs, piece by piece. Every finding is a `Finding`. Uses store/
-and the tables of kvcq/; nothing is written.
+The log is walked once. The rows derived from its live records (see store/topics/admission.py) are
+compared with each side: sums prove that both are equal; where they differ, the rows are compared
+one by one. A side is anything that implements `Side`; the one in RocksDB is here. `scrub` verifies
+a running store piece by piece. Every finding is a `Finding`. Uses store/ and the tables of kvcq/;
+writes nothing.
 """
 
 from kvcq.inspect.findings import Checked, CheckResult, Finding, Findings, Kind, Remedy, size_text

@@ -1,7 +1,7 @@
-"""The places that records have in their batches, held against each other: see batch_place.py.
+"""Checks that the batch places of records are consistent: see batch_place.py.
 
-Recovery cuts a torn batch, and a numbered batch is found again, by what its records say of
-themselves. The CRC of a record covers its place, so no damage changes one; a program may.
+Recovery cuts a torn batch, and finds a numbered one, by the places in its records. The CRC of a
+record covers its place, so damage cannot change one unnoticed; a program may.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HOSTS = np.array([hosts_bytes(flags) for flags in range(256)])
 
 
 class _Open(NamedTuple):
-    """A batch that goes on."""
+    """A batch that is not complete yet."""
 
     begin: int  # physical
     ordinal: int  # of its next record
@@ -48,11 +48,11 @@ class BatchPlaces:
     """One pass over records in log order; `tell(physical offset, expected, found)` is called for
     each fault.
 
-    Memory: none that grows.
+    Memory: constant.
     """
 
     def __init__(self, start: int, tell: Callable[[int, str, str], None]) -> None:
-        """`start`: where the log begins; a batch may have begun before."""
+        """`start`: the log's beginning; a batch may have begun before it."""
         self._start = start
         self._tell = tell
         self._open: _Open | None = None
@@ -60,7 +60,7 @@ class BatchPlaces:
         self._unseen_end = start
 
     def take(self, view: memoryview, base: int, offsets: list[int]) -> None:
-        """Records at these physical offsets; `view[0]` lies at `base`."""
+        """Check the records at these physical offsets; `view[0]` is at `base`."""
         at = np.array(offsets)
         numbers, flags = _fields(view, at - base)
         if not self._fit(at, numbers, flags):
@@ -68,16 +68,16 @@ class BatchPlaces:
                 self._take_one(each, place_of(view, each - base), view, each - base)
 
     def skip(self, end: int) -> None:
-        """What comes before `end` is damage."""
+        """Bytes before `end` are damaged."""
         self._open = None
         self._unseen_end = end
 
     def end(self, end: int) -> None:
-        """The log ends there, and whole: it was closed in order."""
+        """The log ends at `end`, complete, because it was closed cleanly."""
         self._expect_none(end, "the end of the log")
 
     def _fit(self, at: _Ints, numbers: _Ints, flags: _Bytes) -> bool:
-        """Whether all of them are as they should be; False also where that takes a closer look."""
+        """Whether all of them are consistent; False also if that needs a closer look."""
         placed = numbers < 0
         if not placed.any():
             return self._open is None
@@ -136,7 +136,7 @@ def _text(place: BatchPlace, begin: int) -> str:
 
 
 def _of_transactions(numbers: _Ints, flags: _Bytes) -> npt.NDArray[np.bool_]:
-    """Records without a place that are of a transaction."""
+    """Records without a place that belong to a transaction."""
     found: npt.NDArray[np.bool_] = (numbers > 0) | (
         (numbers == 0) & (flags & TRANSACTION_MASK != 0)
     )
@@ -144,8 +144,7 @@ def _of_transactions(numbers: _Ints, flags: _Bytes) -> npt.NDArray[np.bool_]:
 
 
 def _fields(view: memoryview, positions: _Ints) -> tuple[_Ints, _Bytes]:
-    """What stands where a record has its place, as signed numbers; and the lowest byte of its
-    flags."""
+    """The values of the batch-place field, as signed numbers; and the lowest byte of the flags."""
     data = np.frombuffer(view, np.uint8)
     flags = data[positions + SYS_FLAG_BYTE_AT]
     at = positions + PREPARED_AT + _HOSTS[flags]

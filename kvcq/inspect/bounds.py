@@ -1,4 +1,4 @@
-"""Looks at the bounds: each stands for a queue that has units, or had them.
+"""Checks the bounds: each must belong to a queue that has or had units.
 
 A bound that differs from its queue's last unit is found with the units.
 """
@@ -49,7 +49,7 @@ def look_at_bounds(lookup: Rows) -> None:
 
 
 def _bound(lookup: Rows, row: Pair, state_point: int) -> _Bound | None:
-    """What is to be held against the units; None when there is no need to."""
+    """The bound to compare with the units; None if there is no need to."""
     key, value = row
     if key in (DISPATCHED_KEY, DELETIONS_KEY):
         if len(value) != 8:

@@ -1,8 +1,8 @@
-"""A side in RocksDB: the rows of the derived database against the log, both ways.
+"""A side in RocksDB: compares the rows of the derived database with the log, both ways.
 
-Sums of hashes prove that each record has its rows and each row its record. Where they differ, and
-only there, every row is asked for its record and every record for its rows. Memory: bounded, one
-page of rows, nothing for each queue.
+Sums of hashes prove that each record has its rows and each row its record. Only where they differ,
+every row is compared with its record and every record with its rows. Memory: one page of rows,
+nothing per queue.
 """
 
 from __future__ import annotations
@@ -54,9 +54,8 @@ class DatabaseSide:
         *,
         may_lag: bool = False,
     ) -> None:
-        """`may_lag`: it is being filled, so a clean shutdown leaves it behind the log as well.
-        Raises EngineFailedError.
-        """
+        """`may_lag`: it is being filled, so it may be behind the log even after a clean shutdown.
+        Raises EngineFailedError."""
         self._engine = engine
         self._opened = opened
         self._expected = ExpectedRows(engine, opened.admission)
@@ -96,7 +95,7 @@ class DatabaseSide:
 
 
 class RowCheck:
-    """One check of one database against one log that was walked."""
+    """One check of a database against a log that was walked."""
 
     def __init__(self, lookup: Rows, expected: ExpectedRows, walk_again: WalkAgain) -> None:
         self._lookup = lookup
@@ -112,16 +111,16 @@ class RowCheck:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Units and index rows that were looked at."""
+        """Number of units and index rows checked."""
         return self._unit_count, self._index_count
 
     def is_left_out(self, number: int) -> bool:
         return self._lookup.is_left_out(number)
 
     def run(self, *, was_closed: bool, all_dispatched: bool) -> None:
-        """Raises EngineFailedError when the database cannot be read.
+        """Raises EngineFailedError if the database cannot be read.
 
-        `all_dispatched`: the database has to know the whole log.
+        `all_dispatched`: whether the database must have the whole log.
         """
         bad = self._expected.bad_checkpoint
         if bad is not None:
@@ -193,7 +192,7 @@ class RowCheck:
             sums.are_there(hashes_of(self._index_in_question(rows, tell=True)))
 
     def _index_in_question(self, rows: list[Pair], *, tell: bool) -> list[Pair]:
-        """Those that need a record in the log. With `tell`, impossible ones are reported."""
+        """The rows that need a record in the log. With `tell`, impossible rows are reported."""
         if min((len(key) for key, _ in rows), default=0) < TIME_AND_OFFSET_BYTES:
             rows = [row for row in rows if self._is_index_row(row, tell=tell)]
         if not rows:
@@ -220,7 +219,8 @@ class RowCheck:
     # --- where it fails ----------------------------------------------------------------------
 
     def _look_at_suspects(self) -> None:
-        """Rows first: those without a record account for a difference; then what is missing."""
+        """Check rows first, since rows without a record explain a difference; then find missing
+        rows."""
         units, index = self._expected.sums[UNITS], self._expected.sums[INDEX]
         if units.differ:
             for rows in self._lookup.pages(UNITS, "rows to look at again", self._unit_count):
@@ -242,7 +242,7 @@ class RowCheck:
         _even_out(sums, asked, self._is_wrong_unit)
 
     def _is_wrong_unit(self, row: Pair) -> bool:
-        """Whether its record gives another one, or none; that is reported."""
+        """Whether its record gives another unit, or none; reports that."""
         key, value = row
         topic, queue_id, queue_offset = unpack_unit_key(key)
         unit = unpack_unit(value)
@@ -276,7 +276,7 @@ class RowCheck:
         return True
 
     def _is_wrong_index_row(self, row: Pair) -> bool:
-        """Whether its record does not have that key; that is reported."""
+        """Whether its record does not have that key; reports that."""
         key, value = row
         try:
             topic, message_key, time_ms, offset = unpack_index_key(key)
@@ -310,7 +310,8 @@ class RowCheck:
         return True
 
     def _find_missing(self, requests: Sequence[DispatchRequest]) -> None:
-        """What is there but differs was found when rows were asked for their records."""
+        """Find missing rows. Rows that differ were found when they were compared with their
+        records."""
         for family, rows in self._expected.rows(requests).items():
             suspects = _suspects(self._expected.sums[family], rows)
             if not suspects:
@@ -355,9 +356,9 @@ def _suspects(sums: RowSums, rows: list[Pair]) -> list[Pair]:
 
 
 def _even_out(sums: RowSums, rows: list[Pair], is_wrong: Callable[[Pair], bool]) -> None:
-    """Wrong rows account for a difference; they are told, and count as if they should be there."""
+    """Report wrong rows and count them as expected, since they explain a difference."""
     sums.should_be(hashes_of([row for row in _suspects(sums, rows) if is_wrong(row)]))
 
 
 def _told_before(_family: str, _key: bytes, _value: bytes) -> None:
-    """Impossible rows were reported when they were met first."""
+    """Ignores impossible rows, which were reported when first seen."""

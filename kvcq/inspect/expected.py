@@ -19,7 +19,7 @@ _NOWHERE = 1 << 62
 
 
 class ExpectedRows:
-    """What the records of the log should have in the database, as sums."""
+    """The expected rows of the log's records, as sums."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class ExpectedRows:
         self.checkpoint = checkpoint if self.bad_checkpoint is None else _NOWHERE
 
     def leave_out(self, names: frozenset[str]) -> None:
-        """Rows of these are not looked at."""
+        """Ignore rows of these names."""
         self._left_out = prefixes_of(names)
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
-        """The next records of the log, rising."""
+        """The next records of the log, ascending."""
         for family, rows in self.rows(requests).items():
             self.sums[family].should_be(hashes_of(rows))
             self.counts[family] += len(rows)

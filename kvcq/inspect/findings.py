@@ -1,4 +1,4 @@
-"""What a look through a store can find: one kind of value for every side, and for the log."""
+"""The findings of a check: the same type for every side, and for the log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Kind(enum.Enum):
-    """Kinds of findings. The value is for people and for `--json`."""
+    """Kinds of findings. The values are shown to people and in `--json`."""
 
     # The store as a whole, and its log.
     IDENTITY = "store file damaged"
@@ -65,7 +65,7 @@ class Kind(enum.Enum):
 
 
 class Remedy(enum.Enum):
-    """What helps. The value is for people and for `--json`, and follows "would"."""
+    """What fixes a finding. The value is shown to people and in `--json`, and follows "would"."""
 
     NEXT_START = "be set right by the next start"
     RESTORE = "have to be brought back from a copy"
@@ -116,9 +116,9 @@ _INFORMATION = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found, with its place: a file below the root, or a column family.
+    """One finding, with its place: a file below the root, or a column family.
 
-    A run of equal faults in one file is one finding.
+    Consecutive equal faults in one file are one finding.
     """
 
     kind: Kind
@@ -143,7 +143,7 @@ class Finding:
 
     @property
     def detail(self) -> str:
-        """What was found, for a reader who sees kind and place beside it."""
+        """What was found, for a reader who sees kind and place next to it."""
         return f"expected {self.expected}, found {self.found}" if self.expected else self.found
 
     def as_json(self) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """How much was looked at. Units and index rows: of all sides."""
+    """How much was checked. Units and index rows: of all sides."""
 
     records: int = 0
     units: int = 0
@@ -192,14 +192,15 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a check found, in the order it was found, and how much it looked at."""
+    """The findings of a check, in order, and how much it checked."""
 
     findings: list[Finding]
     checked: Checked
 
 
 class Findings:
-    """Collects findings; of each kind so many are listed for a side, the rest is counted.
+    """Collects findings; for each side a limited number of each kind is listed, the rest is
+    counted.
 
     Memory: bounded, however much is wrong.
     """
@@ -254,7 +255,7 @@ class Findings:
         )
 
     def result(self) -> list[Finding]:
-        """In the order they were found."""
+        """All findings in the order they were found."""
         listed = list(self._listed)
         counted: dict[tuple[Kind, str], int] = {}
         for finding in listed:

@@ -1,7 +1,7 @@
-"""Open transactions, judged by other code than makes the rows.
+"""Checks open transactions with code that is independent of dispatch.
 
-Rows are taken apart by the layouts that `store/state/halves.py` writes down; entries are followed
-half by half. Memory: the open ones, which a setting bounds.
+Rows are decoded by the layouts documented in `store/state/halves.py`; entries are followed half by
+half. Memory: the open ones, which a setting limits.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Half(NamedTuple):
 
 
 class Halves:
-    """Those that are open, as rows have them or as records make them."""
+    """Open halves, from rows or from records."""
 
     def __init__(self) -> None:
         self.open: dict[int, _Half] = {}
@@ -59,7 +59,7 @@ class Halves:
         self.counts: dict[bytes, tuple[int, int]] = {}
 
     def take_row(self, key: bytes, value: bytes, tell: Tell) -> None:
-        """A row that cannot be is told, and left out; those of other tables are passed over."""
+        """Add a row. Reports and skips an invalid one; ignores other tables."""
         if not key.startswith(_TABLES):
             return
         try:
@@ -88,7 +88,7 @@ class Halves:
             self.ended.add(_I64.unpack(key[1:])[0])
 
     def follow(self, entries: Iterable[Entry], at: int) -> None:
-        """The entries of the record at that physical offset come next."""
+        """Process the entries of the record at that physical offset."""
         for entry in entries:
             match entry:
                 case HalfBegun(group, topic, half, nonce, begun_ms, check_ms):
@@ -105,7 +105,8 @@ class Halves:
                     pass
 
     def check(self, tell: Tell, end_of: Callable[[str, int], int]) -> None:
-        """Tell what cannot be, whatever the records said. `end_of`: the next offset of a queue."""
+        """Report states that are impossible whatever the records say. `end_of`: the next offset of
+        a queue."""
         end = end_of(HALVES_TOPIC, 0)
         places: dict[int, int] = {}
         for half, one in self.open.items():
@@ -140,7 +141,7 @@ class Halves:
                 tell(b"u" + group, expected, f"{found[0]}, {found[1]}")
 
     def compare(self, wanted: Halves, tell: Tell) -> None:
-        """Tell where this differs from what the records make of it."""
+        """Report differences from what the records produce."""
         for half in sorted(self.open.keys() | wanted.open.keys()):
             here, there = self.open.get(half), wanted.open.get(half)
             if here != there:

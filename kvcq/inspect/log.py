@@ -1,4 +1,5 @@
-"""Walks the segments of a stopped store: every record whole, in its place, times rising."""
+"""Walks the segments of a stopped store: each record must be whole and in its place, with ascending
+times."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _PAGE_BYTES = 4096
 
 
 class _Damaged(NamedTuple):
-    """A place below the durable end that holds no record."""
+    """A place below the durable end without a record."""
 
     damage: Damage
     place: str
@@ -53,12 +54,13 @@ class LogCheck:
         may_be_torn: bool = True,
         falls: Falls = (),
     ) -> None:
-        """`durable_end`: below it the log was fsynced, so what is no record there is damage. Above
-        it, what `may_be_torn` is the end; otherwise it is damage too, if the log goes on.
+        """`durable_end`: the log was fsynced below it, so bytes there that are not a record are
+        damage. Above it, bytes that `may_be_torn` are the end; otherwise they are damage too, if
+        the log continues.
 
-        `falls` of store times that are noted are not told. `was_closed`: in order, so that nothing
-        lies behind the end. `take` is given what is derived from the records, run by run. A record
-        that no queue can hold is left out, as dispatch leaves it out.
+        Noted `falls` of store times are not reported. `was_closed`: cleanly, so nothing may be
+        behind the end. `take` gets the requests derived from the records, run by run. Records that
+        no queue can hold are skipped, as in dispatch.
         """
         self._segments = segments
         self._durable_end = durable_end
@@ -120,7 +122,7 @@ class LogCheck:
         self._progress(1.0)
 
     def _guess_end(self) -> int:
-        """Where the log seems to end: files are longer. Only for the progress that is told."""
+        """An estimate of the log's end, since files are longer. Only used for progress."""
         for segment in reversed(list(self._segments)):
             low, high = 0, segment.size // _PAGE_BYTES
             while low < high:
@@ -148,7 +150,8 @@ class LogCheck:
     def name_damage(
         self, physical_offset: int, topic: str, queue_id: int, queue_offset: int
     ) -> None:
-        """A unit points at a damaged record: that says better whose it is than a damaged header."""
+        """Name the damaged record by the unit that points to it, which is more reliable than a
+        damaged header."""
         at = bisect_left(self.damaged_starts, physical_offset)
         # Light queues only point at a message; it is that of its own queue.
         if self._damage[at].owner is None or not is_light(topic):
@@ -156,7 +159,8 @@ class LogCheck:
             self._damage[at] = self._damage[at]._replace(owner=owner)
 
     def tell_damage(self, is_left_out: Callable[[int], bool]) -> None:
-        """Once all was walked. `is_left_out`: whether no row leads to the damage of that number."""
+        """Report damage after the walk. `is_left_out`: whether no row refers to the damage with
+        that number."""
         for number, damaged in enumerate(self._damage):
             damage = damaged.damage
             following = self.record_count - damaged.records_before
@@ -207,7 +211,7 @@ class LogCheck:
         self._last_time_ms = store_time_ms
 
     def _look_behind(self, end: int) -> None:
-        """Bytes behind the log's end are a torn tail, when there are any."""
+        """Report bytes behind the log's end as a torn tail."""
         for segment in self._segments:
             position = max(0, end - segment.start_offset)
             while position < segment.size:
@@ -258,11 +262,11 @@ def _left_out(damaged: _Damaged) -> str:
 
 
 def _drop(_requests: Sequence[DispatchRequest]) -> None:
-    """Nobody wants them."""
+    """Ignores the requests."""
 
 
 def _owner(segment: Segment, at: int) -> tuple[str, int, int] | None:
-    """Topic, queue and offset of a damaged record, when its header still adds up."""
+    """Topic, queue and offset of a damaged record, if its header is still consistent."""
     end = segment.start_offset + segment.size
     checked, data = look_at(segment, at, end, pread, verify_crc=False)
     if checked.found is not Found.RECORD:

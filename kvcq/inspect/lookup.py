@@ -1,4 +1,4 @@
-"""What the rows of one side need of the log that was walked."""
+"""What the rows of one side need from the log that was walked."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class Lookup:
-    """One side beside one log; notes which damage its rows lead to."""
+    """One side and one log; notes which damage its rows refer to."""
 
     def __init__(self, segments: SegmentSet, log: LogCheck, checkpoint: int) -> None:
-        """`checkpoint`: the end of what is dispatched to the side."""
+        """`checkpoint`: physical offset up to which the side is dispatched."""
         self.log = log
         self.checkpoint = checkpoint
         self._segments = segments
@@ -33,7 +33,8 @@ class Lookup:
     def in_question(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Which physical offsets need a record: neither expired nor known to have none.
 
-        That is in damage, or where the log ends before the checkpoint: opening cuts such rows.
+        Damaged places have none, and neither has the part between the log's end and the checkpoint,
+        whose rows an opening cuts.
         """
         wanted = offsets >= self.log.start_offset
         wanted &= ~((offsets >= self.log.end_offset) & (offsets < self.checkpoint))
@@ -45,17 +46,17 @@ class Lookup:
         return wanted
 
     def is_left_out(self, number: int) -> bool:
-        """Whether no row leads to the damage of that number, once all rows were looked at."""
+        """Whether no row refers to the damage with that number, after all rows were checked."""
         return number not in self._led_to and self.log.damaged_starts[number] < self.checkpoint
 
     def damaged_rows(self, offsets: npt.NDArray[np.int64]) -> list[int]:
-        """Indexes of those that name the begin of a damaged place."""
+        """Indexes of the offsets at which a damaged place begins."""
         if not len(self._starts):
             return []
         return np.flatnonzero(np.isin(offsets, self._starts)).tolist()
 
     def record_at(self, physical_offset: int) -> DispatchRequest | None:
-        """What is derived from the record that begins there, if one does."""
+        """The request derived from the record that begins there, if one does."""
         segment = self._segments.find(physical_offset)
         if segment is None or physical_offset >= self.log.end_offset:
             return None

@@ -1,4 +1,4 @@
-"""The families of a database that is held against a log, page by page."""
+"""Reads the families of a database that is compared with a log, page by page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PAGE_ROWS = 16_384
 
 
 class Rows(Lookup):
-    """One database beside one log, which was walked."""
+    """One database and one log, which was walked."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Rows(Lookup):
         self._ending = prefixes_of(ending)
 
     def pages(self, family: str, what: str, expected: int) -> Iterator[list[Pair]]:
-        """All rows, rising, but those of what is ending."""
+        """Yield all rows, ascending, except those of `ending`."""
         seen = 0
         for page in pages(self.engine, family, rows=_PAGE_ROWS):
             yield without(self._ending, page)
@@ -65,10 +65,10 @@ class Rows(Lookup):
 
 
 def prefixes_of(names: frozenset[str]) -> tuple[bytes, ...]:
-    """What the rows of these topics and light queues begin with."""
+    """The prefixes of the rows of these topics and light queues."""
     return tuple(topic_prefix(name) for name in sorted(names))
 
 
 def without(prefixes: tuple[bytes, ...], rows: AnyRows) -> list[Pair]:
-    """The rows that begin with none of them."""
+    """The rows that begin with none of the prefixes."""
     return [row for row in rows if not row[0].startswith(prefixes)] if prefixes else [*rows]

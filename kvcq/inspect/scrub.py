@@ -1,8 +1,8 @@
-"""Verifies a store that runs, piece by piece: records by their CRC, units by their records.
+"""Verifies a running store piece by piece: records by their CRC, units by their records.
 
-It reads the log as the other readers do, from the file, and goes as far at a time as it is told to.
-Appends, deletions and retention go on meanwhile: what was dropped or deleted since it was read is
-no finding. Reports, and never repairs.
+It reads the log from the file like other readers, a given amount at a time. Appends, deletions and
+retention continue meanwhile; what was dropped or deleted since it was read is not a finding. It
+only reports, and repairs nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Expected = tuple[int, tuple[int, ...]]
 
 
 class Scrub:
-    """One pass over the log. Not for two threads at a time. Memory: a window of 8 MiB."""
+    """One pass over the log. Not thread-safe. Memory: a window of 8 MiB."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Scrub:
         *,
         log_only: bool = False,
     ) -> None:
-        """`start`: physical, where a record begins, or anything below the log's start."""
+        """`start`: physical offset where a record begins, or anything below the log's start."""
         # Constant after construction.
         self._log = log
         self._queues = queues
@@ -64,15 +64,15 @@ class Scrub:
 
     @property
     def findings(self) -> list[Finding]:
-        """In the order in which they were found; those of a kind that are many are counted."""
+        """The findings in order; frequent kinds are only counted beyond a limit."""
         return self._findings.result()
 
     def advance(self, end: int, budget_bytes: int) -> bool:
-        """Verify about so many bytes more, below `end`; whether there is more to do.
+        """Verify about `budget_bytes` more, below `end`. Returns whether there is more to do.
 
-        `end` is where a record begins or the log ends, and all below it is dispatched. Raises
-        StoreError and OSError where the disk cannot be read, or a queue not be looked at; the next
-        call tries the same place again.
+        `end`: where a record begins or the log ends; everything below must be dispatched. Raises
+        StoreError, and OSError if the disk or a queue cannot be read; the next call retries the
+        same place.
         """
         stop = self.position + budget_bytes
         while self.position < end:
@@ -158,7 +158,7 @@ class Scrub:
         expected: Sequence[_Expected],
         units: Sequence[tuple[int, tuple[int, ...]]],
     ) -> None:
-        """`units`: what the queue has, some of it perhaps without a store time."""
+        """`units`: those in the queue, possibly without a store time."""
         there = {offset: unit[:_KEPT] for offset, unit in units}
         for offset, whole in expected:
             unit = whole[:_KEPT]
@@ -186,7 +186,7 @@ class Scrub:
             )
 
     def _is_live(self, topic: str, physical_offset: int) -> bool:
-        """Whether the record is still in the log, and the topic was not deleted since."""
+        """Whether the record is still in the log, and its topic was not deleted since."""
         return physical_offset >= self._log.start_offset and self._admission().is_live(
             topic, physical_offset
         )

@@ -1,9 +1,10 @@
-"""What shared groups have in flight, and which dead letters have ended, judged by other code.
+"""Checks in-flight messages and dead letters of shared groups with code that is independent of
+dispatch.
 
-Nothing here is what dispatch uses to make the rows (`store/state/changes.py`, `windows.py`): rows
-are taken apart by the layouts that `store/state/rows.py` and `windows.py` write down, and entries
-are followed message by message. So a fault that the store makes alike when it dispatches and when
-it replays is found as well. Memory: what is in flight, and the dead letters.
+It uses none of the code that dispatch uses to compute rows (`store/state/changes.py`,
+`windows.py`): rows are decoded by the layouts documented in `store/state/rows.py` and `windows.py`,
+and entries are followed message by message. So it also finds a fault that dispatch and replay
+share. Memory: messages in flight, and dead letters.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class _Held(NamedTuple):
 
 
 class _Queue:
-    """What one group has of one queue."""
+    """The state of one group on one queue."""
 
     def __init__(self) -> None:
         self.next_offset = 0
@@ -89,11 +90,11 @@ class _Queue:
 
 
 class _BadRowError(Exception):
-    """A row that cannot be; its text says why."""
+    """An invalid row; the text is the reason."""
 
 
 class SharedGroups:
-    """Groups, windows and dead letters, as rows have them or as records make them."""
+    """Groups, windows and dead letters, from rows or from records."""
 
     def __init__(self) -> None:
         self.groups: dict[str, bytes] = {}  # settings; empty: by offsets
@@ -107,7 +108,7 @@ class SharedGroups:
 
     @classmethod
     def of_rows(cls, rows: Iterable[Pair], tell: Tell) -> SharedGroups:
-        """What the rows have; those that cannot be are told, and left out."""
+        """Decode the rows; invalid ones are reported and skipped."""
         found = cls()
         for key, value in rows:
             if key.startswith(_TABLES):
@@ -150,7 +151,7 @@ class SharedGroups:
     # --- of records ------------------------------------------------------------------------
 
     def follow(self, entries: Iterable[Entry], at: int) -> None:
-        """What the record at that physical offset says comes next."""
+        """Process the entries of the record at that physical offset."""
         for entry in entries:
             self._follow(entry, at)
 
@@ -228,7 +229,8 @@ class SharedGroups:
     # --- what must hold --------------------------------------------------------------------
 
     def check(self, tell: Tell, end_of: Callable[[str, int], int]) -> None:
-        """Tell what cannot be, whatever the records said. `end_of`: the next offset of a queue."""
+        """Report states that are impossible whatever the records say. `end_of`: the next offset of
+        a queue."""
         for (group, topic, queue_id), queue in self.queues.items():
             key = _window_key(group, topic, queue_id)
             if not self.groups.get(group):
@@ -252,7 +254,7 @@ class SharedGroups:
                 tell(key, f"places below {end}, the end of the queue", f"{max(places)}")
 
     def compare(self, wanted: SharedGroups, tell: Tell) -> None:
-        """Tell where this differs from what the records make of it."""
+        """Report differences from what the records produce."""
         for group, here, there in _differing(self.groups, wanted.groups):
             tell(b"g" + group.encode(), _settings_said(there), _settings_said(here))
         for (topic, group), at, wanted_at in _differing(self.readers, wanted.readers):
@@ -275,7 +277,7 @@ class SharedGroups:
 
 
 def _differing(here: Mapping[K, V], there: Mapping[K, V]) -> Iterator[tuple[K, V | str, V | str]]:
-    """Names, and what both have under them, where that is not the same."""
+    """Yield each name whose values differ, and both values."""
     for name in sorted(here.keys() | there.keys()):
         mine: V | str = here.get(name, "no row")
         its: V | str = there.get(name, "no row")
@@ -339,7 +341,7 @@ def _window(value: bytes) -> _Queue:
 
 
 def _check_settings(value: bytes) -> None:
-    """Of a group."""
+    """Check the settings of a group."""
     if not value:
         return
     made_at, form, most, invisible_ms, in_flight, flags, keep_ms = _SETTINGS.unpack_from(value)
@@ -376,7 +378,7 @@ def _letter_key(table: bytes, topic: str, number: int) -> bytes:
 
 
 def _name(key: bytes, at: int) -> tuple[str, int]:
-    """The name there, and what is behind it."""
+    """The name at that position, and the position after it."""
     (size,) = struct.unpack_from(">h", key, at)
     if size < 0 or at + 2 + size > len(key):
         raise _BadRowError(f"a name of {size} bytes")

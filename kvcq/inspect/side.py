@@ -1,4 +1,4 @@
-"""What a check knows of a store when it begins, and what it asks of each side."""
+"""What a check knows about a store when it begins, and what it needs of each side."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WalkAgain = Callable[[Take], None]
 
 
 class OpenedStore(NamedTuple):
-    """A stopped store, opened to be read."""
+    """A stopped store, opened for reading."""
 
     directory: StoreDir
     segments: SegmentSet
@@ -32,30 +32,31 @@ class OpenedStore(NamedTuple):
     progress: Progress
 
     def ends_behind(self, point: int) -> frozenset[str]:
-        """Names that end at or behind that place in the log: what is dispatched up to there still
-        has rows of them, which the next opening removes."""
+        """Names deleted at or after that position of the log. A database dispatched up to there
+        still has their rows, which the next opening removes."""
         return frozenset(name for name, at in self.endings.items() if at >= point)
 
 
 class Side(Protocol):
-    """A place where what is derived from the log is kept, as a check sees it.
+    """A place with data derived from the log, as a check sees it.
 
-    It is given the records of the log in the one pass over it. Then it says what differs.
+    It gets the log's records in the one pass over it, and then reports what differs.
     """
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
-        """The next records of the log, rising."""
+        """The next records of the log, ascending."""
         ...
 
     def compare(self, log: LogCheck, walk_again: WalkAgain) -> None:
-        """All records were taken: hold what is there against them, and tell what is found."""
+        """After all records: compare the side's content with them, and report findings."""
         ...
 
     def is_left_out(self, number: int) -> bool:
-        """Whether no row leads to the damage of that number in the log, as far as all were read."""
+        """Whether no row refers to the damage with that number in the log, as far as all rows were
+        read."""
         ...
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Units and index rows that were looked at."""
+        """Number of units and index rows checked."""
         ...

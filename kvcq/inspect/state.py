@@ -1,9 +1,9 @@
-"""Rows of state against the log: the records behind a snapshot, applied once more, give the same.
+"""Checks rows of state: applying the records behind a snapshot again must give the same rows.
 
-A side of its own, see Side: the records of the one walk are applied to a scratch database that
-begins with the newest sealed snapshot, or empty. What shared groups have, and what waits, is judged
-besides with other code than dispatch has, see shared_groups.py, timers.py and halves.py. Memory:
-one page of rows, and that.
+It is a Side: the records of the walk are applied to a scratch database that begins with the newest
+sealed snapshot, or empty. Shared groups, timers and transactions are also checked with code that is
+independent of dispatch, see shared_groups.py, timers.py and halves.py. Memory: one page of rows,
+and theirs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class StateSide:
     """The state in the database: see Side."""
 
     def __init__(self, engine: KvEngine, opened: OpenedStore, stack: ExitStack) -> None:
-        """What it makes is removed with the stack. Raises KvcqError."""
+        """Files that it creates are removed with the stack. Raises KvcqError."""
         self._engine = engine
         self._opened = opened
         self._state = KvStateStore(engine)
@@ -106,7 +106,7 @@ class StateSide:
         return snapshots_in(self._opened.directory.root / DIRECTORY, read_only=True)
 
     def _start(self, path: Path) -> int | None:
-        """Where the replay begins, with what is known there at `path`; None: nothing is known."""
+        """Where the replay begins, with the known state at `path`; None if nothing is known."""
         for snapshot in reversed(self._snapshots()):
             usable = snapshot.point <= self._state.point
             if usable and snapshot.is_sealed and snapshot.mark.fits(self._opened.segments):
@@ -119,7 +119,7 @@ class StateSide:
         return 0 if begin == 0 else None
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
-        """The next records of the log, rising."""
+        """The next records of the log, ascending."""
         if self._replayed is None:
             return
         for request in requests:
@@ -138,10 +138,10 @@ class StateSide:
             self._replayed.apply(changes, at + size)
 
     def compare(self, log: LogCheck, walk_again: WalkAgain) -> None:
-        """Tell the rows that differ from those of the replay.
+        """Report rows that differ from those of the replay.
 
-        Not those of a database that is ahead of the log, of which the other side tells: an opening
-        that takes the log as it is makes them again.
+        Not for a database that is ahead of the log, which the other side reports: an opening
+        rebuilds it from the log.
         """
         del walk_again
         if self._state.point > log.end_offset:
@@ -183,10 +183,10 @@ class StateSide:
         self._tell(Kind.STATE, f"{STATE} {key!r}", expected, found)
 
     def _not_told(self, key: bytes, expected: str, found: str) -> None:
-        """Rows of a snapshot: its seal says whether they are as they were written."""
+        """Ignores rows of a snapshot, whose seal shows whether they are intact."""
 
     def _end_of(self, topic: str, queue_id: int) -> int:
-        """The next offset of the queue; above all where that is not known here, or not yet."""
+        """The next offset of the queue; a maximum if it is not known here or not yet."""
         dispatched = self._engine.get(BOUNDS, DISPATCHED_KEY)
         if dispatched is None or unpack_i64(dispatched) < self._state.point:
             return _ANYWHERE
@@ -206,7 +206,7 @@ class StateSide:
         )
 
     def is_left_out(self, number: int) -> bool:
-        """No row of state leads to damage."""
+        """No row of state refers to damage."""
         del number
         return True
 
@@ -216,7 +216,7 @@ class StateSide:
 
 
 def read_entries(segments: SegmentSet, offset: int, size: int) -> list[Entry]:
-    """Of the state record there. Raises CorruptRecordError, CorruptStateError."""
+    """The entries of the state record there. Raises CorruptRecordError, CorruptStateError."""
     segment = segments.find(offset)
     if segment is None:
         raise CorruptRecordError(offset, "no segment has the state record")
@@ -227,10 +227,11 @@ def read_entries(segments: SegmentSet, offset: int, size: int) -> list[Entry]:
 def state_records(
     engine: KvEngine, segments: SegmentSet, base_offset: int
 ) -> Iterator[tuple[int, int, list[Entry]]]:
-    """Physical offset, end and entries of each record of the state in the log, in its order, from
-    `base_offset` on; those that cannot be read are left out.
+    """Yield physical offset, end and entries of each state record in the log, in log order, from
+    `base_offset` on; unreadable ones are skipped.
 
-    As far as the database has queues it leads to them, what lies behind is read. Raises KvcqError.
+    The database's queues lead to them as far as they go; the rest of the log is scanned. Raises
+    KvcqError.
     """
     first = max(segments.first_offset, base_offset)
     places = chain(_units_of_state(engine, segments), _behind_queues(engine, segments, first))
@@ -258,7 +259,7 @@ def _behind_queues(engine: KvEngine, segments: SegmentSet, first: int) -> Iterat
 
 
 def endings_in(engine: KvEngine, segments: SegmentSet, base_offset: int) -> dict[str, int]:
-    """Names that ended -> physical offset of the last record of the log that says so. Raises
+    """Deleted names, and the physical offset of the last record that deletes each. Raises
     KvcqError."""
     return {
         entry.topic: at
@@ -269,7 +270,7 @@ def endings_in(engine: KvEngine, segments: SegmentSet, base_offset: int) -> dict
 
 
 def _taken(rows: Iterator[Pair], waiting: tuple[Timers, Halves], tell: Tell) -> Iterator[Pair]:
-    """The same rows; those of what waits are taken on the way."""
+    """Yield the same rows, and add held messages to `waiting` on the way."""
     for row in rows:
         for each in waiting:
             each.take_row(*row, tell)

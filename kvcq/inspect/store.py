@@ -1,6 +1,6 @@
-"""Looks a stopped store over: log, state, and every side, against each other. Changes no byte.
+"""Checks a stopped store: log, state, and every side, against each other. Changes nothing.
 
-What a crash leaves and the next opening sets right is information; everything else is a fault.
+What a crash leaves and the next opening repairs is information; everything else is a fault.
 """
 
 from __future__ import annotations
@@ -52,12 +52,13 @@ def database_alone(
 def look_over(
     root: Path, progress: Progress = no_progress, find_sides: FindSides = database_alone
 ) -> CheckResult:
-    """What is to be said about the store in `root`, and how much of it was looked at.
+    """Check the store in `root`. Returns the findings, and how much was checked.
 
-    Of each kind a hundred findings are listed, the rest is counted. `progress` is told what is
-    looked at, and how much of it, 0 to 1. Time: one pass over the log and each side; where they
-    differ, one more over each, and a look into the log for each row in question. Memory: bounded.
-    Raises StoreFormatError when `root` is no store of ours, StoreLockedError while it is open.
+    A hundred findings of each kind are listed, the rest is counted. `progress` is called with the
+    current step and the fraction done, 0 to 1. Time: one pass over the log and each side; where
+    they differ, one more over each, and a lookup in the log for each row in question. Memory:
+    bounded. Raises StoreFormatError if `root` is not a store of ours, StoreLockedError while it is
+    open.
     """
     findings = Findings()
     checked = Checked()
@@ -75,7 +76,7 @@ def look_over(
 def open_database(
     opened: OpenedStore, engine: RocksEngine, *, may_lag: bool = False
 ) -> DatabaseSide | None:
-    """The queues of the database as a side; None when they cannot be read.
+    """The database's queues as a side; None if they cannot be read.
 
     `may_lag`: see DatabaseSide.
     """
@@ -87,7 +88,7 @@ def open_database(
 
 
 def _open_engine(directory: StoreDir, findings: Findings, stack: ExitStack) -> RocksEngine | None:
-    """The database, read-only; None when it is not there or cannot be read."""
+    """The database, read-only; None if it is missing or cannot be read."""
     path = directory.kvcq
     if not path.exists():
         findings.add(
@@ -192,7 +193,7 @@ def _sides(
     find_sides: FindSides,
     stack: ExitStack,
 ) -> list[Side]:
-    """The state, and what the store has of queues."""
+    """The state, and all sides with queues."""
     was_closed = directory.was_closed_cleanly
     engine = _open_engine(directory, findings, stack)
     if engine is None:
@@ -241,7 +242,7 @@ def _noted(directory: StoreDir, findings: Findings, *, was_closed: bool) -> Note
 
 
 def _look_at_start(segments: SegmentSet, noted: int | None, findings: Findings) -> None:
-    """The log begins where segments were removed up to, or before."""
+    """Check that the log begins at or before the end of the removed segments."""
     if noted is not None and noted < segments.first_offset:
         findings.add(
             Kind.SEGMENTS,

@@ -1,8 +1,7 @@
-"""Which messages wait for their time, judged by other code than makes the rows.
+"""Checks delayed messages with code that is independent of dispatch.
 
-Rows are taken apart by the layout that `store/state/rows.py` writes down; entries are added up. Of
-millions of timers no more is kept than how many there are, and a sum over their keys, which comes
-out the same whatever the order.
+Rows are decoded by the layout documented in `store/state/rows.py`; entries are summed up. For
+millions of timers, only their number and an order-independent sum over their keys are kept.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _COUNT_KEY = b"j"
 
 
 class Timers:
-    """Those that wait, as rows have them or as records make them."""
+    """Waiting timers, from rows or from records."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -35,7 +34,7 @@ class Timers:
         self.last: tuple[int, bytes] | None = None  # the highest place, and the key of its row
 
     def take_row(self, key: bytes, value: bytes, tell: Tell) -> None:
-        """A row that cannot be is told, and left out; those of other tables are passed over."""
+        """Add a row. Reports and skips an invalid one; ignores other tables."""
         if key == _COUNT_KEY and len(value) == _COUNT.size:
             (self.counted,) = _COUNT.unpack(value)
         elif key[:1] in (b"i", _COUNT_KEY):
@@ -52,7 +51,7 @@ class Timers:
                 self.last = place, key
 
     def follow(self, entries: Iterable[Entry]) -> None:
-        """The entries of the next record."""
+        """Process the entries of the next record."""
         for entry in entries:
             if isinstance(entry, TimerSet):
                 self._add(_KEY.pack(b"i", entry.due_ms, entry.place))
@@ -64,7 +63,8 @@ class Timers:
         self.sum += times * int.from_bytes(blake2b(key, digest_size=16).digest(), "big")
 
     def check(self, tell: Tell, end_of: Callable[[str, int], int]) -> None:
-        """Tell what cannot be, whatever the records said. `end_of`: the next offset of a queue."""
+        """Report states that are impossible whatever the records say. `end_of`: the next offset of
+        a queue."""
         if self.counted != self.count:
             tell(_COUNT_KEY, f"{self.count} timers, as there are rows", f"{self.counted}")
         if self.last is not None and self.last[0] >= (end := end_of(TIMER_TOPIC, 0)):
@@ -72,7 +72,7 @@ class Timers:
             tell(key, f"a place below {end}, the end of the queue", f"{place}")
 
     def compare(self, wanted: Timers, tell: Tell) -> None:
-        """Tell whether this differs from what the records make of it."""
+        """Report whether this differs from what the records produce."""
         if (self.count, self.sum) != (wanted.count, wanted.sum):
             said = [f"{each.count} timers, keys of sum {each.sum:x}" for each in (wanted, self)]
             tell(b"i", *said)

@@ -1,4 +1,4 @@
-"""Looks at the units in their order: physical offsets rising, bounds at the ends."""
+"""Checks the units in order: physical offsets must ascend, and bounds must match at the ends."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ENDS = 1024
 
 
 class _LastUnit(NamedTuple):
-    """Where a queue stands while its units are read in order; its record is in the log."""
+    """The last unit read of a queue; its record is in the log."""
 
     prefix: bytes
     queue_offset: int
@@ -46,7 +46,7 @@ class _LastUnit(NamedTuple):
 
 
 class UnitOrder:
-    """Takes the pages of the units one after the other. Memory: a page, and some queues' ends."""
+    """Takes pages of units one after the other. Memory: a page, and the ends of some queues."""
 
     def __init__(self, lookup: Rows) -> None:
         self._lookup = lookup
@@ -55,7 +55,7 @@ class UnitOrder:
         self._ends: list[_LastUnit] = []
 
     def page(self, rows: list[Pair]) -> list[Pair]:
-        """Look at the next rows; returns those that need a record in the log."""
+        """Check the next rows; returns those that need a record in the log."""
         rows, units = plain_units(rows, self._lookup.bad_row)
         if not rows:
             return []
@@ -73,7 +73,7 @@ class UnitOrder:
         return [rows[index] for index in np.flatnonzero(wanted).tolist()]
 
     def finish(self) -> None:
-        """The last page was looked at."""
+        """Call after the last page."""
         self._close_queue()
         self._look_at_ends()
 
@@ -146,7 +146,7 @@ class UnitOrder:
             self._look_at_ends()
 
     def _look_at_ends(self) -> None:
-        """The last units of these queues were read: their bounds must say the same."""
+        """Compare the last units of these queues with their bounds."""
         ends, self._ends = self._ends, []
         queues = [_queue_of(end.prefix) or ("", 0) for end in ends]
         rows = self._lookup.engine.multi_get(BOUNDS, [max_key(*queue) for queue in queues])
@@ -174,9 +174,9 @@ class UnitOrder:
 def plain_units(
     rows: list[Pair], bad_row: Callable[[str, bytes, bytes], None]
 ) -> tuple[list[Pair], npt.NDArray[np.void]]:
-    """The rows that are units, with values of our 32 bytes: RocketMQ's 28 are completed.
+    """The rows that are units, with values in our 32-byte form; RocketMQ's 28 bytes are completed.
 
-    The array has a unit for each of them. `bad_row` is told of the others.
+    The array has a unit for each of them. `bad_row` is called for the others.
     """
     values = [value for _, value in rows]
     if set(map(len, values)) == {UNIT_SIZE}:
@@ -204,7 +204,7 @@ def plain_units(
 
 @lru_cache(maxsize=4096)
 def _queue_of(prefix: bytes) -> tuple[str, int] | None:
-    """Topic and queue that units with this prefix belong to; None when it is no such prefix."""
+    """Topic and queue of units with this prefix; None if it is not such a prefix."""
     if len(prefix) + OFFSET_BYTES < UNIT_KEY_BYTES:
         return None
     try:

@@ -1,7 +1,7 @@
 """Snapshots: sealed copies of the state at points of the log.
 
-Taken while the store runs, used by an opening whose database is lost, damaged, or ahead of the log.
-Uses the engine and the tables.
+They are taken while the store runs, and used by an opening whose database is lost, damaged, or
+ahead of the log. Uses the engine and the tables.
 """
 
 from kvcq.snapshots.placing import place_copy, place_empty, place_sealed, remove_unfinished

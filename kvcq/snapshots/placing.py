@@ -1,4 +1,4 @@
-"""A database made of a snapshot, in place of the one that cannot be used."""
+"""Replaces an unusable database by one made from a snapshot."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ _FAMILY_OF = {STATE_FILE: STATE, ENDS_FILE: BOUNDS}
 
 
 def place_copy(snapshot: Snapshot, database: Path, why: str) -> None:
-    """`database` is the snapshot's copy; what was there is beside it, named `<name>.<why>-<n>`.
+    """Replace `database` by the snapshot's copy; the old one is kept beside it as
+    `<name>.<why>-<n>`.
 
-    Table files are shared by links, what RocksDB changes in place is copied: the snapshot's own
-    copy is never opened for writing. Raises OSError. Durable on return; after a crash the database
-    is the one from before, this one, or absent.
+    Table files are hard links; files that RocksDB changes in place are copied, because the
+    snapshot's own copy is never opened for writing. Raises OSError. Durable on return; after a
+    crash the database is the old one, the new one, or absent.
     """
     new = _begin(database)
     for path in snapshot.copy.iterdir():
@@ -41,8 +42,9 @@ def place_copy(snapshot: Snapshot, database: Path, why: str) -> None:
 
 
 def place_sealed(snapshot: Snapshot, database: Path, why: str) -> None:
-    """`database` has the sealed rows of the snapshot; its queues are to be dispatched from the
-    log's beginning. As `place_copy` otherwise; raises StoreFormatError for a damaged file, too."""
+    """Replace `database` by one with the sealed rows of the snapshot; its queues must be dispatched
+    from the log's beginning. Otherwise like `place_copy`; also raises StoreFormatError for a
+    damaged file."""
     files = snapshot.verified_files()
     new = _begin(database)
     with closing(RocksEngine.open(new, DERIVED, in_place=True)) as engine:
@@ -55,7 +57,7 @@ def place_sealed(snapshot: Snapshot, database: Path, why: str) -> None:
 
 
 def place_empty(database: Path, why: str) -> None:
-    """`database` is empty, for a log that is there from its first byte."""
+    """Replace `database` by an empty one, for a log that is complete from its first byte."""
     new = _begin(database)
     with closing(RocksEngine.open(new, DERIVED, in_place=True)) as engine:
         engine.write(KvBatch())
@@ -63,7 +65,7 @@ def place_empty(database: Path, why: str) -> None:
 
 
 def remove_unfinished(database: Path) -> None:
-    """What a crash left of one of these."""
+    """Remove what a crash left of such a replacement."""
     shutil.rmtree(database.with_name(f"{database.name}.new"), ignore_errors=True)
 
 

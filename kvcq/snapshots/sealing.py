@@ -1,9 +1,9 @@
-"""A snapshot is sealed: its rows of state and ends of queues go into files of their own.
+"""Seals a snapshot: writes its rows of state and ends of queues into separate files.
 
-From the snapshot's copy, so nothing waits for it. Many rows are taken by another process: Python
-runs one thread at a time.
+It reads the snapshot's copy, so nothing waits for it. Many rows are written by another process,
+because Python runs one thread at a time.
 
-    python -m kvcq.snapshots.sealing DIRECTORY
+python -m kvcq.snapshots.sealing DIRECTORY
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _SMALL_BYTES = 4 << 20
 
 
 def seal(snapshot: Snapshot) -> None:
-    """The snapshot has its sealed files, durably. Repeatable.
+    """Write the snapshot's sealed files, durably. Repeatable.
 
-    Raises EngineFailedError for a copy that is damaged, OSError, StoreFormatError.
+    Raises EngineFailedError if the copy is damaged, OSError, StoreFormatError.
     """
     if snapshot.is_sealed:
         return

@@ -47,8 +47,8 @@ _TAIL_BYTES = 4096
 
 @dataclass(frozen=True)
 class Mark:
-    """Which log a snapshot is of. An offset does not say: after a power loss the log grows again
-    past it, with other records."""
+    """Identifies the log of a snapshot. An offset is not enough: after a power loss the log may
+    grow past it again, with other records."""
 
     point: int  # physical offset, a record's end
     tail_bytes: int  # of the log, before the point
@@ -58,7 +58,7 @@ class Mark:
 
     @classmethod
     def of(cls, segments: SegmentSet, point: int, now_ms: int) -> Mark:
-        """Of the log as it is up to `point`."""
+        """The mark of the log up to `point`."""
         tail = _tail(segments, point, _TAIL_BYTES)
         return cls(point, len(tail), crc32c(tail), now_ms)
 
@@ -73,7 +73,7 @@ class Mark:
 
 
 def _tail(segments: SegmentSet, point: int, most: int) -> bytes:
-    """Up to `most` bytes of the log before `point`, of one segment."""
+    """Up to `most` bytes of the log before `point`, within one segment."""
     segment = segments.find(point - 1)
     if segment is None:
         return b""
@@ -91,7 +91,7 @@ class SealedFile(NamedTuple):
 
 
 class Snapshot:
-    """A snapshot in its directory, complete but for its seal."""
+    """A snapshot in its directory, complete except perhaps for its seal."""
 
     def __init__(self, path: Path, mark: Mark) -> None:
         self.path = path
@@ -102,9 +102,10 @@ class Snapshot:
 
     @classmethod
     def write(cls, directory: Path, mark: Mark, copy: Path) -> Snapshot:
-        """Make the database `copy`, which is moved in, a snapshot in `directory`.
+        """Turn the database `copy`, which is moved, into a snapshot in `directory`.
 
-        Durable on return; a crash before leaves a directory that is no snapshot. Raises OSError.
+        Durable on return; a crash before that leaves a directory that does not count as a snapshot.
+        Raises OSError.
         """
         path = directory / f"{mark.point:020}"
         unfinished = path.with_name(path.name + _UNFINISHED)
@@ -120,7 +121,7 @@ class Snapshot:
 
     @classmethod
     def read(cls, path: Path) -> Snapshot:
-        """Raises StoreFormatError for what is none, or is damaged."""
+        """Raises StoreFormatError if it is not a snapshot, or is damaged."""
         data = Notes(path).get(_MARK)
         if data is None:
             raise StoreFormatError(path, "is no snapshot: it has no mark")
@@ -139,7 +140,7 @@ class Snapshot:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether there is a seal that can be read."""
+        """Whether it has a readable seal."""
         try:
             return self._sealed is not None or self._notes.get(_SEALED) is not None
         except StoreFormatError as error:
@@ -148,7 +149,7 @@ class Snapshot:
 
     @property
     def was_sealed(self) -> bool:
-        """Whether there is a seal, readable or not."""
+        """Whether it has a seal, readable or not."""
         return (self.path / _SEALED).exists()
 
     @property
@@ -157,7 +158,8 @@ class Snapshot:
         return sum(file.size for file in self.sealed_files().values()) if self.is_sealed else 0
 
     def sealed_files(self) -> dict[str, SealedFile]:
-        """By name. Raises StoreFormatError when the snapshot is not sealed, or that is damaged."""
+        """The sealed files by name. Raises StoreFormatError if the snapshot is not sealed, or the
+        seal is damaged."""
         if self._sealed is None:
             data = self._notes.get(_SEALED)
             if data is None:
@@ -166,7 +168,8 @@ class Snapshot:
         return self._sealed
 
     def seal(self, files: dict[str, int]) -> None:
-        """The files, by name with their numbers of rows, are complete. Durable on return."""
+        """Seal these complete files, given by name with their numbers of rows. Durable on
+        return."""
         sealed = {
             name: SealedFile(rows, (self.path / name).stat().st_size, _crc_of(self.path / name))
             for name, rows in files.items()
@@ -174,7 +177,7 @@ class Snapshot:
         self._notes.put(_SEALED, json.dumps(sealed).encode())
 
     def verified_files(self) -> dict[str, Path]:
-        """The sealed files, read whole and compared. Raises StoreFormatError."""
+        """The sealed files, read and verified completely. Raises StoreFormatError."""
         found = {}
         for name, file in self.sealed_files().items():
             path = self.path / name
@@ -184,7 +187,7 @@ class Snapshot:
         return found
 
     def remove_copy(self) -> None:
-        """The sealed files alone are kept. Repeatable."""
+        """Keep only the sealed files. Repeatable."""
         gone = self.path / (COPY + _UNFINISHED)
         shutil.rmtree(gone, ignore_errors=True)
         if self.copy.exists():
@@ -192,7 +195,7 @@ class Snapshot:
             shutil.rmtree(gone, ignore_errors=True)
 
     def remove(self) -> None:
-        """Repeatable. What a crash leaves of it is no snapshot."""
+        """Remove it. Repeatable. What a crash leaves of it does not count as a snapshot."""
         gone = self.path.with_name(self.path.name + _UNFINISHED)
         shutil.rmtree(gone, ignore_errors=True)
         if self.path.exists():
@@ -209,7 +212,8 @@ def _crc_of(path: Path) -> int:
 
 
 def snapshots_in(directory: Path, *, read_only: bool = False) -> list[Snapshot]:
-    """Those that can be read, by point. What a crash left half is removed, unless `read_only`."""
+    """The readable snapshots, by point. Incomplete ones left by a crash are removed, unless
+    `read_only`."""
     found = []
     for path in sorted(directory.iterdir()) if directory.is_dir() else ():
         if path.name.endswith(_UNFINISHED):

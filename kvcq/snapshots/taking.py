@@ -1,4 +1,4 @@
-"""Snapshots of a running store: taken, sealed, and removed when newer ones serve."""
+"""Takes snapshots of a running store, seals them, and removes old ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REPLAY_BYTES_S = 48 << 20
 
 
 class Snapshots:
-    """Thread: any; one thing is done at a time. Locks: `_working`, taken before the engine's."""
+    """Thread: any; one operation at a time. Locks: `_working`, taken before the engine's."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class Snapshots:
         flush_log: Callable[[], None],
         clock: Clock,
     ) -> None:
-        """`back_up` makes a copy of the database, which says up to where its state is; `flush_log`
-        makes all that was appended before durable."""
+        """`back_up` copies the database, which records how far its state is; `flush_log` makes
+        everything appended before durable."""
         # Constant after construction.
         self._directory = root / DIRECTORY
         self._segments = segments
@@ -62,12 +62,13 @@ class Snapshots:
 
     @property
     def newest_point(self) -> int:
-        """Physical offset; of none the log's first byte: there the state is empty."""
+        """Physical offset of the newest snapshot; without one the log's first byte, where the state
+        is empty."""
         return self.kept[-1].point if self.kept else 0
 
     def look(self) -> None:
-        """Take one if the log has grown enough, or none would let its first segment go; called
-        every second. Seals what is not sealed."""
+        """Take a snapshot if the log has grown enough, or if none would allow dropping its first
+        segment; called every second. Seals unsealed ones."""
         with self._working:
             has_grown = self._segments.end_offset - self.newest_point >= EVERY_BYTES
             if has_grown or not self._frees_first_segment():
@@ -77,10 +78,11 @@ class Snapshots:
             self._thin_out()
 
     def cover(self, end: int) -> None:
-        """The log below `end` may be dropped: a snapshot that is sealed lies at or above it.
+        """Make sure that a sealed snapshot is at or above `end`, so that the log below may be
+        dropped.
 
-        Everything below `end` is dispatched. Raises DiskFullError when there is no room for one
-        even after the older ones are gone, and what taking it raises.
+        Everything below `end` must be dispatched. Raises DiskFullError if there is no room for one
+        even after removing older ones, and what taking it raises.
         """
         with self._working:
             if not any(each.point >= end and self._is_whole(each) for each in self.kept):
@@ -95,13 +97,14 @@ class Snapshots:
                     self._remove(snapshot)
 
     def stop(self) -> None:
-        """At a clean stop, everything flushed and dispatched: the next replay is short."""
+        """Called at a clean stop, with everything flushed and dispatched, so that the next replay
+        is short."""
         with self._working:
             if self._segments.end_offset - self.newest_point >= AT_STOP_BYTES:
                 self._take()
 
     def take(self) -> Snapshot:
-        """A sealed snapshot of now."""
+        """Take and seal a snapshot now."""
         with self._working:
             snapshot = self._take()
             self._seal(snapshot)
@@ -118,8 +121,8 @@ class Snapshots:
                     self._remove(each)
 
     def _frees_first_segment(self) -> bool:
-        """Whether retention could drop the first segment without another one: when the disk is
-        full there may be no room for it."""
+        """Whether retention could drop the first segment without another snapshot, for which a full
+        disk may have no room."""
         first = self._segments.find(self._segments.first_offset)
         if first is None:
             return True
@@ -151,7 +154,7 @@ class Snapshots:
             snapshot.verified_files()
 
     def _is_of_use(self, snapshot: Snapshot) -> bool:
-        """Its sealed files are whole, or can be made."""
+        """Whether its sealed files are intact, or can be made."""
         return self._is_whole(snapshot) if snapshot.is_sealed else snapshot.copy.exists()
 
     def _is_whole(self, snapshot: Snapshot) -> bool:
@@ -162,7 +165,8 @@ class Snapshots:
             return False
 
     def _thin_out(self) -> None:
-        """Copies of older ones go; of sealed ones some, so that the others are spread evenly."""
+        """Remove copies of older snapshots, and some sealed ones so that the rest are evenly
+        spaced."""
         if not all(each.is_sealed for each in self.kept[-_COPIES:]):
             return
         for snapshot in self.kept[:-_COPIES]:
@@ -174,7 +178,7 @@ class Snapshots:
             self._remove(self.kept[at])
 
     def statistics(self) -> dict[str, float]:
-        """Numbers for operators, by name."""
+        """Metrics for operators, by name."""
         kept = self.kept
         behind = self._segments.end_offset - self.newest_point
         newest_ms = kept[-1].mark.taken_ms if kept else 0
@@ -195,7 +199,8 @@ class Snapshots:
 
 
 def drop_unfit(root: Path, segments: SegmentSet) -> list[Snapshot]:
-    """On opening, before anything is appended: those that are not of this log are removed, durably.
+    """On opening, before anything is appended: remove snapshots that do not belong to this log,
+    durably.
 
     Returns the others, by point.
     """

@@ -1,7 +1,7 @@
-"""Rows of the derived database: keys, values, and what is done to many of them at once.
+"""Rows of the derived database: keys, values, and bulk operations.
 
-It uses the engine's protocol, and from the store values and formats. Nothing here knows a thread or
-a lock of the store above.
+Uses the engine's protocol, and values and formats of the store. Nothing here knows about the
+store's threads or locks.
 """
 
 from kvcq.tables.dispatch_batch import build_batch

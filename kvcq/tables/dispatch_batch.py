@@ -1,4 +1,4 @@
-"""The rows that a run of records gives, as one batch.
+"""The rows of a run of records, as one batch.
 
 Used by live dispatch and by every rebuild, so that both write the same bytes.
 """
@@ -63,7 +63,7 @@ def _own_rows(requests: Sequence[DispatchRequest]) -> _Rows | None:
 
 
 def _rows_of_one(request: DispatchRequest) -> _Rows | None:
-    """What `_rows` gives, in half the time; None when it does not stand in one queue."""
+    """Same as `_rows` for one request, in half the time; None if it is not in exactly one queue."""
     topic, queue_id, queue_offset, offset, size, tag_code, time_ms, keys, light, in_queue = request
     if light or not in_queue:
         return None
@@ -82,7 +82,7 @@ def _index_rows(
 
 
 def _rows_with_light(requests: Sequence[DispatchRequest]) -> _Rows | None:
-    """What `_rows` gives, in two thirds of the time; None unless it pays, and is plain to see."""
+    """Same as `_rows`, in two thirds of the time; None if it does not pay or does not apply."""
     light = light_rows([each for each in requests if each[8] and each[9]])
     if light is None:
         return None
@@ -99,7 +99,8 @@ def _has(rows: RowColumns, key: bytes) -> bool:
 
 
 def _merged(few: AnyRows, many: RowColumns) -> RowColumns:
-    """Both rise, and no key is in both. All of the few lie in one gap of the many, as a rule."""
+    """Merge two ascending sets without common keys. Usually all of the few are in one gap of the
+    many."""
     if not few:
         return many
     rows = [*few]
@@ -113,7 +114,7 @@ def _merged(few: AnyRows, many: RowColumns) -> RowColumns:
 
 
 def _rows_by_columns(requests: Sequence[DispatchRequest]) -> _Rows | None:
-    """What `_rows` gives, in half the time; None when not all stand in one queue each."""
+    """Same as `_rows`, in half the time; None if not all are in one queue each."""
     (
         topics,
         queue_ids,
@@ -142,7 +143,7 @@ def _rows_by_columns(requests: Sequence[DispatchRequest]) -> _Rows | None:
 
 
 def _rows_of_plain(requests: PlainRequests) -> _Rows | None:
-    """What `_rows_by_columns` gives, of columns that are there; with those of light queues."""
+    """Same as `_rows_by_columns`, from existing columns, including light queues."""
     offsets, time_ms, keys = requests.physical_offsets, requests.store_time_ms, requests.first_keys
     units = np.zeros(len(requests), UNIT_DTYPE)
     units["physical_offset"] = offsets
@@ -170,7 +171,7 @@ def _rows_in_queues(
     offsets: Sequence[int],
     values: list[bytes],
 ) -> tuple[AnyRows, AnyRows]:
-    """Unit rows of these values, and max rows."""
+    """Unit rows with these values, and max rows."""
     ends = list(map(pack_i64, queue_offsets))
     if is_constant(topics) and is_constant(queue_ids):
         unit_prefix, max_key = queue_keys(topics[0], queue_ids[0])

@@ -92,7 +92,7 @@ _MAX = b"max"
 
 
 class _LengthParts(dict[int, bytes]):
-    """What a length is in a key: of those that names may have, made once."""
+    """The encoded lengths of names, computed once."""
 
     def __missing__(self, length: int) -> bytes:
         return _I32.pack(length) + _SEPARATOR
@@ -103,7 +103,8 @@ LENGTH_PARTS = _LengthParts((n, _I32.pack(n) + _SEPARATOR) for n in range(256))
 
 @lru_cache(maxsize=4096)
 def queue_parts(queue_id: int) -> tuple[bytes, bytes]:
-    """What follows the topic in the queue's unit keys, before the offset, and in its max key."""
+    """The part of the queue's unit keys between topic and offset, and the part of its max key after
+    the topic."""
     packed = _I32.pack(queue_id)
     return (
         _SEPARATOR + packed + _SEPARATOR,
@@ -112,15 +113,14 @@ def queue_parts(queue_id: int) -> tuple[bytes, bytes]:
 
 
 def name_part(name: str) -> bytes:
-    """Length and bytes of a topic's or light queue's name. Behind that of a light queue come
-    `LIGHT_UNIT` and the offset, or `LIGHT_MAX`.
-    """
+    """Encoded length and name of a topic or light queue. For a light queue, `LIGHT_UNIT` and the
+    offset follow, or `LIGHT_MAX`."""
     data = name.encode()
     return LENGTH_PARTS[len(data)] + data
 
 
 def topic_prefix(topic: str) -> bytes:
-    """What every key of the topic begins with, in all three families."""
+    """The prefix of all keys of the topic, in all three families."""
     return name_part(topic) + _SEPARATOR
 
 
@@ -136,7 +136,7 @@ def topic_range(topic: str) -> tuple[bytes, bytes]:
 
 
 def unit_prefix(topic: str, queue_id: int) -> bytes:
-    """What the unit keys of one queue begin with; append `pack_i64(queue_offset)`."""
+    """The prefix of a queue's unit keys; append `pack_i64(queue_offset)`."""
     return topic_prefix(topic) + _I32.pack(queue_id) + _SEPARATOR
 
 
@@ -164,7 +164,7 @@ def max_key(topic: str, queue_id: int) -> bytes:
 
 
 def max_keys(queues: Sequence[tuple[str, int]]) -> list[bytes]:
-    """`max_key` of each, quickly."""
+    """`max_key` of each queue, faster."""
     light_max = LIGHT_MAX
     return [
         LENGTH_PARTS[len(data := topic.encode())]
@@ -175,7 +175,7 @@ def max_keys(queues: Sequence[tuple[str, int]]) -> list[bytes]:
 
 
 def queue_keys(topic: str, queue_id: int) -> tuple[bytes, bytes]:
-    """`unit_prefix` and `max_key` of one queue, for the price of one."""
+    """`unit_prefix` and `max_key` of one queue, at the cost of one."""
     data = topic.encode()
     topic_part = LENGTH_PARTS[len(data)] + data
     unit_part, max_part = queue_parts(queue_id)
@@ -214,12 +214,12 @@ DELETIONS_KEY = max_key("CHECKPOINT_TOPIC", 1)
 
 
 def is_end_of_queue(key: bytes) -> bool:
-    """Whether a row of bounds says where a queue ends."""
+    """Whether a row of bounds is the end of a queue."""
     return key not in (DISPATCHED_KEY, DELETIONS_KEY) and unpack_bounds_key(key)[1] == "max"
 
 
 def index_prefix(topic: str, key: str) -> bytes:
-    """What the index rows of one message key begin with."""
+    """The prefix of the index rows of one message key."""
     data = key.encode()
     start = NO_TOPIC if is_mark(key) else topic_prefix(topic)
     return start + _I32.pack(len(data)) + _SEPARATOR + data + _SEPARATOR
@@ -240,7 +240,7 @@ def index_key(topic: str, key: str, store_time_ms: int, physical_offset: int) ->
 def index_keys_of(
     topic: str, keys: Sequence[str], store_time_ms: int, physical_offset: int
 ) -> list[bytes]:
-    """`index_key` of each of a record's keys, quickly."""
+    """`index_key` of each of a record's keys, faster."""
     prefix = _known_prefix(topic)
     end = _INDEX_END.pack(_SEPARATOR, store_time_ms, physical_offset)
     rows = []

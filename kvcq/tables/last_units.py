@@ -1,6 +1,6 @@
-"""Where queues end: found by the places of their last records, and put back.
+"""Finds the ends of queues by their last records, and restores them.
 
-Of queues whose last message has left the log: what is made from the log alone lacks them.
+For queues whose last message has left the log, which a rebuild from the log alone lacks.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ _PAGE = 1024
 
 
 def last_units_between(engine: KvEngine, start: int, end: int) -> Iterator[list[LastUnit]]:
-    """Of all queues, the last units whose records lie in `start..end` of the log, in short lists.
+    """Yield, in short lists, the last units of all queues whose records are in `start..end` of the
+    log.
 
-    One pass over all bounds; blocks it reads push no others out of the cache.
+    One pass over all bounds; the blocks it reads do not evict others from the cache.
     """
     # A value begins with the physical offset, big-endian: most rows need not be unpacked.
     low, high = pack_i64(start), pack_i64(end)

@@ -1,7 +1,7 @@
-"""The rows of light queues of a run of records, by columns: the same as those of each by itself.
+"""The rows of light queues of a run of records, in columns; same rows as computed one by one.
 
-Keys of queues whose names are of one length are of one width. So they are laid out in one block,
-column by column, as they rise, and cut into rows.
+Keys of queues with names of equal length have equal width. So they are laid out in one block,
+column by column in ascending order, and cut into rows.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _FEW = 150
 
 
 def light_rows(requests: Sequence[DispatchRequest]) -> tuple[RowColumns, RowColumns] | None:
-    """Units and max rows, rising, of the light queues that these records stand in. None where there
-    are few, or their names cannot be columns."""
+    """Units and max rows, ascending, of the light queues of these records. None if there are few,
+    or their names cannot be columns."""
     lights = [request[8] for request in requests]
     counts = list(map(len, lights))
     if sum(counts) < _FEW:
@@ -47,7 +47,7 @@ def light_rows(requests: Sequence[DispatchRequest]) -> tuple[RowColumns, RowColu
 
 
 def rows_of_units(units: LightUnits, values: _Bytes) -> tuple[RowColumns, RowColumns] | None:
-    """The same of records of these values, a row for each."""
+    """Like `light_rows`, for records with these values, a row for each."""
     unit_rows, max_rows = RowColumns([], []), RowColumns([], [])
     names = units.names
     order, is_last = units.order
@@ -72,7 +72,7 @@ def rows_of_units(units: LightUnits, values: _Bytes) -> tuple[RowColumns, RowCol
 
 
 def _keys(length: int, names: _Bytes, part: bytes, *columns: _Bytes) -> _Bytes:
-    """Length and name, what follows it, and the columns, side by side."""
+    """Length and name, the part after it, and the columns, side by side."""
     start = TOPIC_AT + length
     widths = [column.shape[1] for column in columns]
     block = np.empty((len(names), start + len(part) + sum(widths)), np.uint8)

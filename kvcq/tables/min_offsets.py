@@ -1,7 +1,7 @@
 """The min offset of a queue: its first unit at or above the log's start. Derived, never stored.
 
-A stored min goes stale. Searching is cheap: physical offsets rise along a queue, so it takes a
-seek and a few scans, and the answer holds until the log's start passes the unit found.
+A stored min would become stale. Searching is cheap: physical offsets ascend along a queue, so it
+takes a seek and a few scans, and the result holds until the log's start passes that unit.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ class MinOffsets:
     def get(
         self, topic: str, queue_id: int, max_offset: int, last_place: int, log_start: int
     ) -> int:
-        """Min offset of a queue whose max is given; equal to the max when nothing is left.
+        """Min offset of a queue with the given max; equal to the max if nothing is left.
 
-        `last_place`: physical offset of its last unit.
-
-        Raises CorruptValueError, and what the engine raises: an error is never taken for "expired".
+        `last_place`: physical offset of its last unit. Raises CorruptValueError, and what the
+        engine raises: an error is never taken for "expired".
         """
         if last_place < log_start:
             return max_offset
@@ -65,7 +64,7 @@ class MinOffsets:
         return found[0]
 
     def forget(self, topic: str, queue_ids: list[int]) -> None:
-        """The topic was deleted, or its units were cut."""
+        """Drop cached entries after the topic was deleted or its units were cut."""
         with self._lock:
             self._changes += 1
             for queue_id in queue_ids:
@@ -82,9 +81,9 @@ class MinOffsets:
         """(queue offset, physical offset) of the first live unit in low..high-1.
 
         `last_place`: physical offset of the unit at high-1, which is live. A queue grows about as
-        evenly as the log, so a guess by proportion finds it in a scan or two; a guess that did not
-        halve what is left is followed by a look at the middle, so no queue takes more than twice
-        the scans of halving alone.
+        evenly as the log, so interpolation finds it in a scan or two. A guess that does not halve
+        the range is followed by bisection, so no queue takes more than twice the scans of bisection
+        alone.
         """
         best: tuple[int, int] | None = None
         low_place = 0  # of the last dead unit known

@@ -1,9 +1,9 @@
-"""How the rows of a range are removed: one by one when they are few, or by one range deletion.
+"""Removes the rows of a range: one by one if they are few, or by one range deletion.
 
-A range deletion costs the same whatever it covers, but as long as it is in a memtable, the first
-read after each write sorts all of them again: 0.4 µs of processor time for each. So topics and
-light queues of few messages, of which there may be a great many, leave none behind, and the engine
-is asked to flush when larger ones have left some.
+A range deletion costs the same whatever it covers. But while it is in a memtable, the first read
+after each write sorts all of them again, 0.4 µs of processor time for each. So topics and light
+queues with few messages, of which there may be very many, use none, and the engine is asked to
+flush after larger ones have left some.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ MOST_SINGLY = 256
 
 
 def remove_range(engine: KvEngine, batch: KvBatch, family: str, start: bytes, end: bytes) -> None:
-    """`batch` removes the rows with start <= key < end that are there now.
+    """Add the removal of all current rows with start <= key < end to `batch`.
 
-    The caller sees to it that none is added before the batch is written. Raises KvcqError.
+    The caller must ensure that none is added before the batch is written. Raises KvcqError.
     """
     rows = engine.scan(family, start, end, limit=MOST_SINGLY + 1)
     if len(rows) > MOST_SINGLY:

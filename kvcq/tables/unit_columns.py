@@ -1,7 +1,7 @@
-"""Units of many queues in columns, and a hash of each unit, whatever it was read from.
+"""Units of many queues in columns, and a hash of each unit, whatever its source.
 
-Units that are the same have the same hash, in every process: from the log, from files, or from
-RocksDB. Sums of such hashes tell whether two places hold the same units.
+Equal units have the same hash in every process, whether they are read from the log, from files, or
+from RocksDB. Sums of such hashes show whether two places hold the same units.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Unit = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class UnitColumns:
-    """Units: numbers in columns, and for each the index of its queue."""
+    """Units: numbers in columns, and the index of each unit's queue."""
 
     queues: Sequence[tuple[str, int]]  # topic and queue id
     queue_index: Ints
@@ -52,7 +52,7 @@ class UnitColumns:
         return len(self.queue_offset)
 
     def where(self, chosen: npt.NDArray[np.bool_] | Ints) -> UnitColumns:
-        """Those at the indexes, or where the mask says so."""
+        """The units at the indexes, or where the mask is true."""
         times = self.store_time_ms
         return replace(
             self,
@@ -65,11 +65,11 @@ class UnitColumns:
         )
 
     def without_times(self) -> UnitColumns:
-        """The same, as a side has them that does not keep the store time."""
+        """The same units without store times, for sides that do not store these."""
         return replace(self, store_time_ms=None)
 
     def hashes(self) -> Hashes:
-        """A hash of each, over the store time as well where it is kept."""
+        """A hash of each unit, including the store time if there is one."""
         names = name_hashes([topic for topic, _ in self.queues])
         ids = np.array([queue_id for _, queue_id in self.queues], np.int64)
         numbers = (self.queue_offset, self.physical_offset, self.record_size, self.tag_code)
@@ -77,7 +77,7 @@ class UnitColumns:
         return hashes if self.store_time_ms is None else timed(hashes, self.store_time_ms)
 
     def rows(self) -> Iterator[tuple[tuple[str, int], int, Unit]]:
-        """One by one, for a closer look: queue, queue offset, unit."""
+        """Yield each unit as queue, queue offset and unit."""
         columns = [self.physical_offset, self.record_size, self.tag_code]
         if self.store_time_ms is not None:
             columns.append(self.store_time_ms)
@@ -87,7 +87,7 @@ class UnitColumns:
 
 
 def units_of_requests(requests: Sequence[DispatchRequest]) -> UnitColumns:
-    """What these records give, in light queues as well."""
+    """The units of these records, including light queues."""
     queued = [request for request in requests if request[9]]
     if not queued:
         return _NONE
@@ -116,7 +116,7 @@ def units_of_requests(requests: Sequence[DispatchRequest]) -> UnitColumns:
 
 
 def units_of_rows(rows: Sequence[Pair]) -> UnitColumns:
-    """Rows of a database, ours or RocketMQ's. Raises CorruptValueError."""
+    """The units of database rows, ours or RocketMQ's. Raises CorruptValueError."""
     if not rows:
         return _NONE
     values = [value for _, value in rows]
@@ -146,7 +146,7 @@ def units_of_queues(
     offsets: Sequence[Ints],
     units: Sequence[npt.NDArray[np.void]],
 ) -> UnitColumns:
-    """Of some queues: queue offsets, and units as files have them."""
+    """The units of some queues: queue offsets, and units as in files."""
     if not queues:
         return _NONE
     joined = np.concatenate(units)
@@ -162,7 +162,7 @@ def units_of_queues(
 
 
 def hash_of_unit(queue: tuple[str, int], offset: int, unit: Unit) -> Hashes:
-    """The hash that the unit has in `UnitColumns.hashes`."""
+    """The same hash as in `UnitColumns.hashes`."""
     names = queue_hashes(name_hashes([queue[0]]), np.array([queue[1]]))
     numbers = [np.array([number]) for number in (offset, *unit)]
     hashes = unit_hashes(names, *numbers[:4])
@@ -175,17 +175,17 @@ def name_hashes(names: Sequence[str]) -> Hashes:
 
 
 def queue_hashes(names: Hashes, queue_ids: Ints) -> Hashes:
-    """Hashes of queues, from those of their names."""
+    """Hashes of queues, from the hashes of their names."""
     return mixed(names ^ mixed(queue_ids.view(np.uint64)))
 
 
 def place_hashes(queues: Hashes, queue_offsets: Ints) -> Hashes:
-    """Hashes of places in queues, from those of the queues."""
+    """Hashes of places in queues, from the hashes of the queues."""
     return mixed(queues + queue_offsets.view(np.uint64) * np.uint64(_FACTORS[0]))
 
 
 def unit_hashes(queues: Hashes, *numbers: Ints) -> Hashes:
-    """Hashes of units, without their store times, from those of their queues. The numbers: queue
+    """Hashes of units without store times, from the hashes of their queues. The numbers: queue
     offset, physical offset, size, tag code."""
     hashes = queues
     for factor, column in zip(_FACTORS, numbers, strict=True):

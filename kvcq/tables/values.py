@@ -75,7 +75,7 @@ pack_max = _MAX.pack
 
 
 def expiry_stamp(store_time_ms: int) -> bytes:
-    """The 4 bytes a unit and an index row end with."""
+    """The 4 bytes at the end of a unit and of an index row."""
     return _STAMP.pack(min(max(store_time_ms // 1000, 0), _LAST_STAMP))
 
 
@@ -130,7 +130,7 @@ def unpack_max(value: bytes) -> tuple[int, int]:
 
 
 def next_offsets_of(rows: Sequence[bytes | None]) -> list[int]:
-    """What follows the last unit of each `max` row; 0 where there is no row.
+    """The offset after the last unit of each `max` row; 0 without a row.
 
     Raises CorruptValueError.
     """

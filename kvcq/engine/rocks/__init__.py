@@ -1,18 +1,19 @@
-"""KvEngine on RocksDB. The only package that reads and writes through the binding.
+"""KvEngine on RocksDB. The only package that uses the binding.
 
-What the binding does and the engine hides (each one has a test):
+Peculiarities of the binding that the engine hides (each one has a test):
 
-* The setter of an iterator's lower bound sets the upper one: a falling scan stops by itself.
-* It reports write stalls and failures alike as a plain Exception: told apart by their text.
-* An iterator that meets a damaged block ends as if there were no more rows: a scan asks for the
+* The setter of an iterator's lower bound sets the upper one, so a descending scan checks its lower
+  bound itself.
+* Write stalls and failures are both a plain Exception; their text distinguishes them.
+* An iterator that reaches a damaged block ends as if there were no more rows, so a scan checks the
   status whenever rows end before the limit.
-* A manual compaction drops its status: the count of background errors tells.
-* `flush` takes one family even with atomic flush on, which would part the families. A checkpoint
-  flushes all of them at one point and says whether that worked.
-* The directory stays locked while any handle, iterator or batch is alive, also one that hangs on
-  the traceback of a caught exception: frames here let go of theirs before they end.
-* Each opening writes a file of the binding's own into the directory, also one for reading only:
-  reading goes through a directory of links.
+* A manual compaction drops its status, so the count of background errors is checked.
+* `flush` flushes one family even with atomic flush on, which would separate the families. A
+  checkpoint flushes all of them at one point and reports whether that worked.
+* The directory stays locked while any handle, iterator or batch is alive, including one in the
+  traceback of a caught exception, so frames here release theirs before they end.
+* Each opening writes a file of the binding's own into the directory, even a read-only one, so
+  read-only access goes through a directory of links.
 """
 
 from kvcq.engine.rocks.checksum import crc32c

@@ -1,8 +1,8 @@
-"""What a database without a log has in memory alone, carried over to its next opening.
+"""Carries unflushed data of a database without a write-ahead log over to its next opening.
 
-After a failure that RocksDB does not resume from, the memtables can be read and never be written
-out. What differs between all that is there and what the files have is found by reading both, row by
-row: nothing else tells. It is written into files that are taken in when the database is open again.
+After a failure from which RocksDB does not resume, the memtables can be read but never flushed. The
+difference between the full content and that of the files is found by reading both, row by row. It
+is written to files that are ingested when the database is open again.
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ _END = b"\xff" * 8  # above every key of ours
 
 
 class CarryOver(NamedTuple):
-    """What is to be removed, and then what is to be taken in, family by family in this order."""
+    """Rows to remove, and then files to ingest, family by family."""
 
     removed: KvBatch
     files: dict[str, SstFile]
 
     def apply(self, opened: Opened) -> None:
-        """The files are in the database, durably. May be repeated.
+        """Ingest the files, durably. Repeatable.
 
-        What is removed must be so, durably, before. Raises the binding's Exception.
+        The removals must be durable before. Raises the binding's Exception.
         """
         for name, file in self.files.items():
             opened.tables[name].ingest_external_file([str(file.path)], IngestExternalFileOptions())
 
 
 def carry_over(path: Path, profile: Profile, opened: Opened, directory: Path) -> CarryOver:
-    """How to make the database `opened`, at `path`, of its files alone; files go to `directory`.
+    """Compute what the open database `opened` at `path` has beyond its files; new files go to
+    `directory`.
 
-    Nothing may be written to it meanwhile. Raises KvcqError, and the binding's Exception.
-    Time: all rows are read twice, 300,000 a second or more, and the GIL is let go of between pages.
+    Nothing may be written to it meanwhile. Raises KvcqError, and the binding's Exception. Time:
+    reads all rows twice, 300,000 a second or more; the GIL is released between pages.
     """
     removed = KvBatch()
     files: dict[str, SstFile] = {}
@@ -69,7 +70,8 @@ def carry_over(path: Path, profile: Profile, opened: Opened, directory: Path) ->
 
 
 def _differing(now: Rdict, before: Rdict, family: str, removed: KvBatch) -> Iterator[Pair]:
-    """Rows that are not in the files, rising. What only they have is added to `removed`."""
+    """Yield rows that are not in the files, ascending. Keys that only the files have are added to
+    `removed`."""
     options = read_options(_END, fill_cache=False)
     start = b""
     while start < _END:

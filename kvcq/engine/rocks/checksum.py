@@ -1,4 +1,4 @@
-"""CRC-32C, the checksum of RocksDB's own files and of those that are ours alone."""
+"""CRC-32C, the checksum of RocksDB's files and of our own."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ HAS_INSTRUCTION = google_crc32c.implementation == "c"
 
 
 def crc32c(data: bytes, before: int = 0) -> int:
-    """Of the data, or, with an earlier result, of what that was of and the data behind it.
+    """The CRC of `data`, or, with the result `before` for earlier data, of both together.
 
-    The GIL is held meanwhile.
+    Holds the GIL.
     """
     crc: int = google_crc32c.extend(before, data) if HAS_INSTRUCTION else portable(data, before)
     return crc

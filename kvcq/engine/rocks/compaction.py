@@ -1,4 +1,4 @@
-"""A compaction by hand, cut into pieces: between two of them the database may be exchanged."""
+"""Splits a manual compaction into pieces; the database may be reopened between two."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ PIECE_BYTES = 64 << 20
 def pieces(
     table: Rdict, start: bytes | None, end: bytes | None
 ) -> list[tuple[bytes | None, bytes | None]]:
-    """Cut a range where files of the last level begin, about one piece for `PIECE_BYTES`."""
+    """Split a range at the starts of files of the last level, into pieces of about
+    `PIECE_BYTES`."""
     # `live_files` names the files of all families; this property lists one family's, by number.
     own = set(re.findall(r"^ (\d+):", table.property_value("rocksdb.sstables") or "", re.MULTILINE))
     files = [file for file in table.live_files() if Path(file["name"]).stem.lstrip("0") in own]
@@ -40,7 +41,7 @@ def pieces(
 
 
 def compact_options() -> CompactOptions:
-    """Of one piece."""
+    """Options for one piece."""
     options = CompactOptions()
     # Automatic compactions go on beside it; waiting for them would stretch a piece.
     options.set_exclusive_manual_compaction(False)

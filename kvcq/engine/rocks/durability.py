@@ -1,4 +1,4 @@
-"""How what was written to a database becomes durable, and when there is no room for more."""
+"""Makes writes of a database durable, and tracks whether there is room for more."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ _COPIES = 3
 
 
 class Durability:
-    """Of one database, whichever time it is open.
+    """The durability of one database, across reopenings.
 
-    Thread: any; the caller sees to it that the database stays open. Errors of RocksDB are raised as
-    they are.
+    Thread: any; the caller must keep the database open. Errors of RocksDB are raised unchanged.
     """
 
     def __init__(self, path: Path, scratch: Path) -> None:
@@ -54,7 +53,8 @@ class Durability:
         self.lack: type[EngineFullError] | type[EngineOutOfDescriptorsError] | None = None
 
     def check_room(self) -> None:
-        """Raises EngineFullError, EngineOutOfDescriptorsError while there is none."""
+        """Raises EngineFullError or EngineOutOfDescriptorsError while space or descriptors are
+        lacking."""
         if self.lack is EngineFullError:
             free = self._free_bytes() >> 20
             raise EngineFullError(
@@ -66,7 +66,8 @@ class Durability:
             raise self.lack(f"{self._path}: the process has no file descriptor left")
 
     def check_writable(self, db: Rdict) -> None:
-        """A database that failed before skips compactions without a word, but not a write."""
+        """Raise the error of an earlier failure: a failed database silently skips compactions, but
+        not writes."""
         try:
             db.write(WriteBatch(raw_mode=True), self.write_options)
         except Exception as error:
@@ -74,7 +75,7 @@ class Durability:
                 raise
 
     def has_room(self) -> bool:
-        """Whether there is room for some writes, and there are descriptors."""
+        """Whether there is room for some writes, and there are free descriptors."""
         with ExitStack() as stack:
             try:
                 for _ in range(_ROOM_DESCRIPTORS):
@@ -84,11 +85,11 @@ class Durability:
         return self._free_bytes() >= _ROOM_BYTES
 
     def has_room_to_open(self, in_memory_bytes: int) -> bool:
-        """Whether there is room to open the database again, with what it has in memory."""
+        """Whether there is room to reopen the database with its unflushed data."""
         return self._free_bytes() >= _OPENING_BYTES + _COPIES * in_memory_bytes
 
     def _free_bytes(self) -> int:
-        """0 when that cannot be told."""
+        """0 if unknown."""
         try:
             found = os.statvfs(self._path)
         except OSError:
@@ -96,12 +97,12 @@ class Durability:
         return found.f_bavail * found.f_frsize
 
     def flush(self, opened: Opened) -> None:
-        """All that was written is durable."""
+        """Make everything written durable."""
         self.check_room()
         self.flush_all(opened)
 
     def flush_all(self, opened: Opened) -> None:
-        """The same, however little room there is."""
+        """Like `flush`, however little room there is."""
         # Two steps: a checkpoint says whether it worked, but holds the GIL. It finds only what was
         # written in between.
         self.write_out(opened)
@@ -114,9 +115,9 @@ class Durability:
             shutil.rmtree(target, ignore_errors=True)
 
     def write_out(self, opened: Opened) -> None:
-        """Memtables go to files, all of them at one point.
+        """Write the memtables to files, all at one point.
 
-        A compaction of no range does so first, without the GIL; it does not say whether it worked.
+        A compaction of an empty range does that first, without the GIL; it does not report success.
         """
         self.range_deletions = 0
         opened.db.compact_range(None, b"", compact_options())

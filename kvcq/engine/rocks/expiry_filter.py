@@ -1,21 +1,21 @@
-"""Expired units leave with compaction, without a delete being written.
+"""Expired units are removed by compaction, without writing deletes.
 
-RocksDB brings a compaction filter of its own, used by its time-to-live databases: an entry is
-dropped when the last four bytes of its value, a little-endian u32 of seconds since 1970, plus
-`ttl_s`, is less than the wall clock. `build_filter_options` borrows that filter; `ExpiryFilter`
-decides which `ttl_s` is right, and when the filter must be set again.
+RocksDB has a compaction filter of its own for time-to-live databases: it drops an entry if the last
+four bytes of its value, a little-endian u32 of seconds since 1970, plus `ttl_s`, is less than the
+wall clock. `build_filter_options` borrows that filter; `ExpiryFilter` decides the right `ttl_s`,
+and when the filter must be set again.
 
-The rule. A unit is expired when its record is below the start of the log. With D a store time that
-none of the log's records is below (see store/log/store_times.py), every live unit carries a
-stamp of at least D. Before a record with an earlier time is appended, `keep_from` lowers D. The
-filter's line is tied to the wall clock: armed at `a` it drops, at time
-`t`, stamps below `t - ttl_s`. With `ttl_s = a - D + margin` the line starts at `D - margin` and
-creeps up a second a second; it is set back before it has used up half of the margin.
+The rule. A unit has expired if its record is below the start of the log. Let D be a lower bound of
+the store times of the log's records (see store/log/store_times.py), so every live unit has a stamp
+of at least D. Before a record with an earlier time is appended, `keep_from` lowers D. The filter's
+threshold follows the wall clock: armed at `a`, it drops at time `t` stamps below `t - ttl_s`. With
+`ttl_s = a - D + margin` the threshold starts at `D - margin` and rises by a second a second; it is
+set back before it has used half of the margin.
 
-A clock that is wrong cancels out, since `a` and `t` are read from the same clock. A clock that
-jumps while armed moves the line: by less than half the margin it is harmless, and each `tick`
-sets the line back. Every value of the family must end with the stamp: 28-byte units of RocketMQ
-do not, and must not be in a family that is armed.
+A wrong clock cancels out, since `a` and `t` are read from the same clock. A clock that jumps while
+armed moves the threshold: less than half the margin is harmless, and each `tick` sets it back.
+Every value of the family must end with the stamp. RocketMQ's 28-byte units do not, so they must not
+be in an armed family.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ JUMP_TOLERANCE_S = 1.0
 
 
 def build_filter_options(family: FamilyProfile, ttl_s: int, cache: Cache, scratch: Path) -> Options:
-    """The family's options with the time-to-live filter in them.
+    """The family's options with the time-to-live filter.
 
-    The binding has no setter for a filter, but RocksDB writes one down in the options file of a
-    time-to-live database, and makes it again when that file is loaded. `scratch` must not exist;
-    it is gone on return, and rubbish that may be removed after a crash.
+    The binding has no setter for a filter, but RocksDB writes it to the options file of a
+    time-to-live database, and creates it again when that file is loaded. `scratch` must not exist;
+    it is removed on return, and may be removed after a crash.
     """
     options = build_family_options(family, cache)
     options.create_if_missing(create_if_missing=True)
@@ -68,7 +68,7 @@ def build_filter_options(family: FamilyProfile, ttl_s: int, cache: Cache, scratc
 
 
 class Arming(NamedTuple):
-    """When the filter was set, by both clocks, and with what."""
+    """When the filter was set, by both clocks, and with what `ttl_s`."""
 
     wall_ms: int
     monotonic_s: float
@@ -76,10 +76,10 @@ class Arming(NamedTuple):
 
 
 def choose_ttl_s(now_ms: int, dropped_ms: int | None, margin_s: int) -> int | None:
-    """The `ttl_s` whose line, now, lies `margin_s` before the store time dropped last.
+    """The `ttl_s` whose threshold is now `margin_s` before the store time dropped last.
 
-    None (no filter) before anything was dropped, and when the clock is so far behind the store
-    times that a filter could not say it. Rounded so that the line is never late.
+    None (no filter) before anything was dropped, and if the clock is too far behind the store times
+    for a filter. Rounded so that the threshold is never late.
     """
     if dropped_ms is None:
         return None
@@ -89,28 +89,28 @@ def choose_ttl_s(now_ms: int, dropped_ms: int | None, margin_s: int) -> int | No
 
 
 def must_rearm(armed: Arming, now_ms: int, monotonic_s: float, margin_s: int) -> bool:
-    """Whether the line has crept too far, or the wall clock jumped since it was set."""
+    """Whether the threshold has risen too far, or the wall clock jumped since it was set."""
     elapsed_s = monotonic_s - armed.monotonic_s
     jumped_s = (now_ms - armed.wall_ms) / 1000 - elapsed_s
     return elapsed_s >= margin_s / 2 or abs(jumped_s) > min(JUMP_TOLERANCE_S, margin_s / 4)
 
 
 class Armable(Protocol):
-    """What the filter asks of an engine."""
+    """The part of an engine that the filter needs."""
 
     def arm(self, ttl_s: int | None) -> None: ...
 
 
 class ExpiryFilter:
-    """Keeps the engine's filter between "drops nothing live" and "drops what is dead".
+    """Keeps the filter between "drops nothing live" and "drops everything expired".
 
-    Call `dropped_up_to` after each drop of segments, and on opening; `tick` about once a second.
-    Nothing is kept on disk: a new process starts without a filter.
+    Call `dropped_up_to` after each drop of segments, and on opening; call `tick` about once a
+    second. Nothing is stored on disk: a new process starts without a filter.
 
-    Thread: any. Locks: `_lock`, held while the engine is armed.
-    Failure: if the engine cannot be armed, the filter is taken out before the error is raised,
-    because the one in place would creep on. `tick` then tries again. Where it cannot be taken out
-    either, as on a full disk, what it may have dropped too early is told by `taken_too_far_ms`.
+    Thread: any. Locks: `_lock`, held while the engine is armed. Failure: if the engine cannot be
+    armed, the filter is removed before the error is raised, because the old one would rise further.
+    `tick` then retries. If it cannot be removed either, as on a full disk, `taken_too_far_ms`
+    returns what it may have dropped too early.
     """
 
     def __init__(self, engine: Armable, clock: Clock, margin_s: int) -> None:
@@ -129,17 +129,17 @@ class ExpiryFilter:
 
     @property
     def line_s(self) -> int | None:
-        """Stamps (seconds since 1970) below this are dropped by compactions now; None: none."""
+        """Compactions now drop stamps (seconds since 1970) below this; None for none."""
         with self._lock:
             if self._armed is None or self._armed.ttl_s is None:
                 return None
             return self._clock.now_ms() // 1000 - self._armed.ttl_s
 
     def dropped_up_to(self, store_time_ms: int) -> None:
-        """Every unit stored before `store_time_ms` is expired, and the filter knows it.
+        """Let units stored before `store_time_ms` expire.
 
-        A time that no record of the log is below; an older one than the one known changes nothing.
-        Raises KvcqError; what happened then is in the class.
+        No record of the log may be older; a time below the current one changes nothing. Raises
+        KvcqError; see the class for the state after that.
         """
         with self._lock:
             if self._dropped_ms is not None and store_time_ms <= self._dropped_ms:
@@ -149,9 +149,9 @@ class ExpiryFilter:
             self._arm()
 
     def keep_from(self, store_time_ms: int) -> None:
-        """A unit with that store time is live from now on, and the filter knows it.
+        """Protect a unit with that store time, before it is written.
 
-        Before it is written. Store times fell below that of the last record dropped. Raises as
+        Used when store times fell below that of the last dropped record. Raises like
         `dropped_up_to`.
         """
         with self._lock:
@@ -160,7 +160,7 @@ class ExpiryFilter:
                 self._arm()
 
     def tick(self) -> bool:
-        """Whether it was time to set the filter again, and that was done. Cheap when not."""
+        """Set the filter again if it is due. Returns whether it was. Cheap if not."""
         with self._lock:
             if self._dropped_ms is None:
                 return False
@@ -174,14 +174,16 @@ class ExpiryFilter:
             return True
 
     def taken_too_far_ms(self) -> int:
-        """Units stored before then may have been dropped too early, ms; 0: none. Told once."""
+        """Store time in ms before which units may have been dropped too early; 0 if none. Each loss
+        is returned once."""
         with self._lock:
             found, self._too_far_ms = self._too_far_ms, 0
             return found
 
     def _look_at_line(self, now_ms: int) -> None:
-        """The wall clock may have jumped, as it does when a machine was suspended, or a full disk
-        kept the filter from being set: a compaction since then may have dropped what is alive."""
+        """Check the threshold: the wall clock may have jumped, as after a suspend, or a full disk
+        may have prevented setting the filter, so a compaction since then may have dropped live
+        units."""
         if self._in_place_ttl_s is None or self._dropped_ms is None:
             return
         line_ms = now_ms - self._in_place_ttl_s * 1000

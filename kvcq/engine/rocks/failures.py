@@ -1,4 +1,4 @@
-"""What went wrong, told from the text of the binding's errors: it raises plain Exceptions."""
+"""Classifies the binding's errors by their text, since it only raises plain Exceptions."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ _NOT_DAMAGE = (
 
 
 def is_stall(error: Exception) -> bool:
-    """Whether a write was refused because it would have had to wait."""
+    """Whether a write was rejected because it would have had to wait."""
     return str(error).startswith(_STALL)
 
 
 def lack(
     error: Exception,
 ) -> type[EngineFullError] | type[EngineOutOfDescriptorsError] | None:
-    """The error for what the system had none left of, room or descriptors; None: other reasons."""
+    """The error for a lack of space or descriptors; None for other reasons."""
     text = str(error)
     if any(each in text for each in _SYNC_FAILED):
         return None
@@ -72,7 +72,7 @@ def lack(
 
 
 def failure(doing: str, error: Exception) -> KvcqError:
-    """What to raise when `error` ended what is named `doing`."""
+    """The error to raise when `error` ended the operation named `doing`."""
     if is_stall(error):
         return EngineBusyError(f"{doing}: RocksDB stalls writes")
     kind = lack(error)
@@ -84,7 +84,7 @@ def failure(doing: str, error: Exception) -> KvcqError:
 
 
 def opening_failure(path: Path, text: str) -> KvcqError:
-    """What to raise when the database at `path` could not be opened, `text` says why."""
+    """The error to raise when the database at `path` could not be opened; `text` is the reason."""
     _, is_newer, unknown = text.partition(_UNKNOWN_FAMILIES)
     if is_newer:
         return EngineNewerError(
@@ -97,5 +97,5 @@ def opening_failure(path: Path, text: str) -> KvcqError:
 
 
 def damage_mark(path: Path) -> Path:
-    """The file that says: damage was met in the database at `path`."""
+    """The marker file for damage found in the database at `path`."""
     return path.with_name(f"{path.name}.damaged")

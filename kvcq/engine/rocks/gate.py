@@ -1,4 +1,4 @@
-"""A gate around something that is sometimes taken away and put back, such as an open database."""
+"""A gate around a resource that is sometimes removed and replaced, such as an open database."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ T = TypeVar("T")
 
 
 class Gate(Generic[T]):
-    """Many callers use the content at once; one owner takes it out, alone, and puts one back.
+    """Many callers use the content at once; one owner removes it exclusively, and puts one back.
 
-    While it is out, callers wait in `enter`: an exchange is invisible to them. Once `end` was
-    called they get its error instead.
+    While it is out, callers block in `enter`, so an exchange is invisible to them. After `end` they
+    get its error instead.
 
-    Thread: any. Each `enter` is paired with one `leave` by the same caller, who must not call
-    `take` in between, nor `enter` again.
-    Cost: one uncontended lock on the way in and one on the way out (see docs/engine.md).
+    Thread: any. Each `enter` must be paired with one `leave` by the same caller, which must not
+    call `take` or `enter` in between. Cost: one uncontended lock on entry and one on exit (see
+    docs/engine.md).
     """
 
     def __init__(self) -> None:
-        """Empty: callers wait until the first `put`."""
+        """Starts empty: callers block until the first `put`."""
         self._lock = Lock()
         self._changes = Changes(self._lock)
         # Guarded by _lock.
@@ -34,7 +34,7 @@ class Gate(Generic[T]):
         self._end: tuple[type[Exception], str] | None = None
 
     def enter(self) -> T:
-        """The content, which stays until `leave`."""
+        """Block until there is content, and return it. It stays until `leave`."""
         with self._lock:
             content = self._content
             if content is not None:
@@ -61,9 +61,9 @@ class Gate(Generic[T]):
                 self._changes.tell()
 
     def take(self) -> T:
-        """The content, for the caller alone: nobody is inside, and callers wait from now on.
+        """Block until no caller is inside, and return the content. New callers wait from now on.
 
-        Must be followed by `put` or `end`. Raises the error of `end` when that came first.
+        Must be followed by `put` or `end`. Raises the error of `end` if that came first.
         """
         content: T | None = None
 
@@ -80,22 +80,22 @@ class Gate(Generic[T]):
         return cast("T", content)
 
     def put(self, content: T) -> None:
-        """Give callers a content again, also after `end`."""
+        """Give callers content again, also after `end`."""
         with self._lock:
             self._content = content
             self._end = None
             self._changes.tell()
 
     def end(self, error: type[Exception], text: str) -> None:
-        """Callers get `error(text)` from now on, those who wait included. The first end stays,
-        until there is a content again."""
+        """Raise `error(text)` for all current and later callers. The first end counts until there
+        is content again."""
         with self._lock:
             self._content = None
             self._end = self._end or (error, text)
             self._changes.tell()
 
     def _there(self) -> T | None:
-        """The content, if it is there. Called with _lock held. Raises the error of `end`."""
+        """The content, if there is one. Must hold _lock. Raises the error of `end`."""
         if self._content is None and self._end is not None:
             error, text = self._end
             raise error(text)

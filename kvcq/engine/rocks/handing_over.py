@@ -1,4 +1,4 @@
-"""A closed database is made one that another program opens."""
+"""Prepares a closed database for another program."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ _CACHE_BYTES = 1 << 20
 
 
 def hand_over(path: Path, keep: Collection[str] | None = None) -> None:
-    """The database has no families but those to `keep`, if any are given, and no files of ours.
+    """Drop all families but those to `keep`, if any are given, and our own files.
 
-    Another program names the families that it knows, and RocksDB refuses to open a database without
-    naming all; and it writes on, so that our note of the files would soon be false. Repeatable, and
-    durable on return. Raises EngineFailedError; EngineUnavailableError while somebody has it open.
+    Another program only names the families that it knows, and RocksDB does not open a database
+    unless all are named. It also writes to the database, so our note of its files would become
+    wrong. Repeatable, and durable on return. Raises EngineFailedError; EngineUnavailableError while
+    it is open elsewhere.
     """
     names = list_families(path)
     gone = [] if keep is None else [name for name in names if name not in keep]

@@ -1,4 +1,4 @@
-"""Opening a database through the binding, and letting go of it."""
+"""Opens and closes a database through the binding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOT_LINKED = ("LOG", "LOCK", "rocksdict-config.json")
 
 
 class Opened(NamedTuple):
-    """An open database. Nothing of it may outlive a call of the engine."""
+    """An open database. No part of it may outlive a call of the engine."""
 
     db: Rdict
     options: Options
@@ -39,10 +39,11 @@ def family_options(profile: Profile, cache: Cache) -> dict[str, Options]:
 def open_writable(
     path: Path, profile: Profile, families: dict[str, Options], *, create: bool = False
 ) -> Opened:
-    """The database at `path`; `create` makes one if there is none. Families it lacks are created.
+    """Open the database at `path`; `create` creates one if there is none. Missing families are
+    created.
 
-    Raises EngineFailedError; EngineUnavailableError when that says nothing of the files;
-    EngineNewerError when it has families that `profile` does not name.
+    Raises EngineFailedError; EngineUnavailableError if the cause is not in the files;
+    EngineNewerError if it has families that `profile` does not name.
     """
     options = build_database_options(profile, create=create)
     try:
@@ -52,10 +53,10 @@ def open_writable(
 
 
 def open_through_links(path: Path, profile: Profile, families: dict[str, Options]) -> Opened:
-    """The database at `path`, for reading only; nothing in its directory changes.
+    """Open the database at `path` read-only, without changing its directory.
 
-    It need not be writable, and may be somebody else's: RocksDB opens a directory of links to the
-    files, and what an opening writes goes there. Raises as `open_writable` does.
+    The directory may be read-only, and may belong to another program: RocksDB opens a directory of
+    links to the files, and files written by an opening go there. Raises like `open_writable`.
     """
     links = Path(tempfile.mkdtemp(prefix="kvcq-read-"))
     try:
@@ -73,7 +74,7 @@ def open_through_links(path: Path, profile: Profile, families: dict[str, Options
 def let_go(opened: Opened, *, flushed: bool) -> None:
     """Close the database. Unless it was flushed, closing must not flush single families.
 
-    Raises the binding's Exception when something failed on the way; all of it is closed then.
+    Raises the binding's Exception if a step failed; everything is closed then.
     """
     tables = list(opened.tables.values())
     opened.tables.clear()
@@ -88,9 +89,9 @@ def let_go(opened: Opened, *, flushed: bool) -> None:
 
 
 def list_families(path: Path) -> list[str]:
-    """Names of the families of the database at `path`; nothing in its directory changes.
+    """Names of the families of the database at `path`. Does not change its directory.
 
-    Raises as `open_writable` does.
+    Raises like `open_writable`.
     """
     try:
         return Rdict.list_cf(str(path), Options(raw_mode=True))
@@ -99,7 +100,8 @@ def list_families(path: Path) -> list[str]:
 
 
 def scratch_of(path: Path) -> Path:
-    """Beside the database, since RocksDB links files into it: the same file system."""
+    """The scratch directory, beside the database, since RocksDB needs the same file system for
+    links."""
     return path.with_name(f"{path.name}.tmp")
 
 

@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyProfile:
-    """Settings of one column family."""
+    """Settings of a column family."""
 
     name: str
     # One memtable. A full one is flushed, with atomic flush all families at once, so this
@@ -81,7 +81,7 @@ class Profile:
 
 
 def _small_family(name: str) -> FamilyProfile:
-    """Of few small rows that are read one by one."""
+    """For few small rows that are read one by one."""
     return FamilyProfile(
         name=name,
         memtable_bytes=8 * MIB,
@@ -129,7 +129,7 @@ ROCKETMQ = Profile(families=(FamilyProfile(name="default"), FamilyProfile(name="
 
 
 def small_profile(*families: str) -> Profile:
-    """Few small rows: of RocketMQ's tables of topics and offsets, and of ours before format 2."""
+    """For few small rows: RocketMQ's tables of topics and offsets, and ours before format 2."""
     return Profile(
         families=tuple(
             replace(_small_family(name), l0_compact=4) for name in families or ("default",)

@@ -1,4 +1,4 @@
-"""Rows to and from the binding: a batch as RocksDB's, and a scan that notices damage."""
+"""Converts a batch to RocksDB's, and scans rows with a check for damage."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def write_options() -> WriteOptions:
 
 
 def encode(batch: KvBatch, handles: Mapping[str, ColumnFamily]) -> WriteBatch:
-    """Range deletes, then deletes, then puts. It holds handles: let go of it before returning."""
+    """Range deletes, then deletes, then puts. It refers to handles, so release it before
+    returning."""
     rows = WriteBatch(raw_mode=True)
     try:
         for family, start, end in batch.delete_ranges:
@@ -52,7 +53,8 @@ def encode(batch: KvBatch, handles: Mapping[str, ColumnFamily]) -> WriteBatch:
 
 
 def read_options(end: bytes, *, fill_cache: bool) -> ReadOptions:
-    """For a scan of keys below `end`. Off, blocks read push no others out of the cache."""
+    """For a scan of keys below `end`. With `fill_cache` off, blocks read do not evict others from
+    the cache."""
     options = ReadOptions()
     # Only this bound: the binding's setter of the lower one sets the upper one (0.3.29).
     options.set_iterate_upper_bound(end)
@@ -72,9 +74,9 @@ def scan_rows(
     *,
     reverse: bool,
 ) -> list[Pair]:
-    """Rows with keys from `start` to `end`, exclusive, at most `limit`.
+    """At most `limit` rows with start <= key < end.
 
-    `options` are of `read_options(end)`. Raises the binding's Exception at a damaged block.
+    `options`: from `read_options(end)`. Raises the binding's Exception at a damaged block.
     """
     items = inside = walk = None
     try:

@@ -1,4 +1,4 @@
-"""Sorted files that the engine takes in whole: far cheaper than rows written one by one."""
+"""Sorted files that the engine ingests as a whole: far cheaper than writing rows one by one."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class SstFile(NamedTuple):
 
 
 def write_sst(path: Path, rows: Iterable[Pair], family: FamilyProfile) -> SstFile | None:
-    """Write rows, keys strictly rising, as a sorted file for `ingest`; no rows, no file.
+    """Write rows with strictly ascending keys as a sorted file for `ingest`; None without rows.
 
-    Durable on return, but for its directory entry. On an error no file is left.
-    Raises InvalidArgumentError when keys do not rise, EngineFailedError.
+    Durable on return, except for its directory entry. On an error no file is left. Raises
+    InvalidArgumentError if keys are not ascending, EngineFailedError.
     """
     rest = iter(rows)
     first = next(rest, None)

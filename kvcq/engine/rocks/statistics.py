@@ -1,4 +1,4 @@
-"""Numbers for operators that RocksDB keeps."""
+"""RocksDB's metrics for operators."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _STALL = re.compile(r"([\w-]+): (\d+)")
 
 
 def memtable_bytes(opened: Opened) -> int:
-    """Of all families."""
+    """Size of the memtables of all families."""
     return sum(
         int(table.property_int_value(_MEMTABLE_BYTES) or 0) for table in opened.tables.values()
     )
 
 
 def read_statistics(opened: Opened) -> dict[str, float]:
-    """Per family `<family>.<name>`, the others of the database as a whole."""
+    """Metrics by name: `<family>.<name>` per family, plain names for the whole database."""
     numbers = {
         f"{family}.{name}": float(table.property_int_value(key) or 0)
         for family, table in opened.tables.items()
