@@ -111,7 +111,7 @@ class GroupState(NamedTuple):
     """A group. One that reads by offsets has no settings, and the rest is empty."""
 
     settings: SharedGroup | None
-    queues: list[SharedQueue]  # that it has received from
+    queues: list[SharedQueue]  # all of the topics that it has received from
     dead_letters: int  # not redriven, deleted or expired
     members: list[GroupMember]  # who receives
 

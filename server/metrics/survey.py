@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from store.groups import SharedQueue
     from store.message_store import MessageStore
-    from store.metadata import SharedGroup
 
 #: Names of one look-up: a millisecond or two.
 PAGE = 500
@@ -167,9 +166,8 @@ class Survey:
     def _add_lags(self, group: str, lags: dict[str, Lag]) -> Iterator[int]:
         """Into `lags`, by topic."""
         after: tuple[str, int] | None = None
-        settings = self._settings_of(group)
-        if settings is not None:
-            yield from self._add_shared(group, settings, lags)
+        if self._is_shared(group):
+            yield from self._add_shared(group, lags)
             return
         while page := self._store.list_committed(group, after, self._page):
             for topic, queue_id, offset in page:
@@ -186,32 +184,24 @@ class Survey:
             name = ""
         lags[name] = _joined(lags.get(name), lag)
 
-    def _settings_of(self, group: str) -> SharedGroup | None:
-        """None: it reads by offsets, or is gone."""
+    def _is_shared(self, group: str) -> bool:
         try:
-            return self._store.groups.describe(group)
+            return self._store.groups.describe(group) is not None
         except UnknownGroupError:
-            return None
+            return False
 
-    def _add_shared(self, group: str, settings: SharedGroup, lags: dict[str, Lag]) -> Iterator[int]:
-        """The same of a shared group: also queues that it has received nothing from yet, of topics
-        that it has received from."""
+    def _add_shared(self, group: str, lags: dict[str, Lag]) -> Iterator[int]:
+        """The same of a shared group."""
         after: tuple[str, int] | None = None
-        topic, seen = "", set[int]()
         while page := self._pages_of(group, after):
             for queue in page:
-                if queue.topic != topic:
-                    yield from self._add_unseen(topic, seen, settings, lags)
-                    topic, seen = queue.topic, set()
-                seen.add(queue.queue_id)
                 again = queue.in_flight + queue.waiting_again
                 messages = queue.max_offset - queue.next_offset + again
                 since_ms = queue.oldest_time_ms if messages else None
                 lag = Lag(messages, since_ms, True, queue.in_flight, queue.waiting_again)  # noqa: FBT003
-                self._add(lags, topic, lag)
+                self._add(lags, queue.topic, lag)
             after = page[-1][:2]
             yield len(page)
-        yield from self._add_unseen(topic, seen, settings, lags)
 
     def _pages_of(self, group: str, after: tuple[str, int] | None) -> list[SharedQueue]:
         """None of a group that is gone, or whose rows are damaged."""
@@ -219,20 +209,6 @@ class Survey:
             return self._store.groups.describe_queues(group, self._page, after)
         except (UnknownGroupError, GroupKindError, DamagedQueueError):
             return []
-
-    def _add_unseen(
-        self, topic: str, seen: set[int], settings: SharedGroup, lags: dict[str, Lag]
-    ) -> Iterator[int]:
-        if not topic or is_light(topic) or settings.from_latest:
-            return  # where it begins in them is not known
-        try:
-            count = self._store.describe_topic(topic).queue_count
-        except UnknownTopicError:
-            return
-        for queue_id in range(count):
-            if queue_id not in seen and (lag := self._lag_of(topic, queue_id, 0)) is not None:
-                self._add(lags, topic, lag._replace(is_shared=True))
-                yield 1
 
     def _dead_letters_of(self, group: str) -> int:
         try:

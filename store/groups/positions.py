@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from store import held
 from store.consume_queue import Boundary
 from store.errors import OffsetOutOfRangeError, UnknownQueueError, UnknownTopicError
+from store.groups.turn import Place, begin_of
 from store.light_queue import is_light
 from store.reads import first_where
-from store.state import NOBODY
+from store.state import FRESH, NOBODY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from store.consume_queue import ConsumeQueueStore
-    from store.groups.turn import Begin, Place
-    from store.state import Window
+    from store.groups.turn import Begin
+    from store.state import Tables, Window
 
 
 class Reads(held.Reads, Protocol):
@@ -54,7 +55,7 @@ Where = Edge | AtTime | AtOffset
 
 
 class SharedQueue(NamedTuple):
-    """The position of a shared group in a queue that it has received from."""
+    """The position of a shared group in a queue of a topic that it has received from."""
 
     topic: str  # or a light queue
     queue_id: int
@@ -95,6 +96,7 @@ def latest_start(
     """The queue offset at which a from-latest group starts in a queue without a window: behind the
     record of its first receive from the topic, or 0 if the topic is younger than the group."""
     made_at, begun_at = begin
+    assert begun_at is not None, "it has begun"
     low, high = queues.bounds(topic, queue_id, 0)
     if is_light(topic):
         first = queues.read_units(topic, queue_id, 0, 1) if low == 0 else []
@@ -108,6 +110,52 @@ def latest_start(
     return first_where(
         queues, topic, queue_id, low, high, lambda unit: unit.physical_offset > begun_at
     )[0]
+
+
+def list_queues(
+    tables: Tables,
+    queues: ConsumeQueueStore,
+    group: str,
+    after: tuple[str, int] | None,
+    limit: int,
+) -> Iterator[tuple[str, int, Window]]:
+    """Windows of the shared group on the queues of the topics that it has received from, above
+    `after`, in the order of their rows. A queue that it has not received from has no row: of such
+    a one it is told where the group would begin."""
+    rows = tables.list_windows(group, after, limit)
+    topic, following = ("", 0) if after is None else (after[0], after[1] + 1)
+    for row in rows:
+        if row[0] != topic:
+            yield from _fresh(tables, queues, group, topic, following)
+            topic, following = row[0], 0
+        yield from _fresh(tables, queues, group, topic, following, row[1])
+        yield row
+        following = row[1] + 1
+    if len(rows) < limit:
+        yield from _fresh(tables, queues, group, topic, following)
+
+
+def _fresh(
+    tables: Tables,
+    queues: ConsumeQueueStore,
+    group: str,
+    topic: str,
+    first: int,
+    end: int | None = None,
+) -> Iterator[tuple[str, int, Window]]:
+    """Queues first <= id < end that have no row; `end` None: to the topic's last one."""
+    if first == end or not topic or is_light(topic) or not tables.reads(group, topic):
+        return
+    config, settings = tables.topic(topic), tables.shared_group(group)
+    if config is None or settings is None:
+        return  # deleted just now
+    begin = begin_of(tables, group, topic) if settings.from_latest else None
+    if begin is not None and begin.begun_at is None:
+        return
+    place = Place(config.created_offset, config.queue_count)
+    for queue_id in range(first, config.queue_count if end is None else end):
+        start = 0 if begin is None else latest_start(queues, topic, queue_id, place, begin)
+        yield topic, queue_id, FRESH.passed(start)
 
 
 def described(
@@ -136,9 +184,9 @@ def described(
                 SharedQueue(
                     topic,
                     queue_id,
-                    window.next_offset,
+                    max(low, window.next_offset),
                     max(end, window.next_offset),
-                    window.done_below,
+                    oldest,
                     held,
                     window.undone - held,
                     reads.backlog_since_ms(topic, queue_id, oldest),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import defaultdict
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, TypeVar
 
 from store.errors import (
@@ -36,7 +36,7 @@ from store.groups.limits import (
     checked,
 )
 from store.groups.order import hash_of
-from store.groups.positions import ResetDone, described, offset_of
+from store.groups.positions import ResetDone, described, list_queues, offset_of
 from store.groups.receiving import Receiving, Wish
 from store.groups.turns import Turns
 from store.metadata import SharedGroup
@@ -160,8 +160,9 @@ class SharedGroups:
     def describe_queues(
         self, group: str, limit: int = 1000, after: tuple[str, int] | None = None
     ) -> list[SharedQueue]:
-        """Up to `limit` queues that the group has received from, with its position in each, after
-        `after` (topic, queue id). Ordered by length of the topic's name, its bytes, and queue id.
+        """Up to `limit` queues of the topics that the group has received from, with its position in
+        each, after `after` (topic, queue id). Ordered by length of the topic's name, its bytes, and
+        queue id. Includes queues that it has not received from, which have no row.
 
         A page may be shorter than `limit` only if it is the last one, or a topic on it was deleted
         meanwhile. Raises InvalidArgumentError, UnknownGroupError, GroupKindError,
@@ -170,7 +171,8 @@ class SharedGroups:
         check_within("limit", limit, 1, MOST_DESCRIBED)
         if self.describe(group) is None:
             raise GroupKindError(group, is_shared=False)
-        windows = self._tables.list_windows(group, after, limit)
+        listed = list_queues(self._tables, self._queues, group, after, limit)
+        windows = [*islice(listed, limit)]
         return described(self._reads, self._queues, windows, self._now_ms())
 
     def held(self, group: str, queues: Iterable[tuple[str, int]]) -> dict[int, int]:

@@ -61,7 +61,19 @@ class Begin(NamedTuple):
     """Where a from-latest group starts; physical offsets of records."""
 
     made_at: int  # of the one that made the group
-    begun_at: int  # of the one that says that it received from the topic; 0: it is not in the log
+    #: Of the one that says that it received from the topic; 0: it is not in the log; None: there is
+    #: none yet.
+    begun_at: int | None
+
+
+def begin_of(tables: Tables, group: str, topic: str) -> Begin:
+    """Of a shared group, which exists."""
+    row = tables.group(group)
+    assert row is not None, "it was looked up"
+    made_at, begun_at = group_made_at(row), tables.begun_at(group, topic)
+    # A group of that name that was deleted may have left that it has begun.
+    left_over = begun_at is not None and _NOWHERE < begun_at < made_at
+    return Begin(made_at, None if left_over else begun_at)
 
 
 class Place(NamedTuple):
@@ -222,14 +234,11 @@ class Turn:
 
         The group must be shared.
         """
-        row = self.tables.group(group)
-        assert row is not None, "it was looked up"
-        made_at, begun_at = group_made_at(row), self.tables.begun_at(group, topic)
-        # A group of that name that was deleted may have left that it has begun.
-        if begun_at is None or _NOWHERE < begun_at < made_at:
+        begin = begin_of(self.tables, group, topic)
+        if begin.begun_at is None:
             self.add(Begun(group, topic))
-            begun_at = _NOWHERE
-        return Begin(made_at, begun_at)
+            begin = Begin(begin.made_at, _NOWHERE)
+        return begin
 
     def place(self, name: str) -> Place:
         """Raises UnknownTopicError."""

@@ -178,6 +178,10 @@ class Tables:
         row = self._rows.get(reader_key(topic, group))
         return unpack_offset(row) if row else None
 
+    def reads(self, group: str, topic: str) -> bool:
+        """Whether the group has an offset or a window on the topic, or has begun there."""
+        return self._rows.get(reader_key(topic, group)) is not None
+
     def readers(self, topic: str, limit: int | None = None, after: str = "") -> list[str]:
         """Up to `limit` groups with an offset or a window on the topic, in name order, above
         `after`."""

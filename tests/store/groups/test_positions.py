@@ -248,3 +248,55 @@ def test_a_group_made_again_begins_with_its_own_first_receive(store: MessageStor
     assert receive(store) == []
     put(store, "after")
     assert receive(store) == ["after"]
+
+
+def lags(store: MessageStore, **page: object) -> list[tuple[str, int, int, int]]:
+    found = store.groups.describe_queues("g", **page)  # type: ignore[arg-type] # limit, after
+    return [(one.topic, one.queue_id, one.next_offset, one.max_offset) for one in found]
+
+
+@pytest.mark.parametrize("from_latest", [False, True])
+def test_queues_that_a_group_has_not_received_from_are_among_those_where_it_is(
+    store: MessageStore, from_latest: bool
+) -> None:
+    store.create_topics([("T", 4), ("U", 2), ("never", 3)])
+    put(store, "old", queue_id=3)
+    store.groups.create("g", SharedGroup(from_latest=from_latest))
+    for topic in ("U", "T"):
+        receive(store, topic)
+        store.put([Message(topic, b"new", 1)] * 2)
+        store.groups.receive("g", topic, max_messages=1)
+    put(store, "new", queue_id=3)
+    store.put([Message("U", b"new", 0)] * 5)
+    store.wait_visible()
+    whole = [
+        ("T", 0, 0, 0),
+        ("T", 1, 1, 2),
+        ("T", 2, 0, 0),
+        ("T", 3, 1, 2),
+        ("U", 0, 0, 5),
+        ("U", 1, 1, 2),
+    ]
+    assert lags(store) == whole
+    for size in (1, 2, 3, 5):
+        paged: list[tuple[str, int, int, int]] = []
+        while page := lags(store, limit=size, after=paged[-1][:2] if paged else None):
+            assert len(page) <= size
+            paged += page
+        assert paged == whole
+    assert lags(store, after=("never", 0)) == []
+
+
+def test_what_a_queue_keeps_no_longer_is_not_what_a_group_has_before_it(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    store.create_topics([("T", 2)])
+    store.keep("T", time_ms=1000)
+    for queue_id in (0, 1):
+        put(store, "a", "b", queue_id=queue_id)
+    store.groups.create("g")
+    store.groups.receive("g", "T", max_messages=1)
+    clock.advance(2)
+    put(store, "c", queue_id=1)
+    store.wait_visible()
+    assert [one[2:] for one in lags(store)] == [(2, 2), (2, 3)]
