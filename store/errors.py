@@ -48,13 +48,18 @@ class TopicExistsError(StoreError):
 
 
 class UnknownQueueError(StoreError):
-    """The topic has no queue with that number."""
+    """The topic has no queue with that number, or would have none if the message created it."""
 
-    def __init__(self, topic: str, queue_id: int, queue_count: int) -> None:
-        super().__init__(f"topic {topic!r} has queues 0 to {queue_count - 1}, not {queue_id}")
+    def __init__(
+        self, topic: str, queue_id: int, queue_count: int, *, is_new: bool = False
+    ) -> None:
+        """`is_new`: the message would have created the topic."""
+        has = "does not exist, and would be created with" if is_new else "has"
+        super().__init__(f"topic {topic!r} {has} queues 0 to {queue_count - 1}, not {queue_id}")
         self.topic = topic
         self.queue_id = queue_id
         self.queue_count = queue_count
+        self.is_new = is_new or None
 
 
 class OffsetOutOfRangeError(StoreError):

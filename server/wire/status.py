@@ -64,7 +64,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
     _Code.NOT_FOUND: {
         store_errors.UnknownTopicError: "UNKNOWN_TOPIC topic",
         store_errors.UnknownGroupError: "UNKNOWN_GROUP group",
-        store_errors.UnknownQueueError: "UNKNOWN_QUEUE topic queue_id queue_count",
+        store_errors.UnknownQueueError: "UNKNOWN_QUEUE topic queue_id queue_count is_new",
         store_errors.UnknownTransactionError: "UNKNOWN_TRANSACTION transaction_id",
         store_errors.MessageNotFoundError: "MESSAGE_NOT_FOUND message_id",
         server_errors.UnknownServiceError: "UNKNOWN_SERVICE service",

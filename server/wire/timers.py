@@ -8,7 +8,7 @@ from kvcq_client.pb.v1 import timers_pb2 as pb
 from server.wire.messages_in import message_in
 from store.errors import InvalidArgumentError
 from store.format import DELAY_LEVELS_MS
-from store.held import Recall
+from store.held import MOST_AHEAD_MS, Recall, too_far
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,8 +55,8 @@ def _due_ms(one: pb.DelayedMessage, where: str, now_ms: int) -> int:
         raise InvalidArgumentError(f"{where}.{when}", f"{value} is below 0")
     if when == "deliver_at_ms":
         return value
-    if value > now_ms:
-        raise InvalidArgumentError(f"{where}.{when}", f"{value} ms is more than 40 days")
+    if value > MOST_AHEAD_MS:
+        raise InvalidArgumentError(f"{where}.{when}", too_far(value))
     return now_ms + value
 
 

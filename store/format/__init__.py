@@ -114,7 +114,13 @@ from store.format.record import (
     unpack_record,
 )
 from store.format.records import Records
-from store.format.system_topics import check_all_may_write, check_may_write, is_system_topic
+from store.format.system_topics import (
+    check_all_may_put,
+    check_all_may_write,
+    check_may_put,
+    check_may_write,
+    is_system_topic,
+)
 
 __all__ = [
     "AT",
@@ -174,10 +180,12 @@ __all__ = [
     "PlainBatch",
     "Prepared",
     "Records",
+    "check_all_may_put",
     "check_all_may_write",
     "check_group",
     "check_length",
     "check_light_queue",
+    "check_may_put",
     "check_may_write",
     "check_queue_count",
     "check_queue_name",

@@ -2,7 +2,9 @@
 change them.
 
 Records that were written under such a name before stay readable. Retry topics (%RETRY%) and
-dead-letter topics (%DLQ%) belong to their groups and are not system topics.
+dead-letter topics (%DLQ%) belong to their groups and are not system topics: callers may create,
+limit and delete them, but not put to them. Only the store writes dead letters, in the append that
+ends the delivery, and no group receives what a broker put into a retry topic.
 
 Source: RocketMQ 5.5, TopicValidator; without RMQ_SYS_TRACE_TOPIC, since clients put traces to it.
 """
@@ -30,6 +32,7 @@ _NAMES = frozenset(
 )
 #: Among them rmq_sys_wheel_timer, and each topic that this store will have for itself.
 _PREFIX = "rmq_sys_"
+_DEAD_LETTERS, _RETRY = "%DLQ%", "%RETRY%"
 
 
 def is_system_topic(name: str) -> bool:
@@ -54,3 +57,32 @@ def check_may_write(topic: str, field: str = "topic") -> None:
             f"{topic!r} is a system topic: it can be read, but not created, put to, limited or "
             f"deleted; take another name, which does not begin with {_PREFIX}",
         )
+
+
+def check_may_put(topic: str, field: str = "topic") -> None:
+    """Raises InvalidArgumentError for a system topic, and for one that is a group's own."""
+    check_may_write(topic, field)
+    check_all_may_put([topic], field)
+
+
+def check_all_may_put(topics: Sequence[str], field: str = "messages[{at}].topic") -> None:
+    """Raises InvalidArgumentError for the first of these that is a group's own. One look at names
+    of which none is."""
+    text = "\n".join(topics)
+    if _DEAD_LETTERS not in text and _RETRY not in text:
+        return
+    for at, topic in enumerate(topics):
+        if topic.startswith(_DEAD_LETTERS):
+            group = topic.removeprefix(_DEAD_LETTERS)
+            raise InvalidArgumentError(
+                field.format(at=at),
+                f"{topic!r} has the dead letters of group {group!r}, which only the store writes: "
+                f"put to another topic; `kvcq dlq list` and `kvcq dlq redrive` are for these",
+            )
+        if topic.startswith(_RETRY):
+            raise InvalidArgumentError(
+                field.format(at=at),
+                f"{topic!r} is for what a RocketMQ broker delivers to group "
+                f"{topic.removeprefix(_RETRY)!r} again, and no group receives from it here: put to "
+                "the topic that the group receives from",
+            )

@@ -171,8 +171,7 @@ class SharedGroups:
         check_within("limit", limit, 1, MOST_DESCRIBED)
         if self.describe(group) is None:
             raise GroupKindError(group, is_shared=False)
-        listed = list_queues(self._tables, self._queues, group, after, limit)
-        windows = [*islice(listed, limit)]
+        windows = [*islice(list_queues(self._tables, self._queues, group, after, limit), limit)]
         return described(self._reads, self._queues, windows, self._now_ms())
 
     def held(self, group: str, queues: Iterable[tuple[str, int]]) -> dict[int, int]:

@@ -49,6 +49,7 @@ from store.held.timers import (
     TimersSet,
     Waiting,
     WaitingPage,
+    too_far,
 )
 from store.held.transaction_ids import unpack_transaction_id
 
@@ -97,6 +98,7 @@ __all__ = [
     "read_each",
     "read_places",
     "target_of",
+    "too_far",
     "unpack_handle",
     "unpack_transaction_id",
     "waiting",

@@ -21,7 +21,7 @@ from store.errors import (
 from store.format import (
     MAX_LIGHT_QUEUES,
     check_group,
-    check_may_write,
+    check_may_put,
     check_topic,
     prepare_again,
     prepare_all,
@@ -218,7 +218,7 @@ class Halves:
                     "immunity_ms", f"{immunity_ms} is outside 0 to {MOST_IMMUNITY_MS}"
                 )
             check_topic(message.topic)
-            check_may_write(message.topic)
+            check_may_put(message.topic)
             check_may_wait(message, 0, "transaction")
             config = self._appends.config
             prepare_all([message], config.max_body_bytes, MAX_LIGHT_QUEUES)

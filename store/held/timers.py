@@ -7,7 +7,7 @@ import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import InvalidArgumentError
-from store.format import MAX_LIGHT_QUEUES, UNIQ_KEY, prepare_all, unpack_record
+from store.format import MAX_LIGHT_QUEUES, UNIQ_KEY, check_may_put, prepare_all, unpack_record
 from store.held.firing import Firing
 from store.held.handles import TimerHandle, pack_handle, unpack_handle
 from store.held.readable import Scattered
@@ -55,6 +55,12 @@ _LOOKED_TOGETHER = 256
 _FIELD = "deliver_at"
 #: Above every time.
 _NEVER_MS = (1 << 63) - 1
+
+
+def too_far(ahead_ms: int) -> str:
+    """Why a time that is so far ahead is refused."""
+    days = f"{ahead_ms / 86_400_000:.10g}"
+    return f"{days} days from now is more than 40 days ahead, which is the longest delay"
 
 
 class TimersSet(NamedTuple):
@@ -189,15 +195,15 @@ class Timers:
             raise InvalidArgumentError(
                 "messages", f"{len(messages)} delayed messages, not 1 to {MOST_TIMERS}"
             )
-        latest_ms = self._times.now_ms() + MOST_AHEAD_MS
+        now_ms = self._times.now_ms()
+        latest_ms = now_ms + MOST_AHEAD_MS
         for at, (message, due) in enumerate(zip(messages, due_ms, strict=True)):
             if not 0 <= due <= latest_ms:
                 raise InvalidArgumentError(
                     f"messages[{at}].{_FIELD}",
-                    f"{due} ms is below 0"
-                    if due < 0
-                    else f"{due} ms is more than 40 days ahead: {latest_ms} is the latest now",
+                    f"{due} ms is below 0" if due < 0 else too_far(due - now_ms),
                 )
+            check_may_put(message.topic, f"messages[{at}].topic")
             check_may_wait(message, at, _FIELD)
             if message.queue_id < 0:
                 raise InvalidArgumentError(

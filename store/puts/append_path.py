@@ -18,8 +18,15 @@ from store.errors import (
     StoreError,
     StoreFailedError,
 )
-from store.format import MAX_LIGHT_QUEUES, MAX_MESSAGES, PLAIN, is_system_topic, prepare_all
-from store.message import Appended, Message
+from store.format import (
+    MAX_LIGHT_QUEUES,
+    MAX_MESSAGES,
+    PLAIN,
+    check_all_may_put,
+    is_system_topic,
+    prepare_all,
+)
+from store.message import Appended, Message, PlainMessages
 from store.state import STATE_TOPIC, TopicEnded, changes_of, pack_entries
 from store.topics import TopicsNeededError
 
@@ -149,6 +156,10 @@ class AppendPath:
         mark: BatchMark | None = None,
     ) -> Appended:
         config = self._config
+        if isinstance(messages, PlainMessages):
+            check_all_may_put(messages.topics)
+        else:
+            check_all_may_put([each.topic for each in messages])
         prepared = prepare_all(
             messages,
             config.max_body_bytes,

@@ -402,7 +402,7 @@ def _check_queues(
     for topic, queue_id in queues:
         count = counts.get(topic, others)
         if not 0 <= queue_id < count:
-            raise UnknownQueueError(topic, queue_id, count)
+            raise UnknownQueueError(topic, queue_id, count, is_new=topic not in counts)
 
 
 def _made(

@@ -25,3 +25,24 @@ def test_lite_topics_are_made_filled_listed_and_deleted(target: str) -> None:
     assert "there are more" in short.output
     refused = kvcq("put", "agents", "hello", "--lite", "a b", server=target)
     assert refused.exit_code != 0
+
+
+def test_a_message_for_a_lite_topic_of_no_parent_is_refused(target: str) -> None:
+    """Nobody could receive it."""
+    kvcq("topic", "create", "plain", server=target)
+    for topic, why in (("plain", "is not made for lite topics"), ("nowhere", "does not exist")):
+        for more in ((), ("--lines",), ("--delay", "1h")):
+            body = () if "--lines" in more else ("hello",)
+            put = "put", topic, *body, "--lite", "one", *more
+            refused = kvcq(*put, server=target, stdin="a\nb\n")
+            assert refused.exit_code == 2
+            assert f"--lite: topic {topic!r} {why}" in refused.stderr
+            assert f"next:  kvcq lite create {topic}" in refused.stderr
+    assert answer_of("lite", "list", "plain", server=target) == []
+    assert "nowhere" not in kvcq("topic", "list", server=target).stdout
+
+
+def test_what_is_advised_where_there_is_no_parent(target: str) -> None:
+    refused = kvcq("lite", "list", "nope", server=target)
+    assert refused.exit_code == 1
+    assert "`kvcq lite create nope` creates it" in refused.stderr

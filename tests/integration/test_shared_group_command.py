@@ -81,7 +81,7 @@ def test_both_kinds_are_listed(target: str) -> None:
     assert rows["shared-one"] == {
         "group": "shared-one",
         "kind": "shared",
-        "queues": 1,
+        "queues": 8,
         "lag": 5,
         "inFlight": 2,
         "deadLetters": 0,
@@ -95,7 +95,8 @@ def test_where_a_group_is_is_shown_queue_by_queue(target: str) -> None:
         found = client.receive("places", group="placed", max_messages=3)
         client.acknowledge("placed", found[:1])
         client.give_back("placed", found[1:2], 60)
-        [queue] = answer(target, "group", "describe", "placed")["queues"]
+        queue, *others = answer(target, "group", "describe", "placed")["queues"]
+        assert [(one["queueId"], one["lag"]) for one in others] == [(at, 0) for at in range(1, 8)]
         assert (queue["nextOffset"], queue["doneBelow"], queue["lag"]) == (3, 1, 3)
         assert (queue["inFlight"], queue["waitingAgain"]) == (1, 1)
         [member] = answer(target, "group", "describe", "placed")["members"]
@@ -121,7 +122,7 @@ def test_a_reset_says_what_it_ended(target: str) -> None:
         client.receive("resetting", group="resets")
     done = run(target, "group", "reset", "resets", "resetting", "--to", "1", "--queue", "0")
     assert "4 messages in flight can no longer be acknowledged" in done.stderr
-    [queue] = answer(target, "group", "describe", "resets")["queues"]
+    queue, *_ = answer(target, "group", "describe", "resets")["queues"]
     assert (queue["nextOffset"], queue["inFlight"]) == (1, 0)
 
 
@@ -163,12 +164,16 @@ def test_dead_letters_are_listed_shown_and_put_back(target: str) -> None:
     assert "body" in run(target, "dlq", "show", "buries", offset).stdout
     assert answer(target, "dlq", "redrive", "buries", offset) == {"redriven": 1, "left": 0}
     again = run(target, "dlq", "redrive", "buries", offset)
-    assert "1 offset skipped: the group has no dead letter" in again.stderr
+    assert "1 offset skipped: group 'buries' has no dead letter" in again.stderr
+    assert again.exit_code == 1
     with Client(target) as client:
         [found] = client.receive("buried", group="buries")
         assert found.message.body == b"1"
     assert "put back 2 messages" in run(target, "dlq", "redrive", "buries").stderr
     assert answer(target, "dlq", "list", "buries") == []
+    none = run(target, "dlq", "redrive", "buries")
+    assert none.exit_code == 1
+    assert "group 'buries' has no dead letters: nothing was put back" in none.stderr
 
 
 def test_a_dead_letter_is_deleted_once_somebody_says_so(target: str) -> None:
@@ -176,6 +181,9 @@ def test_a_dead_letter_is_deleted_once_somebody_says_so(target: str) -> None:
     first = str(answer(target, "dlq", "list", "drops")[0]["offset"])
     assert run(target, "dlq", "delete", "drops", first).exit_code == 1
     assert answer(target, "dlq", "delete", "drops", first, "--yes") == {"deleted": 1}
+    again = run(target, "dlq", "delete", "drops", first, "--yes")
+    assert again.exit_code == 1
+    assert "no dead letter there" in again.stderr
     missing = run(target, "dlq", "show", "drops", first)
     assert missing.exit_code == 1
     assert "kvcq dlq list" in missing.stderr

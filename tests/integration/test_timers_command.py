@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from tests.support.command_line import answer_of, kvcq
 
 
@@ -18,7 +22,38 @@ def test_a_delayed_message_is_listed_and_recalled(target: str) -> None:
     first = answer_of("timers", "recall", "later", put["handle"], server=target)
     assert first == {"outcomes": ["recalled"]}
     second = kvcq("timers", "recall", "later", put["handle"], server=target)
-    assert second.exit_code == 0
-    assert "already delivered or recalled" in second.stderr
+    assert second.exit_code == 1
+    assert "recalled 0" not in second.stderr
+    assert "1 message could not be recalled: already delivered or recalled" in second.stderr
     both = kvcq("put", "later", "z", "--delay", "1s", "--at", "now", server=target)
     assert both.exit_code == 2
+
+
+def test_a_recall_that_comes_too_late_for_some_says_so(target: str) -> None:
+    first, second = (
+        answer_of("put", "some", "x", "--delay", "2h", server=target)["handle"] for _ in range(2)
+    )
+    answer_of("timers", "recall", "some", first, server=target)
+    both = kvcq("timers", "recall", "some", first, second, server=target)
+    assert both.exit_code == 1
+    assert "recalled 1 message" in both.stderr
+    assert "1 message could not be recalled" in both.stderr
+    again = kvcq("timers", "recall", "some", first, second, "--json", server=target)
+    assert again.exit_code == 1
+    assert json.loads(again.stdout) == {"outcomes": ["not waiting"] * 2}
+    assert json.loads(again.stderr)["error"]["code"] == "NOT_WAITING"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "days"),
+    [("--delay", "41d", "41 days"), ("--at", "2100-01-01T00:00", "days from now")],
+)
+def test_a_time_too_far_ahead_names_the_option_and_the_limit(
+    target: str, option: str, value: str, days: str
+) -> None:
+    refused = kvcq("put", "far", "x", option, value, server=target)
+    assert refused.exit_code == 2
+    assert f"error: {option}: " in refused.stderr
+    assert days in refused.stderr
+    assert "more than 40 days ahead" in refused.stderr
+    assert "far" not in kvcq("topic", "list", server=target).stdout

@@ -8,6 +8,7 @@ import pytest
 
 from store.errors import InvalidArgumentError
 from store.format import check_all_may_write, is_system_topic
+from store.held import Begin
 from store.message import Message
 from store.topics import table
 from tests.support.stores import bodies, open_small
@@ -26,9 +27,9 @@ NAMES = [
     "SELF_TEST_TOPIC",
 ]
 OTHERS = [
-    "%RETRY%g",
-    "%DLQ%g",
     "orders",
+    "%RETR%g",
+    "a%DLQ%g",
     "rmq_system",
     "SCHEDULE_TOPIC_YYYY",
     "RMQ_SYS_TRACE_TOPIC",
@@ -52,6 +53,43 @@ def test_other_names_are_taken(tmp_path: Path, name: str) -> None:
     assert not is_system_topic(name)
     with open_small(tmp_path) as store:
         store.put([Message(name, b"a")])
+
+
+@pytest.mark.parametrize("name", ["%RETRY%g", "%DLQ%g"])
+def test_what_is_a_groups_own_is_made_and_read_but_not_put_to(tmp_path: Path, name: str) -> None:
+    with open_small(tmp_path) as store:
+        store.create_topics([("T", 1), (name, 1)])
+        bad = Message(name, b"b")
+        many = [Message("T", b"a")] * 63
+        beginning = Begin(bad, "g")
+        end = store.log.appended_offset
+        for put, at in (
+            (lambda: store.put([Message("T", b"a"), bad]), 1),
+            (lambda: store.put([*many, bad]), 63),
+            (lambda: store.append([Message("T", b"a", keys=("k",)), bad], separate=True), 1),
+            (lambda: store.timers.put([bad], [1]), 0),
+        ):
+            with pytest.raises(InvalidArgumentError, match="group 'g'") as refused:
+                put()
+            assert refused.value.field == f"messages[{at}].topic"
+        (answer,) = store.halves.decide([beginning]).answers
+        assert isinstance(answer, InvalidArgumentError)
+        assert store.log.appended_offset == end
+        assert store.pull(name, 0, 0).records == []
+        store.delete_topic(name)
+
+
+def test_the_store_itself_still_writes_dead_letters(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        for text in (b"a", b"b"):
+            store.put([Message("T", text)])
+            (given,) = store.groups.receive("g", "T").deliveries
+            store.groups.bury("g", given.handle)
+            with pytest.raises(InvalidArgumentError, match="only the store writes"):
+                store.put([Message("%DLQ%g", b"forged")])  # also while its queue is a hot one
+        store.wait_visible()
+        assert bodies(store.pull("%DLQ%g", 0, 0).records) == [b"a", b"b"]
+        assert store.groups.dead_letters("g") == 2
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -52,6 +52,7 @@ _PARAMETERS = {
     "offset": "to",
     "wait_ms": "wait_s",
     "max_messages": "limit",
+    "deliver_at": "delay_ms at_ms",
 }
 #: The index or key in `topics[0].name`, `properties['KEYS']`.
 _SUBSCRIPT = re.compile(r"\[.*?\]")
@@ -214,7 +215,8 @@ def option_of(field: str) -> str:
     if context is None:
         return ""
     path = _SUBSCRIPT.sub("", field).split(".")
-    names = (path[-1], _PARAMETERS.get("_".join(path[-2:])), _PARAMETERS.get(path[-1]))
+    fields = "_".join(path[-2:]), path[-1]
+    names = {path[-1], *(name for each in fields for name in _PARAMETERS.get(each, "").split())}
     for parameter in context.command.params:
         given = context.get_parameter_source(parameter.name or "")
         called = parameter.human_readable_name
@@ -233,13 +235,18 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
             hint = "the first message that names a light queue creates it: kvcq put --light-queue"
             return command_at(server, "topic list", "--light-queues"), hint
         case "UNKNOWN_TOPIC":
-            create = command_at(server, "topic create", name=topic)
+            kind = "lite" if _is_of_group("lite") else "topic"
+            create = command_at(server, f"{kind} create", name=topic)
             return command_at(server, "topic list"), f"`{create}` creates it"
         case "TOPIC_EXISTS":
             hint = (
                 "use the topic as it is, choose another name, or delete it and its messages first"
             )
             return command_at(server, "topic describe", name=topic), hint
+        case "UNKNOWN_QUEUE" if metadata.get("isNew"):
+            count = str(int(metadata.get("queueId", "0")) + 1)
+            create = command_at(server, "topic create", "--queues", count, name=topic)
+            return create, "or leave --queue out: queues take turns then"
         case "UNKNOWN_QUEUE" | "OFFSET_OUT_OF_RANGE" | "QUEUE_RECREATED":
             return command_at(server, "topic describe", name=topic), ""
         case "OFFSET_BEHIND":
@@ -275,6 +282,12 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
             return _behind_damage(reason, metadata, server)
         case _:
             return "", ""
+
+
+def _is_of_group(group: str) -> bool:
+    """Whether a command of `kvcq <group>` runs."""
+    context = click.get_current_context(silent=True)
+    return context is not None and f" {group} " in f"{context.command_path} "
 
 
 def _look_at_group(metadata: dict[str, str], server: str) -> str:

@@ -103,19 +103,37 @@ def redrive(
     Those at the OFFSETs, or all of them, the oldest first. Each is put back
     once, as a new message at the end of its queue, with its key, but another id:
     every group of the topic receives it. Messages whose topic no longer
-    exists stay.
+    exists stay. The exit code is 1 if nothing was put back, or there is no dead
+    letter at one of the OFFSETs.
     """
     with connect(server) as client:
         done = client.redrive(group, offsets, max_messages=limit)
     if as_json:
         print_json(document_of(done, "redriven left"))
-        return
-    say(f"put back {counted(done.redriven, 'message')}")
-    if done.left:
-        say(f"{counted(done.left, 'message')} stayed: their topics no longer exist")
+    elif done.redriven:
+        say(f"put back {counted(done.redriven, 'message')}")
+    stayed = f"{counted(done.left, 'message')} stayed: their topics no longer exist"
+    if done.left and done.redriven and not as_json:
+        say(stayed)
     missing = len(set(offsets)) - done.redriven - done.left
-    if offsets and missing > 0:
-        say(f"{counted(missing, 'offset')} skipped: the group has no dead letter there")
+    if missing > 0:
+        raise _none_there(group, missing, server)
+    if done.left and not done.redriven:
+        raise CommandError(stayed, command=command_at(server, "dlq list", name=group))
+    if not done.redriven:
+        raise CommandError(
+            f"group {group!r} has no dead letters: nothing was put back",
+            command=command_at(server, "dlq list", name=group),
+            code="UNKNOWN_DEAD_LETTER",
+        )
+
+
+def _none_there(group: str, missing: int, server: str) -> CommandError:
+    return CommandError(
+        f"{counted(missing, 'offset')} skipped: group {group!r} has no dead letter there",
+        command=command_at(server, "dlq list", name=group),
+        code="UNKNOWN_DEAD_LETTER",
+    )
 
 
 @dlq.command()
@@ -133,5 +151,7 @@ def delete(group: str, offsets: tuple[int, ...], yes: bool, server: str, as_json
         deleted = client.delete_dead_letters(group, offsets)
     if as_json:
         print_json({"deleted": deleted})
-    else:
+    elif deleted:
         say(f"deleted {counted(deleted, 'dead letter')}")
+    if (missing := len(set(offsets)) - deleted) > 0:
+        raise _none_there(group, missing, server)

@@ -20,11 +20,12 @@ from kvcq_client import (
     DeadlineError,
     KvcqError,
     Message,
+    NotFoundError,
     NotPossibleError,
     UnavailableError,
     lite_queue,
 )
-from server.cli.online.connection import command_error, connect, server_options
+from server.cli.online.connection import command_at, command_error, connect, server_options
 from server.cli.online.timers import deliver_at, put_delayed
 from server.cli.terminal import (
     QUEUE,
@@ -135,6 +136,8 @@ def put(
     )
     content = b"" if lines else _content(body)
     with connect(server) as client:
+        if lite:
+            _check_takes_lite(client, topic, server)
         if lines:
             _put_lines(client, server, template, as_json=as_json)
             return
@@ -153,6 +156,22 @@ def put(
     place = (topic, placed.queue_id, placed.queue_offset, placed.message_id)
     light = [(name, 0, offset, placed.message_id) for name, offset in _light(message, placed)]
     print_table("", ("topic", "queue", "offset", "message id"), [place, *light])
+
+
+def _check_takes_lite(client: Client, topic: str, server: str) -> None:
+    """Raises BadRequestError for a topic that is not made for lite topics: nobody would receive."""
+    try:
+        if client.describe_topic(topic).lite is not None:
+            return
+        what = "is not made for lite topics"
+    except NotFoundError:
+        what = "does not exist"
+    raise BadRequestError(
+        f"--lite: topic {topic!r} {what}, so no consumer would receive the message; nothing was "
+        "stored",
+        command=command_at(server, "lite create", name=topic),
+        field="lite",
+    )
 
 
 def _content(body: str | None) -> bytes:

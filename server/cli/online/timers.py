@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from kvcq_client import RecallOutcome
-from server.cli.online.connection import connect, server_options
+from server.cli.online.connection import command_at, connect, server_options
 from server.cli.terminal import (
     COUNT,
+    CommandError,
     Sections,
     counted,
     print_first,
@@ -93,15 +94,19 @@ def recall(topic: str, handles: tuple[str, ...], server: str, as_json: bool) -> 
     """Recall delayed messages of TOPIC, so that they are not delivered.
 
     HANDLES are what `kvcq put` printed, or `kvcq timers list` shows. A message
-    that was delivered or recalled before stays as it is.
+    that was delivered or recalled before stays as it is, and the exit code is 1
+    then.
     """
     with connect(server) as client:
         outcomes = client.recall(topic, handles)
     recalled = outcomes.count(RecallOutcome.RECALLED)
     if as_json:
         print_json({"outcomes": [outcome.value for outcome in outcomes]})
-        return
-    say(f"recalled {counted(recalled, 'message')}")
-    if recalled < len(outcomes):
-        late = len(outcomes) - recalled
-        say(f"{counted(late, 'message')} could not be recalled: already delivered or recalled")
+    elif recalled:
+        say(f"recalled {counted(recalled, 'message')}")
+    if late := len(outcomes) - recalled:
+        raise CommandError(
+            f"{counted(late, 'message')} could not be recalled: already delivered or recalled",
+            command=command_at(server, "timers list", name=topic),
+            code="NOT_WAITING",
+        )

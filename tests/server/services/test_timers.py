@@ -107,7 +107,7 @@ async def test_each_wrong_field_is_named_and_nothing_is_written(served: Served) 
         ({"deliver_at_ms": -1}, "messages[0].deliver_at_ms"),
         ({"delay_ms": -1}, "messages[0].delay_ms"),
         ({"delay_ms": (1 << 63) - 1}, "messages[0].delay_ms"),
-        ({"delay_ms": 41 * 24 * 3_600_000}, "messages[0].deliver_at"),
+        ({"delay_ms": 41 * 24 * 3_600_000}, "messages[0].delay_ms"),
         ({"delay_level": 0}, "messages[0].delay_level"),
         ({"delay_level": 19}, "messages[0].delay_level"),
     ]
