@@ -4,9 +4,10 @@ committed offsets are records of the log, and are written here as well.
 It connects the log, its flushing and the dispatch, and defines when a put is acknowledged.
 """
 
-from store.puts.append_path import MOST_BODY_BYTES, AppendPath, Step, placed_in_batch
+from store.puts.append_path import MOST_BODY_BYTES, AppendPath, Step
 from store.puts.committed_offsets import CommittedOffsets
 from store.puts.numbered_batches import FoundBatch, NumberedBatches
+from store.puts.naming import placed_in_batch
 from store.puts.topic_changes import TopicChanges
 
 __all__ = [

@@ -18,15 +18,9 @@ from store.errors import (
     StoreError,
     StoreFailedError,
 )
-from store.format import (
-    MAX_LIGHT_QUEUES,
-    MAX_MESSAGES,
-    PLAIN,
-    check_all_may_put,
-    is_system_topic,
-    prepare_all,
-)
-from store.message import Appended, Message, PlainMessages
+from store.format import MAX_LIGHT_QUEUES, MAX_MESSAGES, PLAIN, is_system_topic, prepare_all
+from store.message import Appended, Message
+from store.puts.naming import check_topics_of, placed_in_batch
 from store.state import STATE_TOPIC, TopicEnded, changes_of, pack_entries
 from store.topics import TopicsNeededError
 
@@ -156,10 +150,7 @@ class AppendPath:
         mark: BatchMark | None = None,
     ) -> Appended:
         config = self._config
-        if isinstance(messages, PlainMessages):
-            check_all_may_put(messages.topics)
-        else:
-            check_all_may_put([each.topic for each in messages])
+        check_topics_of(messages)
         prepared = prepare_all(
             messages,
             config.max_body_bytes,
@@ -494,17 +485,3 @@ class AppendPath:
             "store.disk_free_bytes": self._guard.free_bytes,
             "store.puts_refused_for_space": self._guard.refuses_puts,
         }
-
-
-def placed_in_batch(
-    error: InvalidArgumentError, messages: Sequence[Message]
-) -> InvalidArgumentError:
-    """The same error, naming the message whose topic or host was rejected; other fields are named
-    already."""
-    for index, message in enumerate(messages):
-        if (
-            error.field == "topic" and (repr(message.topic) in error.reason or not message.topic)
-        ) or (error.field == "host" and repr(message.born_host[0]) in error.reason):
-            field = "born_host" if error.field == "host" else "topic"
-            return InvalidArgumentError(f"messages[{index}].{field}", error.reason)
-    return error

@@ -12,7 +12,7 @@ from store.format.record import parse_message_id, unpack_record
 from store.groups import DeadLetter
 from store.message import Message
 from store.metadata import SharedGroup
-from store.puts import append_path
+from store.puts import naming
 from tests.store.groups.test_shared import put, receive, texts
 from tests.support.rebuild import differences
 from tests.support.stores import bodies, open_small
@@ -190,7 +190,7 @@ def test_what_came_from_a_topic_that_is_gone_is_left(
     put(store, "b", "c")
     bury(store, clock, "U", "T")
     # As another program wrote them: callers may not.
-    monkeypatch.setattr(append_path, "check_all_may_put", lambda *_: None)
+    monkeypatch.setattr(naming, "check_all_may_put", lambda *_: None)
     store.put([Message(DLQ, b"by hand")])
     forged = {"DLQ_ORIGIN_TOPIC": "rmq_sys_kvcq_state"}
     store.put([Message(DLQ, b"forged", properties=forged)])
