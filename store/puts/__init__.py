@@ -6,8 +6,8 @@ It connects the log, its flushing and the dispatch, and defines when a put is ac
 
 from store.puts.append_path import MOST_BODY_BYTES, AppendPath, Step
 from store.puts.committed_offsets import CommittedOffsets
-from store.puts.numbered_batches import FoundBatch, NumberedBatches
 from store.puts.naming import placed_in_batch
+from store.puts.numbered_batches import FoundBatch, NumberedBatches
 from store.puts.topic_changes import TopicChanges
 
 __all__ = [
