@@ -1,7 +1,7 @@
 """Settings of the server, each declared in one line; server/settings/ reads them.
 
-A new setting is a field of ServerConfig: type, default and what `setting` takes. Flag, environment
-variable, `kvcq config`, the page of settings and the reload follow from that.
+A new setting is a field of ServerConfig: type, default and the arguments of `setting`. Flag,
+environment variable, `kvcq config`, the page of settings and the reload follow from that.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _INGEST = "ingest"
 
 
 class LogFormat(enum.Enum):
-    """How a line of the log is written."""
+    """The format of log lines."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class LogLevel(enum.Enum):
-    """The least that is logged; the names in capitals are those of Python's logging."""
+    """The lowest level that is logged; upper-case names are those of Python's logging."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -200,7 +200,7 @@ class ServerConfig:
 
     @property
     def admin_address(self) -> str:
-        """The address that `admin_port` is of."""
+        """The address for `admin_port`."""
         return self.host if self.admin_host is None else self.admin_host
 
     def _check_tls(self) -> None:
@@ -221,7 +221,8 @@ class ServerConfig:
             )
 
     def _check_listening(self, field: str, host: str) -> None:
-        """Raises InvalidArgumentError for an address that others reach without being asked."""
+        """Raises InvalidArgumentError for an address that others can reach without
+        authentication."""
         is_plain = self.tls_cert is None or (field == "host" and self.tls_port is not None)
         if _is_loopback(host) or (self.access and not is_plain):
             return
@@ -241,7 +242,7 @@ class ServerConfig:
 
     @property
     def ingest_directory(self) -> Path:
-        """The only directory that IngestFiles takes files from."""
+        """The only directory from which IngestFiles accepts files."""
         return Path(self.data_dir, _INGEST).absolute()
 
     def store_config(self, port: int) -> StoreConfig:
@@ -255,7 +256,7 @@ class ServerConfig:
 
 @contextmanager
 def in_table(table: str) -> Iterator[None]:
-    """A setting that is refused is named with its table."""
+    """Add the table's name to the name of a rejected setting."""
     try:
         yield
     except InvalidArgumentError as error:
@@ -266,7 +267,7 @@ _BOUNDS = bounds_of(ServerConfig)
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches it; any name but localhost may be everywhere."""
+    """Whether only this machine can reach it; any name but localhost may resolve to anything."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -274,12 +275,12 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_port(value: object) -> bool:
-    """Or none."""
+    """Whether it is a port, or none."""
     return value is None or (type(value) is int and 0 <= value <= 65_535)
 
 
 def _advertised(host: str) -> str:
-    """What records name as their store host: an address, never "any"."""
+    """The store host of records: always an address, never a wildcard."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

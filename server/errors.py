@@ -1,4 +1,4 @@
-"""What the gRPC edge raises by itself; rows for these stand in wire/status.py with the store's."""
+"""Errors of the gRPC edge itself; their rows are in wire/status.py with the store's."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class ServerError(StoreError):
-    """Root of the errors that the server, not the store, decides on."""
+    """Root of the errors that the server raises, not the store."""
 
 
 class ServerStartingError(ServerError):
-    """The store is being opened. Wait for readiness, or ask again a little later."""
+    """The store is being opened. Wait for readiness, or retry a little later."""
 
     def __init__(self, step: str, progress: float) -> None:
         super().__init__(f"the store is being opened: {step}, {progress:.0%} done")
@@ -25,14 +25,14 @@ class ServerStartingError(ServerError):
 
 
 class ServerDrainingError(ServerError):
-    """The server ends: it finishes what it took, and takes no more."""
+    """The server is shutting down: it finishes what it accepted, and accepts no more."""
 
     def __init__(self) -> None:
         super().__init__("the server is shutting down; reconnect later, or use another server")
 
 
 class TooManyCallsError(ServerError):
-    """All places for calls of that kind are taken. Nothing was read; try again a little later."""
+    """All places for calls of that kind are taken. Nothing was read; retry a little later."""
 
     def __init__(self, kind: str, whose: str, limit: int) -> None:
         super().__init__(f"limit reached: {limit} {kind} {whose} are under way; try again later")
@@ -41,21 +41,21 @@ class TooManyCallsError(ServerError):
 
 
 class RequestLateError(ServerError):
-    """A call was begun and its request did not come. Nothing was done; it may be sent again."""
+    """A call began but its request did not arrive in time. Nothing was done; it may be retried."""
 
     def __init__(self, waited_s: float) -> None:
         super().__init__(f"the request did not arrive within {waited_s:.0f} s; send it again")
 
 
 class MemoryFullError(ServerError):
-    """The server holds as much for its clients as it may. Try again a little later."""
+    """The memory for clients is full. Retry a little later."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the server is low on memory: {reason}; try again in a moment")
 
 
 class JobRunningError(ServerError):
-    """A job of that kind runs; there is one at a time. Nothing was begun."""
+    """A job of that kind is already running; there can be one at a time. Nothing was started."""
 
     def __init__(self, kind: str, job_id: str) -> None:
         super().__init__(
@@ -67,7 +67,7 @@ class JobRunningError(ServerError):
 
 
 class UnknownServiceError(ServerError):
-    """Somebody asked for the health of a service that is not served."""
+    """A health check for a service that is not served."""
 
     def __init__(self, service: str) -> None:
         super().__init__(f"unknown service {service!r}")
@@ -75,15 +75,15 @@ class UnknownServiceError(ServerError):
 
 
 class UndecodableRequestError(InvalidArgumentError):
-    """The bytes of a request are no message of its type."""
+    """The bytes of a request are not a message of its type."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__("request", f"is not a valid {kind}: {reason}")
 
 
 class ClientStatusError(ServerError):
-    """A client of RocketMQ is refused with a code of its protocol, for which there is no error of
-    ours. Nothing was done."""
+    """Rejects a RocketMQ client's call with a code of its protocol for which we have no error
+    class. Nothing was done."""
 
     def __init__(self, status: int, reason: str) -> None:
         """`status`: a value of Code, see proto/rocketmq."""
@@ -101,17 +101,18 @@ class UnknownSettingError(InvalidArgumentError):
 
 
 class SettingsRefusedError(ServerError):
-    """The settings were read again and are wrong, or could not be read. The old ones stay."""
+    """The reloaded settings are wrong, or could not be read. The old ones stay."""
 
     def __init__(self, error: Exception, next_command: str = "kvcq config") -> None:
-        """`next_command`: what shows whether they are right, on the server's machine."""
+        """`next_command`: the command that shows whether they are valid, on the server's
+        machine."""
         super().__init__(f"settings rejected, the old ones remain in effect: {error}")
         self.field = error.field if isinstance(error, InvalidArgumentError) else ""
         self.next_command = next_command
 
 
 class OutOfSequenceError(ServerError):
-    """A producer's batch does not follow the one before, and was not stored before either."""
+    """A producer's batch does not follow the previous one, and was not stored before either."""
 
     def __init__(self, producer_id: str, sequence: int, expected_sequence: int) -> None:
         super().__init__(
@@ -123,7 +124,7 @@ class OutOfSequenceError(ServerError):
 
 
 class NumberReusedError(ServerError):
-    """Under that number the producer has another batch in the log; nothing was stored."""
+    """The producer has a different batch with that number in the log; nothing was stored."""
 
     def __init__(self, producer_id: str, sequence: int, held: str) -> None:
         super().__init__(
@@ -137,7 +138,7 @@ class NumberReusedError(ServerError):
 
 
 class NumbersUnknownError(ServerError):
-    """Where the producer stands cannot be told."""
+    """The producer's next number cannot be determined."""
 
     def __init__(self, producer_id: str) -> None:
         super().__init__(
@@ -148,7 +149,7 @@ class NumbersUnknownError(ServerError):
 
 
 class NumberPassedError(ServerError):
-    """The producer is beyond that number, and the log has no batch that begins with it."""
+    """The producer is past that number, and the log has no batch that begins with it."""
 
     def __init__(self, producer_id: str, sequence: int, expected_sequence: int) -> None:
         super().__init__(
@@ -165,7 +166,8 @@ class NumberPassedError(ServerError):
 
 
 class ServerBindError(ServerError):
-    """The address cannot be listened on: another process has it, or it is not this machine's."""
+    """The address cannot be bound: another process uses it, or it is not an address of this
+    machine."""
 
     def __init__(self, host: str, port: int, reason: OSError) -> None:
         super().__init__(f"cannot listen on {address(host, port)}: {reason.strerror or reason}")
@@ -175,14 +177,14 @@ class ServerBindError(ServerError):
 
 
 class FrontError(ServerError):
-    """A process that was to speak gRPC with clients ended before it was listening."""
+    """A front process ended before it was listening."""
 
     def __init__(self, number: int, reason: str) -> None:
         super().__init__(f"front {number} {reason} before it was listening")
 
 
 class ServedElsewhereError(ServerError):
-    """Administration has an address of its own, and this is another one."""
+    """Administration is served at another address."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(f"administration is only served on {address(host, port)}")
@@ -191,7 +193,7 @@ class ServedElsewhereError(ServerError):
 
 
 class HttpBindError(ServerBindError):
-    """The same for the address of a page: `name` is how its settings begin."""
+    """Like ServerBindError, for an HTTP address: `name` is the prefix of its settings."""
 
     def __init__(self, name: str, host: str, port: int, reason: OSError) -> None:
         super().__init__(host, port, reason)
@@ -202,11 +204,12 @@ class HttpBindError(ServerBindError):
 
 
 class AccessError(ServerError):
-    """A call is refused for who asks. Nothing was done; each one is audited."""
+    """The caller is not authenticated or not authorized. Nothing was done; every case is
+    audited."""
 
 
 class UnauthenticatedError(AccessError):
-    """The call is not signed, or not by a user of this store, or too long ago."""
+    """The call is not signed, or not by a user of this store, or its signature is too old."""
 
 
 class ForbiddenError(AccessError):
@@ -221,10 +224,10 @@ class ForbiddenError(AccessError):
         topic: str | None = None,
         group: str | None = None,
     ) -> None:
-        """`remedy` is the command that allows it; None: only administrators may.
+        """`remedy`: the command that grants it; None if only administrators may do it.
 
-        `topic` or `group`: the name that the caller gave and has no right to, so that a client can
-        tell which messages of a batch were the reason.
+        `topic` or `group`: the name that the caller gave without having a right to it, so that a
+        client knows which messages of a batch were the reason.
         """
         allowed = (
             "Only administrators may (`kvcq user add NAME --admin` creates one)"
@@ -239,7 +242,7 @@ class ForbiddenError(AccessError):
 
 
 class TooManyGroupsError(ServerError):
-    """Receives have made as many groups as they may for now. Try again a little later."""
+    """Receives have created as many groups as they may for now. Retry a little later."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -250,7 +253,7 @@ class TooManyGroupsError(ServerError):
 
 
 class UserLimitError(AccessError):
-    """The user is at one of its limits. Try again a little later."""
+    """The user has reached one of its limits. Retry a little later."""
 
     def __init__(self, user: str, limit: str, value: int) -> None:
         super().__init__(
@@ -261,7 +264,7 @@ class UserLimitError(AccessError):
 
 
 class AccessOffError(ServerError):
-    """Users are managed where they are asked for, and nowhere else."""
+    """The server was started without users, so they cannot be managed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -280,7 +283,7 @@ class UnknownUserError(ServerError):
 
 
 class UserExistsError(ServerError):
-    """A user has that name already."""
+    """A user with that name already exists."""
 
     def __init__(self, user: str) -> None:
         super().__init__(
@@ -290,7 +293,7 @@ class UserExistsError(ServerError):
 
 
 class LastAdminError(ServerError):
-    """Without an administrator nobody could make another one."""
+    """The last administrator cannot be removed, since no one could create another."""
 
     def __init__(self, user: str) -> None:
         super().__init__(
@@ -301,7 +304,7 @@ class LastAdminError(ServerError):
 
 
 class KeyFileError(ServerError):
-    """The file with the key of the secrets cannot be used. Nothing was changed."""
+    """The key file for secrets cannot be used. Nothing was changed."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"key file {path} {reason}")

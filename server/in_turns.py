@@ -1,4 +1,4 @@
-"""Many short calls in the event loop, a few in each turn of it: others come in between."""
+"""Spreads many short calls over turns of the event loop, so that others run in between."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ AT_A_TIME = 64
 
 
 def in_turns(calls: Iterator[Callable[[], object]]) -> None:
-    """Make the calls, the first ones now. In the loop's thread; `calls` is asked for each only when
-    it is to be made."""
+    """Make the calls, the first ones now. In the loop's thread; `calls` is iterated only as they
+    are made."""
     made = 0
     for call in islice(calls, AT_A_TIME):
         call()

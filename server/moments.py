@@ -1,4 +1,4 @@
-"""Times as people write and read them: UTC, where nothing else is said."""
+"""Parses and formats times; UTC by default."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def moment_ms(text: str, now_ms: int) -> int | None:
-    """`2026-01-31`, `2026-01-31T12:00`, `-90m`, `now`, or ms since 1970, as ms since 1970.
+    """Parse `2026-01-31`, `2026-01-31T12:00`, `-90m`, `now`, or ms since 1970. Returns ms since
+    1970.
 
-    None for any other text. May be negative, or more than a request holds.
+    None for any other text. May be negative, or more than a request can hold.
     """
     if text == "now":
         return now_ms
@@ -33,7 +34,7 @@ def moment_ms(text: str, now_ms: int) -> int | None:
 
 
 def time_text(time_ms: int) -> str:
-    """UTC, to the millisecond; "-" for 0. What is no time of a calendar stays a number."""
+    """UTC, to the millisecond; "-" for 0. A value outside the calendar stays a number."""
     if time_ms == 0:
         return "-"
     try:

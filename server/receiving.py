@@ -1,18 +1,16 @@
-"""How requests are taken from gRPC, and how an answer goes out with the taking of the next one.
+"""How requests are read from gRPC, and how a response is sent together with reading the next one.
 
-A read of grpc.aio that is cancelled never frees what it was to get: the bytes come all the same,
-and nothing puts them away. A request that is cut, or that its client gives up, would cost the
-process what was sent of it, for good. So no read is cancelled here: a caller that gives up leaves
-it to run to its end.
+A cancelled read of grpc.aio never frees its buffer: the bytes still arrive, and nothing releases
+them. A request that is cut off or cancelled would leak its bytes. So no read is cancelled here: if
+a caller gives up, its read runs to the end.
 
-gRPC tells of the end of each operation by a thread that wakes the event loop. A caller that makes
-one call after the other would have it woken twice for each: by the end of the answer's write, and
-by the next request. `send_and_receive` has it woken once. It is the only thing here that is below
-gRPC's public calls, and is used with the releases that were measured. With others, and where
-KVCQ_PUBLIC_GRPC is set in the environment, `call_below` gives None: answers are written, and
-requests read, one after the other.
+gRPC signals the end of each operation by a thread that wakes the event loop. For sequential calls
+the loop would be woken twice for each: at the end of the response's write, and by the next request.
+`send_and_receive` wakes it once. It is the only code here below gRPC's public calls, and is only
+used with the releases that were measured; with others `call_below` returns None, and responses are
+written and requests read one after the other.
 
-A front imports this, and so nothing of the client, which would take it 0.1 s and 7 MB.
+A front imports this module, so it imports nothing of the client, which would cost 0.1 s and 7 MB.
 """
 
 from __future__ import annotations
@@ -46,18 +44,17 @@ EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it ou
 
 
 def receive(context: Context) -> Awaitable[Any]:
-    """The next request, in bytes; EOF or None when there is no more.
+    """The next request, in bytes; EOF or None at the end.
 
-    A caller that is cancelled leaves nothing behind: what comes is taken, and dropped.
+    If the caller is cancelled, the request is still read, and dropped.
     """
     return _Running(context.read()).outcome
 
 
 def call_below(context: Context) -> object | None:
-    """gRPC's own object of the call, for `send_and_receive`.
+    """gRPC's internal object of the call, for `send_and_receive`.
 
-    None: write and `receive` do it. So it is behind a front, and with other releases of gRPC. Its
-    context has the object and does not give it out.
+    None if write and `receive` have to be used: behind a front, and with other gRPC releases.
     """
     if cygrpc is None or not isinstance(context, cygrpc._ServicerContext):  # noqa: SLF001 - as above
         return None
@@ -65,9 +62,9 @@ def call_below(context: Context) -> object | None:
 
 
 def send_and_receive(below: object, data: bytes) -> Awaitable[bytes | None]:
-    """As `receive`, for a `call_below`, once `data` is sent as well; None: there is no more.
+    """Send `data`, then like `receive`, for a `call_below`; None at the end.
 
-    Not before the initial metadata were sent. A caller that is cancelled has sent it.
+    The initial metadata must be sent before. If the caller is cancelled, `data` is still sent.
     """
     return _Running(_both(below, data)).outcome
 
@@ -84,10 +81,11 @@ async def _both(below: object, data: bytes) -> bytes | None:
 
 
 class _Running:
-    """A coroutine of gRPC that begins at once, and runs to its end whoever waits for it.
+    """A gRPC coroutine that starts immediately, and runs to its end even if its waiter is
+    cancelled.
 
-    A task would begin in the next turn of the loop: an answer that is sent in this one has its
-    caller at work while the server goes on.
+    A task would start in the next turn of the loop. A response that is sent in this one lets its
+    client continue while the server does.
     """
 
     __slots__ = ("_coroutine", "outcome")

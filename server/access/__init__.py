@@ -1,6 +1,7 @@
-"""Who may do what: TLS, users and their secrets, signatures, rights, limits, and the audit of it.
+"""Access control: TLS, users and their secrets, signatures, rights, limits, and the audit log.
 
-Of the store it knows the notes alone. `server.edge` asks it for each call, and it asks nobody.
+The only part of the store that it knows is the notes. `server.edge` calls it for each call; it
+calls no other room.
 """
 
 from server.access.attempts import Attempts

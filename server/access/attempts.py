@@ -1,4 +1,4 @@
-"""Wrong secrets: whoever tries them waits, and nobody else does."""
+"""Delays repeated attempts with wrong secrets, without affecting other callers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REMEMBERED = 4096
 
 
 class Attempts:
-    """Counts by address and name. Owned by the event loop's thread."""
+    """Counts failures by address and name. Owned by the event loop's thread."""
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         """`now_s`: a clock that never goes back."""
@@ -25,12 +25,12 @@ class Attempts:
         self._failures: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()
 
     def wait_s(self, address: str, name: str) -> float:
-        """How long they wait before they may try again; 0: not at all."""
+        """Seconds until they may try again; 0 if they may now."""
         count, last_s = self._failures.get((address, name), (0, 0.0))
         return max(0.0, last_s + FAILURE_WAIT_S - self._now_s()) if count >= MAX_FAILURES else 0.0
 
     def failed(self, address: str, name: str) -> None:
-        """The secret was wrong."""
+        """Record a wrong secret."""
         now = self._now_s()
         count, last_s = self._failures.pop((address, name), (0, now))
         count = 0 if now - last_s > FAILURE_WAIT_S else count
@@ -39,5 +39,5 @@ class Attempts:
             self._failures.popitem(last=False)
 
     def succeeded(self, address: str, name: str) -> None:
-        """It was right."""
+        """Record a right secret."""
         self._failures.pop((address, name), None)

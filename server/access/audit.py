@@ -1,24 +1,25 @@
-"""The audit: one JSON line for each refusal of a caller, and for each administrative act.
+"""The audit log: one JSON line for each rejected call, and for each administrative act.
 
-A caller that is refused on and on does not fill the disk: the same refusal, to the word, is a line
-once a minute, and see AT_ONCE for others. An act that fails counts as a refusal there; acts that
-were done are all there.
+A caller that is rejected repeatedly cannot fill the disk: an identical rejection is logged once a
+minute, and others are limited by AT_ONCE. A failed act counts as a rejection there; successful acts
+are always logged.
 
-| field       | what                                                               |
+| field       | meaning                                                            |
 |-------------|--------------------------------------------------------------------|
 | `time`      | UTC, milliseconds                                                  |
 | `event`     | `refused`; `done` or `failed` for an act                           |
-| `user`      | the access key; of a refusal, what the caller said; absent: nobody |
+| `user`      | the access key; for a rejection, as the caller gave it; absent     |
+|             | without one                                                        |
 | `peer`      | the connection, as gRPC names it                                   |
-| `method`    | of the API                                                         |
+| `method`    | the API method                                                     |
 | `target`    | what an act was done to: names, never a secret or a message        |
-| `reason`    | of a refusal or failure: the reason of the error table             |
+| `reason`    | of a rejection or failure: the reason of the error table           |
 | `message`   | the same in words                                                  |
-| `requestId` | that of the call                                                   |
-| `leftOut`   | refusals and failures before it without lines, of this caller      |
+| `requestId` | the id of the call                                                 |
+| `leftOut`   | earlier rejections and failures without lines, of this caller      |
 |             | and of callers that were forgotten                                 |
 
-Lines go to the logger `kvcq.audit`: to a file of their own, or among the lines of the log.
+Lines go to the logger `kvcq.audit`: to a file of their own, or into the server's log.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ _limit = LineLimit(AT_ONCE)
 
 
 def audit_refusal(method: str, reason: str, message: str, request_id: str) -> None:
-    """Somebody was not let in, or not allowed to do it."""
+    """Log that a caller was not authenticated, or lacks a right."""
     _write_refusal("refused", method, {}, (reason, message), request_id)
 
 
 def audit_act(
     method: str, target: Sequence[str], request_id: str, failure: tuple[str, str] | None = None
 ) -> None:
-    """An act was done; `failure`: reason and message of why it was not."""
+    """Log an administrative act; `failure`: reason and message if it failed."""
     shown = [name[:_LONGEST] for name in target[:_NAMES]]
     if len(target) > _NAMES:
         shown.append(f"and {len(target) - _NAMES} more")
@@ -71,7 +72,7 @@ def audit_act(
 def _write_refusal(
     event: str, method: str, values: dict[str, object], why: tuple[str, str], request_id: str
 ) -> None:
-    """Write it, unless it is one too many."""
+    """Write the line, unless it exceeds the limit."""
     reason, message = why
     caller = current_caller()
     # A name that was not proved costs nothing: such callers are told apart by their machine.

@@ -1,7 +1,7 @@
-"""Who makes a call, to be asked what they may do, while it lasts.
+"""The caller of a call, and checks of its rights for as long as the call lasts.
 
-A stream may last for days. So a caller looks at its user again whenever any user was changed: a
-right that was taken away, a new secret or a deletion end what is under way.
+A stream may last for days. So a caller looks up its user again after any user was changed: a
+revoked right, a new secret or a deletion ends running calls.
 """
 
 from __future__ import annotations
@@ -22,37 +22,38 @@ if TYPE_CHECKING:
 
 
 class Caller:
-    """Nobody in particular, who may do everything: the caller where no one is asked."""
+    """An anonymous caller with all rights, used where no users are required."""
 
     name = ""
     usage: Usage | None = None
 
     def check_still_there(self) -> None:
-        """Raises UnauthenticatedError when the user is gone, or has another secret."""
+        """Raises UnauthenticatedError if the user was deleted, or has a new secret."""
 
     def check(self, role: Role | None, kind: ResourceKind, name: str) -> None:
-        """Raises ForbiddenError without the role on that name, None: any; UnauthenticatedError when
-        the user is gone, or has another secret."""
+        """Raises ForbiddenError without the role (None: any) on that name; UnauthenticatedError if
+        the user was deleted, or has a new secret."""
 
     def check_each(self, role: Role | None, kind: ResourceKind, names: Iterable[str]) -> None:
-        """The same for each of the names, of which there may be many."""
+        """Like `check`, for each of the names, of which there may be many."""
 
     def check_all(self, role: Role | None, kind: ResourceKind, prefix: str) -> None:
-        """The same for all names that begin so."""
+        """Like `check`, for all names with that prefix."""
 
     def check_admin(self, what: str) -> None:
-        """The same for who may do everything. `what` is in words, such as "migrate the store"."""
+        """Like `check`, for administrators. `what` completes an error message, such as "migrate the
+        store"."""
 
     def is_unbound(self, role: Role, kind: ResourceKind) -> bool:
-        """Whether the role is had on all names there are, so that none need be looked at."""
+        """Whether the role covers all names, so that none has to be checked."""
         return True
 
     def may_look_at(self, topic: str) -> bool:
-        """Whether any role is had on the topic. On any thread."""
+        """Whether the caller has any role on the topic. Thread-safe."""
         return True
 
     def may_see_group(self, group: str) -> bool:
-        """Whether the group may be received and read with. On any thread."""
+        """Whether the caller may receive and read with the group. Thread-safe."""
         return True
 
     # --- what calls ask for, in short ------------------------------------------------------
@@ -64,8 +65,8 @@ class Caller:
         self.check(Role.SUBSCRIBE, ResourceKind.TOPIC, topic)
 
     def reads_found(self, topics: Iterable[str], what: str) -> None:
-        """For what was found without its topic being asked for: whoever may not read it is not told
-        the topic. `what` is in words, such as "message X"."""
+        """Check a topic that was found and not named by the caller: the error does not reveal it.
+        `what` completes an error message, such as "message X"."""
         for topic in topics:
             try:
                 self.subscribes(topic)
@@ -76,13 +77,13 @@ class Caller:
                 raise ForbiddenError(self.name, f"read {what}", remedy) from None
 
     def took_messages(self, count: int) -> None:
-        """Messages were put or read."""
+        """Count messages that were put or read."""
         if self.usage is not None:
             self.usage.took(0, count)
 
 
 class Stranger(Caller):
-    """Who was not let in; the name is what they said of themselves."""
+    """A caller that was not authenticated; the name is the one it gave."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -92,8 +93,8 @@ class UserCaller(Caller):
     """A user of the store."""
 
     def __init__(self, users: Users, user: User, generation: int, usage: Usage) -> None:
-        """`generation` of the users from before `user` was looked up: a change in between is
-        noticed then."""
+        """`generation`: of the users from before `user` was looked up, so that a change in between
+        is noticed."""
         self.name = user.name
         self.usage = usage
         self._users = users
@@ -171,15 +172,15 @@ _CURRENT: ContextVar[Caller] = ContextVar("kvcq_caller", default=EVERYONE)
 
 
 def current_caller() -> Caller:
-    """Whose call this task answers. In worker threads it is nobody's: ask before."""
+    """The caller of this task's call. Worker threads have none, so get it before."""
     return _CURRENT.get()
 
 
 def asker() -> str:
-    """Whom this task answers: the user, or the connection where nobody is asked."""
+    """The user whose call this task serves, or the connection without users."""
     return current_caller().name or CALLER.get()
 
 
 def set_caller(caller: Caller) -> None:
-    """For the task that runs, and those that it begins."""
+    """Set the caller of the current task, and of tasks that it starts."""
     _CURRENT.set(caller)

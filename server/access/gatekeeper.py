@@ -1,4 +1,4 @@
-"""Lets callers in: finds the user behind a signature, and what it uses now."""
+"""Authenticates callers: finds the user of a signature, and tracks its usage."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Gatekeeper:
         self._good: dict[Signed, tuple[float, User]] = {}
 
     def let_in(self, metadata: object, service: str, *, needs_user: bool) -> Caller:
-        """The caller of a call that begins, from its headers; the task's from here on.
+        """Authenticate a new call from its headers, and set the task's caller.
 
-        Raises UnauthenticatedError, and ServerStartingError while users are not known yet.
+        Raises UnauthenticatedError, and ServerStartingError while users are not loaded yet.
         """
         if not needs_user:
             set_caller(EVERYONE)
@@ -69,9 +69,9 @@ class Gatekeeper:
         return caller
 
     def enter_as(self, name: str) -> None:
-        """The task's caller is a user who proved it in another way, as by signing in.
+        """Set the task's caller to a user authenticated in another way, such as by signing in.
 
-        Raises UnauthenticatedError, and ServerStartingError while users are not known yet.
+        Raises UnauthenticatedError, and ServerStartingError while users are not loaded yet.
         """
         if self.users is None:
             self._stage.check_open()
@@ -83,8 +83,8 @@ class Gatekeeper:
         set_caller(UserCaller(self.users, user, generation, self._usage_of(user)))
 
     def user_with(self, name: str, secret: str, method: str) -> User | None:
-        """The user who has this secret. None, and a line in the audit, where nobody has: which of
-        the two is wrong is not told. `method` is what they wanted, for the audit."""
+        """The user with this name and secret; None, with an audit line, if either is wrong.
+        `method`: what they wanted, for the audit."""
         found = None if self.users is None else self.users.find(name)
         known = "" if found is None else found.secret  # as long for a name that no user has
         fits = hmac.compare_digest(secret.encode(errors="replace"), known.encode())

@@ -1,8 +1,8 @@
-"""What a user may use: connections, calls under way, bytes and messages a second.
+"""Limits of a user: connections, concurrent calls, bytes and messages a second.
 
-Bytes are those of requests and answers; messages are those put and read. A rate is kept over
-seconds: a second's worth may go at once, and what goes beyond is waited for. Calls are refused
-meanwhile, streams are not read from, so that the client's own buffers hold it back.
+Bytes are those of requests and responses; messages are those put and read. Rates are averaged over
+seconds: a second's worth may be used at once, and the excess has to be waited for. Meanwhile calls
+are rejected and streams are not read, so that the client's own buffers hold it back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STREAMS_A_CALL = 4
 
 
 class Limits(NamedTuple):
-    """Of one user, over all its connections. 0: no limit."""
+    """The limits of one user, over all its connections. 0: no limit."""
 
     connections: int = 0
     calls: int = 0
@@ -38,7 +38,7 @@ NO_LIMITS = Limits()
 
 
 def check_limits(limits: Limits) -> Limits:
-    """`limits`. Raises InvalidArgumentError, naming the one that is out of bounds."""
+    """Return `limits`. Raises InvalidArgumentError, naming the one that is out of bounds."""
     for name, value in zip(Limits._fields, limits, strict=True):
         if not 0 <= value <= _MOST:
             raise InvalidArgumentError(f"limits.{name}", f"{value} is not from 0 to {_MOST}")
@@ -46,7 +46,7 @@ def check_limits(limits: Limits) -> Limits:
 
 
 class _Bucket:
-    """Fills at a rate, up to a second's worth. It may be overdrawn by what is taken at once."""
+    """Fills at a rate, up to a second's worth. A single large amount may overdraw it."""
 
     def __init__(self, now_s: float) -> None:
         self._left = 0.0
@@ -65,14 +65,14 @@ class _Bucket:
 
     @property
     def wait_s(self) -> float:
-        """Until something may be taken again; 0: now."""
+        """Seconds until it may be used again; 0 if it may now."""
         if self._left > 0 or self._rate == 0:
             return 0.0
         return max(0.001, -self._left / self._rate)
 
 
 class Usage:
-    """What one user uses now. Owned by the event loop's thread."""
+    """Current usage of one user. Owned by the event loop's thread."""
 
     def __init__(
         self, user: str, limits: Limits = NO_LIMITS, now_s: Callable[[], float] = monotonic
@@ -91,10 +91,10 @@ class Usage:
         return not self._peers
 
     def begin(self, peer: str, *, carries: bool = False) -> None:
-        """A call begins, or a stream that `carries` calls. Raises UserLimitError; otherwise `end`
-        must follow, once.
+        """Begin a call, or a stream that `carries` calls. Raises UserLimitError. Every successful
+        call must be paired with exactly one `end`.
 
-        A connection counts while either is under way on it.
+        A connection counts while it has either.
         """
         limits = self.limits
         under_way = self._streams / _STREAMS_A_CALL if carries else self._calls
@@ -117,7 +117,7 @@ class Usage:
             del self._peers[peer]
 
     def took(self, size: int, messages: int = 0) -> None:
-        """So many bytes or messages went, one way or the other."""
+        """Count bytes and messages in either direction."""
         limits = self.limits
         if limits.bytes_per_s and size:
             self._bytes.refill(limits.bytes_per_s, self._now_s())
@@ -133,11 +133,11 @@ class Usage:
                 raise UserLimitError(self._user, name, rate)
 
     def wait_s(self) -> float:
-        """How long to hold back now."""
+        """How long to hold back now, in seconds."""
         return max((bucket.wait_s for _, bucket, rate in self._rates() if rate), default=0.0)
 
     async def pause(self) -> None:
-        """Return when no rate is overdrawn."""
+        """Wait until no rate is overdrawn."""
         while wait_s := self.wait_s():
             await asyncio.sleep(min(wait_s, _LONGEST_PAUSE_S))
 

@@ -1,7 +1,7 @@
-"""What each call takes: which right, on which names of its request, as a table by method.
+"""The right that each method needs, and on which names of its request, as a table.
 
-A test compares the rows with the descriptors of all that is served. A method without a row is for
-administrators alone.
+A test compares the rows with the descriptors of all services. A method without a row is only for
+administrators.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PUBLISH, _SUBSCRIBE, _ADMIN = Role.PUBLISH, Role.SUBSCRIBE, Role.ADMIN
 
 
 class Need(NamedTuple):
-    """Of one method."""
+    """The requirement of one method."""
 
     #: Raises what the call is refused with. Of a stream of requests: of each, as the service finds
     #: it right to refuse them.
@@ -45,7 +45,7 @@ class Need(NamedTuple):
 
 
 def _nothing(caller: Caller, request: object) -> None:
-    """Any user may, while there is such a user: streams outlive a deletion and a new secret."""
+    """For any existing user; checked again, because streams outlive a deletion and a new secret."""
     caller.check_still_there()
 
 
@@ -57,7 +57,7 @@ def _put(caller: Caller, request: pb.PutRequest | transactions_pb2.BeginTransact
 
 
 def check_batch(caller: Caller, batch: pb.PutBatchRequest) -> None:
-    """Each name is looked at once, however many messages there are."""
+    """Check each name once, however many messages there are."""
     if caller.is_unbound(_PUBLISH, _TOPIC):
         return
     columns = batch.columns
@@ -80,7 +80,7 @@ _CHARACTERS_IN_LOOP = 32 << 10
 
 
 def is_laborious_batch(caller: Caller, batch: pb.PutBatchRequest) -> bool:
-    """Whether `check_batch` is for a thread: a batch may have a hundred thousand names."""
+    """Whether `check_batch` should run in a thread: a batch may have a hundred thousand names."""
     if caller.is_unbound(_PUBLISH, _TOPIC):
         return False
     columns, messages = batch.columns, batch.messages
@@ -120,7 +120,7 @@ def _receive(caller: Caller, request: shared_groups_pb2.ReceiveRequest) -> None:
 
 
 def _put_delayed(caller: Caller, request: timers_pb2.PutDelayedRequest) -> None:
-    """1,024 messages at most are taken: their names are looked at in the loop."""
+    """At most 1,024 messages, so their names are checked in the loop."""
     if caller.is_unbound(_PUBLISH, _TOPIC):
         return
     names: set[str] = set()
@@ -149,7 +149,7 @@ def _reset(
 
 
 def _own_or_admin(what: str) -> Callable[[Caller, Any], None]:
-    """A user may do it to itself."""
+    """For administrators, and for users on themselves."""
 
     def check(caller: Caller, request: Any) -> None:  # noqa: ANN401 - several have a user
         caller.check_still_there()
@@ -209,7 +209,7 @@ def _admin(what: str) -> Callable[[Caller, Any], None]:
 
 
 def _fields(*names: str) -> Callable[[Any], Sequence[str]]:
-    """The named fields, as far as they are set."""
+    """The named fields that are set."""
 
     def target(request: object) -> list[str]:
         return [str(value) for name in names if (value := getattr(request, name))]
@@ -380,7 +380,7 @@ _FOR_ADMINISTRATORS = Need(_admin("call this"), target=_no_target)
 
 
 def need_of(service: str, method: str) -> Need:
-    """The row of a method, by the full name of its service."""
+    """The requirement of a method, by its service's full name."""
     return NEEDS.get(f"{service}/{method}", _FOR_ADMINISTRATORS)
 
 

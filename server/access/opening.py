@@ -1,4 +1,4 @@
-"""Users of a store that is open, or stopped."""
+"""Opens the users of an open or stopped store."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 def key_file_of(data_dir: Path) -> Path:
-    """Where the key of the secrets is unless another place is set: beside the store, not in it."""
+    """The default path of the key file for secrets: beside the store, not in it."""
     directory = data_dir.absolute()
     return directory.with_name(f"{directory.name}.key")
 
 
 def open_users(notes: Notes, data_dir: Path, key_file: Path | None) -> Users:
-    """For a server that asks its callers who they are. Blocks.
+    """Load the users of a server that authenticates its callers. Blocks.
 
-    Raises InvalidArgumentError while nobody could administer it, KeyFileError, CorruptValueError.
+    Raises InvalidArgumentError while there is no administrator, KeyFileError, CorruptValueError.
     """
     users = Users(notes, _vault_of(notes, key_file or key_file_of(data_dir)), SystemClock())
     if not users.has_admin:
@@ -38,7 +38,8 @@ def open_users(notes: Notes, data_dir: Path, key_file: Path | None) -> Users:
 
 
 def refuse_new_store(data_dir: Path, key_file: Path | None) -> None:
-    """What `open_users` would raise for a store that is not there, before it is made."""
+    """Raise what `open_users` would raise for a store that does not exist yet, before it is
+    created."""
     with suppress(StoreFormatError):  # told when it is opened
         if inspect(data_dir)[0] is DirKind.BLANK:
             raise _without_administrator(data_dir, key_file)
@@ -54,13 +55,13 @@ def _without_administrator(data_dir: Path, key_file: Path | None) -> InvalidArgu
 
 
 def key_to_bring(data_dir: Path) -> Path | None:
-    """Where the key is expected that the users' secrets of a store that is not open were sealed
-    with; None: it has no users. Blocks, and changes nothing. Raises StoreFormatError."""
+    """The key file that sealed the users' secrets of a closed store; None if it has no users.
+    Blocks, and changes nothing. Raises StoreFormatError."""
     return key_file_of(data_dir) if has_users(StoreDir(data_dir).notes) else None
 
 
 def has_users(notes: Notes) -> bool:
-    """Whether the store was made to ask its callers who they are."""
+    """Whether the store has users."""
     return (notes.get(USERS_NOTE) or b"{}") != b"{}"
 
 
@@ -68,8 +69,8 @@ def has_users(notes: Notes) -> bool:
 def users_of_stopped_store(
     data_dir: Path, key_file: Path | None, segment_bytes: int | None = None
 ) -> Iterator[Users]:
-    """To make its first administrator, say. The store is locked, and made if there is none, with
-    segments of that size.
+    """The users of a stopped store, for example to add the first administrator. Locks the store,
+    and creates it with that segment size if there is none.
 
     Raises StoreLockedError, StoreFormatError, KeyFileError, CorruptValueError.
     """
@@ -92,8 +93,8 @@ def users_of_stopped_store(
 
 
 def _vault_of(notes: Notes, key_file: Path) -> Vault:
-    """With a new key for a store without users alone: beside a restored store, or one that was
-    moved, a new one would open nothing, and be taken for the right one."""
+    """Create a new key only for a store without users: beside a restored or moved store a new key
+    could open nothing, and would be taken for the right one."""
     if not key_file.exists() and has_users(notes):
         raise KeyFileError(
             key_file,

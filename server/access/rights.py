@@ -1,14 +1,13 @@
-"""What a user may do: roles on topics and groups, by name or by prefix.
+"""The rights of a user: roles on topics and groups, by name or by prefix.
 
 | role        | on a topic, or a light queue                 | on a group                        |
 |-------------|----------------------------------------------|-----------------------------------|
-| `publish`   | put, also where that creates it              |                                   |
+| `publish`   | put, also if that creates it                 |                                   |
 | `subscribe` | pull, subscribe, query, search               | commit and fetch offsets          |
 | `admin`     | both of these, and create, delete            | the same, and reset, delete       |
 
-A pattern is a whole name, or the beginning of names and `*`; `*` alone stands for all. Whoever has
-any role on a topic may look at its settings and bounds. Administrators of the server may do
-everything.
+A pattern is a whole name, or a prefix and `*`; `*` alone matches all names. A user with any role on
+a topic may see its settings and bounds. Administrators of the server may do everything.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class ResourceKind(enum.Enum):
 
 
 class Right(NamedTuple):
-    """One row of what a user may do."""
+    """One right of a user."""
 
     role: Role
     kind: ResourceKind
@@ -48,7 +47,7 @@ class Right(NamedTuple):
 
 
 def check_right(field: str, right: Right) -> Right:
-    """`right`. Raises InvalidArgumentError for one that means nothing."""
+    """Return `right`. Raises InvalidArgumentError if it is meaningless."""
     pattern = right.pattern
     if right.role is Role.PUBLISH and right.kind is ResourceKind.GROUP:
         raise InvalidArgumentError(field, "publish is only a right on topics, not on groups")
@@ -64,7 +63,7 @@ def check_right(field: str, right: Right) -> Right:
 
 
 class _Names(NamedTuple):
-    """Which names a role is had on."""
+    """The names that a role covers."""
 
     exact: set[str]
     #: Sorted, and none begins with another: only the last one that is not above a name can be its
@@ -75,7 +74,7 @@ class _Names(NamedTuple):
         return name in self.exact or self.has_all(name)
 
     def has_all(self, prefix: str) -> bool:
-        """Whether it has every name that begins so."""
+        """Whether it covers every name with that prefix."""
         at = bisect_right(self.prefixes, prefix)
         return at > 0 and prefix.startswith(self.prefixes[at - 1])
 
@@ -84,7 +83,7 @@ _NO_NAMES = _Names(set(), [])
 
 
 class Rights:
-    """The rights of one user, to be asked often. They never change. Thread: any."""
+    """The rights of one user, prepared for frequent checks. Immutable. Thread: any."""
 
     def __init__(self, rights: Iterable[Right] = (), *, everything: bool = False) -> None:
         self.rights = tuple(sorted(set(rights), key=_order))
@@ -105,7 +104,7 @@ class Rights:
         self._names = {key: _names_of(found) for key, found in patterns.items()}
 
     def allow(self, kind: ResourceKind, role: Role | None, name: str) -> bool:
-        """Whether the role is had on that name; None: any role."""
+        """Whether the user has the role (None: any) on that name."""
         if self.everything:
             return True
         key = (kind, role, name)
@@ -122,19 +121,19 @@ class Rights:
     def first_refused(
         self, kind: ResourceKind, role: Role | None, names: Iterable[str]
     ) -> str | None:
-        """One of the names that the role is not had on; None: it is had on all. For many names:
-        up to a microsecond each, and nothing is remembered."""
+        """The first name that the role does not cover; None if it covers all. For many names: up to
+        a microsecond each, and nothing is cached."""
         if self.everything:
             return None
         known = self._names.get((kind, role), _NO_NAMES)
         return next((name for name in names if not known.has(name)), None)
 
     def allow_all(self, kind: ResourceKind, role: Role | None, prefix: str) -> bool:
-        """Whether the role is had on every name that begins so; None: any role on each."""
+        """Whether the user has the role (None: any) on every name with that prefix."""
         return self.everything or self._names.get((kind, role), _NO_NAMES).has_all(prefix)
 
     def prefix_within(self, kind: ResourceKind, role: Role | None, prefix: str) -> str | None:
-        """A longer prefix for which `allow_all` holds; None: there is none."""
+        """A longer prefix for which `allow_all` is true; None if there is none."""
         prefixes = self._names.get((kind, role), _NO_NAMES).prefixes
         at = bisect_left(prefixes, prefix)
         return prefixes[at] if at < len(prefixes) and prefixes[at].startswith(prefix) else None

@@ -1,12 +1,12 @@
-"""Secrets at rest: encrypted in `notes/`, under a key that lies outside the store.
+"""Secrets at rest: encrypted in `notes/`, with a key that is outside the store.
 
-A signature can only be checked by who knows the secret, so a hash does not do. A copy of the store
-without the key file has no secret in the clear. A sealed secret is
+Checking a signature takes the secret itself, so a hash is not enough. A copy of the store without
+the key file has no readable secret. A sealed secret is
 
-| at | size | what                                                        |
+| at | size | content                                                     |
 |---:|-----:|-------------------------------------------------------------|
 |  0 |    1 | form, 1                                                     |
-|  1 |   12 | nonce, at random                                            |
+|  1 |   12 | random nonce                                                |
 | 13 |      | AES-256-GCM of the secret in UTF-8; the user's name is bound to it |
 
 The key file is 64 hex digits and a line end, mode 0600.
@@ -37,7 +37,7 @@ MIN_SECRET, MAX_SECRET = 8, 256
 
 
 class Vault:
-    """Seals and opens. Thread: any."""
+    """Seals and unseals secrets. Thread: any."""
 
     def __init__(self, key: bytes, path: Path) -> None:
         self._cipher = AESGCM(key)
@@ -45,7 +45,7 @@ class Vault:
 
     @classmethod
     def open(cls, path: Path) -> Vault:
-        """With the key in the file, which is made if it is not there.
+        """Open the vault with the key in the file; create the file if it is missing.
 
         Raises KeyFileError. Durability: a new key is on disk on return.
         """
@@ -61,12 +61,12 @@ class Vault:
             raise KeyFileError(path, f"cannot be created: {error.strerror or error}") from error
 
     def seal(self, name: str, secret: str) -> bytes:
-        """Different each time."""
+        """Seal a secret. The result differs each time."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return _FORM + nonce + self._cipher.encrypt(nonce, secret.encode(), name.encode())
 
     def unseal(self, name: str, sealed: bytes) -> str:
-        """The secret of the user. Raises KeyFileError when it was sealed with another key."""
+        """The secret of the user. Raises KeyFileError if it was sealed with another key."""
         nonce, data = sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
         try:
             if sealed[:1] != _FORM:
@@ -80,12 +80,12 @@ class Vault:
 
 
 def new_secret() -> str:
-    """256 bits, in 43 letters, digits, - and _."""
+    """A new random secret of 256 bits: 43 letters, digits, - and _."""
     return secrets.token_urlsafe(_KEY_BYTES)
 
 
 def check_secret(field: str, secret: str) -> str:
-    """`secret`. Raises InvalidArgumentError, which does not tell it."""
+    """Return `secret`. Raises InvalidArgumentError, without revealing it."""
     if not (
         MIN_SECRET <= len(secret) <= MAX_SECRET
         and secret.isascii()
@@ -113,7 +113,7 @@ def _read(path: Path) -> bytes:
 
 
 def _make(path: Path) -> bytes:
-    """Two that begin at once: one makes it, the other reads it."""
+    """If two processes start at once, one creates the key file and the other reads it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     key = secrets.token_bytes(_KEY_BYTES)
     # Named at random: in containers each start has the same pid, and finds what a crash left.

@@ -1,9 +1,9 @@
-"""The headers a call is signed with, and when a signature is good.
+"""The headers of a signed call, and the check of a signature.
 
-The scheme is that of RocketMQ 5's clients, see kvcq_client/transport/secured.py. The time that was
-signed may be `max_skew_s` from the server's: a signature that somebody overheard is good for no
-longer. Some clients of RocketMQ sign local time and call it UTC; where `any_zone` is set, a time
-that is off by whole quarters of an hour, as time zones are, counts as the same.
+The scheme is that of RocketMQ 5's clients, see kvcq_client/transport/secured.py. The signed time
+may differ by `max_skew_s` from the server's, so a captured signature is not valid for longer. Some
+RocketMQ clients sign local time and call it UTC; with `any_zone`, a time that is off by whole
+quarters of an hour, as time zones are, counts as the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LONGEST = 1024
 
 
 class Signed(NamedTuple):
-    """What a call came with; nothing of it is known to be true."""
+    """The signature headers of a call, not verified."""
 
     access_key: str
     date_time: str
@@ -35,7 +35,7 @@ class Signed(NamedTuple):
 
 
 def signed_of(metadata: object) -> Signed | None:
-    """The signature among the headers of a call; None when there is none, or not one of ours."""
+    """The signature in the headers of a call; None if there is none, or it has another scheme."""
     date_time = authorization = ""
     for name, value in metadata or ():  # type: ignore[attr-defined] # the stubs leave it open
         if name == AUTHORIZATION and isinstance(value, str):
@@ -53,14 +53,15 @@ def signed_of(metadata: object) -> Signed | None:
 
 
 def is_signed_with(secret: str, signed: Signed) -> bool:
-    """Takes as long whatever the secret and the signature are."""
+    """Whether the signature matches. Takes constant time."""
     return hmac.compare_digest(signature_of(secret, signed.date_time), signed.signature)
 
 
 def time_of(date_time: str) -> float | None:
-    """Seconds since 1970 of a time in ISO 8601 with its zone; None for anything else.
+    """Seconds since 1970 of an ISO 8601 time with its zone; None for anything else.
 
-    Most clients write 20240131T235959Z, Rust's 2024-01-31T23:59:59.123456789+01:00."""
+    Most clients write 20240131T235959Z, Rust's 2024-01-31T23:59:59.123456789+01:00.
+    """
     if len(date_time) > _TIME_LENGTH or not date_time.isascii():
         return None
     try:
@@ -71,7 +72,7 @@ def time_of(date_time: str) -> float | None:
 
 
 def is_fresh(signed_s: float, now_s: float, max_skew_s: float, *, any_zone: bool) -> bool:
-    """Whether the time that was signed is near enough to the server's."""
+    """Whether the signed time is close enough to the server's."""
     off_s = signed_s - now_s
     if any_zone and abs(off_s) <= _ZONES_S + max_skew_s:
         off_s -= round(off_s / _QUARTER_S) * _QUARTER_S

@@ -1,8 +1,8 @@
-"""TLS from PEM files, read again when they change.
+"""TLS from PEM files, reloaded when they change.
 
-gRPC asks at each handshake which certificate to show; connections that are open keep theirs. A
-change that is half done (the certificate is there, its key is not yet) or wrong is logged, and the
-former files are used until it is right.
+gRPC asks at each handshake which certificate to present; open connections keep theirs. An
+incomplete change (a new certificate without its key) or an invalid one is logged, and the previous
+files stay in use until it is valid.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _SPKI = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKey
 
 
 class TlsFiles(NamedTuple):
-    """The settings `tls_cert`, `tls_key` and `tls_ca`. With a CA clients must show a certificate
-    that it signed."""
+    """The settings `tls_cert`, `tls_key` and `tls_ca`. With a CA, clients must present a
+    certificate that it signed."""
 
     cert: Path
     key: Path
@@ -44,7 +44,7 @@ class TlsFiles(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """Files that belong together."""
+    """Loaded files that match each other."""
 
     configuration: grpc.ServerCertificateConfiguration
     expires: datetime
@@ -81,7 +81,7 @@ def load(files: TlsFiles) -> Loaded:
 
 
 class ReloadedTls:
-    """What a port with TLS listens with.
+    """The TLS configuration of a port.
 
     Thread: `fetch` on threads of gRPC, one at each handshake. Locks: `_loading`.
     """
@@ -103,16 +103,16 @@ class ReloadedTls:
 
     @property
     def expires(self) -> datetime:
-        """When the certificate in use does."""
+        """Expiry time of the current certificate."""
         return self._loaded.expires
 
     @property
     def pem(self) -> tuple[bytes, bytes, bytes | None]:
-        """Key, certificate and CA that are in use: another tuple when they were read again."""
+        """Current key, certificate and CA; a new tuple after each reload."""
         return self._loaded.pem
 
     def fetch(self) -> grpc.ServerCertificateConfiguration | None:
-        """The files if they have changed; None: go on with what is in use."""
+        """The files if they have changed; None to continue with the current ones."""
         stamps = stamps_of(self._files.present)
         with self._loading:
             if stamps == self._stamps:

@@ -1,6 +1,6 @@
-"""Users: names that are access keys, with a secret, rights and limits each.
+"""Users: access keys with a secret, rights and limits.
 
-They are kept in one note beside the log, `users`: a JSON object of names and these, as text:
+They are stored in one note beside the log, `users`: a JSON object from names to these fields:
 
 | field     | value                                                       |
 |-----------|-------------------------------------------------------------|
@@ -9,10 +9,10 @@ They are kept in one note beside the log, `users`: a JSON object of names and th
 | `created` | ms since 1970                                               |
 | `secret`  | sealed, see secrets.py, in base64                           |
 | `rights`  | lists of role, kind and pattern, see rights.py              |
-| `limits`  | by name, see limits.py; what is missing is 0                |
+| `limits`  | by name, see limits.py; a missing one is 0                  |
 
-Not in the log: it is released, shipped and read by others. A change writes the note anew, durably.
-All of them are in memory as well.
+They are not in the log, because others may read that. Each change rewrites the note durably. All
+users are also in memory.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MAX_USERS = 10_000
 
 @dataclass(frozen=True)
 class User:
-    """One user, as it is now. A change makes another one."""
+    """One user. Immutable; a change creates a new one."""
 
     name: str
     secret: str = field(repr=False)
@@ -59,16 +59,13 @@ class User:
 class Users:
     """All users of a store.
 
-    Thread: `find`, `every` and `generation` any; changes any, one at a time; they touch the disk.
+    Thread: `find`, `every` and `generation` any; changes any, one at a time; they access the disk.
     Locks: `_changing`, held while a change is written.
     """
 
     def __init__(self, notes: Notes, vault: Vault, clock: Clock) -> None:
-        """Reads all of them. Raises KeyFileError for the key of another store, CorruptValueError,
-        StoreFormatError.
-
-        Blocks.
-        """
+        """Load all users. Blocks. Raises KeyFileError for the key of another store,
+        CorruptValueError, StoreFormatError."""
         self._notes = notes
         self._vault = vault
         self._clock = clock
@@ -82,14 +79,14 @@ class Users:
         return self._users.get(name)
 
     def get(self, name: str) -> User:
-        """Raises UnknownUserError."""
+        """The user. Raises UnknownUserError."""
         found = self._users.get(name)
         if found is None:
             raise UnknownUserError(name)
         return found
 
     def every(self) -> list[User]:
-        """By name."""
+        """All users, by name."""
         return [user for _, user in sorted(self._users.items())]
 
     @property
@@ -106,7 +103,7 @@ class Users:
         secret: str | None = None,
         limits: Limits = NO_LIMITS,
     ) -> User:
-        """A new user; its secret is made if none is given. Raises UserExistsError,
+        """Create a user; without `secret` one is generated. Raises UserExistsError,
         InvalidArgumentError."""
         if not ACCESS_KEY_FORM.fullmatch(name):
             raise InvalidArgumentError(
@@ -127,7 +124,7 @@ class Users:
             return self._put(User(name, given, is_admin, rights, limits, self._clock.now_ms()))
 
     def delete(self, name: str) -> None:
-        """Raises UnknownUserError, LastAdminError."""
+        """Delete the user. Raises UnknownUserError, LastAdminError."""
         with self._changing:
             user = self.get(name)
             if user.is_admin and sum(each.is_admin for each in self._users.values()) == 1:
@@ -135,20 +132,19 @@ class Users:
             self._write({key: each for key, each in self._users.items() if key != name})
 
     def rotate(self, name: str, secret: str | None = None) -> User:
-        """A new secret, in place of the old one, at once. Raises UnknownUserError,
-        InvalidArgumentError."""
+        """Replace the secret at once. Raises UnknownUserError, InvalidArgumentError."""
         given = new_secret() if secret is None else check_secret("secret", secret)
         with self._changing:
             return self._put(replace(self.get(name), secret=given))
 
     def set_limits(self, name: str, limits: Limits) -> User:
-        """Raises UnknownUserError, InvalidArgumentError."""
+        """Replace all limits. Raises UnknownUserError, InvalidArgumentError."""
         check_limits(limits)
         with self._changing:
             return self._put(replace(self.get(name), limits=limits))
 
     def grant(self, name: str, rights: Iterable[Right]) -> User:
-        """The user has these rights as well. Raises UnknownUserError, InvalidArgumentError."""
+        """Add these rights. Repeatable. Raises UnknownUserError, InvalidArgumentError."""
         checked = [check_right(f"rights[{at}]", right) for at, right in enumerate(rights)]
         with self._changing:
             user = self.get(name)
@@ -161,7 +157,7 @@ class Users:
             return self._put(replace(user, rights=Rights(wanted, everything=user.is_admin)))
 
     def revoke(self, name: str, rights: Iterable[Right]) -> User:
-        """The user no longer has these, as they were granted; open streams notice. Repeatable.
+        """Remove these rights, exactly as granted; open streams notice. Repeatable.
 
         Raises UnknownUserError.
         """

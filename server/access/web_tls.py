@@ -1,4 +1,4 @@
-"""TLS of the ports that browsers ask, from the same files as gRPC's."""
+"""TLS for the HTTP ports, from the same files as gRPC's."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 def http_tls(files: TlsFiles) -> ssl.SSLContext:
-    """What an aiohttp site listens with. Files that changed are read at the next handshake.
+    """The SSL context of an aiohttp site. Changed files are loaded at the next handshake.
 
-    With a CA a browser must show a certificate that it signed. Raises InvalidArgumentError, naming
-    the setting.
+    With a CA, browsers must present a certificate that it signed. Raises InvalidArgumentError,
+    naming the setting.
     """
     context = _context_of(files)
     stamps, current = stamps_of(files.present), context

@@ -1,9 +1,9 @@
-"""What puts the server together: it uses all other rooms, and the command line alone uses it.
+"""Assembles the server: it uses all other rooms, and is only used by the command line.
 
-`server` starts everything in order and stops it in reverse, and tells a `listener`. `listening`
-makes the gRPC server and its address, `service_table` says which services it has. `serving` holds
-what is there while the store is open, and `write_watch` watches it. `traces` is imported only where
-traces are asked for.
+`server` starts everything in order, stops it in reverse, and notifies a `listener`. `listening`
+creates the gRPC server and its address, `service_table` lists its services. `serving` holds what
+exists while the store is open, and `write_watch` monitors it. `traces` is only imported if tracing
+is on.
 """
 
 from server.app.listener import Listener, StoreOpener

@@ -1,4 +1,4 @@
-"""What a server is given: how its store is opened, and listeners that follow its state."""
+"""What a server is given: a function that opens its store, and listeners for its state."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class StoreOpener(Protocol):
-    """How the store is opened: migration.opening.open_any."""
+    """Opens the store: migration.opening.open_any."""
 
     def __call__(self, config: StoreConfig, *, progress: Progress = no_progress) -> Opened: ...
 
 
 class Listener(Protocol):
-    """Who wants to know how the server is doing; called in the event loop."""
+    """Is notified of the server's state, in the event loop."""
 
     def listening(self, host: str, port: int) -> None: ...
 

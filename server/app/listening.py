@@ -38,13 +38,13 @@ CONNECTIONS_SHARE = 2
 
 
 def most_connections() -> int:
-    """Connections over gRPC that this process takes; another one is closed at once."""
+    """Maximum number of gRPC connections of this process; further ones are closed at once."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return descriptors // CONNECTIONS_SHARE
 
 
 def rpc_options(config: ServerConfig) -> tuple[tuple[str, int], ...]:
-    """Of gRPC, for a server or its fronts; but for whether they share the port."""
+    """gRPC options of a server or its fronts, except whether they share the port."""
     return (
         ("grpc.max_receive_message_length", config.max_receive_bytes),
         ("grpc.max_send_message_length", -1),  # PAGE_BYTES bounds what is sent
@@ -74,14 +74,14 @@ def rpc_server(config: ServerConfig, tracing: Tracing | None) -> grpc.aio.Server
 
 
 def tls_files(config: ServerConfig) -> TlsFiles | None:
-    """None: without TLS."""
+    """The TLS files; None without TLS."""
     if config.tls_cert is None or config.tls_key is None:
         return None
     return TlsFiles(config.tls_cert, config.tls_key, config.tls_ca)
 
 
 def bind(server: grpc.aio.Server | Fronts, host: str, port: int, tls: ReloadedTls | None) -> int:
-    """The port that is listened on. Raises ServerBindError."""
+    """Bind the address; returns the port. Raises ServerBindError."""
     if isinstance(server, Fronts):
         # They have the certificate from where they were made.
         return server.hold(host, port, secured=tls is not None)
@@ -99,7 +99,7 @@ def bind(server: grpc.aio.Server | Fronts, host: str, port: int, tls: ReloadedTl
 
 
 def _why_not(host: str, port: int) -> OSError:
-    """Why the address cannot be listened on: gRPC says so in its log alone, so ask again."""
+    """Why the address cannot be bound. gRPC only writes that to its log, so this tries again."""
     try:
         for family, kind, protocol, _, address in socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

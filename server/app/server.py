@@ -1,15 +1,15 @@
-"""Composition root: builds all of the server, starts it in order, stops it in reverse.
+"""Composition root: builds the server, starts it in order, and stops it in reverse.
 
-1. Listen. Health says alive, not ready; calls are refused with how far the opening is.
-2. Open the store, in a thread: recovery may take a while.
-3. Ready: health says so, calls are taken.
-4. SIGHUP: the settings are read again; what may change while the server runs, does.
-5. SIGTERM or SIGINT: health says not ready, new calls are refused, long polls and streams
-   end, calls under way have `drain_grace_s`, then they are cancelled.
-6. Close the store: what was acknowledged is flushed.
+1. Listen. Health reports alive, not ready; calls are rejected with the progress of opening.
+2. Open the store in a thread, since recovery may take long.
+3. Ready: health reports it, and calls are accepted.
+4. SIGHUP: reload the settings, and apply those that can change at run time.
+5. SIGTERM or SIGINT: health reports not ready, new calls are rejected, long polls and streams end,
+running calls have `drain_grace_s`, then they are cancelled.
+6. Close the store: everything acknowledged is flushed.
 
-A second signal cancels the calls under way at once, and the process ends within seconds, if need be
-as one that is killed: see process/last_resort.py.
+A second signal cancels running calls at once, and the process ends within seconds, if necessary as
+if it were killed: see process/last_resort.py.
 """
 
 from __future__ import annotations
@@ -92,9 +92,8 @@ def run_server(
 ) -> None:
     """Serve until SIGTERM or SIGINT, then drain and close.
 
-    `hurry` is called at the second signal.
-    Raises ServerBindError when the port is taken, InvalidArgumentError for certificates that
-    cannot be used, and what `open_any` raises.
+    `hurry` is called at the second signal. Raises ServerBindError if the port is taken,
+    InvalidArgumentError for an unusable certificate, and what `open_any` raises.
     """
 
     async def run() -> None:
@@ -107,7 +106,7 @@ def run_server(
 
 
 class Server:
-    """One run of the server. Made, and owned, by the event loop's thread."""
+    """One run of the server. Created and owned by the event loop's thread."""
 
     def __init__(
         self,
@@ -119,8 +118,8 @@ class Server:
     ) -> None:
         """`hurry` is called when `stop` is called for the second time.
 
-        Raises InvalidArgumentError for a certificate that cannot be used, for tracing that is not
-        installed, and for users of a store that is not there.
+        Raises InvalidArgumentError if a certificate is unusable, tracing is requested but not
+        installed, or users are required for a store that does not exist yet.
         """
         self._settings = settings
         self._on_hurry = hurry
@@ -161,7 +160,7 @@ class Server:
         return self._settings.config
 
     async def run(self) -> None:
-        """Returns when the store is closed."""
+        """Serve; returns once the store is closed."""
         config = self._config
         if self._admin_rpc is not None and config.admin_port is not None:
             try:
@@ -210,16 +209,16 @@ class Server:
             one.stopped()
 
     def stop(self) -> None:
-        """Drain and end `run`; called again: without waiting for the calls under way."""
+        """Drain and end `run`; a second call does not wait for running calls."""
         if self._stop.is_set() and not self._hurry.is_set():
             self._hurry.set()
             self._on_hurry()
         self._stop.set()
 
     async def reload(self) -> Reloaded:
-        """Read the settings again, and take those that may change now.
+        """Read the settings again, and apply those that can change at run time.
 
-        Raises SettingsRefusedError when they cannot be read or are wrong: the old ones stay.
+        Raises SettingsRefusedError if they cannot be read or are wrong; the old ones then stay.
         """
         async with self._reloading:
             for one in self._listeners:
@@ -252,7 +251,7 @@ class Server:
             await self.reload()
 
     async def _open(self, config: StoreConfig) -> Opened | None:
-        """The open store; None when the server was told to stop meanwhile."""
+        """Open the store; None if the server was told to stop meanwhile."""
         loop = asyncio.get_running_loop()
 
         def progress(step: str, fraction: float) -> None:
@@ -309,7 +308,7 @@ class Server:
             await asyncio.to_thread(serving.close)
 
     def _add_services(self) -> None:
-        """From the beginning; those of the store refuse their calls until it is open."""
+        """Add the services from the start; those of the store reject calls until it is open."""
 
         async def levels() -> Mapping[str, float]:
             assert self._serving is not None
@@ -350,7 +349,7 @@ class Server:
                 method.span = self._tracing.span
 
     def _add_sites(self) -> None:
-        """They answer from the beginning as well, until the store is closed."""
+        """Add the HTTP sites, which respond from the start until the store is closed."""
         config = self._config
         tls = None if (files := tls_files(config)) is None else http_tls(files)
         if config.metrics_port is not None:
@@ -398,7 +397,7 @@ class Server:
         self._stage.drain()
 
     async def _finish_calls(self) -> None:
-        """Take no more calls; wait for those under way, then cancel what is left of them."""
+        """Reject new calls; wait for running ones, then cancel the rest."""
         hurrying = asyncio.create_task(self._hurry.wait())
         # gRPC cancels calls that are on their way in when it stops, and clients do not repeat
         # those. So for a moment they are let in, and refused with UNAVAILABLE.
@@ -413,7 +412,7 @@ class Server:
         await finishing
 
     def _private(self) -> int:
-        """What of this process's memory, and its fronts', is in no file."""
+        """Private memory of this process and its fronts, in bytes."""
         return private_bytes() + (0 if self._fronts is None else self._fronts.private_bytes())
 
     def _rpc_servers(self) -> list[grpc.aio.Server | Fronts]:
@@ -424,7 +423,7 @@ class Server:
 
 
 def _tracing_of(config: ServerConfig) -> Tracing | None:
-    """None unless it is asked for. Raises InvalidArgumentError when it is not installed."""
+    """None unless enabled. Raises InvalidArgumentError if it is not installed."""
     if not config.tracing:
         return None
     try:

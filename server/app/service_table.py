@@ -1,4 +1,4 @@
-"""Which services the server has, and at which of its addresses each is served."""
+"""Which services the server has, and at which of its addresses."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def add_services(
     servicer_of: Callable[[type], Callable[[], object]],
     elsewhere: Callable[[], object],
 ) -> None:
-    """Each service is served by `rpc`, or where it belongs `apart`, if that is there.
+    """Add each service to `rpc`, or, for administration, to `apart` if there is one.
 
     `elsewhere` raises the error that says where administration is served.
     """
@@ -106,7 +106,7 @@ def add_services(
 def fronts_of(
     config: ServerConfig, tls: ReloadedTls | None, tracing: Tracing | None
 ) -> Fronts | None:
-    """None: this process speaks gRPC itself."""
+    """The fronts; None if this process serves gRPC itself."""
     if config.workers == 1:
         return None
     methods = [

@@ -1,4 +1,4 @@
-"""What serves while the store is open."""
+"""Everything that exists while the store is open."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ GROUPS_WITH_SERIES = 100
 
 
 class Serving:
-    """Made when the store is open, closed before it. Owned by the event loop's thread."""
+    """Created once the store is open, closed before it. Owned by the event loop's thread."""
 
     def __init__(
         self,
@@ -105,15 +105,15 @@ class Serving:
         }
 
     def reconfigure(self, config: ServerConfig) -> None:
-        """Take the settings that may change at run time."""
+        """Apply the settings that can change at run time."""
         self.store.reconfigure(config.store_config(config.port))
 
     async def levels(self) -> dict[str, float]:
-        """For GetStatistics."""
+        """Levels for GetStatistics, by name."""
         return {**self.levels_here(), **await self._pools.lookups.run(self.store.statistics)}
 
     def levels_here(self) -> dict[str, float]:
-        """Those of them that the event loop owns."""
+        """The levels that the event loop owns."""
         return {
             "server.max_receive_bytes": self._max_receive_bytes,
             "server.backup_places": self._backup_places,
@@ -129,15 +129,15 @@ class Serving:
         }
 
     def waiting(self) -> dict[str, int]:
-        """By pool of threads, the work that waits for one."""
+        """Work that waits for a thread, by thread pool."""
         return {**self._pools.waiting(), "bulk": self.puts.waiting, "read": self.reads.waiting}
 
     def under_way(self) -> dict[str, int]:
-        """Calls by kind."""
+        """Running calls, by kind."""
         return {kind.value: self._gate.under_way(kind) for kind in CallKind}
 
     def close(self) -> None:
-        """Wait for what runs in threads. Blocks."""
+        """Wait for work in threads. Blocks."""
         for part in (
             *(self.jobs, self.activity, self.checks, self.transactions, self._pools),
             *(self.reads, self.puts),

@@ -1,7 +1,6 @@
-"""Spans of calls, by OpenTelemetry: only imported where they are asked for, by `server.tracing`.
+"""Traces calls with OpenTelemetry; only imported if `server.tracing` is on.
 
-Which spans are kept, where they go and what the service is called is for OpenTelemetry's own
-variables of the environment to say.
+Sampling, exporter and service name are set by OpenTelemetry's own environment variables.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ _NAME = "OTEL_SERVICE_NAME"
 
 
 class Tracing:
-    """Makes spans, and hands them to an exporter from a thread of OpenTelemetry's own."""
+    """Creates spans, and exports them on a thread of OpenTelemetry's."""
 
     def __init__(self, exporter: SpanExporter | None = None) -> None:
-        """`exporter`: by OTLP over gRPC, if none is given."""
+        """`exporter`: by default OTLP over gRPC."""
         name = {} if os.environ.get(_NAME) else {"service.name": "kvcq"}
         resource = Resource.create({**name, "service.version": VERSION})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
@@ -44,7 +43,7 @@ class Tracing:
         self._filter = SpanFilter()
 
     def interceptor(self) -> grpc.aio.ServerInterceptor[Any, Any]:
-        """For the gRPC server: a span for each call, but for those that ask for its health."""
+        """An interceptor for the gRPC server: a span for each call, except health checks."""
         made: grpc.aio.ServerInterceptor[Any, Any] = aio_server_interceptor(
             tracer_provider=self._provider,
             filter_=lambda call: not call.method.startswith(_NOT_TRACED),
@@ -52,23 +51,23 @@ class Tracing:
         return made
 
     def span(self, method: str) -> AbstractContextManager[Span]:
-        """Around a call that came on a shared stream: within the span of the stream."""
+        """A span for a call on a shared stream, inside the stream's span."""
         return self._tracer.start_as_current_span(method)
 
     def mark_log_lines(self) -> None:
-        """What is logged within a span says so, until `close`."""
+        """Add the ids of the current span to log lines, until `close`."""
         for handler in logging.getLogger().handlers:
             handler.addFilter(self._filter)
 
     def close(self) -> None:
-        """Hand over what is left. Blocks while the exporter takes it, or gives up."""
+        """Export the remaining spans. Blocks until the exporter has taken them, or gives up."""
         for handler in logging.getLogger().handlers:
             handler.removeFilter(self._filter)
         self._provider.shutdown()
 
 
 class SpanFilter(logging.Filter):
-    """Adds `trace_id` and `span_id` to records that are made within a span."""
+    """Adds `trace_id` and `span_id` to log records created inside a span."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         span = trace.get_current_span().get_span_context()

@@ -1,4 +1,4 @@
-"""Keeps readiness in step with what the store can do: one that cannot write is not ready."""
+"""Keeps readiness in step with the store: a server whose store cannot write is not ready."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LOOK_EVERY_S = 1.0
 
 
 async def watch_writes(store: MessageStore, stage: Stage) -> None:
-    """Until it is cancelled: tell the stage whether the store takes puts, and what is wrong with
-    the clock. A line in the log when that changes."""
+    """Until cancelled, update the stage: whether the store accepts puts, and what is wrong with the
+    clock. Logs each change."""
     last: str | None = None
     remark: str | None = None
     while True:

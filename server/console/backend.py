@@ -1,4 +1,4 @@
-"""What all pages share of the server."""
+"""State of the server that all pages share."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What pages ask of the server: the methods that gRPC serves, called in the same process.
+"""Lets pages call the API: the methods that gRPC serves, called in the same process.
 
-A call takes a place, is counted, and is refused like one that came over the network; its request is
-not encoded, its response is.
+A call is limited, counted and rejected like one from the network; its request is not encoded, its
+response is.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ApiCalls:
         return method in self._methods
 
     async def ask(self, viewer: Viewer, name: str, request: Message, answer: type[M]) -> M:
-        """The response to the viewer's call. Raises what the call is refused with."""
+        """Call the method for the viewer. Raises the error with which the call is rejected."""
         method = self._methods[name]
         peer = f"console:{viewer.name}"
         self._gate.enter(method.kind, peer, viewer.name)

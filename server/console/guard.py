@@ -1,13 +1,14 @@
-"""What every request passes before a page sees it.
+"""The checks that every request passes before it reaches a page.
 
-| what is refused                               | because                                          |
+| what is rejected                              | because                                          |
 |-----------------------------------------------|--------------------------------------------------|
-| a Host that is no address of this server      | a foreign name that leads here (DNS rebinding)   |
+| a Host that is not an address of this server  | a foreign name may resolve here (DNS rebinding)  |
 | a POST that is not from a page of this origin | a form or script of another site                 |
-| a request without a session, with users on    | all but signing in, and the files of the pages   |
-| a POST of somebody who may not administer     | the console is read-only for all others          |
+| a request without a session, with users on    | except for signing in, and the pages' files      |
+| a POST of a user who is not an administrator  | the console is read-only for all others          |
 
-The answers carry headers that let no other origin frame, read or script them, see SECURITY_HEADERS.
+Responses have headers that prevent other origins from framing, reading or scripting them, see
+SECURITY_HEADERS.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Guard:
     """The middleware. Owned by the event loop's thread."""
 
     def __init__(self, backend: Backend, sessions: Sessions, names: Collection[str]) -> None:
-        """`names`: host names that the server goes by, beside its addresses."""
+        """`names`: host names of the server, in addition to its addresses."""
         self._backend = backend
         self._sessions = sessions
         self._names = frozenset(name.lower() for name in names)
@@ -83,7 +84,7 @@ class Guard:
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        """The handler's answer, or a page that says why there is none."""
+        """The handler's response, or a page that explains why there is none."""
         language = language_of(
             request.cookies.get(LANGUAGE_COOKIE), request.headers.get("Accept-Language", "")
         )
@@ -147,12 +148,12 @@ class Guard:
 
 
 def _is_open(path: str) -> bool:
-    """Whether it is shown to those who have not signed in."""
+    """Whether it is visible without signing in."""
     return path in _OPEN_PATHS or path.startswith("/static/")
 
 
 def host_name(host: str) -> str | None:
-    """The name or address of a Host header, without its port; None when it is none."""
+    """The name or address of a Host header, without its port; None if it is invalid."""
     if host.startswith("["):
         name, bracket, _ = host[1:].partition("]")
         return name if bracket else None
@@ -160,7 +161,7 @@ def host_name(host: str) -> str | None:
 
 
 def _is_address(name: str) -> bool:
-    """An address cannot be made to lead elsewhere, as a name can."""
+    """Whether it is an address, which cannot resolve elsewhere as a name can."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -171,8 +172,8 @@ def _is_address(name: str) -> bool:
 def _check_origin(request: web.Request) -> None:
     """Raises HTTPForbidden unless a page of this console sent the request.
 
-    Browsers name the origin of every POST. What names none is no browser, and has no business
-    here: programs have the API.
+    Browsers send the origin of every POST. A request without one is not from a browser; programs
+    should use the API.
     """
     origin = request.headers.get("Origin")
     site = request.headers.get("Sec-Fetch-Site", "same-origin")

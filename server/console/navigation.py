@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Row:
-    """A page as the navigation shows it."""
+    """A page in the navigation."""
 
     name: str  # its text is `nav.<name>`
     path: str

@@ -1,4 +1,4 @@
-"""What a page of the console is: a row of the navigation, and what answers below its path.
+"""A page of the console: a row of the navigation, and the handlers below its path.
 
 To add one: a module in `pages/` with a `PAGE`, a template, a text `nav.<name>` in each catalogue,
 and a row in `page_table.py`.
@@ -25,7 +25,7 @@ Action = Callable[["Visit", Mapping[str, str]], Awaitable[str]]
 
 @dataclass(frozen=True)
 class Page(Row):
-    """A row of the navigation, and what it leads to."""
+    """A row of the navigation, and its handlers."""
 
     #: By path, `path` among them.
     shows: Mapping[str, Handler]

@@ -1,4 +1,4 @@
-"""What a viewer chose for themselves: language and theme, each in a cookie that names one word."""
+"""A viewer's preferences: language and theme, each in a cookie."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Ten minutes of the server's numbers, for the charts of the overview.
+"""The server's metrics of the last ten minutes, for the charts of the overview.
 
-Kept by the server and not by the page, so that a page that is opened shows what was before.
+The server stores them, not the page, so that a newly opened page has the past as well.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ LINES = (*_RATES, *_RATES_OF_MANY, *_LEVELS)
 
 
 class Samples:
-    """Lines of the charts. Owned by the event loop's thread."""
+    """The lines of the charts. Owned by the event loop's thread."""
 
     def __init__(self) -> None:
         self._rows: deque[tuple[float, list[float | None]]] = deque(maxlen=KEPT_SAMPLES)
         self._last: tuple[float, list[float | None]] | None = None
 
     def take(self, time_s: float, numbers: Mapping[str, float]) -> None:
-        """Add a sample; `time_s` is since 1970. A line that is not known has a gap."""
+        """Add a sample; `time_s`: since 1970. An unknown value leaves a gap."""
         counters = _counters(numbers)
         last, self._last = self._last, (time_s, counters)
         if last is None or time_s <= last[0]:
@@ -55,7 +55,7 @@ class Samples:
         self._rows.append((time_s, [*rates, *(numbers.get(name) for name in _LEVELS.values())]))
 
     def columns(self) -> dict[str, list[float | None]]:
-        """`time` in seconds since 1970, and a column for each line, of the same length."""
+        """`time` in seconds since 1970, and a column of the same length for each line."""
         columns: dict[str, list[float | None]] = {"time": [time_s for time_s, _ in self._rows]}
         for index, line in enumerate(LINES):
             columns[line] = [values[index] for _, values in self._rows]
@@ -67,7 +67,7 @@ async def keep_sampling(
     read: Callable[[], Awaitable[Mapping[str, float]]],
     time_s: Callable[[], float],
 ) -> None:
-    """Take one every `SAMPLE_S`, until it is cancelled. What cannot be read leaves a gap."""
+    """Sample every `SAMPLE_S` seconds, until cancelled. Errors leave a gap."""
     while True:
         try:
             numbers = await read()
@@ -79,7 +79,8 @@ async def keep_sampling(
 
 
 def _counters(numbers: Mapping[str, float]) -> list[float | None]:
-    """What the rates are of. The server counts from 0; the store has none before it is open."""
+    """The counters behind the rates. The server counts from 0; the store has none before it is
+    open."""
     single = [
         numbers.get(name, 0.0 if name.startswith("server.") else None) for name in _RATES.values()
     ]

@@ -1,5 +1,4 @@
-"""Sessions of users who signed in. They are in memory: a restart of the server ends all of
-them."""
+"""Sessions of signed-in users. They are in memory: a restart of the server ends all of them."""
 
 from __future__ import annotations
 
@@ -28,9 +27,9 @@ class _Session:
 
 
 class Sessions:
-    """Tokens and who they stand for. The least used one ends when there are too many.
+    """Tokens and their viewers. If there are too many, the least recently used one ends.
 
-    A token is kept as its digest: what leaks from the memory of the process signs nobody in.
+    Only the digest of a token is stored, so a leak of the process's memory signs no one in.
     """
 
     def __init__(self, now_s: Callable[[], float]) -> None:
@@ -39,7 +38,7 @@ class Sessions:
         self._sessions: OrderedDict[bytes, _Session] = OrderedDict()
 
     def begin(self, viewer: Viewer) -> str:
-        """A token for the viewer's cookie."""
+        """Start a session; returns the token for the viewer's cookie."""
         token = secrets.token_urlsafe(32)
         now = self._now_s()
         self._sessions[_digest(token)] = _Session(viewer, now, now)
@@ -48,7 +47,7 @@ class Sessions:
         return token
 
     def viewer(self, token: str) -> Viewer | None:
-        """Who has the token; None when it is unknown, or its session has ended."""
+        """The viewer of the token; None if it is unknown, or its session has ended."""
         key, now = _digest(token), self._now_s()
         session = self._sessions.get(key)
         if session is None:
@@ -61,7 +60,7 @@ class Sessions:
         return session.viewer
 
     def end(self, token: str) -> None:
-        """The token stands for nobody from now on. Repeatable."""
+        """End the session. Repeatable."""
         self._sessions.pop(_digest(token), None)
 
     def __len__(self) -> int:

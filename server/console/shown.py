@@ -1,4 +1,4 @@
-"""Values as pages show them: numbers, bodies."""
+"""Formats values for pages: numbers, bodies."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _HEX_ROW = 16
 
 
 def number(value: float) -> str:
-    """With commas; two digits after the point where it is not a whole number."""
+    """With commas; two decimals unless it is a whole number."""
     return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A body, decompressed; cut after SHOWN_BYTES."""
+    """A decompressed body, cut after SHOWN_BYTES."""
 
     size: int  # bytes of all of it
     text: str | None  # None: it is no text
@@ -34,7 +34,8 @@ class Body:
 
 
 def preview(message: pb.StoredMessage) -> str:
-    """The beginning of a body in one line. Of a compressed one, nothing: that takes a thread."""
+    """The beginning of a body in one line. Empty for a compressed one, since decompressing takes a
+    thread."""
     if message.sys_flag & 1:
         return ""
     data = message.body[:_PREVIEW_BYTES]
@@ -48,7 +49,7 @@ def preview(message: pb.StoredMessage) -> str:
 
 
 def body_of(message: pb.StoredMessage) -> Body:
-    """The message's body. Takes long for a large compressed one: not in the event loop."""
+    """The message's body. Slow for a large compressed one, so do not call it in the event loop."""
     fault = ""
     try:
         plain = decompress(message.body, message.sys_flag)
@@ -63,12 +64,12 @@ def body_of(message: pb.StoredMessage) -> Body:
 
 
 def visible(text: str) -> str:
-    """The text with marks for what would be invisible, or turn the text around it."""
+    """The text with marks for invisible characters and those that change its direction."""
     return "".join(one if one.isprintable() or one in "\n\t" else "�" for one in text)
 
 
 def _text_of(data: bytes, *, is_cut: bool) -> str | None:
-    """As UTF-8; a character that was cut in two is left out. None when it is no text."""
+    """The text as UTF-8, without a character cut in two. None if it is not text."""
     for left_out in range(4 if is_cut else 1):
         try:
             text = data[: len(data) - left_out].decode()

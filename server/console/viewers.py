@@ -1,4 +1,4 @@
-"""Who looks at the console, and what they may do.
+"""The viewers of the console, and their rights.
 
 Viewers and UserViewers are owned by the event loop's thread.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """One user, or anybody where the server asks for no credentials."""
+    """A user, or an anonymous viewer if the server requires no credentials."""
 
     name: str
     may_administer: bool
@@ -27,7 +27,7 @@ class _SignedIn(Viewer):
 
 
 class Viewers:
-    """Of a server that asks for no credentials: everyone who reaches the port is `anybody`."""
+    """For a server without users: everyone who reaches the port is `anybody`."""
 
     #: Whether pages are only shown to users who have signed in.
     sign_in_needed = False
@@ -36,11 +36,11 @@ class Viewers:
         self.anybody = Viewer("", may_administer)
 
     async def signed_in(self, access_key: str, secret: str) -> Viewer | None:
-        """The user with this key and secret. None does not say which of the two is wrong."""
+        """The user with this key and secret. None does not reveal which of the two is wrong."""
         return self.anybody
 
     def as_now(self, viewer: Viewer) -> Viewer | None:
-        """The viewer with their current rights; None when the session has to end."""
+        """The viewer with current rights; None if the session has to end."""
         return self.anybody
 
     def let_in(self, viewer: Viewer) -> None:
@@ -48,7 +48,7 @@ class Viewers:
 
 
 class UserViewers(Viewers):
-    """Of a server with users: they sign in with their access key and secret."""
+    """For a server with users: they sign in with their access key and secret."""
 
     sign_in_needed = True
 

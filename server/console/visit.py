@@ -1,4 +1,4 @@
-"""One request to the console: who asks, in which language, and how it is answered."""
+"""One request to the console: viewer, language, and helpers for the response."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INT32_MAX = (1 << 31) - 1
 
 
 class Visit:
-    """Made by the guard for each request that it let in."""
+    """Created by the guard for each request that it accepts."""
 
     def __init__(self, request: web.Request, backend: Backend, words: Words) -> None:
         self.request = request
@@ -42,20 +42,20 @@ class Visit:
 
     @property
     def viewer(self) -> Viewer:
-        """Who asks. Raises HTTPUnauthorized when nobody has signed in."""
+        """The viewer. Raises HTTPUnauthorized if no user has signed in."""
         if self.found_viewer is None:
             raise web.HTTPUnauthorized
         return self.found_viewer
 
     async def ask(self, method: str, request: Message, answer: type[M]) -> M:
-        """The answer to one call of the API. Raises what it is refused with."""
+        """Call an API method. Raises the error with which it is rejected."""
         return await self.backend.calls.ask(self.viewer, method, request, answer)
 
     async def ask_if_allowed(
         self, method: str, request: Message, answer: type[M]
     ) -> tuple[M, str, int]:
-        """The answer, "" and 200; for a viewer without the right to it an empty one, why, and
-        403: of a list that may be asked for less."""
+        """The response, "" and 200; for a viewer without the right, an empty response, the reason
+        and 403, so that a list can be narrowed."""
         try:
             return await self.ask(method, request, answer), "", 200
         except ForbiddenError as error:
@@ -64,14 +64,14 @@ class Visit:
     # --- what the address says -------------------------------------------------------------
 
     def text(self, name: str) -> str:
-        """A part of the query; empty when it is not there. Raises InvalidArgumentError."""
+        """A field of the query; empty if missing. Raises InvalidArgumentError."""
         value = self.request.query.get(name, "").strip()
         if not value.isprintable():
             raise InvalidArgumentError(name, "contains unprintable characters")
         return value
 
     def token(self, name: str) -> str:
-        """As `text`, not stripped: what an earlier page gave to find its next one."""
+        """Like `text`, but not stripped: a token from an earlier page."""
         return self.request.query.get(name, "")
 
     def whole(self, name: str, otherwise: int = 0, *, most: int = INT64_MAX) -> int:
@@ -80,7 +80,7 @@ class Visit:
         return whole_of(name, text, most) if text else otherwise
 
     def moment(self, name: str) -> int:
-        """A time in ms since 1970; 0 when there is none. Raises InvalidArgumentError."""
+        """A time in ms since 1970; 0 if missing. Raises InvalidArgumentError."""
         text = self.text(name)
         if not text:
             return 0
@@ -94,12 +94,12 @@ class Visit:
     # --- how it is answered ----------------------------------------------------------------
 
     def html(self, template: str, http_status: int = 200, /, **values: object) -> web.Response:
-        """A whole page, with the values for its template."""
+        """A page from its template and values."""
         text = self._text(template, values)
         return web.Response(status=http_status, text=text, content_type="text/html")
 
     async def long_html(self, template: str, /, **values: object) -> web.Response:
-        """The same for a page of perhaps thousands of rows: not made in the event loop."""
+        """Like `html`, for a page of perhaps thousands of rows: rendered outside the event loop."""
         text = await self.backend.workers.run(self._text, template, values)
         return web.Response(text=text, content_type="text/html")
 

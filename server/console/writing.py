@@ -1,4 +1,4 @@
-"""Templates and static files: read once, when a console is made."""
+"""Templates and static files: loaded once, when a console is created."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class StaticFile:
-    """Content of a file, with a digest that changes with it."""
+    """A file's content, with a digest for cache busting."""
 
     data: bytes
     content_type: str
@@ -37,7 +37,8 @@ class StaticFile:
 
 @cache
 def static_files() -> Mapping[str, StaticFile]:
-    """All of them by name. A name that is no key is no file: no path is ever put together."""
+    """All static files by name. Only these names are served; no path is ever built from a
+    request."""
     found = {}
     for path in sorted((_HERE / "static").iterdir()):
         data = path.read_bytes()
@@ -52,9 +53,9 @@ def _static(name: str) -> str:
 
 @cache
 def templates() -> Environment:
-    """All of them, compiled: that takes a tenth of a second, which no request should.
+    """All templates, compiled; that takes a tenth of a second, too long for a request.
 
-    Everything that is put into one is escaped.
+    All inserted values are escaped.
     """
     found = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
@@ -74,5 +75,5 @@ def templates() -> Environment:
 
 
 def page(template: str, words: Words, **values: object) -> str:
-    """The text of a page."""
+    """Render a page."""
     return templates().get_template(template).render(t=words, language=words.language, **values)

@@ -1,10 +1,9 @@
-"""Where calls come in and end: let in, read, counted, decoded, answered, refused.
+"""The edge of the server: calls are admitted, read, counted, decoded, answered, rejected.
 
-`edge` takes each call and ends it, `call_errors` with an error; `decoder` reads its request, and
-`method` has it answered. The others say how many calls there may be (`call_gate`), what a request
-may have (`request_limits`, `request_fields`) and how much memory all of them together
-(`request_memory`); `call_info` is the call that a log line is about. `busy_poll` keeps the loop
-awake for callers that are quick.
+`edge` handles each call, `call_errors` ends it with an error; `decoder` reads its request, and
+`method` has it answered. The others limit the number of calls (`call_gate`), a request's content
+(`request_limits`, `request_fields`) and the memory of all requests (`request_memory`); `call_info`
+identifies the call of a log line. `busy_poll` keeps the loop awake for fast callers.
 """
 
 from server.edge.busy_poll import BusyPoll, Pace

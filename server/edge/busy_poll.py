@@ -1,11 +1,11 @@
-"""Busy polling: the event loop stays awake for a moment after an answer.
+"""Busy polling: the event loop stays awake for a moment after a response.
 
-A caller that makes call after call asks again as soon as it has the answer. To wake a loop that has
-gone to sleep meanwhile takes time: measured, a call of such a caller takes 1.1 to 1.3 times as
-long. So behind the answer to one the loop looks for events without waiting for them, for `limit_s`
-at most; other threads and other calls have their turns between two looks. Who was slower the last
-time is not waited for: the price is at most one look of `limit_s` each time a caller slows down.
-It is what `net.core.busy_poll` is to a socket.
+A caller that makes call after call sends the next one as soon as it has the response. Waking a loop
+that has gone to sleep takes a good part of a call's time; docs/performance.md has figures. So after
+a response to such a caller the loop polls for events without blocking, for at most `limit_s`; other
+threads and calls run between two polls. If a caller was slow the last time, the loop does not poll
+for it, so the cost is at most one `limit_s` each time a caller slows down. `net.core.busy_poll`
+does the same for a socket.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ LOOK_S = 500e-6
 
 
 class BusyPoll:
-    """Of one event loop, and owned by its thread."""
+    """Owned by the thread of its event loop."""
 
     def __init__(self, limit_s: float = LOOK_S, clock: Callable[[], float] = perf_counter) -> None:
-        """`limit_s`: how long to look for the next call, 0: not at all."""
+        """`limit_s`: how long to poll for the next call; 0 to not poll."""
         self.limit_s = limit_s
         self.now_s = clock
         #: Whether the loop is kept awake.
@@ -41,7 +41,7 @@ class BusyPoll:
             self._look(asyncio.get_running_loop())
 
     def stop(self) -> None:
-        """At the next look."""
+        """Stop at the next poll."""
         self._end_s = 0.0
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -52,7 +52,7 @@ class BusyPoll:
 
 
 class Pace:
-    """Of one stream of calls: whether its caller is worth looking out for."""
+    """For one stream of calls: whether polling for its caller pays."""
 
     def __init__(self, poll: BusyPoll) -> None:
         self._poll = poll
@@ -60,12 +60,12 @@ class Pace:
         self._is_quick = False
 
     def answered(self) -> None:
-        """An answer goes out, and nothing else is under way."""
+        """A response was sent, and no other call is running."""
         now_s = self._answered_s = self._poll.now_s()
         if self._is_quick:
             self._poll.look_until(now_s + self._poll.limit_s)
 
     def asked(self) -> None:
-        """A message with calls is there."""
+        """A message with calls has arrived."""
         self._is_quick = self._poll.now_s() - self._answered_s < self._poll.limit_s
         self._poll.stop()

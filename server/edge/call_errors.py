@@ -1,4 +1,4 @@
-"""How an error ends a call: what the caller is told, what is logged, what is counted."""
+"""How an error ends a call: the status for the caller, the log, the counters."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _CALLERS_OWN = (
 
 
 def ending(refusal: Refusal, context: Context) -> Coroutine[Any, Any, None]:
-    """The end of a call with the refusal's status, to be awaited.
+    """The coroutine that ends the call with the rejection's status; the caller awaits it.
 
-    gRPC keeps the exception that ends the call, with all frames it passed, for as long as the
-    call's objects live. So the caller's frame lets go of all it has before it awaits this.
+    gRPC keeps the exception that ends the call, with all its frames, for as long as the call's
+    objects live. So the caller's frame releases everything before it awaits this.
     """
     return context.abort(
         refusal.code,
@@ -45,9 +45,9 @@ def ending(refusal: Refusal, context: Context) -> Coroutine[Any, Any, None]:
 
 
 def tell(metrics: CallMetrics, method: str, error: BaseException, request_id: str) -> Refusal:
-    """What to answer to the error, counted and, when it is the server's fault, logged.
+    """The status for an error: counts it and, if the server is at fault, logs it.
 
-    The error lets go of its traceback: the frames in it hold the request.
+    Removes the error's traceback, whose frames hold the request.
     """
     refusal = refusal_of(error, request_id)
     metrics.refused(method, refusal.reason, refusal.code.name)
@@ -77,10 +77,10 @@ def batch_error(
 
 
 def drop_tracebacks(error: BaseException) -> None:
-    """Drop the tracebacks of the error and of those it came from.
+    """Drop the tracebacks of the error and of its causes.
 
-    Frames in a traceback often refer to the error again. Such a circle stays in memory, with the
-    request that is in it, until the collector comes, which is seldom.
+    Frames in a traceback often refer to the error again. Such a cycle, with the request in it,
+    stays in memory until the collector runs, which is rare.
     """
     seen: set[int] = set()
     following: BaseException | None = error

@@ -1,13 +1,12 @@
-"""How many calls may be under way: in all, on one connection, and for one user.
+"""Limits concurrent calls: in all, on one connection, and for one user.
 
-A call that finds its kind full is refused at once, before its request is read, so it costs next to
-nothing. When all places of a kind are taken, whoever has few calls still gets one of the places
-that are kept: a neighbor's burst does not reach a quiet user. Where no users are asked for, each
-connection counts as one.
+A call whose kind is full is rejected at once, before its request is read, so it costs next to
+nothing. If all places of a kind are taken, a caller with few calls still gets one of the reserved
+places, so a burst of one user does not affect a quiet one. Without users, each connection counts as
+one.
 
-Pulls and streams wait for long, and are counted apart from the calls that end by themselves. So are
-the calls for which nobody is asked who they are: whoever takes all of their places takes none of a
-user's.
+Pulls and streams wait for long, and are counted separately from calls that end on their own. So are
+calls that need no authentication: a caller that takes all of their places takes none from users.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ KEPT_SHARE = 8
 
 
 class CallKind(enum.Enum):
-    """What a call waits for decides with which others it is counted."""
+    """Kinds of calls that are counted together, by what they wait for."""
 
     __hash__ = object.__hash__  # Enum's own is no C, and each call asks for it twice
 
@@ -43,14 +42,14 @@ STREAMS = frozenset({CallKind.STREAM, CallKind.TELEMETRY})
 
 
 class Places(NamedTuple):
-    """Calls of one kind that may be under way."""
+    """Limits for one kind of call."""
 
     of_peer: int
     in_all: int
 
 
 class CallGate:
-    """Counts calls under way. Owned by the event loop's thread."""
+    """Counts running calls. Owned by the event loop's thread."""
 
     def __init__(self, places: Mapping[CallKind, Places]) -> None:
         self._counters = {kind: _Counter(limit) for kind, limit in places.items()}
@@ -79,7 +78,7 @@ class CallGate:
         counter.in_all += 1
 
     def leave(self, kind: CallKind, peer: str, user: str = "") -> None:
-        """Give the place back."""
+        """Release the place."""
         counter = self._counters[kind]
         counter.in_all -= 1
         _take_one(counter.by_peer, peer)
@@ -87,7 +86,7 @@ class CallGate:
             _take_one(counter.by_user, user)
 
     def under_way(self, kind: CallKind) -> int:
-        """Calls of that kind now."""
+        """Number of running calls of that kind."""
         return self._counters[kind].in_all
 
     def is_half_full(self, kind: CallKind) -> bool:
@@ -97,7 +96,7 @@ class CallGate:
 
 
 class _Counter:
-    """Of one kind."""
+    """The counter of one kind."""
 
     def __init__(self, places: Places) -> None:
         self.in_all = 0

@@ -1,6 +1,6 @@
-"""The call that code runs for: what its log lines say of it.
+"""The current call, for log lines.
 
-The id is looked for when it is asked for: most calls log nothing.
+The id is computed on demand, since most calls log nothing.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class CallInfo:
 
     @property
     def request_id(self) -> str:
-        """The caller's own id, or one that the call gets when it is asked for first."""
+        """The caller's id, or one that is generated on first use."""
         if self._request_id is None:
             self._request_id = _id_in(self._context) or uuid.uuid4().hex
         return self._request_id
 
     def ended(self) -> None:
-        """Let go of what gRPC knows of the call: timers and tasks that it began may outlive it."""
+        """Release gRPC's data of the call; timers and tasks that it started may outlive it."""
         self._context = None
 
 
@@ -50,7 +50,7 @@ CALL: ContextVar[CallInfo] = ContextVar("call")
 
 
 def request_id_of(context: Context) -> str:
-    """The caller's own id for this request, or a new one: the same as the log lines have."""
+    """The caller's id for this request, or a new one: the same as in log lines."""
     call = CALL.get(None)
     if call is not None and call.is_of(context):
         return call.request_id
@@ -84,15 +84,15 @@ class _InnerContext:
 
 
 def inner_context(peer: str, metadata: object = (), timeout_ms: int = 0) -> Context:
-    """All that a handler of one request asks of its context, for a call that gRPC knows nothing of.
+    """A context for a call that gRPC does not know, with everything that a handler needs.
 
-    `timeout_ms`: 0: it has all the time.
+    `timeout_ms`: 0 for no timeout.
     """
     return cast("Context", _InnerContext(peer, metadata, timeout_ms))
 
 
 class CallFilter(logging.Filter):
-    """Adds `method` and `request_id` to records that are made while a call runs."""
+    """Adds `method` and `request_id` to log records created during a call."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         call = CALL.get(None)

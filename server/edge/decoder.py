@@ -1,4 +1,4 @@
-"""Requests read from a call and decoded, by how large they are."""
+"""Reads and decodes requests, depending on their size."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class Decoder:
         *,
         is_first: bool = False,
     ) -> tuple[Message | None, int]:
-        """The next request, None when there is none, and the bytes it had; `read`: how, if not as
-        others are; `is_first`: of a stream.
+        """The next request, None at the end, and its size in bytes. `read`: an alternative reader;
+        `is_first`: of a stream.
 
-        Above LARGE_BYTES `memory.end_decoding` must follow when it is no longer in use. Raises
-        InvalidArgumentError; MemoryFullError or RequestLateError when its reading was ended.
+        Above LARGE_BYTES, `memory.end_decoding` must follow once it is no longer used. Raises
+        InvalidArgumentError; MemoryFullError or RequestLateError if its reading was ended.
         """
         memory = self._memory
         memory.reading(context, self.kind, is_first=is_first)
@@ -110,11 +110,11 @@ class Decoder:
         return self._decode(data), size
 
     async def in_thread(self, work: Callable[..., None], *args: object) -> None:
-        """Do it where large requests are decoded."""
+        """Run it in the thread that decodes large requests."""
         await asyncio.wrap_future(self._thread.submit(work, *args))
 
     def decode(self, data: bytes) -> Message:
-        """A request that is short enough to be decoded in the loop."""
+        """Decode a request that is small enough for the event loop."""
         if len(data) > self._limit:
             raise InvalidArgumentError("request", f"{len(data)} bytes, more than {self._limit}")
         return self._decode(data)
@@ -129,7 +129,7 @@ class Decoder:
 
 
 class Requests:
-    """The requests of a stream: each is in use until the next is asked for."""
+    """The requests of a stream. Each is in use until the next is requested."""
 
     def __init__(self, decoder: Decoder, context: Context, memory: RequestMemory) -> None:
         self._decoder = decoder
@@ -162,20 +162,20 @@ class Requests:
 
     @cached_property
     def call_below(self) -> object | None:
-        """What `answer` needs; None: it cannot be."""
+        """The object that `answer` needs; None if it is not available."""
         return call_below(self._context)
 
     def answer(self, data: bytes) -> None:
-        """Send it with the reading of the next request, which must follow at once."""
+        """Send a response together with reading the next request, which must follow at once."""
         self._answer = partial(send_and_receive, self.call_below, data)
 
     @property
     def is_large(self) -> bool:
-        """Whether the one taken last is."""
+        """Whether the current request is large."""
         return self._size > DECODED_IN_LOOP_BYTES
 
     def end(self) -> None:
-        """The last request is no longer in use. Repeatable."""
+        """Release the last request. Repeatable."""
         if self._size > LARGE_BYTES:
             self._memory.end_decoding(self._size)
         self._size = 0

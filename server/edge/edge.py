@@ -1,10 +1,10 @@
-"""Where calls come in: each takes its place, its request is read, checked and decoded, and its
+"""The entry point of calls: each is admitted, its request is read, checked and decoded, and its
 errors become statuses.
 
-Handlers are registered from the services' descriptors, all of them as streams, also those of one
-request: a stream's handler begins before anything is read. So a call that is refused for want of
-room has cost no memory, and a request is decoded by us, who know how large and how numerous it may
-be and what to answer when it is no protobuf. On the wire there is no difference.
+Handlers are registered from the services' descriptors, all as streams, including those of a single
+request, because a stream's handler starts before anything is read. So a rejected call has cost no
+memory, and we decode requests ourselves, with our own limits of size and count, and our own error
+for invalid protobuf. On the wire there is no difference.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _CALLS = "Calls"
 
 
 class Registry(Protocol):
-    """What a grpc.aio.Server takes handlers by."""
+    """The part of grpc.aio.Server that registers handlers."""
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None: ...  # noqa: ANN401
 
@@ -73,8 +73,8 @@ class Edge:
         *,
         private: Callable[[], int] = private_bytes,
     ) -> None:
-        """Without a gatekeeper everyone may do everything. `private` is the memory that its limit
-        is of: what this process has, and those that speak for it."""
+        """Without a gatekeeper all callers may do everything. `private` returns the private memory
+        that the limit applies to: this process plus its fronts."""
         self._config = config
         self._gatekeeper = gatekeeper
         self._metrics = metrics
@@ -91,11 +91,11 @@ class Edge:
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decoder")
 
     def reconfigure(self, config: ServerConfig) -> None:
-        """Take the settings that may change at run time."""
+        """Apply the settings that can change at run time."""
         self.memory.set_limit(config.memory_limit_bytes)
 
     def close(self) -> None:
-        """End the decoder's thread; no call is under way any more."""
+        """Stop the decoder's thread; no call may be running any more."""
         self.memory.close()
         self._decoder.shutdown(cancel_futures=True)
 
@@ -109,18 +109,18 @@ class Edge:
         shares_stream: bool = True,
         refuse: Refuse | None = None,
     ) -> None:
-        """Serve the methods of the service by those of the same names, of the class `kind`.
+        """Serve the service's methods with the methods of the same names in the class `kind`.
 
-        `servicer` gives an object of it for each call, or raises what the call is refused with.
-        Methods answer with a message or, where the loop should not encode it, with its bytes. One
-        of a single request that has a parameter `large` is told whether its request is a large
-        one; of a stream, `Requests.is_large` tells. A method `Put` may have a twin `Put_now`, no
-        coroutine: see Method.answer_now. Those that do not share a stream cannot be named on one:
-        it would be a way around the address they are served on.
+        `servicer` returns an instance for each call, or raises the error that rejects it. Methods
+        return a message, or its bytes if the loop should not encode it. A unary method with a
+        parameter `large` is told whether its request is large; for streams see `Requests.is_large`.
+        A method `Put` may have a non-coroutine twin `Put_now`: see Method.answer_now. Services
+        without `shares_stream` cannot be called on a shared stream, which would bypass the address
+        that they are served on.
 
-        `refuse` makes an answer of a refusal, for clients that read it from one: the call ends OK
-        with it, a stream behind it. Without it a refusal is the status of the call. Raises
-        ValueError when two services that share a stream have a method of one name.
+        `refuse` encodes an error as a response, for clients that read it from there: the call then
+        ends OK with it. Without it, the error is the status of the call. Raises ValueError if two
+        services that share a stream have a method of the same name.
         """
         handlers = {}
         for method in service.methods:
@@ -150,7 +150,7 @@ class Edge:
         servicer: Callable[[], object],
         refuse: Refuse | None,
     ) -> Callable[[object, Context], Awaitable[bytes]]:
-        """A handler of one request and one response, in bytes."""
+        """A handler for one request and one response, in bytes."""
         name, metrics, memory = shown_name(method), self._metrics, self.memory
         decoder = self._decoder_of(method)
         answers_large = request_limit(method, self._config).answers_large
@@ -217,7 +217,7 @@ class Edge:
         servicer: Callable[[], object],
         refuse: Refuse | None,
     ) -> Callable[[object, Context], AsyncIterator[bytes]]:
-        """A handler of many responses, to one request or many, in bytes."""
+        """A handler for many responses to one or more requests, in bytes."""
         name, metrics, memory = shown_name(method), self._metrics, self.memory
         decoder = self._decoder_of(method)
         need = self._need_of(method)
@@ -280,7 +280,7 @@ class Edge:
         return Decoder(method, limit, self._decoder, self.memory, self._config.max_receive_bytes)
 
     def _at_end(self, context: Context, act: Callable[[], None]) -> None:
-        """Call `act` when the call is over: answered, its answer sent, or given up."""
+        """Call `act` when the call is over: its response was sent, or it was cancelled."""
 
         def ended(_: object) -> None:
             act()
@@ -288,9 +288,10 @@ class Edge:
         context.add_done_callback(ended)  # type: ignore[arg-type] # the stubs ask for two values
 
     def _enter(self, kind: CallKind, context: Context, method: MethodDescriptor, need: Need) -> str:
-        """The connection. Raises TooManyCallsError, UnauthenticatedError, UserLimitError.
+        """Admit the call; returns the connection. Raises TooManyCallsError, UnauthenticatedError,
+        UserLimitError.
 
-        The place is given back when the response has been sent.
+        The place is released when the response has been sent.
         """
         peer = context.peer()
         call = CallInfo(shown_name(method), context)

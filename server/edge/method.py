@@ -1,4 +1,4 @@
-"""A method that is served: its rights checked, its answer encoded, what it changed audited."""
+"""A served method: checks its rights, encodes its response, audits its changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Method:
-    """A method of one request and one response."""
+    """A unary method."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Method:
         self._target = need.target  # None: no administrative act
 
     async def handle(self, request: Message, context: Context, *, large: bool) -> bytes:
-        """The encoded response to the request. Raises what the call is refused with."""
+        """The encoded response. Raises the error that rejects the call."""
         caller = current_caller()
         if self._is_laborious is None or not self._is_laborious(caller, request):
             self._check(caller, request)
@@ -78,15 +78,13 @@ class Method:
         return encoded(await self._handler(self._servicer(), request, context, **size))
 
     async def answer(self, request: Message, context: Context) -> bytes:
-        """The encoded response to a short request, within a span of its own."""
+        """The encoded response to a small request, in a span of its own."""
         with nullcontext() if self.span is None else self.span(self.name):
             return await self.handle(request, context, large=False)
 
     def answer_now(self, request: Message, context: Context) -> bytes | None:
-        """The same without a turn of the loop, None when it takes one: then nothing was done.
-
-        Measured: without it a put or pull that is alone takes 1.2 to 1.6 times as long.
-        """
+        """Like `answer`, without a turn of the loop; None if it would take one, and nothing is done
+        then."""
         if self._handler_now is None or not self._is_plain():
             return None
         self._check(current_caller(), request)
@@ -94,7 +92,7 @@ class Method:
         return None if response is None else encoded(response)
 
     def _is_plain(self) -> bool:
-        """Whether nothing has to be done around it, nor waited for."""
+        """Whether it needs no wrapping and no waiting."""
         if self._target is not None or self.span is not None:
             return False
         return self._memory is None or not self._memory.is_crowded(asker())

@@ -1,7 +1,7 @@
-"""Requests that are being read, and how reading one is ended: it is late, or its room is needed.
+"""Requests that are being read, and ways to end slow reads: after a timeout, or to make room.
 
-gRPC gathers the bytes of a request where nobody here sees them. So a reading is ended by its age
-alone, and by cancelling the task that waits for it.
+gRPC collects the bytes of a request outside of Python. So a read can only be judged by its age, and
+ended by cancelling its task.
 """
 
 from __future__ import annotations
@@ -45,17 +45,18 @@ class Readings:
 
     @property
     def of_streams(self) -> bool:
-        """Whether a request of a stream is waited for."""
+        """Whether a request of a stream is awaited."""
         return any(self._by_kind[kind] for kind in STREAMS)
 
     @property
     def of_others(self) -> bool:
-        """Whether a request of a call that is no stream is."""
+        """Whether a request of a unary call is awaited."""
         return any(self._by_kind[kind] for kind in LATE_S)
 
     def begin(self, call: object, kind: CallKind, *, is_first: bool = False) -> None:
-        """The current task reads a request of the call; `is_first`: of a stream. `end` must
-        follow, once. The task may be cancelled meanwhile; then `why_ended` says why."""
+        """The current task starts to read a request; `is_first`: of a stream. Must be paired with
+        exactly one `end`. The task may be cancelled meanwhile; `why_ended` then returns the reason.
+        """
         task = asyncio.current_task()
         assert task is not None
         self._by_kind[kind][call] = reading = _Reading(task, self._now_s())
@@ -63,7 +64,7 @@ class Readings:
             self._unsent[kind][call] = reading
 
     def end(self, call: object, kind: CallKind) -> None:
-        """The request was read, or its reading was ended."""
+        """The request was read, or its read was ended."""
         del self._by_kind[kind][call]
         if unsent := self._unsent.get(kind):
             unsent.pop(call, None)
@@ -71,11 +72,11 @@ class Readings:
             self._ended.pop(call, None)
 
     def why_ended(self, call: object) -> Exception | None:
-        """What the call is refused with; None: its reading was not ended from here."""
+        """The error that rejects the call; None if its read was not ended from here."""
         return self._ended.get(call)
 
     def end_late(self) -> None:
-        """End those that take longer than LATE_S."""
+        """Cancel reads that take longer than LATE_S."""
         now_s = self._now_s()
         for kind, late_s in LATE_S.items():
             for call, reading in self._by_kind[kind].items():
@@ -84,8 +85,8 @@ class Readings:
                 self._end(call, reading, RequestLateError(late_s))
 
     def end_oldest(self, kind: CallKind) -> None:
-        """End the one that is waited for longest, to make room for another call. Of streams only
-        one of which nothing has come within UNSENT_S."""
+        """Cancel the oldest read, to make room for another call. For streams only one that received
+        nothing within UNSENT_S."""
         is_stream = kind in STREAMS
         now_s = self._now_s()
         for call, reading in (self._unsent if is_stream else self._by_kind)[kind].items():
@@ -97,8 +98,8 @@ class Readings:
                 return
 
     def end_newer_half(self, *, streams: bool) -> None:
-        """Of those that are slow, to make room in memory. Those of `streams`, which may be waited
-        for rather than be on their way, come last."""
+        """Cancel the newer half of the slow reads, to make room in memory. Those of `streams`,
+        whose requests may not have been sent yet, come last."""
         chosen = [each for kind in LATE_S for each in self._slow(kind)]
         chosen.sort(key=lambda each: each[1].since_s)
         if len(chosen) <= 1 and streams:

@@ -1,9 +1,9 @@
 """Counts the fields of an encoded request before it is decoded.
 
-An empty element of a repeated field takes two bytes on the wire, and a hundred when it is decoded:
-a limit in bytes alone does not bound memory. So the elements of a large request are counted on the
-wire, and too many of them are refused undecoded. How many are allowed is told by the field's full
-name in `COUNT_LIMITS`; a test holds that no repeated field of a request is missing there.
+An empty element of a repeated field takes two bytes on the wire, and a hundred decoded, so a limit
+in bytes does not bound memory. Therefore the elements of a large request are counted on the wire,
+and requests with too many are rejected undecoded. `COUNT_LIMITS` has the limits by full field name;
+a test checks that no repeated field is missing there.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ Plan = dict[int, _Rule]
 
 
 def plan_of(message: Descriptor) -> Plan:
-    """What is to be counted in a request of that type. KeyError for a field without a limit."""
+    """What to count in a request of that type. KeyError for a field without a limit."""
     plan: Plan = {}
     for field in message.fields:
         nested: Plan = {}
@@ -133,8 +133,8 @@ def plan_of(message: Descriptor) -> Plan:
 def check_counts(data: bytes, plan: Plan) -> None:
     """Raises InvalidArgumentError, naming the field that has too many elements.
 
-    What is no protobuf is left to the decoder to refuse. Takes up to 1 us a field. `data`: it may
-    be a memoryview.
+    Ignores invalid protobuf, which the decoder rejects. Takes up to 1 us a field. `data` may be a
+    memoryview.
     """
     try:
         _Count(data).walk(0, len(data), plan, "")
@@ -196,7 +196,7 @@ class _Count:
 
 
 def _varint(data: bytes, first: int, at: int) -> tuple[int, int]:
-    """The number whose first byte was read, and where it ends."""
+    """The number whose first byte was read, and the position after it."""
     value, shift = first & 0x7F, 7
     while True:
         byte = data[at]

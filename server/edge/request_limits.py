@@ -1,6 +1,6 @@
-"""What each method takes: how many bytes a request may have, and how its calls are counted.
+"""Limits per method: maximum size of a request, and how its calls are counted.
 
-Every method that is served stands in a row; a test compares the rows with the descriptors.
+Every served method has a row; a test compares the rows with the descriptors.
 """
 
 from __future__ import annotations
@@ -158,18 +158,19 @@ _NAMED_SHORT = ("kvcq.v1.", "grpc.")
 
 
 def path_of(method: MethodDescriptor) -> str:
-    """Service and method, such as `kvcq.v1.MessageService/Put`: what tells methods apart."""
+    """Service and method, such as `kvcq.v1.MessageService/Put`, which identifies a method."""
     return f"{method.containing_service.full_name}/{method.name}"
 
 
 def shown_name(method: MethodDescriptor) -> str:
-    """As logs, metrics and the audit have it: `Put`; with its service where that is not ours."""
+    """The name in logs, metrics and the audit: `Put`; with its service for those that are not
+    ours."""
     path = path_of(method)
     return method.name if path.startswith(_NAMED_SHORT) else path
 
 
 def request_limit(method: MethodDescriptor, config: ServerConfig) -> RequestLimit:
-    """The row of the method. Raises KeyError for one that has none."""
+    """The row of the method. Raises KeyError if there is none."""
     limit = _LIMITS[path_of(method)]
     if limit.request_bytes == _MESSAGES:
         return limit._replace(request_bytes=config.max_receive_bytes)

@@ -1,24 +1,23 @@
-"""Bounds what clients can make the server hold in memory.
+"""Bounds the memory that clients can make the server use.
 
-What is being read is not ours to see: gRPC gathers the bytes of a request outside of Python, and
-only the whole of it comes to the handler. So the process's private memory is looked at instead,
-every 50 ms while there is anything to look for. Above `memory_limit_bytes`
+gRPC collects a request outside of Python and hands over only the whole, so reads in progress are
+not visible here. Instead, the process's private memory is checked every 50 ms while clients may be
+using memory. Above `memory_limit_bytes`
 
-* requests that may be large are read one at a time: they wait their turn;
-* of the requests whose reading takes long, the newer half is refused, at each look anew; well
-  above it, half of those that wait are too: each holds up to UNREAD_BYTES before it is read;
-* memory that is free in the allocator, and held back by it, is given back to the system.
+* requests that may be large are read one at a time; others wait their turn;
+* at each check, the newer half of the slow reads is rejected; well above it, half of the waiting
+  ones as well, since each holds up to UNREAD_BYTES before it is read;
+* free memory held back by the allocator is returned to the system.
 
-A connection may have FIRST_READS such requests read at a time to begin with, one more for each that
-turned out to be small, and only as many as fit a quarter of the limit when it sends large ones.
+A connection may first have FIRST_READS such reads at a time, one more for each that turned out to
+be small, and only as many as fit a quarter of the limit if it sends large ones.
 
-What is sent is counted: a large response is built only while those that wait to be sent are below
-`SENT_LIMIT_BYTES`. Above that, those who have little waiting go on: answers that one user does not
-read hold up no other.
+Responses are counted: a large response is only built while the unsent ones are below
+`SENT_LIMIT_BYTES`. Above that, users with little unsent data continue, so responses that one user
+does not read do not delay others.
 
-What the store holds for itself, such as RocksDB's caches, counts as well. A store that needs more
-than the limit has a quarter of it on top for its clients, and one large request at a time is served
-at any rate.
+The store's own memory, such as RocksDB's caches, counts as well. If the store needs more than the
+limit, clients get an additional quarter of it, and one large request at a time is always served.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class _Peer:
 
 
 class _WaitQueue:
-    """Those who wait; who came first is first."""
+    """A FIFO queue of waiting tasks."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
@@ -91,7 +90,7 @@ class _WaitQueue:
         return len(self._waiting)
 
     async def wait(self) -> None:
-        """Returns when `next` has come to this one."""
+        """Wait until `next` has reached this task."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting[turn] = None
         try:
@@ -156,7 +155,7 @@ class RequestMemory:
         self._closed = False
 
     def close(self) -> None:
-        """No further look."""
+        """Stop checking."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -164,9 +163,10 @@ class RequestMemory:
     # --- requests --------------------------------------------------------------------------
 
     async def begin_large(self, peer: str) -> None:
-        """Wait until a request that may be large may be read. `end_large` must follow, once.
+        """Wait until a request that may be large may be read. Must be paired with exactly one
+        `end_large`.
 
-        Raises MemoryFullError when its turn does not come in time, or memory runs out before.
+        Raises MemoryFullError if its turn does not come in time, or memory runs out before.
         """
         state = self._peers.get(peer)
         if state is None:
@@ -196,7 +196,7 @@ class RequestMemory:
             self._forget(peer, state)
 
     def end_large(self, peer: str, size: int) -> None:
-        """The request was read and was small, or that of a large one was handled; 0: not read."""
+        """The request was read and is small, or a large one was handled; `size` 0: not read."""
         state = self._peers[peer]
         self._large -= 1
         state.reads -= 1
@@ -222,7 +222,7 @@ class RequestMemory:
         state.reads += 1
 
     def _let_in(self) -> None:
-        """Those whose turn it is, in the order they came; a peer at its limit holds up no other."""
+        """Admit waiting reads in order; a peer at its limit does not delay others."""
         still: deque[tuple[_Peer, asyncio.Future[None]]] = deque()
         for state, turn in self._waiting:
             if not turn.done() and self._may_begin(state):
@@ -233,7 +233,8 @@ class RequestMemory:
         self._waiting = still
 
     async def begin_decoding(self, size: int) -> None:
-        """Wait until a large request of that size may be decoded. `end_decoding` must follow."""
+        """Wait until a large request of that size may be decoded. Must be paired with
+        `end_decoding`."""
         while self._decoded_bytes and self._decoded_bytes + size > self._limit_bytes // 8:
             await self._decoders.wait()
         self._decoded_bytes += size
@@ -244,8 +245,8 @@ class RequestMemory:
         self._decoders.next()
 
     def reading(self, call: object, kind: CallKind, *, is_first: bool = False) -> None:
-        """A request of the call is being read by the current task, `is_first`: of a stream;
-        `readings.end` must follow. On the path of every call."""
+        """The current task reads a request of the call; `is_first`: of a stream. Must be paired
+        with `readings.end`. On the path of every call."""
         self.readings.begin(call, kind, is_first=is_first)
         if self._is_slow and kind not in STREAMS:
             self._look_later()
@@ -253,19 +254,19 @@ class RequestMemory:
             self._look_slowly()
 
     def was_used(self) -> None:
-        """Much was taken for a client: look until the allocator has given it back."""
+        """A client used much memory: keep checking until the allocator has returned it."""
         self._used_since_trim = True
         self._look_later()
 
     # --- responses -------------------------------------------------------------------------
 
     def set_limit(self, limit_bytes: int) -> None:
-        """From now on this one. Waiting calls are let in at the next look, if they may be."""
+        """Set a new limit. Waiting calls are admitted at the next check, if possible."""
         self._limit_bytes = limit_bytes
 
     def is_crowded(self, asker: str) -> bool:
-        """Whether `room_to_send` would wait. Whoever has little that waits to be sent, of what
-        others left of half as much again, is not held up by them."""
+        """Whether `room_to_send` would wait. A user with little unsent data may use what others
+        left of half as much again."""
         over = self._sent_bytes - self._sent_limit_bytes
         if over < 0:
             return False
@@ -273,7 +274,7 @@ class RequestMemory:
         return not (is_quiet and over < self._sent_limit_bytes // 2)
 
     async def room_to_send(self, asker: str) -> None:
-        """Wait until a large response to that user, or connection, may be built. Raises
+        """Wait until a large response to that user or connection may be built. Raises
         MemoryFullError."""
         if not self.is_crowded(asker):
             return
@@ -287,14 +288,14 @@ class RequestMemory:
             raise MemoryFullError("too many responses are waiting for slow readers") from None
 
     def sends(self, size: int, asker: str) -> None:
-        """A response of so many bytes waits to be sent."""
+        """A response of this size waits to be sent."""
         self._sent_bytes += size
         self._sent_by[asker] = self._sent_by.get(asker, 0) + size
         if size > LARGE_BYTES:
             self.was_used()
 
     def sent(self, size: int, asker: str) -> None:
-        """It was sent, or its call ended."""
+        """The response was sent, or its call ended."""
         self._sent_bytes -= size
         left = self._sent_by.pop(asker, 0) - size
         if left:
@@ -302,13 +303,14 @@ class RequestMemory:
         self._next_sender()
 
     def _next_sender(self) -> None:
-        """One at a time: each builds what it waited for before the next is let in."""
+        """Admit one at a time: each builds its response before the next is admitted."""
         if self._sent_bytes < self._sent_limit_bytes:
             self._senders.next()
 
     @contextmanager
     def held(self, size: int) -> Iterator[None]:
-        """A request of a stream is held until earlier answers were read. Raises MemoryFullError."""
+        """Count a stream's request that is held until earlier responses were read. Raises
+        MemoryFullError."""
         if self._held_bytes + size > HELD_BYTES:
             raise MemoryFullError("too many responses are waiting for slow readers")
         self._held_bytes += size
@@ -320,8 +322,8 @@ class RequestMemory:
     # --- queues of subscriptions -----------------------------------------------------------
 
     def follow_queue(self) -> None:
-        """A subscription has one queue more. Every successful call must be paired with exactly one
-        `leave_queue`. Raises MemoryFullError."""
+        """Count one more followed queue of a subscription. Every successful call must be paired
+        with exactly one `leave_queue`. Raises MemoryFullError."""
         if (self._queues + 1) * QUEUE_BYTES > self._limit_bytes:
             raise MemoryFullError(
                 f"{self._queues} queues are followed by all subscriptions together"
@@ -329,7 +331,7 @@ class RequestMemory:
         self._queues += 1
 
     def leave_queue(self) -> None:
-        """It has one queue less."""
+        """Count one queue less."""
         self._queues -= 1
 
     # --- looking ---------------------------------------------------------------------------
@@ -343,7 +345,7 @@ class RequestMemory:
             self._is_slow = False
 
     def _look_slowly(self) -> None:
-        """While there is nothing but streams, most of which wait for somebody."""
+        """Check less often while there are only streams, most of which are idle."""
         if self._timer is None and not self._closed:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(LOOK_AT_STREAMS_EVERY_S, self._look)
@@ -377,7 +379,7 @@ class RequestMemory:
                 self._look_slowly()
 
     def _refuse_newer_half(self) -> None:
-        """Of the requests that wait to be read."""
+        """Reject the newer half of the requests that wait to be read."""
         waiting = list(self._waiting)
         kept = (len(waiting) + 1) // 2
         self._waiting = deque(waiting[:kept])

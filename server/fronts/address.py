@@ -1,9 +1,9 @@
-"""Holds the address that fronts share, so that nobody else gets it.
+"""Holds the address that fronts share, so that no other process gets it.
 
 Sockets with SO_REUSEPORT share a port, and the kernel hands each connection to one of them. Two
-servers of one user would share one as silently. So the owner takes the address alone first, as a
-server without fronts does, and then holds it with sockets that listen to nothing: with SO_REUSEPORT
-for its fronts, and without SO_REUSEADDR, so that every other server is refused. Linux's own rules:
+servers of one user would silently share it as well. So the owner first binds the address alone, as
+a server without fronts does, and then holds it with sockets that do not listen: with SO_REUSEPORT
+for its fronts, and without SO_REUSEADDR, so that every other server is rejected. Linux's rules:
 inet_bind_conflict in net/ipv4/inet_connection_sock.c.
 """
 
@@ -16,7 +16,7 @@ from server.errors import ServerBindError
 
 
 class HeldAddress:
-    """Until `close`, or the end of the process."""
+    """Holds it until `close`, or until the process ends."""
 
     def __init__(self, host: str, port: int) -> None:
         """Port 0: any free one. Raises ServerBindError."""
@@ -40,7 +40,7 @@ class HeldAddress:
             raise ServerBindError(host, port, error) from error
 
     def close(self) -> None:
-        """Leave it to others. Repeatable."""
+        """Release the address. Repeatable."""
         for one in self._sockets:
             one.close()
         self._sockets.clear()

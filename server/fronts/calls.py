@@ -1,8 +1,7 @@
-"""The calls that came in at one front, as the owner of the store serves them.
+"""The calls of one front, as the owner of the store serves them.
 
-The handlers are those that a gRPC server would have got, and what they are given as a context does
-what they use of gRPC's own. So what counts calls, bounds memory, knows users and refuses is the
-same, and sees the same peers.
+The handlers are those for a gRPC server, with a context that implements what they use of gRPC's. So
+limits, memory bounds, users and errors are the same, and see the same peers.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ UNREAD_BYTES = 64 << 20
 
 
 class FrontMethod(NamedTuple):
-    """What a front has to know of a method."""
+    """What a front has to know about a method."""
 
     path: str
     many_requests: bool
@@ -51,20 +50,20 @@ class FrontMethod(NamedTuple):
 
 
 class CallDetails(NamedTuple):
-    """What a grpc.GenericRpcHandler or an interceptor is asked with."""
+    """The argument of a grpc.GenericRpcHandler or an interceptor."""
 
     method: str
     invocation_metadata: Metadata
 
 
 class _Unread:
-    """Requests of one front that came before they were asked for."""
+    """Requests of one front that arrived before they were requested."""
 
     size = 0
 
 
 class FrontContext:
-    """Of grpc.aio.ServicerContext what is used of it. Owned by the event loop's thread."""
+    """The used part of grpc.aio.ServicerContext. Owned by the event loop's thread."""
 
     __slots__ = (
         "_callbacks",
@@ -126,8 +125,8 @@ class FrontContext:
         self._link.send(frames.HEADERS, self._number)
 
     async def read(self) -> object:
-        """The next request, bytes or a memoryview; EOF when there is none any more. Raises
-        MemoryFullError when it came too early, and there was no room for it."""
+        """The next request, bytes or a memoryview; EOF at the end. Raises MemoryFullError if it
+        arrived early and there was no room for it."""
         while self._request is None:
             if self._is_half_closed:
                 return EOF
@@ -147,7 +146,7 @@ class FrontContext:
         return request
 
     async def write(self, response: bytes) -> None:
-        """Returns when the connection has taken all responses but for the window's worth."""
+        """Returns once the connection has taken all responses except for the window's worth."""
         self._link.send(frames.MESSAGE, self._number, response)
         self._unwritten += frames.weight_of(response)
         while self._unwritten >= frames.WINDOW_BYTES:
@@ -193,8 +192,8 @@ class FrontContext:
         self._wake(self._writer)
 
     def is_over(self) -> None:
-        """The front has ended the call, and its handler has too. Nothing is written any more, and
-        who waits to write is told that it was: a call that has no task ends by that."""
+        """The front has ended the call, and its handler has finished. Further writes are ignored,
+        and waiting writers are released, which ends a call without a task."""
         self._unwritten = 0
         self._wake(self._writer)
         request, self._request = self._request, None
@@ -232,7 +231,7 @@ class Handlers:
         self._generic += generic_rpc_handlers
 
     async def of(self, method: int, context: FrontContext) -> Any:  # noqa: ANN401 - grpc's own type
-        """The handler of the method for one call."""
+        """The method's handler for one call."""
         if self._interceptor is None:
             return self._handler(method)
 
@@ -264,7 +263,7 @@ class FrontCalls:
         self.count = 0
 
     def take(self, kind: int, number: int, body: bytes) -> None:
-        """A frame of a call."""
+        """Process a frame of a call."""
         if kind == frames.OPEN:
             self._begin(number, body)
             return
@@ -284,7 +283,7 @@ class FrontCalls:
             context.half_closed()
 
     def lost(self) -> None:
-        """The front is gone, and the connections of its clients are."""
+        """The front is gone, and so are its clients' connections."""
         under_way, self._under_way = self._under_way, {}
         for context, task in under_way.values():
             self._end(context, task)
@@ -311,7 +310,7 @@ class FrontCalls:
         task.add_done_callback(ended)
 
     async def _serve(self, context: FrontContext, at: int, method: FrontMethod) -> None:
-        """Have the handler answer the call. Raises CancelledError when the call is given up."""
+        """Run the handler. Raises CancelledError if the call is cancelled."""
         try:
             handler = await self._handlers.of(at, context)
             if not method.many_responses:

@@ -1,13 +1,13 @@
-"""The fronts of a server: started, told what to serve, looked after, and ended.
+"""Manages the fronts of a server: starts, configures, monitors and stops them.
 
-HELLO, the first frame that a front gets, is JSON:
+HELLO, the first frame that a front receives, is JSON:
 
 | key           | value                                                                       |
 |---------------|-----------------------------------------------------------------------------|
-| `address`     | what to listen on, with the port                                            |
-| `options`     | of the gRPC server, as pairs                                                |
+| `address`     | the address to listen on, with the port                                     |
+| `options`     | options of the gRPC server, as pairs                                        |
 | `certificate` | null, or JSON: key, chain and CA in PEM; without a CA clients need none     |
-| `methods`     | the methods, each as `FrontMethod`; a call names the place in this list     |
+| `methods`     | the methods, each as `FrontMethod`; a call uses the index in this list      |
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SOCKET_BYTES = 1 << 20
 
 
 class Certificates(Protocol):
-    """TLS of the owner: server.access.ReloadedTls."""
+    """The owner's TLS: server.access.ReloadedTls."""
 
     def fetch(self) -> object: ...
 
@@ -65,7 +65,7 @@ class Certificates(Protocol):
 
 
 class FrontProcess(Protocol):
-    """A front that was started: asyncio.subprocess.Process."""
+    """A started front: asyncio.subprocess.Process."""
 
     @property
     def pid(self) -> int: ...
@@ -76,7 +76,7 @@ class FrontProcess(Protocol):
 
 
 async def start_process(pair: socket.socket) -> FrontProcess:
-    """A front in a process of its own, with that end of the pair."""
+    """Start a front process with that end of the socket pair."""
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", FRONT, str(pair.fileno())),
         stdin=subprocess.DEVNULL,
@@ -87,10 +87,11 @@ async def start_process(pair: socket.socket) -> FrontProcess:
 
 
 class Fronts:
-    """What a grpc.aio.Server is to the composition root. Owned by the event loop's thread.
+    """Takes the place of a grpc.aio.Server for the composition root. Owned by the event loop's
+    thread.
 
-    Durability: a front has nothing that was acknowledged. When one ends, the calls that came in at
-    it are given up, as those of a client that is gone, and another one is started.
+    Durability: a front holds no acknowledged data. When one dies, its calls are cancelled, like
+    those of a client that is gone, and another one is started.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Fronts:
         self._handlers.add_generic_rpc_handlers(generic_rpc_handlers)
 
     def hold(self, host: str, port: int, *, secured: bool) -> int:
-        """A port that fronts will listen on: it is nobody else's. Raises ServerBindError."""
+        """Reserve a port for fronts. Raises ServerBindError."""
         held = HeldAddress(host, port)
         self._held.append(held)
         name = f"[{host}]" if ":" in host else host
@@ -125,7 +126,7 @@ class Fronts:
         return held.port
 
     async def start(self) -> None:
-        """Returns when all of them listen. Raises FrontError when one does not come to it."""
+        """Returns once all fronts listen. Raises FrontError if one fails to."""
         firsts = [asyncio.get_running_loop().create_future() for _ in self._fronts]
         self._keepers = [
             asyncio.create_task(self._keep(number, first), name=f"front-{number}")
@@ -138,7 +139,8 @@ class Fronts:
                 raise outcome
 
     async def stop(self, grace_s: float | None) -> None:
-        """Take no more connections; calls under way have so long, None: no time. Repeatable."""
+        """Reject new connections; running calls have `grace_s` seconds, None for none.
+        Repeatable."""
         self._stopping.set()
         fronts = [front for front in self._fronts if front is not None]
         for front in fronts:
@@ -153,12 +155,12 @@ class Fronts:
             held.close()
 
     def private_bytes(self) -> int:
-        """Private memory of all fronts."""
+        """Private memory of all fronts, in bytes."""
         pids = [front.pid for front in self._fronts if front is not None]
         return sum(private_bytes(pid) for pid in pids if pid is not None)
 
     def statistics(self) -> dict[str, float]:
-        """For GetStatistics."""
+        """Metrics for GetStatistics, by name."""
         running = [front for front in self._fronts if front is not None]
         values: dict[str, float] = {
             "server.fronts.running": len(running),
@@ -171,7 +173,7 @@ class Fronts:
         return values
 
     async def _keep(self, number: int, first: asyncio.Future[None]) -> None:
-        """Have a front of that number until the server stops."""
+        """Keep a front with that number running until the server stops."""
         pause_s = _FIRST_PAUSE_S
         while True:
             began_s = monotonic()
@@ -213,7 +215,7 @@ class Fronts:
 
 
 class _Front:
-    """One front, from its start to its end."""
+    """One front, from start to end."""
 
     def __init__(self, number: int, handlers: Handlers, tls: Certificates | None) -> None:
         loop = asyncio.get_running_loop()
@@ -236,7 +238,7 @@ class _Front:
     async def begin(
         self, start: Callable[[socket.socket], Awaitable[FrontProcess]], hello: bytes
     ) -> bool:
-        """Whether it listens; otherwise it has ended. Raises OSError."""
+        """Returns whether it listens; otherwise it has ended. Raises OSError."""
         own, its = socket.socketpair()
         with its:
             for one in (own, its):
@@ -253,7 +255,7 @@ class _Front:
         return await self._listens
 
     async def ended(self) -> str:
-        """How it ended, when it has."""
+        """How it ended, once it has."""
         await self._lost
         assert self._process is not None
         try:
@@ -304,7 +306,8 @@ class _Front:
         self._lost.set_result(None)
 
     async def _tell_certificate(self) -> None:
-        """It asks at each handshake: what is read again, and when, is for `tls` alone to say."""
+        """Send the current certificate; the front asks at each handshake, and `tls` decides about
+        reloads."""
         assert self._tls is not None
         await asyncio.to_thread(self._tls.fetch)
         pem = self._tls.pem

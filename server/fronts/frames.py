@@ -1,14 +1,14 @@
-"""Frames: what a front and the owner of the store tell each other on a Unix socket.
+"""Frames: the messages between a front and the owner of the store on a Unix socket.
 
 | at | size | type | field | meaning                                    |
 |---:|-----:|------|-------|--------------------------------------------|
 |  0 |    4 | u32  | size  | bytes of the body                          |
 |  4 |    1 | u8   | kind  | one of the constants below                 |
-|  5 |    4 | u32  | call  | the front's number of it; 0: it is of none |
+|  5 |    4 | u32  | call  | the front's number of the call; 0: none    |
 |  9 | size |      | body  |                                            |
 
-Little-endian. Both ends are of one version: the owner starts the fronts. So the frames carry no
-version, and nobody but these two can write to the socket, a pair that the front inherits.
+Little-endian. Both ends have the same version, since the owner starts the fronts. So frames have no
+version, and only these two can write to the socket, a pair that the front inherits.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _WEIGHT_OF_FRAME = 64
 
 
 class Metadatum(NamedTuple):
-    """One of the metadata, as gRPC has them."""
+    """An entry of gRPC metadata."""
 
     key: str
     value: str | bytes
@@ -94,7 +94,7 @@ class Ending(NamedTuple):
 
 
 def weight_of(message: Sized) -> int:
-    """What a response counts for in the window: empty ones count as well."""
+    """The response's weight in the window; empty ones count as well."""
     return len(message) + _WEIGHT_OF_FRAME
 
 
@@ -112,7 +112,7 @@ def pack_opening(
 
 
 def unpack_opening(body: bytes) -> Opening:
-    """Inverse of `pack_opening`, but for the metadata."""
+    """Inverse of `pack_opening`, except for the metadata."""
     method, deadline_s, peer_size, metadata_size, has_request = _OPENING.unpack_from(body)
     at = _OPENING.size + peer_size
     end = at + metadata_size
@@ -158,8 +158,8 @@ def unpack_metadata(data: bytes) -> Metadata:
 class Link(asyncio.BufferedProtocol):
     """One end of the socket. Owned by the event loop's thread.
 
-    What is sent within one turn of the loop is one write. Nothing is held back here: the calls
-    bound what they send, by READ, WRITTEN and the places that there are.
+    Frames sent within one turn of the loop are one write. Nothing is held back here: the calls
+    limit what they send, with READ, WRITTEN and the number of places.
     """
 
     def __init__(
@@ -169,10 +169,11 @@ class Link(asyncio.BufferedProtocol):
         *,
         gives_views: bool = False,
     ) -> None:
-        """`taken` gets kind, call and body of each frame; `lost` is called once, at the end.
+        """`taken` is called with kind, call and body of each frame; `lost` is called once, at the
+        end.
 
-        `gives_views`: a body that is larger than BUFFER_BYTES is a memoryview, of bytes that nobody
-        else has; gRPC takes none.
+        `gives_views`: a body larger than BUFFER_BYTES is a memoryview of bytes that nothing else
+        refers to; gRPC accepts none.
         """
         self._gives_views = gives_views
         self._taken = taken
@@ -186,7 +187,7 @@ class Link(asyncio.BufferedProtocol):
         self._waiting_bytes = 0
 
     def send(self, kind: int, call: int = 0, body: bytes = b"") -> None:
-        """Send it with the others of this turn; nothing when the other end is gone."""
+        """Send it with the other frames of this turn; ignored once the other end is gone."""
         waiting = self._waiting
         if not waiting:
             self._loop.call_soon(self._flush)
@@ -196,7 +197,7 @@ class Link(asyncio.BufferedProtocol):
             self._waiting_bytes += len(body)
 
     def close(self) -> None:
-        """Write what was sent, then close. `lost` follows."""
+        """Flush, then close. `lost` follows."""
         self._flush()
         if self._transport is not None:
             self._transport.close()
@@ -245,7 +246,7 @@ class Link(asyncio.BufferedProtocol):
         self._keep(at, end, capacity)
 
     def _keep(self, at: int, end: int, capacity: int) -> None:
-        """Move what has not come whole to the front of a buffer that has room for all of it."""
+        """Move an incomplete frame to the front of a buffer that has room for all of it."""
         rest = end - at
         if capacity != len(self._buffer):
             buffer = bytearray(capacity)

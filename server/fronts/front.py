@@ -1,15 +1,15 @@
-"""A front: the process that speaks gRPC with clients and hands each call, as it came, to the owner.
+"""A front: the process that serves gRPC to clients and passes each call unchanged to the owner.
 
-    python -m server.fronts.front DESCRIPTOR
+python -m server.fronts.front DESCRIPTOR
 
-The descriptor is an end of a pair of sockets. It imports gRPC and little else: it starts in a
-quarter of a second, and knows of the methods their names.
+The descriptor is one end of a socket pair. The process imports gRPC and little else, starts in a
+quarter of a second, and knows only the names of methods.
 
-What may be large, and what follows on a stream, is read when the owner says so, and responses go
-out as their connection takes them. The front keeps nothing that anybody has acknowledged: when it
-dies its connections break, and clients do what they do then. It ends when the owner tells it to,
-and at once when the owner is gone; no signal but SIGKILL ends it otherwise, since a terminal, or
-systemd, sends them to all processes of a service.
+Requests that may be large, and later requests of a stream, are read when the owner asks for them,
+and responses are sent as fast as their connection takes them. A front holds no acknowledged data:
+when it dies, its connections break, and clients reconnect. It exits when the owner tells it to, and
+at once if the owner is gone. It ignores all signals but SIGKILL, since a terminal, or systemd,
+sends them to all processes of a service.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _OWNER_IS_GONE = 3
 
 
 class _Call:
-    """One call under way: frames of it that were not looked at, and who waits for one."""
+    """One running call: unprocessed frames, and the waiter for the next."""
 
     __slots__ = (
         "_waiter",
@@ -122,11 +122,11 @@ class _Call:
 class Front:
     """A grpc.GenericRpcHandler for all methods.
 
-    Owned by the event loop's thread, but for `_certificate`.
+    Owned by the event loop's thread, except `_certificate`.
     """
 
     def __init__(self, lost: Callable[[], None]) -> None:
-        """`lost` is called when the owner is gone though it did not say that the front ends."""
+        """`lost` is called when the owner is gone without having stopped the front."""
         self._lost = lost
         self._loop = asyncio.get_running_loop()
         self._link = Link(self._taken, self._link_lost)
@@ -148,7 +148,7 @@ class Front:
         self._renewed: deque[bytes] = deque(maxlen=1)
 
     async def run(self, pair: socket.socket) -> None:
-        """Serve until the owner says that it is enough, or is gone."""
+        """Serve until the owner stops it, or is gone."""
         await self._loop.create_unix_connection(lambda: self._link, sock=pair)
         try:
             hello = await self._hello
@@ -174,11 +174,11 @@ class Front:
             await self._closed
 
     def log_to_owner(self) -> logging.Handler:
-        """A handler whose lines stand in the log of the owner."""
+        """A log handler that sends lines to the owner's log."""
         return _LogToOwner(self._link, self._loop)
 
     async def _serve_until_stopped(self, server: grpc.aio.Server) -> None:
-        """The owner may say so again, and leave calls under way less time."""
+        """The owner may repeat it, with less time for running calls."""
         stops: set[asyncio.Future[Any]] = set()
         while not any(stop.done() for stop in stops):
             await asyncio.wait({self._stop, *stops}, return_when=asyncio.FIRST_COMPLETED)
@@ -293,7 +293,7 @@ class Front:
             reading.cancel()
 
     def _open(self, method: int, context: Context, reads: asyncio.Event | None) -> _Call:
-        """A call that is `_tell`'s to tell."""
+        """Open a call that `_tell` reports to the owner."""
         number = self._last % 0xFFFF_FFFF + 1
         while number in self._calls:  # a stream of long ago
             number = number % 0xFFFF_FFFF + 1
@@ -314,7 +314,7 @@ class Front:
         return call
 
     def _tell(self, call: _Call, request: bytes | None = None) -> None:
-        """The owner knows of the call, and of its request if that is here. Repeatable."""
+        """Report the call, and its request if it has arrived. Repeatable."""
         if call.opening is not None:
             self._link.send(frames.OPEN, call.number, call.opening(request))
             call.opening = None
@@ -332,7 +332,7 @@ class Front:
         self._look = self._loop.call_later(_SOON_S, self._tell_late) if begun else None
 
     async def _read(self, call: _Call, context: Context) -> None:
-        """Pass the only request on. The owner may end the call before it has come."""
+        """Pass on the only request. The owner may end the call before it arrives."""
         call.reading = asyncio.current_task()
         try:
             request = await receive(context)
@@ -348,7 +348,7 @@ class Front:
         self._pass(call, request)
 
     async def _read_on(self, call: _Call, context: Context, reads: asyncio.Event) -> None:
-        """Pass requests on, as the owner asks for them, until there are no more."""
+        """Pass on requests as the owner asks for them, until the end."""
         request: object = None
         while request is not EOF:
             await reads.wait()
@@ -401,7 +401,7 @@ class Front:
     # --- TLS -------------------------------------------------------------------------------
 
     def _certificate(self) -> grpc.ServerCertificateConfiguration | None:
-        """What the owner has, if it is another one. On threads of gRPC, one at each handshake."""
+        """The owner's certificate, if it has changed. On threads of gRPC, one at each handshake."""
         with self._asking:
             asked = self._asked = Future()
             try:
@@ -414,7 +414,7 @@ class Front:
 
 
 class _LogToOwner(logging.Handler):
-    """Lines of this process stand in the log of the owner."""
+    """Sends log lines of this process to the owner's log."""
 
     def __init__(self, link: Link, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -428,7 +428,7 @@ class _LogToOwner(logging.Handler):
 
 
 def _configuration_of(told: str | bytes) -> tuple[grpc.ServerCertificateConfiguration, bool]:
-    """And whether clients must show a certificate."""
+    """Also returns whether clients must present a certificate."""
     key, chain, *ca = (text.encode("latin-1") for text in json.loads(told) if text is not None)
     return grpc.ssl_server_certificate_configuration([(key, chain)], *ca), bool(ca)
 

@@ -1,8 +1,8 @@
-"""Pages over HTTP beside gRPC, in the same event loop: each application on an address of its own.
+"""HTTP beside gRPC, in the same event loop: each application on an address of its own.
 
-`sites` starts and stops them, `monitoring` is what Prometheus and load balancers ask. What a page
-shows is made elsewhere, and given to its application as a function. A handler may hold the loop no
-longer than a call may. Without a site aiohttp is not imported: that takes a third of a start.
+`sites` starts and stops them, `monitoring` serves Prometheus and load balancers. The content is
+produced elsewhere, and passed to the application as a function. A handler must not hold the loop
+for longer than a call may. Without a site aiohttp is not imported, which takes a third of a start.
 """
 
 from server.http.monitoring import OK, TOO_MANY, UNAUTHORIZED, monitoring_app

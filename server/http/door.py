@@ -1,7 +1,8 @@
-"""How connections come in over HTTP: only so many at a time, and each with its requests in time.
+"""Limits HTTP connections: their number, and the time of each request.
 
-aiohttp closes a connection that asks for nothing after an answer. It waits for the first request,
-and for the rest of a body, for ever, and logs a traceback for each request that it cannot parse.
+aiohttp closes a connection that sends no request after a response. But it waits forever for the
+first request and for the rest of a body, and logs a traceback for each request that it cannot
+parse.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ _FORM = "application/x-www-form-urlencoded"
 
 
 class Door:
-    """Of one site. Owned by the event loop's thread."""
+    """The limits of one site. Owned by the event loop's thread."""
 
     def __init__(self) -> None:
         self._silent: set[asyncio.BaseProtocol] = set()  # connections without a request so far
 
     def factory(self, server: web.Server) -> Callable[[], asyncio.BaseProtocol]:
-        """What makes a protocol of each connection, for `create_server`."""
+        """The protocol factory for `create_server`."""
         loop = asyncio.get_running_loop()
 
         def come_in() -> asyncio.BaseProtocol:
@@ -56,7 +57,7 @@ class Door:
 
     @web.middleware
     async def read_body(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """A middleware: bodies are read before anything is done, and none but forms.
+        """A middleware that reads bodies first, and only accepts forms.
 
         Raises HTTPRequestTimeout, HTTPRequestEntityTooLarge, HTTPUnsupportedMediaType and
         HTTPBadRequest.
@@ -77,15 +78,15 @@ class Door:
 
 
 class _Refused(asyncio.Protocol):
-    """A connection too many."""
+    """A connection beyond the limit."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
 
 
 class BadRequests(logging.Filter):
-    """Of what aiohttp logs: a request that it cannot parse is a line without a traceback, and any
-    line of one kind comes once a second at most."""
+    """A log filter: a request that aiohttp cannot parse is a line without a traceback, and each
+    kind of line appears at most once a second."""
 
     def __init__(self) -> None:
         super().__init__()

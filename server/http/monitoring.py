@@ -1,7 +1,7 @@
-"""What machines ask: /metrics, /livez and /readyz.
+"""Endpoints for machines: /metrics, /livez and /readyz.
 
-The two probes say what grpc.health.v1 says of "" and of "kvcq.ready". As that, they are answered to
-anybody; /metrics, with names of topics and groups, takes a user where users are asked for.
+The two probes return what grpc.health.v1 returns for "" and "kvcq.ready", and need no
+authentication. /metrics has names of topics and groups, and needs a user if the server has users.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def monitoring_app(
     metrics: Callable[[], Awaitable[tuple[bytes, str]]],
     let_in: Callable[[str, str, str], int] = lambda _address, _name, _secret: OK,
 ) -> web.Application:
-    """`metrics` gives the text for Prometheus, and its content type. `let_in` gives the status for
-    whoever comes from that address with that name and secret: OK, UNAUTHORIZED or TOO_MANY; name
-    and secret are empty where none are given.
+    """`metrics` returns the text for Prometheus, and its content type. `let_in` returns the status
+    for an address, name and secret: OK, UNAUTHORIZED or TOO_MANY; name and secret are empty if none
+    are given.
 
-    A probe answers 200 and `ok`, or 503 and a line that says why not. What is wrong and stops
-    nothing, such as a clock that jumped, follows the `ok`.
+    A probe returns 200 and `ok`, or 503 and a line with the reason. A problem that stops nothing,
+    such as a clock that jumped, follows the `ok`.
     """
     from aiohttp import web  # see __init__.py
 
@@ -69,7 +69,7 @@ def monitoring_app(
 
 
 def _credentials(header: str) -> tuple[str, str]:
-    """Name and secret of HTTP Basic; both are empty where there are none, or no text."""
+    """Name and secret of HTTP Basic; both empty if missing or not text."""
     from aiohttp import BasicAuth
 
     try:

@@ -1,4 +1,4 @@
-"""aiohttp applications, started and stopped with the server."""
+"""Starts and stops aiohttp applications with the server."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class HttpSites:
         self.ports: dict[str, int] = {}
 
     def add(self, site: Site) -> None:
-        """It is served from `start` on."""
+        """Add a site, served from `start` on."""
         self._sites.append(site)
 
     async def start(self) -> None:
-        """Listen, in the order of adding. Raises HttpBindError; `stop` must follow all the same."""
+        """Listen, in the order of `add`. Raises HttpBindError; `stop` must follow in any case."""
         if not self._sites:
             return
         from aiohttp import web  # see __init__.py
@@ -83,7 +83,7 @@ class HttpSites:
             logger.info("%s: %s://%s:%d/", site.name, scheme, host, self.ports[site.name])
 
     async def stop(self) -> None:
-        """Listen no more, last one first, and end what is under way. Repeatable."""
+        """Stop listening, last one first, and end running requests. Repeatable."""
         while self._listening:
             runner, listener = self._listening.pop()
             if listener is not None:
@@ -92,7 +92,7 @@ class HttpSites:
 
 
 async def _listen(factory: Callable[[], asyncio.BaseProtocol], site: Site) -> asyncio.Server:
-    """Raises HttpBindError. As gRPC does it: a second server on the port must fail."""
+    """Raises HttpBindError. Like gRPC: a second server on the port must fail."""
     try:
         return await asyncio.get_running_loop().create_server(
             factory,

@@ -1,11 +1,10 @@
-"""Long pieces of work on the store that is served: each a job with an id, progress and an end.
+"""Jobs: long work on the served store, each with an id, progress and an end.
 
-A kind of job knows what is asked for, refuses what makes no sense before anything begins, and gives
-the work (`kinds`). `registry` runs it in a thread, one of a kind at a time, and remembers what came
-of it, also over a restart (`history`). Backfills and verifications, which a migration begins, are
-among its jobs. To add a kind: a field of `StartJobRequest.kind` in
-`proto/v1/jobs.proto`, a class like that in `compact`, and a place in `on_store`, which puts all of
-it together.
+A kind of job validates its request, rejects nonsense before anything starts, and returns the work
+(`kinds`). `registry` runs it in a thread, one of a kind at a time, and remembers the result across
+restarts (`history`). Backfills and verifications of a migration are among its jobs. To add a kind:
+a field of `StartJobRequest.kind` in `proto/v1/jobs.proto`, a class like the one in `compact`, and a
+line in `on_store`, which assembles all of them.
 
 Uses the store, and the values and errors of the server; it knows nothing of gRPC.
 """

@@ -1,4 +1,4 @@
-"""The job `backup`: the store is copied while it is used, to where the server keeps backups."""
+"""The job `backup`: copies the store, while in use, to the server's place for backups."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ BYTES_PER_S = 64 << 20
 
 
 class BackupKind:
-    """A backup, copied by a process of its own.
+    """A backup, copied by a separate process.
 
-    Cancelled, or cut short by whatever, it is no backup; the next one goes on with its files.
+    If it is cancelled or interrupted it does not count; the next one reuses its files.
     """
 
     name = "backup"
@@ -83,7 +83,7 @@ class BackupKind:
 
 
 def database_of(queues: ConsumeQueueStore) -> KvConsumeQueueStore:
-    """The database with all queues. Raises BackupRefusedError when some are in files."""
+    """The database with all queues. Raises BackupRefusedError if some are in files."""
     if isinstance(queues, KvConsumeQueueStore):
         return queues
     if isinstance(queues, DoubleQueueStore):

@@ -1,4 +1,4 @@
-"""Where backups may go: nowhere but to the places that the server's settings name, and below."""
+"""Restricts backups to the places that the server's settings name, and below them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _NOT_IN_URLS = "?#%\\@"
 
 
 def allowed_target(target: str, places: Sequence[str]) -> str:
-    """The directory or URL that is meant. Looks at the disk, to see through links.
+    """The directory or URL for the target. Accesses the disk, to resolve links.
 
-    Raises InvalidArgumentError for one outside the places, and when there are none.
+    Raises InvalidArgumentError for one outside the places, and if there are none.
     """
     if not places:
         raise InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""The job `compact`: rows are rewritten, so that what is dead gives its space back."""
+"""The job `compact`: rewrites rows, so that the space of dead ones is reclaimed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _WHOLE = 1000
 
 
 class Compact:
-    """A family, and a topic's rows or all.
+    """Compacts a family, all of it or a topic's rows.
 
-    It stays within the rate that RocksDB's own compactions keep to, and comes to its end, also when
-    it is cancelled, with the piece that it is at: 64 MiB at most.
+    It keeps to the rate limit of RocksDB's own compactions. It ends, also when cancelled, after the
+    current piece, at most 64 MiB.
     """
 
     name = "compact"

@@ -1,4 +1,4 @@
-"""The job `expire`: segments of the log whose messages have all expired are dropped now."""
+"""The job `expire`: drops segments of the log whose messages have all expired."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class Expire:
-    """What retention does at its hour, until nothing more has expired.
+    """Does what retention does at its hour, until nothing more has expired.
 
-    Nothing goes that retention would keep. Cancelled, it ends with the segments that it is at.
+    It drops nothing that retention would keep. If cancelled, it ends after the current segments.
     """
 
     name = "expire"
@@ -26,7 +26,7 @@ class Expire:
         self._store = store
 
     def work(self, wanted: pb.ExpireJob) -> Work:
-        """Nothing can be wrong with it."""
+        """Accepts every request."""
         store = self._store
 
         def expire(running: Job) -> Outcome:

@@ -1,7 +1,7 @@
-"""The jobs of earlier days, as one note of the store.
+"""Finished jobs, as a note of the store.
 
-Written when a job begins and when it ends. A process that is killed leaves a job that runs in it;
-whoever reads it next knows that it does not.
+Written when a job starts and when it ends. If the process is killed, a job is left as running, and
+the next reader knows that it is not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CUT_OFF = "the server stopped before the job ended; the job can be started agai
 
 
 def read_history(notes: Notes) -> list[JobView]:
-    """Oldest first; empty when there is none. One that cannot be read is none, and is logged."""
+    """Oldest first; empty if there is none. An unreadable entry is skipped and logged."""
     data = notes.get(_NAME)
     if data is None:
         return []
@@ -42,7 +42,7 @@ def read_history(notes: Notes) -> list[JobView]:
 
 
 def write_history(notes: Notes, jobs: Iterable[JobView]) -> None:
-    """Durable on return. What cannot be written is logged: no job depends on it."""
+    """Durable on return. Errors are logged, since no job depends on it."""
     data = json.dumps([each.document() for each in jobs], separators=(",", ":")).encode()
     try:
         notes.put(_NAME, data)

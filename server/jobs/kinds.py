@@ -1,4 +1,4 @@
-"""What a kind of job is to the rest: a name, and how work is made of what was asked for."""
+"""The interface of a kind of job: its name, and the work for a request."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Kind(Protocol):
 
     @property
     def name(self) -> str:
-        """The field of StartJobRequest that asks for one."""
+        """Its field in StartJobRequest."""
         ...
 
     @property
     def unit(self) -> str:
-        """What progress counts, such as "bytes"."""
+        """The unit of progress, such as "bytes"."""
         ...
 
     def work(self, wanted: Any) -> Work:  # noqa: ANN401 - the message of that field
-        """What a job does that was asked for so. Begins nothing; may read.
+        """The work of a job with that request. Starts nothing; may read.
 
         Raises InvalidArgumentError, naming the field, UnknownTopicError, UnknownQueueError.
         """

@@ -1,4 +1,4 @@
-"""Topics that keep the latest message of each key are gone through once in a period."""
+"""Runs `keep_latest` periodically on topics that keep the latest message of each key."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class LatestSchedule(PeriodicCheck):
-    """Begins a job `keep_latest` for all such topics, unless there is none.
+    """Starts a job `keep_latest` for all such topics, if there are any.
 
-    Thread: "latest-schedule". When the last one began is known from the jobs that are remembered.
+    Thread: "latest-schedule". The job history tells when the last one started.
     """
 
     def __init__(self, jobs: Jobs, kind: KeepLatest, clock: Clock, *, period_s: float) -> None:
-        """`period_s`: of 0 none is begun."""
+        """`period_s`: 0 for none."""
         super().__init__("latest-schedule", period_s)
         # Constant after construction.
         self._jobs = jobs
@@ -31,7 +31,7 @@ class LatestSchedule(PeriodicCheck):
         self._looked_ms = 0
 
     def start_if_due(self) -> bool:
-        """Begin a job if one is due; whether it was begun."""
+        """Start a job if one is due. Returns whether it did."""
         now_ms = self._clock.now_ms()
         before = (each for each in self._jobs.views(self._kind.name) if each.scheduled)
         last_ms = max(self._looked_ms, next((each.started_ms for each in before), 0))

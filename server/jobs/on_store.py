@@ -1,4 +1,4 @@
-"""The kinds of jobs there are on a store that is served, and what begins by itself."""
+"""The kinds of jobs on a served store, and the scheduled ones."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class StoreJobs:
         self.latest = LatestSchedule(self.jobs, latest, clock, period_s=keep_latest_hours * 3600)
 
     def start(self) -> None:
-        """What is due begins by itself from now on."""
+        """Start scheduled jobs from now on."""
         self.scrubbing.start()
         self.latest.start()
 
     def statistics(self) -> dict[str, float]:
-        """Numbers for operators, by name."""
+        """Metrics for operators, by name."""
         return {
             **self.jobs.statistics(),
             **self._scrub.statistics(),
@@ -77,7 +77,7 @@ class StoreJobs:
         }
 
     def close(self) -> None:
-        """Begin nothing more, cancel what runs, and wait for it, some seconds at most. Blocks."""
+        """Start no more, cancel running jobs, and wait for them, at most some seconds. Blocks."""
         self.scrubbing.close()
         self.latest.close()
         self.jobs.close()

@@ -14,20 +14,20 @@ CHECK_S = 60.0
 
 
 class PeriodicCheck(ABC):
-    """Checks every minute, on a thread of that name. What that raises is logged.
+    """Checks every minute, on a thread of that name. Errors are logged.
 
-    The first check is a minute after the start: a server that starts has enough to do.
+    The first check is a minute after the start, when the server is less busy.
     """
 
     def __init__(self, name: str, period_s: float) -> None:
-        """`period_s`: how often it is due; 0: never."""
+        """`period_s`: how often it is due; 0 for never."""
         self._period_s = period_s
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     @abstractmethod
     def start_if_due(self) -> bool:
-        """Start the job if it is due; whether one was started."""
+        """Start the job if it is due. Returns whether it did."""
 
     @property
     def is_stopping(self) -> bool:
@@ -38,12 +38,12 @@ class PeriodicCheck(ABC):
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """What is due begins by itself from now on."""
+        """Start checking."""
         if self._period_s:
             self._thread.start()
 
     def close(self) -> None:
-        """No check is under way on return, and none follows. Repeatable."""
+        """On return no check is running, and none follows. Repeatable."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -1,4 +1,4 @@
-"""The job `rebuild`: units of a queue, or of a topic's queues, are written again from the log."""
+"""The job `rebuild`: writes the units of a queue, or of a topic's queues, again from the log."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _PAUSE_S = 0.005
 
 
 class Rebuild:
-    """What the store does by itself for a queue that a reader finds damaged, by hand.
+    """Does manually what the store does for a queue that a reader finds damaged.
 
-    Readers and producers go on; no row is removed. Cancelled, it has done a part, which harms
-    nothing.
+    Readers and producers continue; no row is removed. If cancelled, a part is done, which does no
+    harm.
     """
 
     name = "rebuild"

@@ -1,4 +1,4 @@
-"""The jobs of one served store: those that run, and the last ones of each kind."""
+"""The jobs of one served store: running ones, and the last ones of each kind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MIGRATION_KINDS = ("backfill", "verify")
 
 
 class _LastDone(NamedTuple):
-    """Of a kind, the job that ended well most lately; none: without an id."""
+    """The last successful job of a kind; without an id if there is none."""
 
     job_id: str = ""
     ended_ms: int = 0
@@ -42,17 +42,16 @@ class _LastDone(NamedTuple):
 
 
 class Jobs:
-    """Begins jobs, one of a kind at a time, and knows how each went.
+    """Starts jobs, one of a kind at a time, and remembers their results.
 
-    Thread: any. Locks: `_lock`, never held while a job works or while the disk does.
-    Durability: jobs that ended are known to the next process; one that a crash ended is known as
-    failed.
+    Thread: any. Locks: `_lock`, never held while a job works or during disk access. Durability:
+    finished jobs are known to the next process; one that a crash ended counts as failed.
     """
 
     def __init__(
         self, kinds: Iterable[Kind], notes: Notes, clock: Clock, kept: int = KEPT_JOBS
     ) -> None:
-        """`kept`: of each kind, how many are remembered."""
+        """`kept`: how many jobs of each kind are remembered."""
         # Constant after construction.
         self._kept = kept
         self._kinds = {kind.name: kind for kind in kinds}
@@ -77,10 +76,10 @@ class Jobs:
         wanted: Any,  # noqa: ANN401 - the kind's own message
         arguments: Mapping[str, str],
     ) -> JobView:
-        """A job of that kind runs from now on. May touch the disk.
+        """Start a job of that kind. May access the disk.
 
-        Raises InvalidArgumentError and what else the kind refuses, JobRunningError while another
-        one of the kind runs, StoreClosedError.
+        Raises InvalidArgumentError and other errors of the kind, JobRunningError while another one
+        of the kind runs, StoreClosedError.
         """
         kind = self._kinds.get(name)
         if kind is None:
@@ -91,11 +90,11 @@ class Jobs:
     def begin(
         self, kind: Kind, work: Work, arguments: Mapping[str, str], *, scheduled: bool = False
     ) -> JobView:
-        """The work runs from now on, as a job of the kind. May touch the disk.
+        """Start the work as a job of the kind. May access the disk.
 
-        `scheduled`: the server begins it by itself, beside one that somebody asks for. Raises
+        `scheduled`: started by the server, independently of one that a user starts. Raises
         JobRunningError while another one of the kind runs, StoreClosedError, DiskFullError, and
-        RuntimeError where the process may have no more threads.
+        RuntimeError if the process cannot create more threads.
         """
         name = kind.name
         job = Job(name, self._clock, work, unit=kind.unit, arguments=arguments, scheduled=scheduled)
@@ -121,7 +120,7 @@ class Jobs:
         return job.view()
 
     def follow(self, jobs: JobList) -> None:
-        """What begins there is a job here as well from now on, and what runs there."""
+        """Also list the jobs that run there, now or later."""
         jobs.follow(self._add)
 
     def _add(self, job: Job) -> None:
@@ -132,7 +131,7 @@ class Jobs:
         self._save()
 
     def get(self, job_id: str) -> JobView:
-        """Raises UnknownJobError."""
+        """The job. Raises UnknownJobError."""
         with self._lock:
             job = self._jobs.get(job_id)
         if job is None:
@@ -140,14 +139,15 @@ class Jobs:
         return _view_of(job)
 
     def views(self, kind: str = "") -> list[JobView]:
-        """Newest first; of one kind, or of all. Raises InvalidArgumentError."""
+        """Jobs of one kind or of all, newest first. Raises InvalidArgumentError."""
         if kind and kind not in self._names:
             known = ", ".join(self._names)
             raise InvalidArgumentError("kind", f"{kind!r} is not one of {known}")
         return [each for each in reversed(self._all()) if not kind or each.kind == kind]
 
     def cancel(self, job_id: str) -> JobView:
-        """The job ends soon; one that has ended stays as it is. Raises UnknownJobError."""
+        """Cancel the job, which ends soon; a finished one does not change. Raises
+        UnknownJobError."""
         with self._lock:
             job = self._jobs.get(job_id)
         if isinstance(job, Job):
@@ -155,9 +155,9 @@ class Jobs:
         return self.get(job_id)
 
     def on_end(self, listener: Callable[[str], None]) -> Callable[[], None]:
-        """Call `listener` with the id of each job that ends, on its thread: be short.
+        """Call `listener` with the id of each job that ends, on its thread; it must be short.
 
-        Returns how to take it back.
+        Returns a function that removes it.
         """
         with self._lock:
             self._listeners.add(listener)
@@ -169,7 +169,7 @@ class Jobs:
         return take_back
 
     def statistics(self) -> dict[str, float]:
-        """Jobs that run, those that ended since the start, and the last that was done, by kind."""
+        """Running jobs, jobs that ended since the start, and the last success, by kind."""
         with self._lock:
             jobs = list(self._jobs.values())
             ended, last_done = dict(self._ended), dict(self._last_done)
@@ -188,7 +188,7 @@ class Jobs:
         return found
 
     def wait(self, job_id: str, timeout_s: float | None = None) -> JobView:
-        """The job when it has ended, or when the time is up. Blocks. Raises UnknownJobError."""
+        """Block until the job has ended, or until the timeout. Raises UnknownJobError."""
         with self._lock:
             job = self._jobs.get(job_id)
         if isinstance(job, Job):
@@ -196,7 +196,7 @@ class Jobs:
         return self.get(job_id)
 
     def close(self) -> None:
-        """Begin no more, cancel those that run, and wait for them, `CLOSE_S` at most. Blocks."""
+        """Start no more, cancel running jobs, and wait for them, at most `CLOSE_S`. Blocks."""
         with self._lock:
             self._closed = True
             jobs = [job for job in self._jobs.values() if isinstance(job, Job) and job.is_running]
@@ -213,9 +213,10 @@ class Jobs:
         return list(map(_view_of, jobs))
 
     def _forget(self, kind: str) -> None:
-        """Under _lock: the oldest ones of the kind that are too many. The newest is the last.
+        """Forget the oldest jobs of the kind that are too many; the newest is the last. Must hold
+        _lock.
 
-        The last one that was done stays, however many failed since.
+        The last successful one stays, however many failed since.
         """
         mine = [job_id for job_id, each in self._jobs.items() if each.kind == kind]
         for job_id in mine[: -self._kept]:
@@ -223,7 +224,7 @@ class Jobs:
                 del self._jobs[job_id]
 
     def _note_end(self, view: JobView) -> None:
-        """Under _lock, in the order in which jobs ended."""
+        """Must hold _lock; called in the order in which jobs ended."""
         last = self._last_done.get(view.kind)
         if last is None:
             return  # of a kind that an earlier version had

@@ -1,9 +1,9 @@
-"""The job `scrub`: the log of the running store is read, and records and units are verified.
+"""The job `scrub`: reads the log of the running store, and verifies records and units.
 
-A pass keeps to a rate, and while messages come in to a share of one processor as well: what it
-works, it takes from the interpreter that serves them. By hand it reads as fast as that allows, and
-at a rate that is asked for whatever it takes. The server itself scrubs once in a period, a week for
-one, spread over most of it: see scrub_schedule.py.
+A pass keeps to a rate, and, while messages arrive, also to a share of one processor, because its
+work takes interpreter time from serving them. A manual scrub reads as fast as that share allows,
+or, with a requested rate, at that rate whatever it costs. The server scrubs once in a period, by
+default a week, spread over most of it: see scrub_schedule.py.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHARE = 0.02
 
 
 class ScrubNumbers:
-    """What scrubbing has done since the server started, for operators. Thread: any."""
+    """Results of scrubbing since the server started, for operators. Thread: any."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -51,7 +51,7 @@ class ScrubNumbers:
 
 
 class ScrubWork:
-    """A pass, or the rest of one, at a pace. Used by one job's thread."""
+    """A pass, or the rest of one, at a given pace. Used by one job's thread."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class ScrubWork:
         share: float = SHARE,
         cpu_s: Callable[[], float] = thread_time,
     ) -> None:
-        """`rate` says how many bytes a second may be read now, `end`, a physical offset, less the
-        position being left; `saved` is called after each burst. `share`: of one processor, while
-        messages come in; 1: no limit."""
+        """`rate` returns how many bytes a second may be read now; `end`, a physical offset, minus
+        the position is left; `saved` is called after each burst. `share`: of one processor, while
+        messages arrive; 1 for no limit."""
         self._scrub = scrub
         self._kind = kind
         self._end = end
@@ -104,13 +104,13 @@ class ScrubWork:
 
 
 class ScrubKind:
-    """All of the log, once."""
+    """Scrubs the whole log once."""
 
     name = "scrub"
     unit = "bytes"
 
     def __init__(self, store: MessageStore, bytes_per_s: int = BYTES_PER_S) -> None:
-        """`bytes_per_s`: where a request names no rate."""
+        """`bytes_per_s`: the rate for requests without one."""
         self._store = store
         self._bytes_per_s = bytes_per_s
         self.numbers = ScrubNumbers()
@@ -130,12 +130,12 @@ class ScrubKind:
         return scrub
 
     def scrub_from(self, position: int, *, log_only: bool = False) -> Scrub:
-        """A pass that begins at a physical offset, or at the log's start if that is behind it."""
+        """A pass that begins at a physical offset, or at the log's start if that is later."""
         store = self._store
         return Scrub(store.log, store.queues, lambda: store.admission, position, log_only=log_only)
 
     def appended(self) -> int:
-        """Where the log ends, physical."""
+        """Physical end of the log."""
         return self._store.log.appended_offset
 
     def statistics(self) -> dict[str, float]:
@@ -147,7 +147,7 @@ def _faults_of(scrub: Scrub) -> int:
 
 
 def outcome_of(scrub: Scrub) -> Outcome:
-    """What a pass found."""
+    """The result of a pass."""
     faults = _faults_of(scrub)
     units = f" and {scrub.units:,} units" if scrub.units else ""
     found = f"{faults:,} are damaged" if faults else "no faults found"

@@ -1,7 +1,7 @@
-"""Scrubbing in the background: all of the log once in a period, spread over most of it.
+"""Background scrubbing: the whole log once in a period, spread over most of it.
 
-Where a pass is, is kept as a note of the store, so that a restart goes on with it. A pass that
-somebody cancelled is left; one that failed is tried again an hour later, from where it was.
+The position of a pass is a note of the store, so that a restart continues it. A cancelled pass is
+abandoned; a failed one is retried an hour later, from its position.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _AFTER_FAILURE_S = 3600.0
 
 @dataclass
 class PassState:
-    """A pass over the log, as it is kept. Offsets are physical."""
+    """The stored state of a pass over the log. Offsets are physical."""
 
     began_ms: int
     position: int
@@ -52,9 +52,9 @@ class PassState:
 
 
 class ScrubSchedule(PeriodicCheck):
-    """Begins passes when they are due.
+    """Starts passes when they are due.
 
-    Thread: "scrub-schedule", which begins jobs; the job's own works and writes the state.
+    Thread: "scrub-schedule", which starts jobs; the job's own works and writes the state.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ScrubSchedule(PeriodicCheck):
         period_s: float,
         bytes_per_s: int = BYTES_PER_S,
     ) -> None:
-        """`period_s`: of 0 there is no scrubbing. `bytes_per_s`: a pass reads no faster."""
+        """`period_s`: 0 for no scrubbing. `bytes_per_s`: the maximum rate of a pass."""
         super().__init__("scrub-schedule", period_s)
         # Constant after construction.
         self._store = store
@@ -81,7 +81,7 @@ class ScrubSchedule(PeriodicCheck):
         self._saved_s = 0.0
 
     def start_if_due(self) -> bool:
-        """Begin a pass, or go on with one, if that is due; whether one was begun."""
+        """Start or continue a pass, if that is due. Returns whether it did."""
         if self._clock.monotonic_s() < self._not_before_s:
             return False
         state, now_ms = self._state, self._clock.now_ms()
@@ -108,7 +108,7 @@ class ScrubSchedule(PeriodicCheck):
         return True
 
     def statistics(self) -> dict[str, float]:
-        """How far the pass is, and how the last one went."""
+        """The progress of the pass, and the result of the last one."""
         state = self._state
         if state is None:
             return {}
@@ -153,7 +153,7 @@ class ScrubSchedule(PeriodicCheck):
         return found
 
     def _rate(self, left: int) -> float:
-        """Bytes a second that end the pass in its part of the period."""
+        """The rate that finishes the pass within its part of the period."""
         state = self._state
         assert state is not None
         due_ms = state.began_ms + self._period_s * 1000 * _SHARE

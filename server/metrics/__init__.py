@@ -1,8 +1,7 @@
-"""The server's own numbers, for whoever asks: `kvcq stats`, `kvcq top`, the console, Prometheus.
+"""The server's metrics, for `kvcq stats`, `kvcq top`, the console and Prometheus.
 
-`calls` counts what calls cost and what they put and pull, `traffic` does so by topic; `survey`
-finds how far groups are behind, `activity` does that for whoever asks. What Prometheus is told of
-them is in `server/observe`.
+`calls` counts calls and what they put and pull, `traffic` does so by topic; `survey` computes the
+lag of groups, `activity` does so on request. `server/observe` exports them to Prometheus.
 """
 
 from server.metrics.activity import Activity

@@ -1,4 +1,4 @@
-"""How far groups are behind, for all who ask now and then."""
+"""Computes the lag of groups on request."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ CACHE_S = 1.0
 
 
 class Activity:
-    """Owned by the event loop's thread, but for `find`.
+    """Owned by the event loop's thread, except `find`.
 
-    Thread: "activity" looks at the store, for one question at a time: however many ask, they take
-    one thread, and nothing from the calls' own pools. Locks: `_looking`, held during a look.
+    Thread: "activity" reads the store, for one request at a time: any number of requests takes one
+    thread, and none from the pools for calls. Locks: `_looking`, held during a read.
     """
 
     def __init__(self, store: MessageStore, groups: int, now_ms: Callable[[], int]) -> None:
-        """`groups`: how many are told of, those that are farthest behind."""
+        """`groups`: how many groups to report, those with the largest lag."""
         self._survey = Survey(store, groups, now_ms)
         self._thread = Workers(1, "activity")
         self._looking = threading.Lock()
         self._found: tuple[float, Surveyed] | None = None
 
     def close(self) -> None:
-        """Wait for what runs. Blocks, `server.workers.CLOSE_S` at most."""
+        """Wait for running work. Blocks for at most `server.workers.CLOSE_S`."""
         self._thread.close()
 
     async def look(self) -> Surveyed:
-        """What is known by now. Raises what the store raises."""
+        """The current result. Raises what the store raises."""
         return await self._thread.run(self.find)
 
     def find(self) -> Surveyed:
-        """The same, for any other thread. Those who wait get what the one before them found."""
+        """Like `look`, for other threads. Waiters get the result of the one before them."""
         with self._looking:
             if self._found is None or monotonic() - self._found[0] >= CACHE_S:
                 self._found = (monotonic(), self._survey.go_on())

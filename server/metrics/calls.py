@@ -1,4 +1,4 @@
-"""Counters of the gRPC edge. Read through AdminService.GetStatistics, and by Prometheus."""
+"""Counters of the gRPC edge, read by AdminService.GetStatistics and Prometheus."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FAULTS = ("DATA_LOSS", "INTERNAL")
 
 
 class CallNumbers(NamedTuple):
-    """All of it at one time, for who reads it in another thread."""
+    """A snapshot of all counters, for readers in other threads."""
 
     uptime_s: float
     calls_s: Mapping[str, Counted]  # by method
@@ -47,10 +47,10 @@ class CallNumbers(NamedTuple):
 
 
 class CallMetrics:
-    """Calls, refusals, time, and what was put and pulled. Owned by the event loop's thread."""
+    """Counts calls, errors, time, and messages put and pulled. Owned by the event loop's thread."""
 
     def __init__(self, topic_rows: int = 0, group_rows: int = 0) -> None:
-        """`topic_rows`, `group_rows`: topics, and shared groups, whose traffic is kept apart."""
+        """`topic_rows`, `group_rows`: number of topics and shared groups with separate counts."""
         self._calls: dict[str, Histogram] = {}
         self._refusals: Counter[tuple[str, str]] = Counter()
         self._faults = dict.fromkeys(FAULTS, 0)
@@ -63,7 +63,7 @@ class CallMetrics:
         self._begun_s = monotonic()
 
     def ended(self, method: str, seconds: float) -> None:
-        """A call of `method` ended, well or not."""
+        """A call of `method` ended, with or without an error."""
         if method not in _NOT_COUNTED:
             logger.debug("%s ended after %.1f ms", method, seconds * 1000)
             try:
@@ -73,43 +73,43 @@ class CallMetrics:
                 histogram.add(seconds)
 
     def stream_began(self, method: str) -> None:
-        """A stream of `method` is open until `stream_ended`."""
+        """A stream of `method` opened; `stream_ended` closes it."""
         self._streams[method] += 1
 
     def stream_ended(self, method: str) -> None:
         self._streams[method] -= 1
 
     def refused(self, method: str, reason: str, code: str) -> None:
-        """A call, or a batch in a stream, was answered with an error."""
+        """A call, or a batch in a stream, failed with an error."""
         self._refusals[method, reason] += 1
         if code in self._faults:
             self._faults[code] += 1
 
     def count(self, name: str, amount: int = 1) -> None:
-        """Add to a counter of the server's own, such as `messages_put`."""
+        """Add to a counter of the server, such as `messages_put`."""
         self._counts[name] += amount
 
     def put_one(self, topic: str, size: int) -> None:
-        """A message was stored, of so many bytes in the log."""
+        """Count one stored message, with its bytes in the log."""
         self._counts["messages_put"] += 1
         self._message_bytes.add(size)
         self._traffic.put(topic, 1, size)
 
     def put(self, topics: Mapping[str, int], size: int) -> None:
-        """Messages were stored: how many by topic, and the bytes of all of them in the log."""
+        """Count stored messages: number by topic, and bytes of all in the log."""
         messages = sum(topics.values())
         self._counts["messages_put"] += messages
         self._message_bytes.add(size / messages, messages)
         self._traffic.put_all(topics, size / messages)
 
     def pulled(self, topic: str, messages: int, size: int) -> None:
-        """Messages of a topic, or light queue, were read; `size` bytes are sent."""
+        """Count messages that were read from a topic or light queue; `size`: bytes sent."""
         if messages:
             self._counts["messages_pulled"] += messages
             self._traffic.pulled(topic, messages, size)
 
     def read(self) -> CallNumbers:
-        """All numbers since the start of the process."""
+        """All counters since the start of the process."""
         return CallNumbers(
             monotonic() - self._begun_s,
             {method: histogram.read() for method, histogram in self._calls.items()},
@@ -127,7 +127,7 @@ class CallMetrics:
         return self._traffic.read()
 
     def statistics(self) -> dict[str, float]:
-        """All counters since the start of the process, but for the traffic by topic."""
+        """All counters since the start of the process, except the traffic by topic."""
         values: dict[str, float] = {"server.uptime_s": monotonic() - self._begun_s}
         for method, histogram in self._calls.items():
             calls = histogram.read()

@@ -1,8 +1,8 @@
-"""Topics, light queues and groups counted, and how far each group is behind, some at a time.
+"""Counts topics, light queues and groups, and computes each group's lag, a part at a time.
 
-There may be millions of names, so nobody who asks has all of them looked at: each goes on where the
-one before stopped, and a number is told once its round is complete. With few names a round is one
-question. Prometheus asks, and `kvcq top`.
+There may be millions of names, so no single request scans all of them: each continues where the
+previous one stopped, and a value is reported after its round is complete. With few names a round is
+one request. Used by Prometheus and `kvcq top`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TOPICS_OF_A_GROUP = 100
 
 
 class Lag(NamedTuple):
-    """How far a group is behind in a topic, over all its queues."""
+    """The lag of a group in a topic, over all its queues."""
 
     messages: int  # that it has not committed; of a shared group, that are not done
     #: Store time of the oldest of them; None: there is none.
@@ -49,7 +49,7 @@ class Lag(NamedTuple):
 
 
 class Surveyed(NamedTuple):
-    """Of the rounds that were completed last; None before the first."""
+    """Results of the last complete rounds; None before the first."""
 
     topics: int | None = None
     light_queues: int | None = None
@@ -75,7 +75,7 @@ class Survey:
         rows_at_a_time: int = ROWS_AT_A_TIME,
         topics_of_a_group: int = TOPICS_OF_A_GROUP,
     ) -> None:
-        """`groups`: how many are told of."""
+        """`groups`: how many to report."""
         self._store = store
         self._page = page
         self._rows_at_a_time = rows_at_a_time
@@ -86,7 +86,7 @@ class Survey:
         self._rounds = self._all_rounds()
 
     def go_on(self) -> Surveyed:
-        """What is known after some more look-ups. Raises what the store raises."""
+        """The results after some more lookups. Raises what the store raises."""
         try:
             for rounds in self._rounds:
                 self._advance(rounds)
@@ -108,7 +108,7 @@ class Survey:
         return self._count_topics(), self._count_light_queues(), self._look_at_groups()
 
     def _count_topics(self) -> Iterator[int | None]:
-        """Rows looked at, page by page; None after each round."""
+        """Yield the rows read, page by page; None after each round."""
         while True:
             count, after = 0, None
             while page := self._store.list_topics("", after, self._page):
@@ -164,7 +164,7 @@ class Survey:
         return dict(nlargest(self._most, lags.items(), key=behind))
 
     def _add_lags(self, group: str, lags: dict[str, Lag]) -> Iterator[int]:
-        """Into `lags`, by topic."""
+        """Add the group's lag to `lags`, by topic."""
         after: tuple[str, int] | None = None
         if self._is_shared(group):
             yield from self._add_shared(group, lags)
@@ -191,7 +191,7 @@ class Survey:
             return False
 
     def _add_shared(self, group: str, lags: dict[str, Lag]) -> Iterator[int]:
-        """The same of a shared group."""
+        """Like `_add_lags`, for a shared group."""
         after: tuple[str, int] | None = None
         while page := self._pages_of(group, after):
             for queue in page:
@@ -204,7 +204,7 @@ class Survey:
             yield len(page)
 
     def _pages_of(self, group: str, after: tuple[str, int] | None) -> list[SharedQueue]:
-        """None of a group that is gone, or whose rows are damaged."""
+        """None if the group is deleted, or its rows are damaged."""
         try:
             return self._store.groups.describe_queues(group, self._page, after)
         except (UnknownGroupError, GroupKindError, DamagedQueueError):
@@ -217,7 +217,7 @@ class Survey:
             return 0
 
     def _lag_of(self, topic: str, queue_id: int, offset: int) -> Lag | None:
-        """None of a queue that is gone, or whose rows are damaged: whoever reads it is told."""
+        """None if the queue is deleted, or its rows are damaged, which its readers report."""
         store = self._store
         try:
             [bounds] = store.bounds([(topic, queue_id)])

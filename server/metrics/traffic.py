@@ -1,12 +1,11 @@
-"""Messages and bytes by topic, and deliveries by group, for those that have most; the others in one
-row.
+"""Messages and bytes by topic, and deliveries by group, for the busiest; the others share one row.
 
 A store may have millions of topics, and a monitoring system keeps a series for each name it ever
-saw. So a bounded number of names has a row of its own. Who has one is decided anew every minute,
-by the traffic of late; a name that has one keeps it unless another has twice its traffic.
+saw. So a bounded number of names have a row of their own. The choice is reviewed every minute, by
+recent traffic; a name keeps its row unless another has twice its traffic.
 
-Each row only rises. A name that gets a row starts there at nothing: what it had before stays in
-the row of the others. So a sum of rates over all rows is the rate of the server at any time.
+Each row only rises. A name that gets a row starts at zero there; its earlier traffic stays in the
+row of the others. So the sum of rates over all rows is always the rate of the server.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _STAYS = 2.0
 
 
 class Traffic(NamedTuple):
-    """Since the row began."""
+    """Traffic since the row began."""
 
     messages_in: int
     bytes_in: int
@@ -41,7 +40,7 @@ class Traffic(NamedTuple):
 
 
 class Deliveries(NamedTuple):
-    """Of a shared group, since the row began."""
+    """Deliveries of a shared group, since the row began."""
 
     delivered: int  # how often messages were handed over
     delivered_again: int  # of these, messages that were handed over before
@@ -50,12 +49,13 @@ class Deliveries(NamedTuple):
 
 
 class _Rows:
-    """Of the names with most traffic, and one of the others."""
+    """Rows of the busiest names, and one for the others."""
 
     def __init__(
         self, columns: int, rows: int, now_s: Callable[[], float], candidates: int
     ) -> None:
-        """`rows`: how many names have one, 0 or more; `candidates`: how many others are known."""
+        """`rows`: number of names with a row, 0 or more; `candidates`: how many others are
+        tracked."""
         self._columns = columns
         self._most = rows
         self._candidates = candidates
@@ -67,11 +67,11 @@ class _Rows:
         self._ranked_s = now_s()
 
     def is_unknown(self, name: str) -> bool:
-        """Whether there is no room to know of it."""
+        """Whether it is not tracked, and there is no room to."""
         return name not in self._shares and len(self._shares) >= self._most + self._candidates
 
     def of(self, name: str, weight: float) -> list[int]:
-        """The row that the name's traffic is added to, of which there is so much more."""
+        """The row for the name's traffic, to which `weight` is added."""
         shares = self._shares
         share = shares.get(name)
         if share is not None:
@@ -111,22 +111,23 @@ class _Rows:
 
 
 class TopicTraffic:
-    """Owned by the event loop's thread. Light queues have one row together, named %LMQ%."""
+    """Owned by the event loop's thread. Light queues share one row, named %LMQ%."""
 
     def __init__(
         self, rows: int, now_s: Callable[[], float] = monotonic, candidates: int = CANDIDATES
     ) -> None:
-        """`rows`: how many topics have one, 0 or more; `candidates`: how many others are known."""
+        """`rows`: number of topics with a row, 0 or more; `candidates`: how many others are
+        tracked."""
         self._rows = _Rows(len(Traffic._fields), rows, now_s, candidates)
 
     def put(self, topic: str, messages: int, size: int) -> None:
-        """Messages of the topic were stored; `size` bytes in the log."""
+        """Count stored messages of the topic; `size`: bytes in the log."""
         row = self._rows.of(topic, size)
         row[0] += messages
         row[1] += size
 
     def put_all(self, topics: Mapping[str, int], each: float) -> None:
-        """Messages were stored: how many by topic, and the bytes of one on average."""
+        """Count stored messages: number by topic, and the average bytes of one."""
         for topic, messages in topics.items():
             if self._rows.is_unknown(topic):
                 self._rows.others[0] += messages
@@ -135,7 +136,7 @@ class TopicTraffic:
                 self.put(topic, messages, int(messages * each))
 
     def pulled(self, topic: str, messages: int, size: int) -> None:
-        """Messages of a topic, or a light queue, were read; `size` bytes sent."""
+        """Count messages that were read from a topic or light queue; `size`: bytes sent."""
         row = self._rows.of(LMQ_PREFIX if is_light(topic) else topic, size)
         row[2] += messages
         row[3] += size
@@ -149,11 +150,11 @@ class GroupTraffic:
     """Owned by the event loop's thread."""
 
     def __init__(self, rows: int, now_s: Callable[[], float] = monotonic) -> None:
-        """`rows`: how many groups have one, 0 or more."""
+        """`rows`: number of groups with a row, 0 or more."""
         self._rows = _Rows(len(Deliveries._fields), rows, now_s, CANDIDATES)
 
     def delivered(self, group: str, messages: int, again: int) -> None:
-        """Messages were handed over, so many of them again."""
+        """Count delivered messages; `again`: how many of them were redeliveries."""
         row = self._rows.of(group, messages)
         row[0] += messages
         row[1] += again

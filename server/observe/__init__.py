@@ -1,8 +1,8 @@
-"""What Prometheus is told of the server, and how it is gathered.
+"""Exports metrics to Prometheus.
 
-`observer` makes the text, in a thread of its own; `families` says which of the server's numbers is
-which metric; `loop_watch` measures the event loop. Nothing here is imported unless metrics are
-served: Prometheus' client takes a tenth of a second.
+`observer` builds the text, in a thread of its own; `families` maps the server's statistics to
+metrics; `loop_watch` measures the event loop. Nothing here is imported unless metrics are served:
+Prometheus' client takes a tenth of a second to load.
 """
 
 from server.observe.loop_watch import LoopWatch

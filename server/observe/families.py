@@ -1,8 +1,8 @@
-"""Which of the server's numbers is which metric.
+"""Maps the server's statistics to metrics.
 
-A number that RocketMQ has too bears RocketMQ's name and unit (5.1 and newer), with its labels
-cluster, node_type and node_id; the others begin with kvcq_, in seconds and bytes. What is named in
-no table is told all the same: `store.some_number` as kvcq_store_some_number, without a type.
+A statistic that RocketMQ has too gets RocketMQ's name and unit (5.1 and newer), with its labels
+cluster, node_type and node_id; the others begin with kvcq_, in seconds and bytes. Statistics that
+are in no table are exported as well: `store.some_number` as kvcq_store_some_number, without a type.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """One statistic as a metric. A name that ends with _total is a counter's."""
+    """One statistic as a metric. A name that ends with _total is a counter."""
 
     metric: str
     help: str
@@ -305,10 +305,10 @@ Labels = dict[str, str]
 
 
 class Gathered:
-    """Samples put into the families that they belong to."""
+    """Collects samples in their families."""
 
     def __init__(self, node: Labels) -> None:
-        """`node`: the labels of what bears RocketMQ's name."""
+        """`node`: the labels for metrics with RocketMQ's names."""
         self._node = node
         self._plain: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
         self._histograms: dict[str, HistogramMetricFamily] = {}
@@ -323,7 +323,7 @@ class Gathered:
         family.add_metric(list(labels.values()), value * row.scale)
 
     def add_histogram(self, row: Row, counted: Counted, labels: Labels, scale: float = 1.0) -> None:
-        """`scale`: what one unit of the numbers is in the metric's unit."""
+        """`scale`: factor from the values to the metric's unit."""
         labels = self._labels(row, labels)
         family = self._histograms.get(row.metric)
         if family is None:
@@ -350,7 +350,7 @@ class Gathered:
 
 
 def add_statistics(gathered: Gathered, statistics: Mapping[str, float]) -> None:
-    """All of `statistics`, by the tables above."""
+    """Add all of `statistics`, by the tables above."""
     for name, value in (_no_jobs_yet(statistics) | dict(statistics)).items():
         prefix, _, rest = name.partition(".")
         if name in _PLAIN:
@@ -367,7 +367,7 @@ def add_statistics(gathered: Gathered, statistics: Mapping[str, float]) -> None:
 
 
 def _add_of_database(gathered: Gathered, database: str, name: str, value: float) -> bool:
-    """Whether the number is one that RocksDB keeps."""
+    """Whether it is one of RocksDB's statistics."""
     if database not in _DATABASES:
         return False
     labels = {"database": database}
@@ -387,7 +387,7 @@ def _add_of_database(gathered: Gathered, database: str, name: str, value: float)
 
 
 def _no_jobs_yet(statistics: Mapping[str, float]) -> dict[str, float]:
-    """Zeros for ends that no job had yet: whoever watches sees the first one rise."""
+    """Zeros for results that no job had yet, so that monitoring sees the first one rise."""
     kinds = [
         name for name in statistics if name.startswith(_JOB_PREFIX) and name.endswith(_RUNNING)
     ]

@@ -1,4 +1,4 @@
-"""How late the event loop runs what is due: all calls wait for it."""
+"""Measures how late the event loop runs due work, which delays all calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOUNDS_S = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 
 class LoopWatch:
-    """A timer that notes how much later than asked for it is called. Owned by the loop's thread."""
+    """A timer that records how late it is called. Owned by the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -27,7 +27,7 @@ class LoopWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Look from now on, until `stop`."""
+        """Measure from now until `stop`."""
         self._timer = self._loop.call_at(self._loop.time() + PERIOD_S, self._look)
 
     def stop(self) -> None:
@@ -37,7 +37,7 @@ class LoopWatch:
             self._timer = None
 
     def read(self) -> Counted:
-        """Seconds that each look came late."""
+        """Seconds that each timer was late."""
         return self._late_s.read()
 
     def _look(self) -> None:

@@ -93,20 +93,20 @@ class Source(Protocol):
     activity: Activity
 
     def levels_here(self) -> dict[str, float]:
-        """Numbers that the event loop owns, of what serves. For the loop's thread."""
+        """Statistics that the event loop owns. For the loop's thread."""
         ...
 
     def waiting(self) -> dict[str, int]:
-        """By pool of threads, the work that waits for one. For the loop's thread."""
+        """Work that waits for a thread, by thread pool. For the loop's thread."""
         ...
 
     def under_way(self) -> dict[str, int]:
-        """Calls by kind. For the loop's thread."""
+        """Running calls, by kind. For the loop's thread."""
         ...
 
 
 class _Seen(NamedTuple):
-    """What the loop owns, at one time."""
+    """A snapshot of what the loop owns."""
 
     calls: CallNumbers
     late_s: Counted
@@ -118,8 +118,8 @@ class _Seen(NamedTuple):
 class Observer:
     """Owned by the event loop's thread.
 
-    Thread: "metrics" reads the store and makes the text, one at a time: however often metrics are
-    asked for, they take one thread, and nothing from the calls' own pools.
+    Thread: "metrics" reads the store and builds the text, one request at a time: any number of
+    requests takes one thread, and none from the pools for calls.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Observer:
         metrics: CallMetrics,
         source: Callable[[], Source | None],
     ) -> None:
-        """`source` gives None while there is no open store."""
+        """`source` returns None while no store is open."""
         self._stage = stage
         self._metrics = metrics
         self._source = source
@@ -155,12 +155,12 @@ class Observer:
         self._watch.start()
 
     def close(self) -> None:
-        """Wait for what runs. Blocks, `server.workers.CLOSE_S` at most."""
+        """Wait for running work. Blocks for at most `server.workers.CLOSE_S`."""
         self._watch.stop()
         self._thread.close()
 
     async def text(self) -> tuple[bytes, str]:
-        """In Prometheus' text format, and its content type."""
+        """The metrics in Prometheus' text format, and the content type."""
         if self._made is None or monotonic() - self._made[0] >= CACHE_S:
             if self._making is None:
                 self._making = asyncio.create_task(self._make(), name="metrics")
@@ -284,7 +284,7 @@ def _add_surveyed(gathered: Gathered, found: Surveyed, now_ms: int) -> None:
 
 
 class _Latest:
-    """What was gathered last, as prometheus_client asks for it."""
+    """The last result, as a collector for prometheus_client."""
 
     def __init__(self) -> None:
         self.families: Iterable[Metric] = ()

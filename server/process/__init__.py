@@ -1,4 +1,4 @@
-"""What a process sets for itself before it serves, and how it ends. It uses nothing of ours."""
+"""What a process sets up before it serves, and how it ends. It uses no other code of ours."""
 
 from server.process.allocator import give_back, private_bytes, tune_allocator
 from server.process.appended import AppendedFile

@@ -1,4 +1,4 @@
-"""Memory of the process as glibc's allocator holds it: how much, and how it is given back."""
+"""Memory of the process as seen by glibc's allocator, and how to return it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def private_bytes(process: int | None = None) -> int:
-    """Memory of the process that is in no file: what it allocated. 0 where nobody can tell.
+    """Private memory of the process in bytes, which no file backs. 0 if unknown.
 
-    The commit log is mapped, and counts as resident; its pages are the system's cache. `process`
-    is a number; None: this one.
+    The mapped commit log counts as resident memory, but its pages are the system's cache.
+    `process`: a pid; None for this one.
     """
     statm = _STATM if process is None else Path(f"/proc/{process}/statm")
     try:
@@ -36,9 +36,9 @@ def private_bytes(process: int | None = None) -> int:
 
 
 def tune_allocator() -> None:
-    """Keep what is freed in few places, where the next request finds it. For a process's `main`.
+    """Keep freed memory in few places, where the next request finds it. For a process's `main`.
 
-    glibc has eight arenas for each core otherwise, and each keeps the most that it ever held.
+    Otherwise glibc has eight arenas for each core, and each keeps its peak size.
     """
     with suppress(OSError, AttributeError):
         libc = _libc()
@@ -48,7 +48,7 @@ def tune_allocator() -> None:
 
 
 def give_back() -> None:
-    """Return free memory of the allocator to the system, where it can."""
+    """Return the allocator's free memory to the system, where possible."""
     with suppress(OSError, AttributeError):
         _libc().malloc_trim(0)
 

@@ -1,4 +1,4 @@
-"""A file of log lines that others rotate: it is opened again when it was moved or removed."""
+"""A log file that other programs rotate: it is reopened after it was moved or removed."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _COMPLAIN_EVERY_S = 10.0
 
 
 class AppendedFile(logging.Handler):
-    """Writes records on a thread of its own: who logs never waits for the disk.
+    """Writes records on a thread of its own, so logging never waits for the disk.
 
-    Thread: "appended-file"; `emit` on any. Failure: what the disk refuses is lost, and the log of
-    the process says so. Later lines are written when the disk takes them again.
+    Thread: "appended-file"; `emit` on any. Failure: lines that the disk rejects are lost, and the
+    process's log says so. Later lines are written once the disk accepts them again.
     """
 
     def __init__(self, path: Path, *, waiting_most: int = WAITING_MOST) -> None:
-        """Raises OSError when the file cannot be opened."""
+        """Raises OSError if the file cannot be opened."""
         super().__init__()
         path.touch(_MODE)
         self._file = _File(path)
@@ -46,7 +46,7 @@ class AppendedFile(logging.Handler):
             self._dropped += 1
 
     def close(self) -> None:
-        """What was logged is written, should the disk take it in time. Repeatable."""
+        """Write pending lines, if the disk accepts them in time. Repeatable."""
         if self._thread.is_alive():
             try:
                 self._waiting.put(None, timeout=_DRAIN_S)

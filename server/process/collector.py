@@ -1,11 +1,9 @@
-"""Python's garbage collector, set for a process that keeps many small objects for long.
+"""Tunes Python's garbage collector for a process with many long-lived small objects.
 
 The store's bounded caches hold some hundred thousand objects, none of them in a cycle. With the
-default thresholds a full collection walks all of them again and again: creating 400,000 topics,
-appends stopped for up to 150 ms, and took 18 us a topic instead of 11 (2 cores, 2026-11-20). The
-middle generation is ingested small steps: it held a million objects after 50 times 20,000, and one
-append took 60 to 120 ms of processor time; after four times 20,000, a pass takes 22 to 28, and
-after four times 5,000 it takes 5 to 7 (2 cores, 2026-11-23).
+default thresholds, full collections walk all of them again and again, which stopped appends for
+over 100 ms. The middle generation is collected in small steps, because a large one would stop an
+append for as long.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ _OLD = 5_000
 def calm_collector() -> None:
     """Collect young objects in larger steps, old ones hardly ever. For a process's own `main`.
 
-    What an error's traceback keeps in a cycle is young, and is still found soon.
+    Cycles of an error's traceback are young, and are still found soon.
     """
     gc.collect()
     gc.freeze()  # modules and classes stay: no collection need look at them

@@ -1,4 +1,4 @@
-"""What a process that holds a store open sets for itself, before it opens anything."""
+"""What a process that holds a store open sets up before it opens anything."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _PRIVATE = 0o027
 
 
 def prepare_to_open_stores() -> None:
-    """Both of what follows. Repeatable."""
+    """Do both of the following. Repeatable."""
     raise_descriptor_limit()
     make_new_files_private()
 
 
 def raise_descriptor_limit() -> None:
-    """As many descriptors may be open as the system allows this process."""
+    """Raise the limit of open descriptors to what the system allows this process."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def make_new_files_private() -> None:
-    """New directories are 0750 at most, new files 0640; a stricter umask stays."""
+    """New directories are at most 0750, new files 0640; a stricter umask stays."""
     os.umask(os.umask(_PRIVATE) | _PRIVATE)

@@ -1,7 +1,7 @@
-"""The end of a process that was told twice to end, or that does not end when all is closed.
+"""Ends a process that was told twice to end, or that does not end after everything is closed.
 
-A thread that hangs, on a disk that does not answer or through a defect, keeps a Python process from
-ending: the interpreter waits for it. What was acknowledged is safe then as it is after a kill.
+A thread that hangs, on a disk that does not respond or through a defect, keeps a Python process
+alive, since the interpreter waits for it. Acknowledged data is as safe as after a kill.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ _begun = threading.Lock()
 
 
 def end_process_soon(why: str) -> None:
-    """The process ends within `PATIENCE_S`, by itself or with exit code 1.
+    """End the process within `PATIENCE_S`, normally or with exit code 1.
 
-    Thread: any. Repeatable: the first call counts, and its reason is told.
-
-    Durability: as after a kill. The next opening recovers what was not closed.
+    Thread: any. Repeatable: the first call counts, and its reason is logged. Durability: as after a
+    kill. The next opening recovers what was not closed.
     """
     if not _begun.acquire(blocking=False):
         return

@@ -1,5 +1,5 @@
-"""How many lines of the log or the audit callers may cause: each costs disk, and anyone may be
-refused as often as they like."""
+"""Limits the log or audit lines that callers can cause, since each costs disk space and rejected
+calls are free."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _NETWORK_BITS = 64
 
 
 class LineLimit:
-    """Of each caller, and of all of them together. Owned by one thread."""
+    """Limits lines of each caller, and of all together. Owned by one thread."""
 
     def __init__(
         self, at_once: int, now_s: Callable[[], float] = monotonic, every_s: float = 1.0
     ) -> None:
-        """`at_once`: lines of one caller that need not wait; of the others one goes `every_s`."""
+        """`at_once`: lines of one caller without a wait; after that, one `every_s` seconds."""
         self._at_once = at_once
         self._now_s = now_s
         self._every_s = every_s
@@ -37,8 +37,8 @@ class LineLimit:
         self._all = _Bucket(ALL_AT_ONCE, now_s())
 
     def take(self, caller: tuple[str, ...]) -> int | None:
-        """Acquire a line. Returns how many lines were left out since the caller's last one, among
-        them those of callers that had none; None: this one is left out too."""
+        """Acquire a line. Returns how many lines were left out since the caller's last one,
+        including those of callers that had none; None if this one is left out too."""
         now_s = self._now_s()
         bucket = self._callers.pop(caller, None) or _Bucket(self._at_once, now_s)
         self._callers[caller] = bucket
@@ -73,8 +73,8 @@ class _Bucket:
 
 
 def machine_of(peer: str) -> str:
-    """The machine that a connection comes from, to count callers by: a new port, or another address
-    of the same IPv6 network, makes nobody a new caller. `peer`: as gRPC names it."""
+    """The machine of a connection, to count callers by: a new port, or another address of the same
+    IPv6 network, is not a new caller. `peer`: as gRPC names it."""
     kind, _, address = _PORT.sub("", peer).partition(":")
     try:
         found = ipaddress.IPv6Address(address.replace("%5B", "").replace("%5D", "").strip("[]"))

@@ -1,7 +1,6 @@
-"""Log records as lines: for people, or as JSON for programs.
+"""Formats log records as lines: for people, or as JSON for programs.
 
-A record may have `method` and `request_id` of the call that it was made for, and the ids of its
-span.
+A record may have `method` and `request_id` of its call, and the ids of its span.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _OF_A_CALL = {
 
 
 class TextLines(logging.Formatter):
-    """Time, level, logger, message; behind it the request, where the message does not name it."""
+    """Time, level, logger, message; then the request, unless the message names it."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -33,7 +32,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: time (UTC), level, logger, thread, message, and what there is of method,
+    """One object a line: time (UTC), level, logger, thread, message, and, if present, method,
     requestId, traceId, spanId, and error, which is a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 
 def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Makes the fastest loop there is; None: asyncio's own."""
+    """The factory for uvloop event loops, or None where uvloop is not installed and asyncio's loop
+    is used."""
     try:
         import uvloop
     except ImportError:  # not made for this system: the standard loop serves as well

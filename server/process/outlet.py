@@ -1,7 +1,7 @@
-"""Lines for a stream that perhaps nobody reads: whoever says something never waits for the reader.
+"""Writes lines to a stream whose reader may hang, without ever waiting for it.
 
-A pipe that is full, as when a supervisor hangs, stops the process that writes into it. In a server
-that is the event loop: all calls would wait for the reader of a log.
+A full pipe, as when a supervisor hangs, stops the process that writes into it. In a server that is
+the event loop: all calls would wait for the reader of a log.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def as_json(lines: int) -> str:
 class Outlet:
     """Writes text to a descriptor on a thread of its own.
 
-    Not through a file object of Python's: the end of the interpreter would wait for its lock, or
-    abort, while the thread hangs in a write.
-    Thread: "outlet", a daemon; `write` on any. Locks: `_changed`, never held during a write.
-    Failure: a descriptor that cannot be written takes nothing more; what comes is dropped.
+    It does not use a Python file object: at exit the interpreter would wait for its lock, or abort,
+    while the thread hangs in a write. Thread: "outlet", a daemon; `write` on any. Locks:
+    `_changed`, never held during a write. Failure: after a failed write nothing more is written,
+    and further text is dropped.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Outlet:
         waiting_most: int = WAITING_MOST,
         dropped: Callable[[int], str] = in_words,
     ) -> None:
-        """`dropped` makes the line that says how many were."""
+        """`dropped` formats the line with the number of dropped ones."""
         # Constant after construction.
         self._descriptor = descriptor
         self._dropped_line = dropped
@@ -63,7 +63,7 @@ class Outlet:
         self._thread.start()
 
     def write(self, text: str) -> None:
-        """The text is written some time, or dropped and counted. Never waits."""
+        """Queue the text; it is written later, or dropped and counted. Never waits."""
         with self._changed:
             if self._is_broken or self._size + len(text) > self._most:
                 self._dropped += text.count("\n")
@@ -76,7 +76,7 @@ class Outlet:
             self._changed.notify_all()
 
     def drain(self, timeout_s: float = FLUSH_S) -> bool:
-        """Whether all that was said so far was written within `timeout_s`. Blocks."""
+        """Block until everything queued so far is written. Returns False after `timeout_s`."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._size or self._is_broken, timeout_s)
 
@@ -101,7 +101,7 @@ class Outlet:
 
 
 class OutletHandler(logging.Handler):
-    """Log records, as lines of an outlet."""
+    """Writes log records as lines of an outlet."""
 
     def __init__(self, outlet: Outlet) -> None:
         super().__init__()
@@ -114,5 +114,5 @@ class OutletHandler(logging.Handler):
             self.handleError(record)
 
     def flush(self) -> None:
-        """What was said is written, should somebody read it within `FLUSH_S`."""
+        """Block until queued lines are written, or `FLUSH_S` seconds have passed."""
         self._outlet.drain()

@@ -1,4 +1,4 @@
-"""Waiting until nothing comes any more that was on its way."""
+"""Waits until nothing more arrives."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MOST_S = 1.0
 
 
 async def until_quiet(count: Callable[[], int]) -> None:
-    """Returns when `count` stays as it is while the loop takes what is there; after a second at
-    any rate.
+    """Returns once `count` stays the same while the loop processes pending events; after a second
+    at the latest.
 
-    A pause alone is none for a loop that stood still meanwhile.
+    A pause alone is not enough for a loop that was blocked meanwhile.
     """
     loop = asyncio.get_running_loop()
     end_s = loop.time() + _MOST_S

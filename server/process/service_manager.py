@@ -1,7 +1,7 @@
-"""What systemd, or whatever started the process, is told: sd_notify, over a datagram socket.
+"""Notifies systemd, or another service manager: sd_notify, over a datagram socket.
 
-NOTIFY_SOCKET names the socket: a path, or with `@` a name of Linux's abstract ones. WATCHDOG_USEC
-is how long it waits for a sign of life of the process WATCHDOG_PID. Source: sd_notify(3).
+NOTIFY_SOCKET names the socket: a path, or with `@` an abstract Linux name. WATCHDOG_USEC is how
+long it waits for a sign of life of the process WATCHDOG_PID. Source: sd_notify(3).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class ServiceManager:
-    """Any thread. Telling never waits, and never fails the server."""
+    """Thread: any. Never blocks or fails the server."""
 
     def __init__(self, address: str, watchdog_s: float | None) -> None:
         #: Without a sign of life for so long the process is killed. None: nobody watches.
@@ -28,7 +28,7 @@ class ServiceManager:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> ServiceManager | None:
-        """The one that started this process; None when nobody wants to be told."""
+        """The service manager of this process; None if it expects no notifications."""
         address = environment.get("NOTIFY_SOCKET", "")
         if not address.startswith(("/", "@")):
             return None
@@ -38,7 +38,7 @@ class ServiceManager:
         return cls(address, int(watchdog_us) / 1e6 if watched else None)
 
     def tell(self, *lines: str) -> None:
-        """Lines such as READY=1, together."""
+        """Send lines such as READY=1, together."""
         text = "\n".join(line.replace("\n", " ") for line in lines)
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as telling:

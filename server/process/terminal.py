@@ -1,4 +1,4 @@
-"""Whether a person sits before the process."""
+"""Whether a person is at the process's terminal."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 
 
 def has_terminal() -> bool:
-    """Whether the process has a terminal that controls it, and that nobody has closed yet.
+    """Whether the process has a controlling terminal that is still open.
 
-    SIGHUP means that it was closed, or that somebody sent the signal: this tells which.
+    SIGHUP means that it was closed, or that a user sent the signal; this distinguishes the two.
     """
     try:
         opened = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)

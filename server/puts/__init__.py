@@ -1,7 +1,7 @@
-"""The way of messages into the store: one at a time, in batches, numbered, and as a stream.
+"""Puts: single messages, batches, numbered batches, and streams of them.
 
-`Puts` is what the services call, and `Settlements` for what receivers say of their messages. They
-take requests from `wire`, and the store as it is open.
+Services call `Puts`, and `Settlements` for acknowledgements and the like. They take requests from
+`wire`, and the open store.
 """
 
 from server.puts.durability import Durability, wait_visible

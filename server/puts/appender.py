@@ -1,8 +1,8 @@
-"""The way of batches into the store: at once in the event loop, or in a thread.
+"""Appends batches: immediately in the event loop, or in a thread.
 
-The loop never waits for the append lock, and appends by itself only what takes it a few
-milliseconds. What is larger is appended in a thread, with the lock held there; what the loop
-would have to wait for goes to a thread of its own, so that it does not stand behind large ones.
+The loop never waits for the append lock, and only appends what takes a few milliseconds. Larger
+batches are appended in a thread, which holds the lock. Appends for which the loop would have to
+wait have a thread of their own, so that they do not queue behind large ones.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Appender:
         self._behind = Workers(1)  # waits for the append lock instead of the loop
 
     async def small(self, messages: Sequence[Message], mark: BatchMark | None = None) -> Stored:
-        """Append what the loop takes by itself. In the log on return, not durable in SYNC mode."""
+        """Append a small batch in the loop. In the log on return, not durable in SYNC mode."""
         try:
             return _stored(self._store.append(messages, wait=False, mark=mark))
         except AppendWouldWaitError:
@@ -47,15 +47,15 @@ class Appender:
         return await to_its_end(self._bulk.run(self._append, messages, mark))
 
     async def large_of(self, make: Callable[[], Sequence[Message]]) -> Stored:
-        """Append what `make` gives, both in a thread for large puts."""
+        """Append what `make` returns; both run in the thread for large puts."""
         return await to_its_end(self._bulk.run(lambda: self._append(make())))
 
     async def waiting(self, messages: Sequence[Message]) -> Appended:
-        """Append puts of several callers that would have kept the loop waiting."""
+        """Append puts of several callers for which the loop would have had to wait."""
         return await self._behind.run(self._store.append, messages, separate=True)
 
     def close(self) -> None:
-        """Wait for the append that is under way. Blocks."""
+        """Wait for the running append. Blocks."""
         self._behind.close()
 
     def _append(self, messages: Sequence[Message], mark: BatchMark | None = None) -> Stored:
@@ -69,9 +69,10 @@ def _stored(appended: Appended) -> Stored:
 
 
 async def to_its_end(work: Awaitable[T]) -> T:
-    """The result of `work`, also when the caller is cancelled meanwhile: it hears of that next.
+    """The result of `work`, even if the caller is cancelled meanwhile; it gets the cancellation
+    afterwards.
 
-    An append cannot be taken back: its caller must be able to note that it happened.
+    An append cannot be undone, so its caller must be able to record that it happened.
     """
     task = asyncio.ensure_future(work)
     caller = asyncio.current_task()

@@ -1,13 +1,13 @@
-"""Single puts that arrive together are appended together.
+"""Joins single puts that arrive together into one append.
 
-Their messages are gathered until the loop's next turn and appended in one call, so that the lock,
-the dispatch and, in SYNC mode, the flush are paid once for all of them.
+Messages are gathered until the loop's next turn and appended in one call, so that the lock, the
+dispatch and, in SYNC mode, the flush are paid once for all of them.
 
-gRPC takes calls off the wire one by one, each in some turns of the loop: of 64 calls under way
-hardly two are there in the same turn. So while calls come in company their messages are gathered
-for longer, until no other has come for some turns. Answers leave together then, which saves both
-sides more than the append does: 64 unary calls of one client are 1.4 times as fast, 8 are 1.1
-times. Who calls alone is not held up: its puts have no company.
+gRPC reads calls off the wire one by one, each in some turns of the loop, so of 64 concurrent calls
+hardly two arrive in the same turn. So while calls arrive together, messages are gathered for
+longer, until no other has arrived for some turns. Their responses then leave together, which saves
+both sides more than the append does: 64 unary calls of one client become 1.4 times as fast, 8
+become 1.1 times. A single caller is not delayed.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class PutCoalescer:
         self._tasks: set[asyncio.Task[None]] = set()  # appends that would have kept the loop
 
     def put(self, message: Message) -> asyncio.Future[PutResult]:
-        """Resolved when the message is acknowledged; raises what the store raised for it.
+        """Resolves when the message is acknowledged; raises what the store raised for it.
 
-        A caller that is cancelled before the append leaves no message behind.
+        If the caller is cancelled before the append, no message is stored.
         """
         future: asyncio.Future[PutResult] = self._loop.create_future()
         parts = parts_of(message)
@@ -107,11 +107,11 @@ class PutCoalescer:
         return future
 
     def put_now(self, message: Message) -> PutResult | None:
-        """Append it by itself; None, and nothing done, when that would have to wait.
+        """Append it at once; None, and nothing done, if that would have to wait.
 
-        For a store that acknowledges what is not durable yet. It is visible from the next turn of
-        the loop on: the answer goes out in this one, and its caller is at work while units are
-        derived. What a caller asks for after the answer is taken behind that. Raises as `put`.
+        For a store that acknowledges before data is durable. The message becomes visible in the
+        loop's next turn: the response leaves in this one, so the client continues while units are
+        derived. Requests sent after the response are processed after that. Raises like `put`.
         """
         self._loop.call_soon(self._store.dispatch_appended)  # first: also when Ctrl-C ends this
         try:
@@ -167,7 +167,8 @@ class PutCoalescer:
             self._settle(batch, appended)
 
     def _refuse(self, batch: list[_Waiting], error: Exception) -> None:
-        """Nothing was written. One bad message is found by taking each alone, a few a turn."""
+        """Nothing was written. Append the messages one by one, a few in each turn, to find the bad
+        one."""
         if len(batch) == 1 or not isinstance(error, _ONE_MESSAGE):
             _fail(batch, error)
             return
@@ -197,8 +198,8 @@ class PutCoalescer:
         self._durability.when_durable(end_offset, flushed)
 
     def _answer_some(self) -> None:
-        """Not all of a flush at once: the first answers are on their way, and their callers at work
-        on the next puts, while the others are made."""
+        """Answer a part of a flush at a time, so that the first callers can send their next puts
+        while other responses are built."""
         answered = 0
         while self._durable and answered < _ANSWERED_A_TURN:
             batch, results, error = self._durable.popleft()
@@ -227,5 +228,5 @@ def _fail(batch: list[_Waiting], error: BaseException) -> None:
 
 
 def of_single_put(error: InvalidArgumentError) -> InvalidArgumentError:
-    """The store names the message by its place in the append, the caller sent just one."""
+    """The store names the message by its index in the append; the caller only sent one."""
     return InvalidArgumentError(error.field.replace("messages[0]", "message", 1), error.reason)

@@ -1,4 +1,4 @@
-"""Waiting, in the event loop, until what was appended may be acknowledged."""
+"""Waits, in the event loop, until an append may be acknowledged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Durability:
-    """Bridges the store's flush thread and the loop. Owned by the event loop's thread."""
+    """Connects the store's flush thread and the loop. Owned by the event loop's thread."""
 
     def __init__(
         self, store: MessageStore, loop: asyncio.AbstractEventLoop, timeout_s: float
@@ -25,18 +25,18 @@ class Durability:
 
     @property
     def is_at_append(self) -> bool:
-        """Whether everything may be acknowledged when it is appended."""
+        """Whether everything may be acknowledged once it is appended."""
         return self._store.acknowledges_at_append
 
     def is_durable(self, end_offset: int) -> bool:
-        """Whether it may be acknowledged now. Always, in ASYNC mode."""
+        """Whether it may be acknowledged now. Always true in ASYNC mode."""
         return self._store.is_durable(end_offset)
 
     async def wait(self, end_offset: int) -> None:
-        """Returns when everything below `end_offset` may be acknowledged.
+        """Wait until everything below `end_offset` may be acknowledged.
 
-        Raises FlushError when the flush failed, FlushTimeoutError when it took too long: then
-        the message is in the log, and becomes durable later or is lost with the machine.
+        Raises FlushError if the flush failed, FlushTimeoutError if it took too long. In the second
+        case the message is in the log, and becomes durable later or is lost if the machine fails.
         """
         if self._store.is_durable(end_offset):
             return
@@ -56,9 +56,9 @@ class Durability:
 
 
 async def wait_visible(store: MessageStore) -> None:
-    """Returns when what was appended before is in the queues and the index.
+    """Wait until everything appended before is in the queues and the index.
 
-    Raises StoreBusyError when that takes too long, and the error when it never will be.
+    Raises StoreBusyError if that takes too long, and the error if it can never happen.
     """
     loop = asyncio.get_running_loop()
     timeout_s = store.config.sync_flush_timeout_s
@@ -74,7 +74,7 @@ async def wait_visible(store: MessageStore) -> None:
 def _in_loop(
     loop: asyncio.AbstractEventLoop, callback: Callable[[BaseException | None], None]
 ) -> Callable[[BaseException | None], None]:
-    """The callback, to be called from any thread."""
+    """The callback, callable from any thread."""
 
     def called(error: BaseException | None) -> None:
         try:

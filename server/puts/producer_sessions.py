@@ -1,19 +1,20 @@
-"""A batch that is sent again is answered again, and not stored again.
+"""Deduplicates numbered batches: one that is sent again gets its old response and is not stored
+again.
 
-A producer numbers its messages; a batch carries the number of its first one. Here the next
-number of each producer is remembered, with the answers to its latest batches and a checksum of
-what was in them: a number stands for one content.
+A producer numbers its messages; a batch has the number of its first one. This table remembers each
+producer's next number, with the responses to its latest batches and a checksum of their content,
+since a number stands for one content.
 
-That memory is bounded and dies with the process; the log is the truth. The first record of every
-batch is marked (store/format/batch_mark.py), so the log says of any number whether it is new, and
-what was stored under it (store/puts/numbered_batches.py).
+The table is bounded and lost with the process; the log is the truth. The first record of every
+batch is marked (store/format/batch_mark.py), so the log knows whether a number is new, and what was
+stored under it (store/puts/numbered_batches.py).
 
-What is looked up in the log: where a producer stands that is not remembered, once; and a batch
-with an older number whose answer is not remembered. Neither happens in steady running.
-docs/producers.md argues it, case by case.
+Two things are looked up in the log: the position of a producer that is not remembered, once; and a
+batch with an older number whose response is not remembered. Neither happens in steady operation.
+docs/producers.md discusses each case.
 
-Where users are asked for, a producer is its user's own: two may choose one id, and neither can
-go on with, or look at, what the other numbered.
+With users, a producer id belongs to its user: two users may choose the same id, and neither can
+continue or see the other's batches.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _EXPIRED = -1
 
 
 class _Sent(NamedTuple):
-    """A batch as it came, and how it is appended if it is new."""
+    """A batch as it arrived, and how to append it if it is new."""
 
     producer_id: str
     name: str  # see `name_of`
@@ -64,7 +65,7 @@ class _Sent(NamedTuple):
     append: Append
 
     def check_same(self, message_count: int, checksum: int) -> None:
-        """Raises NumberReusedError unless this is what stands under its number."""
+        """Raises NumberReusedError unless this is the content stored under its number."""
         if (message_count, checksum) != (len(self.messages), self.checksum):
             held = f"{message_count} messages, checksum {checksum:08x}"
             raise NumberReusedError(self.producer_id, self.sequence, held)
@@ -78,7 +79,7 @@ class _Batch(NamedTuple):
 
 @dataclass(slots=True)
 class _Session:
-    """One producer, as far as it is remembered."""
+    """The remembered state of one producer."""
 
     batches: deque[_Batch]
     # The lowest number not used; None while nothing is known of the producer.
@@ -96,7 +97,7 @@ class _Session:
 
 @dataclass(slots=True)
 class _ProducerLock:
-    """Who stores for one producer just now; kept only while somebody does or waits."""
+    """The lock of one producer; exists only while it is used."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
@@ -135,13 +136,13 @@ class ProducerSessions:
         *,
         large: bool = False,
     ) -> Stored:
-        """Store the batch, or find it stored. Not yet durable in SYNC mode.
+        """Store the batch, or find that it is already stored. Not yet durable in SYNC mode.
 
-        `checksum` is that of what was sent. A `large` one is appended in a thread.
-        Raises OutOfSequenceError when numbers are missing before it, NumberReusedError when other
-        content has its number, NumberPassedError when its number is used and what was stored under
-        it cannot be found; InvalidArgumentError and what the store raises. Then nothing was
-        written, and the same sequence is expected again.
+        `checksum`: of the content sent. A `large` batch is appended in a thread. Raises
+        OutOfSequenceError if earlier numbers are missing, NumberReusedError if the number has other
+        content, NumberPassedError if the number is used and its batch cannot be found;
+        InvalidArgumentError and what the store raises. Then nothing was written, and the same
+        sequence is expected again.
         """
         check_number(producer_id, sequence)
         name = name_of(producer_id)
@@ -151,7 +152,7 @@ class ProducerSessions:
             return await self._append_locked(sent)
 
     async def next_sequence(self, producer_id: str) -> int:
-        """The lowest number that the producer has not used, as far as the log goes back.
+        """The lowest number that the producer has not used, as far back as the log goes.
 
         Raises InvalidArgumentError, NumbersUnknownError, and what the store raises.
         """
@@ -165,7 +166,7 @@ class ProducerSessions:
 
     @asynccontextmanager
     async def _locked(self, name: str) -> AsyncGenerator[None, None]:
-        """One batch of a producer at a time: a look into the log must not be overtaken."""
+        """One batch of a producer at a time, so that a lookup in the log is not overtaken."""
         mine = self._locks.setdefault(name, _ProducerLock())
         mine.users += 1
         try:
@@ -177,7 +178,7 @@ class ProducerSessions:
                 del self._locks[name]
 
     async def _session(self, name: str) -> _Session:
-        """What is known of the producer; where it is not remembered, from the log."""
+        """The producer's state; read from the log if it is not remembered."""
         session = self._sessions.get(name)
         if session is None:
             # A batch that is in the log, but not in the index yet, must not be taken for new.
@@ -255,18 +256,18 @@ class ProducerSessions:
 
     @property
     def producer_count(self) -> int:
-        """Producers remembered."""
+        """Number of remembered producers."""
         return len(self._sessions)
 
 
 def name_of(producer_id: str) -> str:
-    """What the log knows a producer of this task's caller by."""
+    """The name in the log for a producer of this task's caller."""
     user = current_caller().name
     return f"{user}/{producer_id}" if user else producer_id
 
 
 def check_number(producer_id: str, sequence: int) -> None:
-    """Raises InvalidArgumentError: no batch of that number can ever be stored."""
+    """Raises InvalidArgumentError if no batch with that number could ever be stored."""
     if not _PRODUCER_ID.fullmatch(producer_id):
         raise InvalidArgumentError(
             "producer.producer_id", "is not 1 to 64 letters, digits, '.', '_' or '-'"
@@ -276,7 +277,7 @@ def check_number(producer_id: str, sequence: int) -> None:
 
 
 def _columns_of(found: FoundBatch, messages: Sequence[Message]) -> Columns:
-    """Where the messages came to stand; light queues each once, in the order they were given."""
+    """The places of the messages; each light queue once, in the given order."""
     columns = Columns([], [], [], [])
     for request, message in zip(found.messages, messages, strict=True):
         if request is None:

@@ -1,4 +1,5 @@
-"""Puts: decoded, appended in the loop or in a thread, and acknowledged once they are durable."""
+"""Puts: decodes messages, appends them in the loop or in a thread, and acknowledges them once they
+are durable."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ _MOST_LOOKED_UP = 1024
 
 
 class Puts:
-    """The way of messages into the store. Appends of few messages run in the loop: they cost
+    """Writes messages to the store. Appends of few messages run in the loop, since they take
     microseconds. Owned by the event loop's thread."""
 
     def __init__(self, store: MessageStore, stage: Stage, metrics: CallMetrics) -> None:
@@ -89,13 +90,13 @@ class Puts:
         )
 
     def close(self) -> None:
-        """Wait for the appends under way. Blocks."""
+        """Wait for running appends. Blocks."""
         for threads in (self._producers, self._bulk, self._appender):
             threads.close()
 
     @property
     def waiting(self) -> int:
-        """Large puts that have no thread yet."""
+        """Number of large puts that wait for a thread."""
         return self._bulk.waiting
 
     def forget_topic(self, name: str) -> None:
@@ -103,7 +104,7 @@ class Puts:
         self._chooser.forget(name)
 
     async def put(self, given: pb.Message, born_host: Host, *, large: bool) -> pb.PutResponse:
-        """One message. Raises what the store raises, and FlushTimeoutError."""
+        """Put one message. Raises what the store raises, and FlushTimeoutError."""
         if large:
             return await self._put_large(given, born_host)
         try:
@@ -113,8 +114,8 @@ class Puts:
         return self._put_out(await self._coalescer.put(message))
 
     def put_now(self, given: pb.Message, born_host: Host) -> pb.PutResponse | None:
-        """The same at once, for a message that came alone; None, and nothing done, when it has to
-        wait for the disk, a lock or a thread."""
+        """Like `put`, immediately, for a single message; None, and nothing done, if it has to wait
+        for the disk, a lock or a thread."""
         if not self._at_append:
             return None
         try:
@@ -148,10 +149,11 @@ class Puts:
     async def put_made(
         self, topic: str, make: Callable[[Budget], Sequence[Message]], *, large: bool
     ) -> Sequence[int]:
-        """What `make` gives, all of one topic, is stored or none of it: offsets in their queues.
+        """Store all messages that `make` returns, all of one topic, or none. Returns their queue
+        offsets.
 
-        `make` raises TooMuchError when the budget does not do; it is called again then, in a
-        thread. Raises what it raises, and as `put`.
+        If `make` raises TooMuchError because the budget is exceeded, it is called again in a
+        thread. Raises what it raises, and like `put`.
         """
         messages: Sequence[Message] | None = None
         if not large:
@@ -174,8 +176,8 @@ class Puts:
     async def put_delayed(
         self, make: Callable[[Budget], tuple[Sequence[Message], Sequence[int]]]
     ) -> TimersSet:
-        """What `make` gives, with the time of each, waits or none of it: see Timers.put. In a
-        thread. Raises what it and `make` raise."""
+        """Store the delayed messages that `make` returns, with their times, all or none: see
+        Timers.put. Runs in a thread. Raises what it and `make` raise."""
 
         def put() -> tuple[Sequence[Message], TimersSet]:
             messages, due_ms = make(Budget())
@@ -197,13 +199,13 @@ class Puts:
         return self._chooser.of_priority(topic, priority)
 
     def type_of(self, topic: str) -> MessageType:
-        """What the topic is for; of one that does not exist, all."""
+        """The topic's type of messages; for a missing topic, any."""
         return self._chooser.type_of(topic)
 
     async def put_batch(
         self, request: pb.PutBatchRequest, born_host: Host, *, large: bool
     ) -> pb.PutBatchResponse:
-        """All messages of the batch, or none. Raises as `put`."""
+        """Put all messages of the batch, or none. Raises like `put`."""
         answer = await self._append(request, born_host, large=large)
         await self.durability.wait(answer.end_offset)
         return answer.response
@@ -211,7 +213,7 @@ class Puts:
     def stream(
         self, requests: Requests, born_host: Host, call_id: str
     ) -> AsyncGenerator[pb.PutStreamResponse, None]:
-        """Batches, each answered when it is durable, in their order."""
+        """Put batches; each is answered once it is durable, in order."""
 
         caller = current_caller()
 

@@ -1,4 +1,4 @@
-"""A queue for messages that name none: that of their ordering key, or the queues in turn."""
+"""Chooses a queue for messages that name none: by ordering key, or round robin."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ TOPIC_LIMIT = 16_384
 
 @lru_cache(maxsize=16_384)
 def queue_of_key(ordering_key: str, queue_count: int) -> int:
-    """The queue of a key, from 0 to `queue_count` - 1. Depends on the two and on nothing else.
+    """The queue of a key, from 0 to `queue_count` - 1. Depends only on these two.
 
     Jump consistent hash: with one queue more, only a share of 1 / `queue_count` of the keys moves,
-    all of them to the new queue. The same queue that RocketMQ 5's proxy takes for a message group:
+    all of them to the new queue. It gives the same queue as RocketMQ 5's proxy for a message group:
     Guava's Hashing.consistentHash over Java's String.hashCode.
     """
     assert queue_count > 0
@@ -42,7 +42,7 @@ def queue_of_key(ordering_key: str, queue_count: int) -> int:
 
 
 class _Turn:
-    """What is remembered of a topic."""
+    """The cached state of a topic."""
 
     __slots__ = ("message_type", "next_queue", "queue_count")
 
@@ -79,7 +79,7 @@ class QueueChooser:
             return queue_id
 
     def look_up(self, topics: Sequence[str]) -> None:
-        """The next calls for these topics need no look at their rows: one for all of them here."""
+        """Load the rows of these topics at once, so that the next calls need no lookup."""
         with self._choosing:
             known = self._turns
             unknown = [each for each in topics if each not in known and len(each) <= LONGEST_NAME]
@@ -87,17 +87,17 @@ class QueueChooser:
                 self._read(unknown)
 
     def of_priority(self, topic: str, priority: int) -> int:
-        """The queue for messages of that priority: the topic's last one has all from there on."""
+        """The queue for messages of that priority; the topic's last queue takes all higher ones."""
         with self._choosing:
             return min(priority, self._turn(topic).queue_count - 1)
 
     def type_of(self, topic: str) -> MessageType:
-        """What the topic is for; of one that does not exist, all."""
+        """The topic's type of messages; for a missing topic, any."""
         with self._choosing:
             return self._turn(topic).message_type
 
     def forget(self, topic: str) -> None:
-        """The topic was created, changed or deleted: it is to be read again."""
+        """The topic was created, changed or deleted; read it again."""
         with self._choosing:
             self._turns.pop(topic, None)
 
@@ -110,7 +110,7 @@ class QueueChooser:
         return turn
 
     def _read(self, topics: Sequence[str]) -> list[_Turn]:
-        """The turns of topics that are not remembered; from now on they are."""
+        """Load and cache topics that are not cached."""
         default = self._store.config.default_queue_count
         read: list[_Turn] = []
         for topic, found in zip(topics, self._store.describe_topics(topics), strict=True):

@@ -1,7 +1,7 @@
-"""What receivers say becomes of their messages, once that is as durable as a put.
+"""Acknowledgements and other settlements of deliveries, answered once they are as durable as a put.
 
-Each is a turn of the store, in the loop where nothing has to be waited for and in a thread
-otherwise; then it waits in the loop for the disk.
+Each is a turn of the store, in the loop if nothing has to be waited for, in a thread otherwise;
+then it waits in the loop for the disk.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class Settlements:
-    """An outcome for each handle. Raises what SharedGroups raises. Owned by the event loop's
-    thread."""
+    """Returns an outcome for each handle. Raises what SharedGroups raises. Owned by the event
+    loop's thread."""
 
     def __init__(
         self,
@@ -38,14 +38,15 @@ class Settlements:
         self._metrics = metrics
 
     async def acknowledge(self, group: str, handles: Sequence[str]) -> list[Outcome]:
-        """They are done."""
+        """Acknowledge these deliveries."""
         settle = partial(self._groups.acknowledge, group, handles, wait=False)
         outcomes = await self._settle("messages_acknowledged", settle)
         self._metrics.groups.acknowledged(group, outcomes.count(Outcome.DONE))
         return outcomes
 
     def acknowledge_now(self, group: str, handles: Sequence[str]) -> list[Outcome] | None:
-        """The same without a turn of the loop; None, and nothing done, when it takes one."""
+        """Like `acknowledge`, without a turn of the loop; None, and nothing done, if it would take
+        one."""
         if not self._durability.is_at_append:
             return None
         try:
@@ -58,7 +59,7 @@ class Settlements:
         return answered.outcomes
 
     async def hold_on(self, group: str, handles: Sequence[str], hold_ms: int) -> list[Outcome]:
-        """They may be delivered again after so long; until then the handles stay good."""
+        """Keep the deliveries for `hold_ms` from now on; the handles stay valid."""
         settle = partial(self._groups.change_invisible, group, handles, hold_ms, wait=False)
         return await self._settle("messages_held_on", settle)
 
@@ -70,8 +71,8 @@ class Settlements:
         *,
         not_begun: bool = False,
     ) -> list[Outcome]:
-        """They may be delivered again after so long, None: as the group's backoff says; the handles
-        are of no use any more. With `not_begun` this delivery does not count."""
+        """Make the messages available after `delay_ms`, None for the group's backoff; the handles
+        become invalid. With `not_begun` this delivery does not count."""
         settle = partial(
             self._groups.give_back, group, handles, delay_ms, not_begun=not_begun, wait=False
         )
@@ -80,7 +81,7 @@ class Settlements:
         return outcomes
 
     async def bury(self, group: str, handle: str) -> list[Outcome]:
-        """It is a dead letter."""
+        """Make the message a dead letter."""
         answered = await self._threads.run(self._groups.bury, group, handle, wait=False)
         return await self._answered("messages_buried", answered)
 

@@ -1,12 +1,12 @@
-"""PutStream: batches in, answers out in the same order, many under way at a time.
+"""PutStream: batches in, responses out in the same order, many in flight.
 
-Batches are appended as they come; answers wait for their turn and, in SYNC mode, for the disk.
-When `window` answers wait, or UNSENT_BYTES of them, no further batch is taken off the stream, and
-gRPC's flow control holds the producer back.
+Batches are appended as they arrive; responses wait for their turn and, in SYNC mode, for the disk.
+While `window` responses wait, or UNSENT_BYTES of them, no further batch is read from the stream,
+and gRPC's flow control holds the producer back.
 
-Behind a numbered batch that was refused, no later one of its producer is taken until that one has
-come again. The table of producers would say the same, but it may forget a producer at any time, and
-a later batch would then be taken for the next one, and stored out of order.
+After a numbered batch was rejected, no later batch of its producer is accepted until that one has
+come again. The table of producers would check the same, but it may forget a producer at any time; a
+later batch would then be taken for the next one, and stored out of order.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Pending(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the answer, about."""
+        """Approximate size of the response, in bytes."""
         return self.outcome.response.ByteSize() if isinstance(self.outcome, AppendedBatch) else 0
 
 
@@ -82,9 +82,10 @@ class PutStream:
     async def run(
         self, requests: AsyncIterator[pb.PutStreamRequest]
     ) -> AsyncGenerator[pb.PutStreamResponse, None]:
-        """The answers. A batch that is refused has an error for an answer; the stream goes on.
+        """Yield the responses. A rejected batch gets an error as its response; the stream
+        continues.
 
-        Raises ServerDrainingError, after the answers of all batches taken, when the server is
+        Raises ServerDrainingError, after the responses to all accepted batches, when the server is
         shutting down.
         """
         taker = asyncio.create_task(self._take(requests), name="put-stream")
@@ -175,7 +176,7 @@ class PutStream:
 
 
 def _may_come_again(batch: pb.PutBatchRequest, failure: Exception) -> bool:
-    """Whether it is numbered, and was refused for another reason than its number."""
+    """Whether it is numbered, and was rejected for another reason than its number."""
     if not batch.HasField("producer") or isinstance(failure, OutOfSequenceError):
         return False
     try:

@@ -1,4 +1,4 @@
-"""One answer, made of the files of the log, in a reader process."""
+"""Builds one response from the log's files, in a reader process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def answer(files: LogFiles, order: Order) -> Encoded | None:
-    """The answer, whole; None when a record is not there, or not what its unit says."""
+    """The complete response; None if a record is missing, or does not match its unit."""
     plan = order.plan
     try:
         records = files.read_all(plan.places)

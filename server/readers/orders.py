@@ -1,11 +1,11 @@
-"""What passes between the server and a reader process, over a pair of sockets.
+"""The protocol between the server and a reader process, over a socket pair.
 
-    to the reader     u32 length, Order, pickled: it is our own parent that writes it
+to the reader     u32 length, Order, pickled by our own parent process
     from the reader   READY, once; then for each order an Encoded: bool news, i64 next offset,
                       i64 max offset, i64 given at, i32 messages, i64 cost, i64 length, bytes
 
-An order that cannot be done whole is answered with -1 messages and no bytes. One order is under
-way at a time. Numbers are big-endian.
+An order that cannot be completed is answered with -1 messages and no bytes. One order at a time.
+Numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _REFUSED = -1  # messages
 
 
 class LogPlace(NamedTuple):
-    """Where the files of the log are."""
+    """Location of the log's files."""
 
     directory: str
     segment_bytes: int
 
 
 class Order(NamedTuple):
-    """One answer to be made."""
+    """A response to build."""
 
     log: LogPlace
     plan: PullPlan
@@ -48,7 +48,8 @@ class LinkEndedError(Exception):
 
 
 def set_patience(link: socket.socket, seconds: float) -> None:
-    """Nothing is waited for longer. Not `settimeout`: that would make each call a poll as well."""
+    """Set a timeout for all reads and writes. `settimeout` is not used, since it would add a poll
+    to each call."""
     limit = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
     link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
     link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
@@ -68,7 +69,7 @@ def receive_order(link: socket.socket) -> Order:
 
 
 def send_answer(link: socket.socket, answer: Encoded | None) -> None:
-    """None: refused. Raises OSError."""
+    """None if the reader rejected it. Raises OSError."""
     if answer is None:
         link.sendall(_HEAD.pack(False, 0, 0, 0, _REFUSED, 0, 0))  # noqa: FBT003 - a field
         return
@@ -77,7 +78,7 @@ def send_answer(link: socket.socket, answer: Encoded | None) -> None:
 
 
 def receive_answer(link: socket.socket) -> Encoded | None:
-    """None: refused. Raises LinkEndedError, OSError."""
+    """None if the reader rejected it. Raises LinkEndedError, OSError."""
     news, next_offset, max_offset, given_at, count, cost, size = _HEAD.unpack(
         _exactly(link, _HEAD.size)
     )
@@ -87,7 +88,7 @@ def receive_answer(link: socket.socket) -> Encoded | None:
 
 
 def is_ready(link: socket.socket) -> bool:
-    """Whether the reader takes orders by now. Does not wait. Raises LinkEndedError, OSError."""
+    """Whether the reader accepts orders by now. Does not wait. Raises LinkEndedError, OSError."""
     try:
         if link.recv(1, socket.MSG_DONTWAIT):
             return True
@@ -97,7 +98,7 @@ def is_ready(link: socket.socket) -> bool:
 
 
 def _exactly(link: socket.socket, size: int) -> bytes:
-    """In one call as a rule, without the interpreter while the other side writes."""
+    """Usually one call, which releases the interpreter while the other side writes."""
     data = link.recv(size, socket.MSG_WAITALL) if size else b""
     while len(data) < size:
         more = link.recv(size - len(data), socket.MSG_WAITALL)

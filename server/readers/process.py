@@ -1,7 +1,7 @@
 """A reader process: `python -m server.readers.process IDLE_S`.
 
-Orders come in on its standard input, which is a socket, and answers go back by it. It ends with
-the server, and when nothing was asked of it for `IDLE_S`.
+Orders arrive on its standard input, which is a socket, and responses go back the same way. It ends
+with the server, and after `IDLE_S` without orders.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The server's side of reader processes: begins them, asks them, and does without them."""
+"""The server's side of reader processes: starts them, sends orders, and works without them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SOCKET_BYTES = 1 << 20
 
 
 class Readers:
-    """So many reader processes at most, none of them before it is needed.
+    """At most this many reader processes, each started on demand.
 
     Thread: `read` on any; each process serves one at a time.
     """
@@ -73,19 +73,19 @@ class Readers:
 
     @property
     def running(self) -> int:
-        """Processes that there are."""
+        """Number of running processes."""
         return sum(reader.is_running for reader in self._all)
 
     @property
     def answered(self) -> int:
-        """Reads that they did."""
+        """Number of reads that they completed."""
         return sum(reader.answered for reader in self._all)
 
     def read(self, plan: PullPlan, form: pb.RecordForm, *, in_stream: bool) -> Encoded | None:
-        """The answer with all that was planned; None: the caller reads it itself. Blocks.
+        """The response with everything planned; None if the caller has to read it itself. Blocks.
 
-        None while a process begins, for few bytes, and for whatever a reader cannot prove. When all
-        are busy it waits for one of them.
+        None while a process starts, for few bytes, and for records that a reader cannot verify. If
+        all are busy, waits for one of them.
         """
         if not self._all or plan.size_bytes < LEAST_BYTES:
             return None
@@ -96,7 +96,7 @@ class Readers:
             self._free.put(reader)
 
     def close(self) -> None:
-        """All processes end. Nobody reads meanwhile, or afterwards."""
+        """End all processes. No read may be running or follow."""
         for reader in self._all:
             reader.end()
 
@@ -120,7 +120,7 @@ class _Reader:
         return process is not None and process.poll() is None
 
     def ask(self, order: Order) -> Encoded | None:
-        """The answer; None without one."""
+        """The response; None without one."""
         try:
             link = self._link or self._started()
             if link is None:
@@ -141,7 +141,7 @@ class _Reader:
             raise
 
     def end(self) -> None:
-        """The process ends. Repeatable."""
+        """End the process. Repeatable."""
         link, self._link = self._link, None
         process, self._process = self._process, None
         if link is not None:
@@ -152,7 +152,7 @@ class _Reader:
                 process.wait(_ENDS_S)
 
     def _started(self) -> socket.socket | None:
-        """Begin a process if that is worth while. It takes half a second until it is ready."""
+        """Start a process if that pays. It takes half a second until it is ready."""
         now_s, asked_s = self._now_s(), self._asked_s
         self._asked_s = now_s
         if now_s - asked_s >= _FOLLOWS_S or now_s < self._not_before_s:

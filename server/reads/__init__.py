@@ -1,7 +1,7 @@
-"""The way of messages out of the store: pulls, also those that wait, and subscriptions.
+"""Reads: pulls, including waiting ones, receives, and subscriptions.
 
-`Reads` is what the services call. It takes requests from `wire`, and the store as it is open; a
-`Receive` is one of other clients. `Shown` is a member of a shared group.
+Services call `Reads`, which takes requests from `wire`, and the open store; a `Receive` is one of
+other clients. `Shown` is a member of a shared group.
 """
 
 from server.reads.members import Shown

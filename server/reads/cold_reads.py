@@ -1,9 +1,9 @@
-"""Reads far behind the end of the log: in workers, and giving way to puts.
+"""Cold reads, far behind the end of the log: in workers, and with lower priority than puts.
 
-A cold read costs its time twice: the pages come from the disk, and what Python does with them
-keeps puts from the interpreter. So while puts come, cold reads take what the rest of the server
-leaves of one core, and a small share where it leaves nothing, over all consumers together; what a
-reader process does for them does not count. When no puts come, they take what there is.
+A cold read costs twice: pages come from the disk, and Python's work on them keeps puts from the
+interpreter. So while puts arrive, all cold reads together use what the rest of the server leaves of
+one core, and a small share if it leaves nothing; the work of reader processes does not count.
+Without puts they are not limited.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class ColdReads:
         cpu_s: Callable[[], float] = thread_time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`share`: of one core, above 0 to 1; the least. `appended`: the end of the log, bytes.
+        """`share`: minimum share of one core, above 0 to 1. `appended`: the end of the log, bytes.
 
-        `process_cpu_s`, `cpu_s`: processor time of all threads, and of the worker that calls it.
+        `process_cpu_s`, `cpu_s`: processor time of all threads, and of the calling worker.
         """
         self._workers = workers
         self._share = share
@@ -66,9 +66,10 @@ class ColdReads:
         self._free_s = 0.0  # no cold read begins before
 
     async def run(self, read: Callable[[bool], T], bytes_of: Callable[[T], int]) -> T:
-        """What `read` returns, or raises, once it is its turn. It is told whether puts come.
+        """Run `read` when it is its turn; returns its result or raises its error. Its argument is
+        whether puts are arriving.
 
-        `bytes_of`: of what it returned, those that will be sent.
+        `bytes_of`: the number of bytes of its result that will be sent.
         """
 
         def timed(puts_come: bool) -> tuple[T, float]:  # noqa: FBT001 - as `read` is called

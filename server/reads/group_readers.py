@@ -1,7 +1,7 @@
-"""Which streams read for which reader group, so that a second reader of a queue hears of the first.
+"""Tracks which streams read for which reader group, to notify a second reader of a queue.
 
 A reader group keeps offsets and does not share work: each of its consumers reads every message,
-which is seldom what a second process of the same program is meant for. Nothing is refused.
+which is rarely what a second process of the same program is meant for. Nothing is rejected.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Shared(NamedTuple):
 
 
 class GroupReaders:
-    """Those of all groups. An entry for each stream, none for its queues. Owned by the event loop's
-    thread."""
+    """The readers of all groups. An entry for each stream, none for its queues. Owned by the event
+    loop's thread."""
 
     def __init__(self) -> None:
         self._by_group: dict[str, list[GroupReader]] = {}
@@ -50,7 +50,8 @@ class GroupReaders:
     def join(
         self, group: str, reader: str, address: str, follows: Container[QueueKey]
     ) -> GroupReader:
-        """A stream of the group begins; `leave` must follow. `follows` is what it follows then."""
+        """A stream of the group begins; must be paired with `leave`. `follows` returns the queues
+        that it follows."""
         joined = GroupReader(group, reader, address, follows)
         self._by_group.setdefault(group, []).append(joined)
         return joined
@@ -64,7 +65,8 @@ class GroupReaders:
     def shared(self, reader: GroupReader, added: Iterable[QueueKey]) -> Shared | None:
         """An earlier stream of another reader that follows one of the added queues.
 
-        Told once to a stream. One that connects again is not told of its own former stream.
+        Reported once for each stream. A reader that reconnects is not told of its own former
+        stream.
         """
         readers = self._by_group[reader.group]
         if reader.is_told or readers[0] is reader:

@@ -1,12 +1,12 @@
-"""Those who wait to receive: a line for each group and topic, first come, first served.
+"""Queues of waiting receives: a line for each group and topic, first come, first served.
 
-A pull that waits is woken by whatever comes into its queue, and reads what all others read too. Of
-those who wait to receive only one is given a message. So they stand in line: when something may be
-there the first one looks, and whoever finds more than it takes has the next ones called, twice as
-many each time. Nobody looks while the line is known to be empty: since a look found no more nothing
-has changed. What changes it: a message in any queue of the topic; the end of a lease or a delay;
-what others give back, acknowledge or set. A line is there while somebody waits in it, and no queue
-costs anything.
+A waiting pull is woken by every message in its queue, and reads what all others read too. But a
+message is delivered to only one of the waiting receives. So they form a line. When something may be
+available, the first one looks; if it finds more than it takes, the next ones are called, twice as
+many each time. While a look has found nothing and nothing has changed since, no receive looks
+again. Changes are: a message in any queue of the topic; the end of a lease or a delay;
+acknowledgements, messages given back, and changed settings. A line exists only while a receive
+waits in it, and queues cost nothing.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ _MOST_PLACES_LEFT = 64
 
 
 class Found(Protocol):
-    """What a look found, as far as the line is concerned."""
+    """The result of a look, as far as the line is concerned."""
 
     @property
     def is_more(self) -> bool:
-        """There may be more for the next one."""
+        """Whether there may be more for the next one."""
 
     @property
     def next_look_ms(self) -> int | None:
-        """By the store's time; None: nothing ends by itself."""
+        """When to look again, by the store's time; None if nothing expires."""
 
 
 class Line:
-    """Owned by the event loop's thread. Each who enters must leave."""
+    """Owned by the event loop's thread. Every entry must be paired with a leave."""
 
     def __init__(
         self, topic: str, growth: QueueGrowth, stage: Stage, time_ms: Callable[[], int]
     ) -> None:
-        """`time_ms`: by the store's clock of leases."""
+        """`time_ms`: the store's clock for leases."""
         self.members = 0  # who wait, and who look
         #: A look has found the topic, or light queue.
         self.has_begun = False
@@ -83,7 +83,7 @@ class Line:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing has changed since a look found no more."""
+        """Whether nothing has changed since a look found nothing more."""
         return self._empty_at == self._changes
 
     @property
@@ -91,10 +91,10 @@ class Line:
         return len(self._waiting)
 
     async def turn(self, until_s: float, *, keeps_place: bool = False) -> int | None:
-        """Wait for the turn to look; what is returned goes to `looked`, which must follow.
+        """Wait for the turn to look. The result must be passed to `looked`.
 
-        Who `keeps_place` has looked in vain, and is first again.
-        None: the time is up, on the loop's clock, or the server drains. Raises what `end` says.
+        With `keeps_place` the caller has looked in vain, and is first again. Returns None if the
+        time is up, on the loop's clock, or the server drains. Raises the error of `end`.
         """
         if self._end is not None:
             raise self._end
@@ -118,7 +118,7 @@ class Line:
         return self._changes if is_called else None
 
     def looked(self, turn: int, found: Found | None) -> None:
-        """The look is over; None: it failed, or nobody waits for it any more."""
+        """A look is over; None if it failed, or its caller is gone."""
         if found is not None:
             self.look_by(found.next_look_ms)
             if not found.is_more:
@@ -129,7 +129,7 @@ class Line:
         self._look_ended()
 
     def look_by(self, time_ms: int | None) -> None:
-        """Something ends then, by the store's time."""
+        """Look again at that time at the latest, by the store's time."""
         if time_ms is not None and (self._next_look_ms is None or time_ms < self._next_look_ms):
             self._next_look_ms = time_ms
             self._queues.wake()
@@ -140,12 +140,12 @@ class Line:
         self._queues.wake()
 
     def end(self, error: Exception) -> None:
-        """What is waited for is gone: all who wait are told so."""
+        """The group or topic is gone: raise `error` for all waiting receives."""
         self._end = error
         in_turns(self._let_go(lambda place: place.set_exception(error)))
 
     def close(self) -> None:
-        """Nobody is in it any more."""
+        """The line is empty."""
         assert not self.members, "somebody waits"
         self._watching.cancel()
         self._queues.leave(self._key)
@@ -154,7 +154,7 @@ class Line:
     # --- the wait --------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Have those in the line look when something may be there, and go when their time is up."""
+        """Have receives look when something may be available, and leave when their time is up."""
         while True:
             await self._queues.until_any(self._wakes_at_s())
             if self._stage.is_draining:
@@ -212,7 +212,7 @@ class Line:
         self._call()
 
     def _call(self) -> None:
-        """As many look as may, unless there is nothing to find."""
+        """Call as many as may look, unless there is nothing to find."""
         while self._waiting and not self.is_empty and self._looks < self._width:
             place, _ = self._waiting.popitem(last=False)
             if not place.done():
@@ -230,7 +230,7 @@ class Lines:
         time_ms: Callable[[], int],
         is_there: Callable[[str], bool],
     ) -> None:
-        """`is_there`: whether there is a group of that name."""
+        """`is_there`: whether a group of that name exists."""
         self._growth = growth
         self._stage = stage
         self._time_ms = time_ms
@@ -243,7 +243,7 @@ class Lines:
         self._wake_is_due = False
 
     def enter(self, group: str, topic: str) -> Line:
-        """`leave` must follow."""
+        """Enter the line. Must be paired with `leave`."""
         lines = self._by_group.setdefault(group, {})
         line = lines.get(topic)
         if line is None:
@@ -259,19 +259,19 @@ class Lines:
                 self._remove(group, topic)
 
     def find(self, group: str, topic: str) -> Line | None:
-        """None: nobody waits there."""
+        """The line; None if no receive waits there."""
         return self._by_group.get(group, {}).get(topic)
 
     @property
     def waiting(self) -> int:
-        """How many are in all lines."""
+        """Number of receives in all lines."""
         return sum(line.waiting for lines in self._by_group.values() for line in lines.values())
 
     def changed(self, group: str, topic: str) -> None:
-        """The group may have more to receive there, or another answer. Any thread.
+        """A receive of the group may get more there, or another error. Any thread.
 
-        "" for the topic: all of them, for the group was changed, or deleted. "" for the group: all
-        of them, for the topic was deleted.
+        Topic "" means all topics, when the group was changed or deleted. Group "" means all groups,
+        when the topic was deleted.
         """
         # As in QueueGrowth: who comes after the test looks for itself.
         if group in self._by_group or (not group and self._by_group):
@@ -297,7 +297,7 @@ class Lines:
                         line.stir()
 
     def _end_group(self, group: str) -> None:
-        """Nobody makes it again who was there when it was deleted."""
+        """Receives that waited when the group was deleted do not create it again."""
         for line in self._by_group.pop(group, {}).values():
             line.end(UnknownGroupError(group))
 

@@ -1,8 +1,8 @@
-"""Who receives from shared groups, as `kvcq group describe` shows it: known from their calls, and
-kept in memory alone, since nothing is decided by it.
+"""Members of shared groups, as `kvcq group describe` shows them. They are derived from calls and
+kept in memory only, since no decision depends on them.
 
-A member is a connection of a user. It is one while a call of its waits, and for IDLE_MS after its
-last one. What it has is found by the leases that it was given: of the last LEASES of all groups.
+A member is a connection of a user, while one of its calls waits, and for IDLE_MS after its last
+one. Its messages are found by the leases that it got, among the last LEASES of all groups.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ class _Member:
 
 
 class Members:
-    """Owned by the event loop's thread. Memory: MEMBERS and LEASES, about 10 MiB at most."""
+    """Owned by the event loop's thread. Memory: bounded by MEMBERS and LEASES, about 10 MiB."""
 
     def __init__(self, time_ms: Callable[[], int]) -> None:
-        """`time_ms`: by the store's clock."""
+        """`time_ms`: the store's clock."""
         self._time_ms = time_ms
         self._members: OrderedDict[tuple[str, str, str], _Member] = OrderedDict()
         self._leases: OrderedDict[int, _Member] = OrderedDict()
 
     def seen(self, group: str) -> _Member:
-        """The caller of now receives from the group."""
+        """The current caller receives from the group."""
         now_ms = self._time_ms()
         key = group, current_caller().name, CALLER.get()
         member = self._members.get(key)
@@ -74,7 +74,7 @@ class Members:
 
     @contextmanager
     def waiting(self, group: str) -> Iterator[None]:
-        """While a call of the caller waits."""
+        """A context while a call of the current caller waits."""
         member = self.seen(group)
         member.waiting += 1
         try:
@@ -84,7 +84,7 @@ class Members:
             member.last_ms = self._time_ms()
 
     def given(self, group: str, nonces: Iterable[int]) -> None:
-        """The caller was given messages in these leases."""
+        """The caller got messages in these leases."""
         member = self.seen(group)
         for nonce in nonces:
             self._leases[nonce] = member
@@ -93,13 +93,12 @@ class Members:
             self._leases.popitem(last=False)
 
     def who(self, nonces: Iterable[int]) -> dict[int, tuple[str, str]]:
-        """User, and gRPC's name of the connection, that were given these leases, as far as that is
-        remembered."""
+        """User and connection, as gRPC names it, that got these leases, as far as remembered."""
         known = {nonce: self._leases.get(nonce) for nonce in nonces}
         return {nonce: (one.user, one.peer) for nonce, one in known.items() if one is not None}
 
     def of(self, group: str, held: Mapping[int, int]) -> list[Shown]:
-        """Those of the group, who came first at the front; `held`: messages by nonces of leases."""
+        """The group's members, oldest first; `held`: messages by nonce of lease."""
         has: dict[_Member, int] = {}
         for nonce, count in held.items():
             member = self._leases.get(nonce)

@@ -1,4 +1,4 @@
-"""How many groups receives may make: each is a record of the log, and a row, for good."""
+"""Limits how many groups receives may create, since each is a permanent record and row."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class NewGroups:
         self._made: Counter[str] = Counter()
 
     def check(self, asker: str) -> None:
-        """Raises TooManyGroupsError when no further group may be made in this second."""
+        """Raises TooManyGroupsError if no further group may be created in this second."""
         with self._lock:
             self._forget()
             if self._made[asker] >= OF_ONE or self._made.total() >= OF_ALL:
                 raise TooManyGroupsError(OF_ONE)
 
     def made(self, asker: str) -> None:
-        """A group was."""
+        """Count a created group."""
         with self._lock:
             self._forget()
             self._made[asker] += 1

@@ -1,8 +1,8 @@
-"""The watchers of queues that grow, or are deleted: parked pulls and subscriptions.
+"""Watchers of queues that grow or are deleted: parked pulls and subscriptions.
 
-The store's listener runs on a store thread, for every batch; it does next to nothing unless
-somebody watches. Watchers are level-triggered: woken, they read the queue again, so a wake-up
-too many costs a read, and none is lost as long as they watch before they read.
+The store's listener runs on a store thread for every batch, and does next to nothing unless there
+are watchers. Watchers are level-triggered: when woken they read the queue again. So a spurious
+wake-up costs a read, and none is lost as long as they watch before they read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class QueueGrowth:
-    """Watchers by queue. Owned by the event loop's thread, but for `grew`."""
+    """Watchers by queue. Owned by the event loop's thread, except `grew`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -43,7 +43,8 @@ class QueueGrowth:
         self._closed = False
 
     def watch(self, key: QueueKey, watcher: Watcher) -> None:
-        """Call `watcher` in the loop after the queue has changed, until `unwatch`. Repeatable."""
+        """Call `watcher` in the loop after each change of the queue, until `unwatch`.
+        Repeatable."""
         if key[1] == ANY_QUEUE:
             self._whole_topics.add(key)
         found = self._watchers.setdefault(key, watcher)
@@ -53,7 +54,7 @@ class QueueGrowth:
             self._watchers[key] = {found, watcher}
 
     def unwatch(self, key: QueueKey, watcher: Watcher) -> None:
-        """End it; nothing stays behind. Repeatable."""
+        """Stop watching; leaves nothing behind. Repeatable."""
         found = self._watchers.get(key)
         if isinstance(found, set):
             found.discard(watcher)
@@ -63,7 +64,7 @@ class QueueGrowth:
 
     @property
     def watched_queues(self) -> int:
-        """Number of queues that somebody watches; all of a topic are one."""
+        """Number of watched queues; all queues of a topic count as one."""
         return len(self._watchers)
 
     def grew(self, requests: Sequence[DispatchRequest]) -> None:
@@ -72,7 +73,7 @@ class QueueGrowth:
             self.changed(queues_of(requests))
 
     def changed(self, keys: Iterable[QueueKey]) -> None:
-        """These queues grew, or were deleted. Any thread, as `grew`."""
+        """These queues grew, or were deleted. Any thread, like `grew`."""
         # Membership tests on a dict that the loop changes are atomic under the interpreter lock.
         # A watcher that comes after the test reads the queue itself.
         watched, whole = self._watchers, self._whole_topics

@@ -1,5 +1,5 @@
-"""Reads in the event loop take turns: what one pull takes is little, and ten thousand that came in
-one message, or were woken by one put, would hold all other calls up for as many milliseconds."""
+"""Reads in the event loop take turns. One pull takes little time, but ten thousand that arrived in
+one message, or were woken by one put, would delay all other calls."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class ReadTurns:
 
     @property
     def is_free(self) -> bool:
-        """Whether `next` returns at once."""
+        """Whether `next` returns immediately."""
         if self._until_s is None:
             self._until_s = perf_counter() + TURN_S
             self._loop.call_soon(self._next_turn)
         return not self._waiting and perf_counter() < self._until_s
 
     async def next(self) -> None:
-        """Return when the next read may hold the loop."""
+        """Wait until the next read may use the loop."""
         if not self.is_free:
             turn = self._loop.create_future()
             self._waiting.append(turn)

@@ -1,13 +1,13 @@
-"""Reading a queue, for whoever waits for it: in the loop when hot and short, else in a worker.
+"""Reads queues: in the loop if hot and short, otherwise in a worker.
 
 | what is read                                  | where                                       |
 |-----------------------------------------------|---------------------------------------------|
 | near the end of the log, and little           | in the loop, by turns: `read_here`          |
 | near the end, and much, or long to decode     | in a thread                                 |
-| far behind the end                            | in a thread, when it is time (`cold_reads`) |
-| far behind the end, while puts come           | so, and by another process (server/readers) |
+| far behind the end                            | in a thread, when its turn comes (`cold_reads`) |
+| far behind the end, while puts arrive         | the same, in another process (server/readers) |
 
-This is the only place that chooses. A caller that has nothing to read parks (`ready_queues`).
+This is the only place that chooses. A caller with nothing to read parks (`ready_queues`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _NOTHING_YET = Pulled(PullStatus.NO_NEW_MESSAGE, Records(), [], 0, 0, 0)
 
 
 class Wanted(NamedTuple):
-    """What is wanted of a queue, and in which form."""
+    """What to read from a queue, and in which form."""
 
     max_messages: int
     matching: Filter | None  # None: all
@@ -98,21 +98,21 @@ class QueueReader:
 
     @property
     def waiting(self) -> int:
-        """Reads that have no thread yet."""
+        """Number of reads that wait for a thread."""
         return self._threads.waiting + self._cold_threads.waiting
 
     def close(self) -> None:
-        """Wait for the reads under way. Blocks."""
+        """Wait for running reads. Blocks."""
         self._threads.close()
         self._cold_threads.close()
         self.processes.close()
 
     def check_by_offsets(self, group: str) -> None:
-        """Raises GroupKindError of a group that shares its work: who reads there receives."""
+        """Raises GroupKindError for a shared group, whose members must receive."""
         self._store.committed_offsets(group, ())
 
     async def read(self, place: Place) -> Encoded:
-        """The answer to one read. Raises what MessageStore.pull raises, and MemoryFullError."""
+        """The response to one read. Raises what MessageStore.pull raises, and MemoryFullError."""
         await self.turns.next()
         await self._memory.room_to_send(asker())
         found = self.read_here(place)
@@ -124,7 +124,8 @@ class QueueReader:
         return outcome
 
     def read_here(self, place: Place) -> Encoded | None:
-        """The same in the loop; None where that may hold it for long: `read_aside` does it.
+        """Like `read`, in the loop; None if that may hold the loop for long, and `read_aside` has
+        to do it.
 
         Raises what MessageStore.pull raises.
         """
@@ -134,7 +135,7 @@ class QueueReader:
         return None if _is_laborious(pulled, place.wanted.form) else _encoded(place, pulled)
 
     def takes_long(self, place: Place) -> bool:
-        """Whether the read may hold the loop for long, by what is asked for, and where."""
+        """Whether the read may hold the loop for long, judging by its arguments and position."""
         wanted = place.wanted
         is_whole = wanted.form == pb.RECORD_FORM_WHOLE
         most = INLINE_WHOLE_MESSAGES if is_whole else INLINE_DECODED_MESSAGES
@@ -148,11 +149,11 @@ class QueueReader:
     async def read_aside(
         self, places: Sequence[Place], most_bytes: int
     ) -> list[Encoded | Exception]:
-        """What reading these gives, one after the other, in a thread; when the first of them lies
-        far behind, when it is time for that.
+        """Read these places, one after the other, in a thread; if the first is far behind the end
+        of the log, when its turn comes.
 
-        Not more than `most_bytes` of cost are read; queues behind that, behind ENOUGH_BYTES, or
-        behind what another process encoded have no outcome.
+        At most `most_bytes` of cost are read; places after that, after ENOUGH_BYTES, or after one
+        that another process encoded, have no result.
         """
 
         def read(puts_come: bool) -> list[Encoded | Exception]:  # noqa: FBT001 - of a callback
@@ -184,14 +185,14 @@ class QueueReader:
             self._memory.sent(expected_bytes, who)
 
     def _is_cold(self, place: Place) -> bool:
-        """Whether it lies far behind the end of the log."""
+        """Whether it is far behind the end of the log."""
         try:
             return self._store.is_cold(*place.key, place.offset)
         except Exception:  # noqa: BLE001 - the read meets it too, and says so
             return False
 
     def _read_by_process(self, place: Place) -> Encoded | None:
-        """None: there is none, or it cannot prove what it read."""
+        """None if there is no reader process, or it could not verify the records."""
         wanted = place.wanted
         if isinstance(wanted.matching, SqlFilter):
             return None  # what it cannot judge is counted here
@@ -205,7 +206,7 @@ class QueueReader:
         return _NOTHING_YET if plan is None else self._store.reads.read_planned(plan)
 
     def _plan(self, place: Place) -> PullPlan | None:
-        """None: a light queue that has no message yet, which its reader allows."""
+        """None for a light queue without messages, if the reader allows that."""
         (topic, queue_id), offset, max_bytes, wanted, given_at = place
         try:
             return self._store.reads.plan_pull(
@@ -233,14 +234,14 @@ def _bytes_of(found: Sequence[Encoded | Exception]) -> int:
 
 
 def _is_laborious(pulled: Pulled, form: pb.RecordForm) -> bool:
-    """Whether it has so many properties that a thread must decode them."""
+    """Whether it has so many properties that a thread should decode them."""
     if form == pb.RECORD_FORM_WHOLE or pulled.records.size_bytes <= INLINE_PROPERTIES_BYTES:
         return False
     return sum(map(properties_size, pulled.records)) > INLINE_PROPERTIES_BYTES
 
 
 def _may_begin(topic: str, queue_id: int, offset: int) -> bool:
-    """Whether that is the beginning of a light queue, which its first message brings into being.
+    """Whether it is the start of a light queue, which its first message creates.
 
     Not for a name that no light queue can have.
     """

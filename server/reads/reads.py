@@ -58,7 +58,7 @@ MAX_PULL_BYTES = 64 << 20
 
 
 class Reads:
-    """The way of messages out of the store. Owned by the event loop's thread."""
+    """Reads messages from the store. Owned by the event loop's thread."""
 
     def __init__(
         self,
@@ -78,11 +78,11 @@ class Reads:
         self._stop_listening = store.on_dispatch(self.growth.grew)
 
     def topic_was_deleted(self, name: str, queue_count: int) -> None:
-        """Whoever waits for these queues hears it now. Any thread; a light queue is one queue."""
+        """Wake all waiters of these queues. Any thread; a light queue counts as one queue."""
         self.growth.changed([(name, queue_id) for queue_id in range(queue_count)])
 
     def close(self) -> None:
-        """No queue wakes anybody from here on; wait for the reads under way. Blocks."""
+        """Stop wake-ups, and wait for running reads. Blocks."""
         self._stop_listening()
         self.growth.close()
         self._reader.close()
@@ -90,22 +90,21 @@ class Reads:
 
     @property
     def waiting(self) -> int:
-        """Reads that have no thread yet."""
+        """Number of reads that wait for a thread."""
         return self._reader.waiting + self._receives.waiting
 
     @property
     def waiting_receives(self) -> int:
-        """Those that wait for a message."""
+        """Number of receives that wait for a message."""
         return self._receives.lines.waiting
 
     @property
     def processes(self) -> Readers:
-        """Those that read far behind the end."""
+        """The reader processes for cold reads."""
         return self._reader.processes
 
     async def pull(self, request: pb.PullRequest, remaining_s: float | None) -> bytes:
-        """The encoded response to one pull, which waits if it is asked to, but no longer than
-        `remaining_s`.
+        """The encoded response to one pull, which may wait, but no longer than `remaining_s`.
 
         Raises what MessageStore.pull raises, and MemoryFullError.
         """
@@ -124,9 +123,9 @@ class Reads:
         return self._taken(asked, found)
 
     def pull_now(self, request: pb.PullRequest) -> bytes | None:
-        """The same without a turn of the loop, None when it takes one: for a thread, or to wait.
+        """Like `pull`, without a turn of the loop; None if it would take one, a thread, or a wait.
 
-        Raises what `pull` raises, but MemoryFullError.
+        Raises what `pull` raises, except MemoryFullError.
         """
         place, wait_ms = self._asked(request)
         current_caller().subscribes(request.topic)
@@ -139,11 +138,7 @@ class Reads:
     async def _parked(
         self, read: Callable[[Place], Awaitable[Encoded]], place: Place, wait_s: float
     ) -> Encoded:
-        """What `read` gives once it has news, or at the end of the wait. Draining ends it at once,
-        and so does a deletion of the queue: `read` raises.
-
-        Cancelled, it leaves nothing behind.
-        """
+        """The result of `read` once it has news, or at the end of the wait."""
         until_s = asyncio.get_running_loop().time() + wait_s
         queues = ReadyQueues(self.growth, self._stage)
         queues.follow(place.key)

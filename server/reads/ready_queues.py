@@ -1,9 +1,8 @@
-"""Queues that are followed, and the one wait for them: under pulls and subscriptions alike.
+"""Followed queues and the wait for them, shared by pulls and subscriptions.
 
-A queue is *ready* when there may be something to read in it: when it is first followed, and each
-time it grew or was deleted since. Ready queues are read in turn. Waiting is level-triggered: what
-happens while its owner reads ends the next wait at once, so nothing is missed between a look and a
-wait.
+A queue is *ready* when there may be something to read: when it is first followed, and each time it
+grew or was deleted since. Ready queues are read in turn. Waiting is level-triggered: a change
+during a read ends the next wait at once, so nothing is missed between a read and a wait.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 class ReadyQueues:
     """Owned by the event loop's thread.
 
-    Each queue that is followed must be left, and `close` called.
+    Every followed queue must be left, and `close` called.
     """
 
     __slots__ = (
@@ -37,7 +36,7 @@ class ReadyQueues:
     )
 
     def __init__(self, growth: QueueGrowth, stage: Stage) -> None:
-        """A change of the stage ends waits, so that draining does."""
+        """A change of the stage ends waits, and so does draining."""
         self._growth = growth
         # In plain dicts: one that grows to 100,000 queues stops the loop for 5 ms then, and an
         # OrderedDict for 20.
@@ -55,12 +54,12 @@ class ReadyQueues:
         return bool(self._unread or self._next or self._first)
 
     def follow(self, key: QueueKey) -> None:
-        """It is ready, and will be each time it changes, until `leave`. Repeatable."""
+        """Follow the queue: it is ready now, and after each change, until `leave`. Repeatable."""
         self._growth.watch(key, self._grew)
         self.make_ready(key)
 
     def leave(self, key: QueueKey) -> None:
-        """It is followed no more. Repeatable."""
+        """Stop following. Repeatable."""
         self._forget_turn(key)
         self._growth.unwatch(key, self._grew)
 
@@ -68,12 +67,12 @@ class ReadyQueues:
         self._stop_listening()
 
     def make_ready(self, key: QueueKey) -> None:
-        """There is more to read; a queue that is ready already keeps its turn."""
+        """There is more to read; a queue that is already ready keeps its turn."""
         if not self._round.get(key) and key not in self._first:
             self._next[key] = True
 
     def next(self) -> QueueKey:
-        """The queue whose turn it is; it is not ready any more. Raises KeyError without one."""
+        """The next ready queue, which is then no longer ready. Raises KeyError if there is none."""
         if self._first:
             return self._first.popitem()[0]
         if not self._unread:
@@ -94,13 +93,13 @@ class ReadyQueues:
             self._first[key] = None
 
     def wake(self) -> None:
-        """End the wait for a reason of the caller's own."""
+        """End the wait for a reason of the caller."""
         self._event.set()
 
     async def until_any(self, until_s: float | None = None) -> bool:
         """Wait until a queue, the stage or the caller's reason has changed since the last wait.
 
-        False when the time `until_s`, on the loop's clock, came first.
+        Returns False at `until_s`, on the loop's clock.
         """
         try:
             async with asyncio.timeout_at(until_s):

@@ -1,12 +1,12 @@
-"""Receives: messages of shared groups, handed over to one of those who wait for them.
+"""Receives: delivers messages of shared groups to waiting receivers.
 
-The store decides in turns which messages are whose, and reads them. Where that needs no wait, for
-the disk or for the turn before, the loop asks for it; otherwise threads do, and calls of one moment
+The store decides in turns which messages go to whom, and reads them. The loop does this if it needs
+no wait, neither for the disk nor for the previous turn; otherwise threads do, and concurrent calls
 share a turn there.
 
-A message that is handed over and not answered with is nobody's until its time is over. So it is
-looked whether the caller still waits when its thread has come, and what it can be told no more is
-given back.
+A message that is delivered but whose response is never sent is unavailable until its lease expires.
+So each thread checks first whether the caller still waits, and messages that cannot be sent any
+more are given back.
 """
 
 from __future__ import annotations
@@ -68,21 +68,21 @@ MAX_RECEIVE_BYTES = 64 << 20
 
 
 class Answer(Protocol):
-    """An answer of one receive, encoded."""
+    """The encoded response to one receive."""
 
     @property
     def message_count(self) -> int: ...
 
     @property
     def cost_bytes(self) -> int:
-        """Of the records."""
+        """Size of the records."""
 
 
 T = TypeVar("T", bound=Answer)
 
 
 class Receive(NamedTuple, Generic[T]):
-    """What one call asks for."""
+    """The arguments of one call."""
 
     group: str
     topic: str
@@ -100,7 +100,7 @@ class Receive(NamedTuple, Generic[T]):
 
 
 class _Found(NamedTuple, Generic[T]):
-    """What a look found; its first two fields are those of a Found."""
+    """The result of a look; its first two fields are those of a Found."""
 
     is_more: bool
     next_look_ms: int | None
@@ -112,8 +112,8 @@ class _Found(NamedTuple, Generic[T]):
 
 
 class _Look:
-    """A receive that is in a thread, or whose acknowledgements wait for the disk: what it found,
-    and whether its caller is still there."""
+    """A receive that is in a thread, or whose acknowledgements wait for the disk: its result, and
+    whether its caller is still there."""
 
     __slots__ = ("is_given_up", "is_made_again", "received")
 
@@ -160,22 +160,22 @@ class Receives:
 
     @property
     def waiting(self) -> int:
-        """Receives that have no thread yet."""
+        """Number of receives that wait for a thread."""
         return self._threads.waiting
 
     def close(self) -> None:
-        """Wait for those under way. Blocks."""
+        """Wait for running receives. Blocks."""
         for stop in self._stops:
             stop()
         self._threads.close()
 
     async def receive(self, request: pb.ReceiveRequest, wait_s: float) -> bytes:
-        """The encoded response. Raises as `take`."""
+        """The encoded response. Raises like `take`."""
         return (await self.take(_wanted(request), wait_s)).data
 
     async def make_group(self, group: str, settings: SharedGroup) -> None:
-        """Make a group that did not exist, for one that receives. Raises TooManyGroupsError, and
-        what SharedGroups.create raises."""
+        """Create a missing group for a receive. Raises TooManyGroupsError, and what
+        SharedGroups.create raises."""
 
         def make(who: str) -> None:
             self._new_groups.check(who)
@@ -185,9 +185,10 @@ class Receives:
         await self._threads.run(make, asker())
 
     def receive_now(self, request: pb.ReceiveRequest) -> bytes | None:
-        """The same without a turn of the loop; None, and nothing handed over, when it takes one.
+        """Like `receive`, without a turn of the loop; None, and nothing delivered, if it would take
+        one.
 
-        Raises as `take`, but for MemoryFullError.
+        Raises like `take`, except MemoryFullError.
         """
         wanted = _wanted(request)
         if wanted.client_id:
@@ -211,8 +212,8 @@ class Receives:
         return self._taken(wanted, found).data
 
     async def take(self, wanted: Receive[T], wait_s: float = 0.0) -> T:
-        """The answer: when a message arrives or that time is over; with acknowledgements, as soon
-        as they are durable.
+        """The response: when a message arrives or the time is over; with acknowledgements, once
+        they are durable.
 
         Raises what SharedGroups.receive raises, FlushError, FlushTimeoutError, and MemoryFullError.
         """
@@ -229,7 +230,7 @@ class Receives:
         return self._taken(wanted, found)
 
     def _taken(self, wanted: Receive[T], found: _Found[T]) -> T:
-        """The answer, counted."""
+        """The response, counted."""
         self.members.given(wanted.group, found.nonces)
         if count := found.answer.message_count:
             self._metrics.pulled(wanted.topic, count, found.answer.cost_bytes)
@@ -282,9 +283,9 @@ class Receives:
         return found
 
     async def _take_waiting(self, wanted: Receive[T], wait_s: float) -> _Found[T]:
-        """What there is within that time. Draining ends the wait; a deletion does, and is told.
+        """Receive within that time. Draining ends the wait; a deletion ends it with an error.
 
-        A light queue without a message is empty, not unknown.
+        A light queue without messages is empty, not unknown.
         """
         until_s = asyncio.get_running_loop().time() + wait_s
         name = await self._line_of(wanted)
@@ -314,7 +315,7 @@ class Receives:
             self.lines.leave(wanted.group, name, line)
 
     async def _line_of(self, wanted: Receive[T]) -> str:
-        """Which line it stands in: each client of lite topics has its own, but in a wildcard group,
+        """The name of its line: each client of lite topics has its own, except in a wildcard group,
         whose clients share one."""
         if not wanted.client_id:
             return wanted.topic
@@ -324,8 +325,8 @@ class Receives:
         return _lite_line("" if is_wildcard else wanted.client_id)
 
     async def _look(self, wanted: Receive[T]) -> _Found[T] | None:
-        """What there is now; None: there was no room for an answer. Cancelled, it has nothing
-        handed over."""
+        """Receive what is available now; None if there was no room for a response. If cancelled,
+        nothing is delivered."""
         self._check(wanted)  # also where it was let in: it may have waited for long since
         found = None if wanted.client_id else self._look_here(wanted)
         if found is not None:
@@ -349,7 +350,7 @@ class Receives:
         caller.subscribes(wanted.topic)
 
     def _look_here(self, wanted: Receive[T]) -> _Found[T] | None:
-        """What there is, looked up in the loop; None: that may take long, or has to wait."""
+        """Like `_look`, in the loop; None if that may take long, or would wait."""
         before = self._attempts.get((wanted.group, wanted.attempt_id))
         if before is not None:
             before.is_made_again = True
@@ -399,7 +400,8 @@ class Receives:
         )
 
     def _receive(self, wanted: Receive[T], look: _Look, who: str) -> _Found[T] | None:
-        """In a thread. None: nobody waits for it any more, or there is no room for the answer."""
+        """Like `_look`, in a thread. None if the caller is gone, or there is no room for the
+        response."""
         if look.is_given_up or (wanted.max_messages > 0 and self._memory.is_crowded(who)):
             return None
         is_new = not self._has_group(wanted.group)
@@ -430,13 +432,13 @@ class Receives:
             self._nobody_waits(wanted, look)
 
     def _forget(self, wanted: Receive[T], look: _Look) -> None:
-        """Stop tracking the attempt. One that was made again meanwhile stays."""
+        """Stop tracking the attempt, unless it was repeated meanwhile."""
         attempt = wanted.group, wanted.attempt_id
         if self._attempts.get(attempt) is look:
             del self._attempts[attempt]
 
     def _nobody_waits(self, wanted: Receive[T], look: _Look) -> None:
-        """What was handed over to a caller who went away meanwhile may be delivered again."""
+        """Make messages available again that were delivered to a caller that is gone."""
         received, look.received = look.received, None
         if look.is_made_again or received is None or not received.deliveries:
             return
@@ -460,7 +462,7 @@ class Receives:
 
 
 def _lite_line(client_id: str) -> str:
-    """A name that no topic has."""
+    """A name that no topic can have."""
     return "\0" + client_id
 
 

@@ -1,10 +1,10 @@
-"""Subscribe: one stream follows many queues, from any offset, as fast as the client grants.
+"""Subscribe: one stream follows many queues, from any offset, as fast as the client grants credit.
 
 A queue is *ready* (there may be something to read), *idle* (read to its end), or *dropped* (its
-error was sent). Ready queues take turns: a turn is one read of one queue, and a response carries as
-many turns as fill it, so that many short queues cost few responses and a long queue does not starve
-a short one. A turn costs its bytes of records in credit; nothing is read while there is none left.
-Answers that carry no records cost nothing.
+error was sent). Ready queues take turns: a turn is one read of one queue, and a response contains
+as many turns as fill it. So many short queues cost few responses, and a long queue does not starve
+a short one. A turn costs its bytes of records in credit; without credit nothing is read. Responses
+without records cost nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MAX_CREDIT_BYTES = 1 << 30
 
 
 class _Position(NamedTuple):
-    """Where the next read of a queue begins. Another object each time the queue is moved."""
+    """Where the next read of a queue begins. A new object each time the queue is moved."""
 
     offset: int
     given_at: int | None  # that of the answer that the offset is from
@@ -144,7 +144,7 @@ class Subscription:
         self._queues.wake()
 
     async def _apply(self, request: pb.SubscribeRequest) -> None:
-        """Many queues are added piece by piece: the loop has other calls to serve."""
+        """Queues are added in chunks, since the loop has other calls to serve."""
         self._configure(request)
         add, remove = request.add, request.remove
         for begin in range(0, len(add), QUEUES_A_TURN):
@@ -255,7 +255,8 @@ class Subscription:
         return _Turn(key, self._positions[key])
 
     def _place(self, turn: _Turn) -> Place:
-        """What to read. Raises PermissionDeniedError: a right may be taken away at any time."""
+        """The place to read. Raises PermissionDeniedError, since a right may be revoked at any
+        time."""
         self._caller.subscribes(turn.key[0])
         max_bytes = min(self._credit_bytes, TURN_BYTES)
         offset, given_at = turn.position
@@ -266,7 +267,7 @@ class Subscription:
         self._queues.put_back([turn.key for turn in turns if turn.key in self._positions])
 
     async def _next_response(self) -> list[bytes]:
-        """What ready queues have for the client now, in parts. Empty when they have nothing."""
+        """What ready queues have for the client now, in parts. Empty if there is nothing."""
         response: list[bytes] = []
         if self._may_read():
             await self._reader.turns.next()
@@ -295,7 +296,7 @@ class Subscription:
         return response
 
     async def _read_aside(self, first: _Turn, place: Place, response: list[bytes]) -> None:
-        """Read this queue, and those behind it that also take long, in one visit to a thread."""
+        """Read this queue, and those after it that also take long, in one visit to a thread."""
         turns, places = [first], [place]
         while len(turns) < THREAD_TURNS and (turn := self._next_turn()) is not None:
             try:
@@ -317,7 +318,7 @@ class Subscription:
                 self._settle(turn, outcome, response)
 
     def _drop(self, turn: _Turn, error: Exception, response: list[bytes]) -> None:
-        """The queue is followed no more, and the client hears why."""
+        """Stop following the queue, and send the client the reason."""
         key = turn.key
         if self._positions.get(key) is not turn.position:
             return  # moved or removed while it was read
@@ -327,7 +328,7 @@ class Subscription:
         response.append(pb.SubscribeResponse(queues=[refused]).SerializeToString())
 
     def _settle(self, turn: _Turn, found: Encoded, response: list[bytes]) -> int:
-        """Move the queue on by what was read; returns the bytes of credit taken."""
+        """Advance the queue by what was read. Returns the bytes of credit used."""
         key = turn.key
         if self._positions.get(key) is not turn.position:
             return 0

@@ -1,4 +1,4 @@
-"""Delayed messages, those due first at the top, of one topic or of all; recall of one."""
+"""Delayed messages of one topic or of all, earliest due first; recall of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of both kinds, and how far behind each is."""
+"""Groups of both kinds, and their lag."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def _row(visit: Visit, group: str) -> _Row:
 async def _state_of(
     visit: Visit, group: str, after: str, rows: int
 ) -> shared_pb.DescribeGroupResponse | None:
-    """None: there is no such group."""
+    """None if there is no such group."""
     try:
         return await shared_groups.describe(visit, group, after, rows)
     except UnknownGroupError:

@@ -1,4 +1,4 @@
-"""Long work under way, and what has ended."""
+"""Running and finished jobs."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _TEXT = FieldDescriptor.CPPTYPE_STRING
 
 
 class Argument(NamedTuple):
-    """A field of a job that a form can fill in."""
+    """A field of a job that a form can set."""
 
     name: str
     kind: str  # "text", "whole" or "flag"
 
 
 def kinds() -> dict[str, list[Argument]]:
-    """Each kind of job that the API knows, with what it takes. New ones appear by themselves."""
+    """Each kind of job in the API, with its arguments. New kinds appear without changes here."""
     found = {}
     for field in jobs_pb.StartJobRequest.DESCRIPTOR.oneofs_by_name["kind"].fields:
         assert field.message_type is not None
@@ -48,7 +48,7 @@ def kinds() -> dict[str, list[Argument]]:
 
 
 def _kind_of(field: Any) -> str | None:  # noqa: ANN401 - there are two classes of descriptors
-    """None for one that no form fills in."""
+    """None for a field that forms do not support."""
     if field.is_repeated:
         return None
     if field.cpp_type in _WHOLE:

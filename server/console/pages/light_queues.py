@@ -1,4 +1,4 @@
-"""Light queues with messages, by prefix, page by page: there may be millions."""
+"""Light queues with messages, by prefix, page by page, since there may be millions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Topics with lite topics, and the lite topics of one with where each stands, page by page: there
-may be millions."""
+"""Topics with lite topics, and the lite topics of one with their positions, page by page, since
+there may be millions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The newest messages of a topic; messages by offset, time, key or id; one with all it has."""
+"""The newest messages of a topic; messages by offset, time, key or id; all details of one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def _list(visit: Visit) -> web.StreamResponse:
 
 
 async def _newest(visit: Visit, topic: str) -> web.StreamResponse:
-    """The last messages of all queues together, the newest first."""
+    """The last messages of all queues together, newest first."""
     described = await visit.ask(
         "DescribeTopic",
         pb.DescribeTopicRequest(name=topic, page_size=MERGED_QUEUES),
@@ -183,7 +183,7 @@ async def _by_key(visit: Visit, topic: str) -> web.StreamResponse:
 
 
 def _cursor_in(text: str) -> bytes:
-    """A cursor as it stands in an address; the store says what it thinks of one that is none."""
+    """A cursor from an address; the store validates it."""
     try:
         return bytes.fromhex(text)
     except ValueError:
@@ -229,7 +229,7 @@ async def _message(visit: Visit) -> web.StreamResponse:
 
 
 def _outcome(trace: Trace, one: TracedGroup) -> str:
-    """The key of the text that says what the message is to the group."""
+    """The key of the text for the message's state in the group."""
     events = trace.events_of(one)
     if one.state is TraceGroupState.DONE and events:
         return f"traceEvent.{events[-1].what.name}"

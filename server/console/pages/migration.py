@@ -1,4 +1,4 @@
-"""The migration: how far it is, what it does, and what it found."""
+"""The migration: its state, its jobs, and its findings."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def _show(visit: Visit) -> web.StreamResponse:
 
 
 def _possible(phase: str, *, stopped: bool) -> list[str]:
-    """Steps that are offered; the server decides when one is taken."""
+    """Steps to offer; the server decides when one is taken."""
     return [
         name
         for name, step in STEPS.items()
@@ -88,7 +88,7 @@ async def _take(visit: Visit, form: Mapping[str, str]) -> str:
 
 
 def phase_name(phase: pb.MigrationPhase) -> str:
-    """Empty where there is none."""
+    """Empty for none."""
     return word_of(pb.MigrationPhase, phase)
 
 

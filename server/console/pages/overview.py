@@ -1,4 +1,4 @@
-"""How the server is: what an operator looks at first, with ten minutes of it as charts."""
+"""The state of the server: what operators look at first, with charts of the last ten minutes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def _show(visit: Visit) -> web.StreamResponse:
 
 
 class Activity(NamedTuple):
-    """What is going on, for those who may see all topics and groups."""
+    """Current activity, for viewers who may see all topics and groups."""
 
     data_dir: str
     #: Traffic since the start, the busiest topics first.
@@ -53,7 +53,7 @@ class Activity(NamedTuple):
 
 
 async def _activity(visit: Visit) -> Activity | None:
-    """None while the store opens or closes, or if the viewer has no right to it."""
+    """None while the store opens or closes, or if the viewer lacks the right."""
     try:
         found = await visit.ask("GetActivity", pb.GetActivityRequest(), pb.GetActivityResponse)
         settings = await visit.ask("GetSettings", pb.GetSettingsRequest(), pb.GetSettingsResponse)
@@ -71,7 +71,7 @@ async def _activity(visit: Visit) -> Activity | None:
 
 
 async def _live(visit: Visit) -> web.StreamResponse:
-    """What the charts draw: columns by name, `time` in seconds since 1970."""
+    """The data of the charts: columns by name, `time` in seconds since 1970."""
     # Asked for as any viewer's call is: who may not see the numbers sees no charts of them.
     await visit.ask("GetStatistics", pb.GetStatisticsRequest(), pb.GetStatisticsResponse)
     return web.json_response(visit.backend.samples.columns())

@@ -1,5 +1,5 @@
-"""How RocksDB is: each column family's tables and memtables, what holds writes up, and the
-snapshots from which the state would be made again."""
+"""The state of RocksDB: tables and memtables of each column family, write stalls, and the snapshots
+from which the state could be restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group that shares its work: settings, where it is, its dead letters."""
+"""A shared group: settings, positions, dead letters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def describe(visit: Visit, group: str, after: str, rows: int) -> pb.Descri
 
 
 def lag_of(queue: pb.SharedQueue) -> int:
-    """Messages that are not done."""
+    """Number of messages that are not done."""
     return queue.max_offset - queue.next_offset + queue.in_flight + queue.waiting_again
 
 
@@ -104,7 +104,7 @@ async def reset(visit: Visit, form: Mapping[str, str]) -> str:
 def set_where(
     visit: Visit, form: Mapping[str, str], request: pb.ResetGroupRequest | ResetOffsetsRequest
 ) -> None:
-    """An end of the queues, or a time. Raises InvalidArgumentError."""
+    """Parse an end of the queues, or a time. Raises InvalidArgumentError."""
     to = form.get("to", "").strip()
     if to == "earliest":
         request.earliest = True
@@ -120,7 +120,7 @@ def set_where(
 
 
 def _span(name: str, text: str) -> int:
-    """Raises InvalidArgumentError."""
+    """Parse a duration in ms. Raises InvalidArgumentError."""
     found = span_ms(text.strip())
     if found is None or found > INT64_MAX:
         raise InvalidArgumentError(name, f"{text[:40]!r} is not a time such as 30s, 10m or 30d")
@@ -158,6 +158,6 @@ async def redrive(visit: Visit, form: Mapping[str, str]) -> str:
 
 
 def _offsets(form: Mapping[str, str]) -> list[int]:
-    """One, or none: all."""
+    """One offset; none means all."""
     text = form.get("offset", "")
     return [whole_of("offset", text, INT64_MAX)] if text else []

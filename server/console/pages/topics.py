@@ -1,6 +1,6 @@
 """Topics by prefix, page by page, and one topic with its queues.
 
-A page is a range of the store's names in their order: its cost does not grow with their number.
+A page is a range of the store's names in order, so its cost does not grow with their number.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def _list(visit: Visit) -> web.StreamResponse:
 
 
 async def listed(visit: Visit, prefix: str, *, light_queues: bool = False) -> pb.ListTopicsResponse:
-    """The page of names that the visit asks for. Raises ForbiddenError."""
+    """The page of names that the visit requests. Raises ForbiddenError."""
     request = pb.ListTopicsRequest(
         prefix=prefix,
         page_size=PAGE_ROWS,
@@ -59,7 +59,7 @@ async def listed(visit: Visit, prefix: str, *, light_queues: bool = False) -> pb
 
 
 def narrower(visit: Visit, template: str, prefix: str, error: ForbiddenError) -> web.StreamResponse:
-    """Instead of a list: what the user may not see, and the field to look for less."""
+    """Instead of a list: what the user may not see, and a field for a narrower prefix."""
     return visit.html(
         template,
         403,
@@ -74,7 +74,7 @@ def narrower(visit: Visit, template: str, prefix: str, error: ForbiddenError) ->
 
 
 async def _counts(visit: Visit, topics: Iterable[pb.Topic]) -> dict[str, int]:
-    """Messages of each topic. Empty when there are too many queues, or one is gone just now."""
+    """Messages of each topic. Empty if there are too many queues, or one was just deleted."""
     queues = [
         pb.Queue(topic=topic.name, queue_id=queue_id)
         for topic in topics
@@ -84,7 +84,7 @@ async def _counts(visit: Visit, topics: Iterable[pb.Topic]) -> dict[str, int]:
 
 
 async def message_counts(visit: Visit, queues: list[pb.Queue]) -> dict[str, int]:
-    """Messages of each topic or light queue, in those of its queues that are given."""
+    """Messages of each topic or light queue, over the given queues."""
     counts: dict[str, int] = {}
     if queues:
         found = await visit.ask(
@@ -127,7 +127,7 @@ async def _topic(visit: Visit) -> web.StreamResponse:
 
 
 def _kept(retention: pb.Retention, words: Words) -> list[str]:
-    """What limits the topic, for people; nothing where there is no limit."""
+    """The topic's limits, in words; none for an unlimited one."""
     limits = (
         (retention.time_ms, duration(retention.time_ms / 1000)),
         (retention.bytes, byte_count(retention.bytes)),
@@ -138,13 +138,13 @@ def _kept(retention: pb.Retention, words: Words) -> list[str]:
 
 
 def lite_ends(parent: pb.LiteParent, words: Words) -> str:
-    """When an idle lite topic of the parent ends, for people."""
+    """When an idle lite topic of the parent is deleted, in words."""
     return duration(parent.expiry_ms / 1000) if parent.expiry_ms else words("lite.never")
 
 
 async def _groups_of(visit: Visit, topic: str) -> list[pb.GroupLag] | None:
-    """How far groups are behind on the topic, the latest first, of those groups that are farthest
-    behind. None if the viewer has no right to it."""
+    """Lag of groups on the topic, largest first, of the groups with the largest lag. None if the
+    viewer lacks the right."""
     try:
         found = await visit.ask("GetActivity", pb.GetActivityRequest(), pb.GetActivityResponse)
     except ForbiddenError:
@@ -179,7 +179,7 @@ async def _keep(visit: Visit, form: Mapping[str, str]) -> str:
 def amount(
     form: Mapping[str, str], name: str, read: Callable[[str], int | None], example: str
 ) -> int:
-    """A field of the form; 0 when it is empty. Raises InvalidArgumentError."""
+    """A field of the form; 0 if it is empty. Raises InvalidArgumentError."""
     text = form.get(name, "").strip()
     amount = read(text) if text else 0
     if amount is None or amount > INT64_MAX:

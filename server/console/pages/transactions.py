@@ -1,4 +1,4 @@
-"""Open transactions, the oldest first, and those that were given up; a decision on one."""
+"""Open transactions, oldest first, and those given up; a decision on one."""
 
 from __future__ import annotations
 

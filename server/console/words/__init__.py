@@ -1,6 +1,6 @@
 """Texts of the console, a catalogue for each language: `en.toml`, `zh.toml`.
 
-A key is `<table>.<name>`; all catalogues have the same ones, with the same places to fill in.
+A key is `<table>.<name>`; all catalogues have the same keys with the same placeholders.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["LANGUAGES", "Words", "language_of", "words_in"]
 
 
 class Words:
-    """One language's texts."""
+    """The texts of one language."""
 
     def __init__(self, language: str, texts: dict[str, str]) -> None:
         self.language = language
         self.texts = texts
 
     def __call__(self, key: str, **values: object) -> str:
-        """The text with its places filled in. Raises KeyError for a key that no catalogue has."""
+        """The text with its placeholders filled in. Raises KeyError for an unknown key."""
         return self.texts[key].format(**values)
 
     def has(self, key: str) -> bool:
@@ -42,7 +42,7 @@ def words_in(language: str) -> Words:
 
 
 def language_of(chosen: str | None, accepted: str) -> str:
-    """The language that the viewer chose, or the one that the browser would like best.
+    """The language that the viewer chose, or the one that the browser prefers.
 
     `accepted`: an Accept-Language header.
     """
