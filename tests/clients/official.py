@@ -74,16 +74,13 @@ def _java(release: str, directory: Path) -> list[str | Path]:
     return ["java", "-cp", class_path, "JavaProgram"]
 
 
-def _go(release: str, directory: Path, *options: str) -> list[str | Path]:
+def _go(release: str, directory: Path, *, tag: str = "") -> list[str | Path]:
+    """`tag`: `old` before 5.1.3, `lite` from 5.1.4."""
     shutil.copytree(HERE / "go", directory)
     module = f"github.com/apache/rocketmq-clients/golang/v5@v{release}"
     _run("go", "mod", "edit", f"-require={module}", cwd=directory)
-    _run("go", "build", "-mod=mod", *options, "-o", "program", ".", cwd=directory)
+    _run("go", "build", "-mod=mod", f"-tags={tag}", "-o", "program", ".", cwd=directory)
     return [directory / "program"]
-
-
-def _go_lite(release: str, directory: Path) -> list[str | Path]:
-    return _go(release, directory, "-tags=lite")
 
 
 def _rust(release: str, directory: Path) -> list[str | Path]:
@@ -103,4 +100,5 @@ RUST = Official(
 )
 
 PYTHON_LITE = replace(PYTHON, prepare=partial(_python, program="python_lite_program.py"))
-GO_LITE = replace(GO, prepare=_go_lite).at("5.1.4")
+GO_LITE = replace(GO, prepare=partial(_go, tag="lite")).at("5.1.4")
+GO_OLD = replace(GO, prepare=partial(_go, tag="old"))

@@ -45,8 +45,8 @@ def _is_as_it_was_sent(program: Program, received: dict[str, Any]) -> None:
         assert received["properties"].items() >= {"colour": "blue"}.items()
 
 
-def send_and_receive(program: Program, directory: Path, port: int) -> None:
-    with served(directory, port), Client(f"127.0.0.1:{port}") as ours:
+def send_and_receive(program: Program, directory: Path, port: int, *flags: str) -> None:
+    with served(directory, port, *flags), Client(f"127.0.0.1:{port}") as ours:
         program.do("producer", topic="orders")
         program.send("orders", "plain", **_GIVEN)
         program.send("orders", "f1", "f2", "f3", message_group="customer-7")
@@ -318,15 +318,19 @@ def _be_pushed_in_order(program: Program, ours: Client) -> None:
     assert dead.message.body == b"poison-c3"
 
 
+def with_a_tls_port(authority: Authority) -> tuple[int, Sequence[str]]:
+    """The port, and what the server is told for it."""
+    port = free_port()
+    cert, key = map(str, authority.issue())
+    return port, ("--tls-cert", cert, "--tls-key", key, "--set", f"server.tls_port={port}")
+
+
 def be_a_user(start: Start, directory: Path, port: int, authority: Authority) -> None:
     """Signed calls of a user over TLS and without, on two ports, and what others are told."""
     rights = ["publish topic orders", "subscribe topic orders", "subscribe group workers"]
     add_users(directory, {"app": rights, "other": []}, 4 << 20)
-    secured = free_port()
-    cert, key = map(str, authority.issue())
-    files = ("--tls-cert", cert, "--tls-key", key)
-    flags = ("--access", *files, "--set", f"server.tls_port={secured}")
-    with served(directory, port, *flags):
+    secured, flags = with_a_tls_port(authority)
+    with served(directory, port, "--access", *flags):
         app = ("app", secret_of("app"))
         for where, kind in ((port, ()), (secured, ("tls",))):
             program = start(f"127.0.0.1:{where}", *app, *kind)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.clients import steps
-from tests.clients.official import GO, JAVA, NODE, PYTHON, RUST, Official
+from tests.clients.official import GO, GO_OLD, JAVA, NODE, PYTHON, RUST, Official
 from tests.clients.program import Program, Start, starting
 from tests.support.certificates import Authority
 
@@ -33,9 +33,11 @@ RELEASES = [
     PYTHON.at("5.1.1"),
     PYTHON.at("5.0.9", "keys"),  # it reads neither keys nor properties of a message
     JAVA.at("5.1.0"),
-    JAVA.at("5.0.8"),  # 5.0.4 always uses TLS
-    GO.at("5.1.4"),  # 5.1.2 has no push consumer, so the program does not compile with it
+    JAVA.at("5.0.8"),
+    GO.at("5.1.4"),
 ]
+#: Older ones, which always use TLS.
+ONLY_TLS = [JAVA.at("5.0.4"), GO_OLD.at("5.1.2"), GO_OLD.at("5.1.1-rc1")]
 
 
 @pytest.fixture(scope="module", params=CLIENTS)
@@ -152,3 +154,15 @@ def test_other_releases_do_the_same(
     command = ("env", f"user.home={tmp_path}", *installed(release))
     with starting(command, tmp_path, release.lacks) as start:
         does(start(f"127.0.0.1:{port}"), tmp_path / "store", port)
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("release", ONLY_TLS, ids=lambda each: f"{each.name}-{each.release}")
+def test_releases_that_always_use_tls_send_receive_and_acknowledge(
+    installed: Installed, release: Official, authority: Authority, tmp_path: Path, port: int
+) -> None:
+    secured, flags = steps.with_a_tls_port(authority)
+    command = ("env", f"user.home={tmp_path}", *installed(release))
+    with starting(command, tmp_path, release.lacks) as start:
+        program = start(f"127.0.0.1:{secured}", "", "", "tls")
+        steps.send_and_receive(program, tmp_path / "store", port, *flags)

@@ -40,13 +40,13 @@ type answer map[string]any
 
 var (
 	saying   sync.Mutex
-	seen     sync.Map
 	held     = map[string]*rmq.MessageView{}
 	config   rmq.Config
 	producer rmq.Producer
 	simple   rmq.SimpleConsumer
-	push     rmq.PushConsumer
 
+	// Of push.go, which old releases do not have.
+	doPush = func(string, given) error { return nil }
 	// Of lite.go, if it is compiled with it.
 	setLite = func(*rmq.Message, string) {}
 	doLite  = func(string, given) error { return nil }
@@ -69,21 +69,6 @@ func shown(message *rmq.MessageView) answer {
 		"properties": message.GetProperties(),
 		"attempt":    message.GetDeliveryAttempt(),
 	}
-}
-
-func consume(message *rmq.MessageView) rmq.ConsumerResult {
-	return consumeShown(message, shown(message))
-}
-
-func consumeShown(message *rmq.MessageView, one answer) rmq.ConsumerResult {
-	body := string(message.GetBody())
-	_, isOld := seen.LoadOrStore(message.GetMessageId(), true)
-	failed := strings.HasPrefix(body, "poison") || strings.HasPrefix(body, "fail") && !isOld
-	say(answer{"pushed": one, "failed": failed})
-	if failed {
-		return rmq.FAILURE
-	}
-	return rmq.SUCCESS
 }
 
 // Tells what it is asked; what begins with `bad` was not done.
@@ -168,8 +153,7 @@ func do(name string, of given) (answer, error) {
 		return answer{"id": receipts[0].MessageID}, err
 	case "simple":
 		simple, err = rmq.NewSimpleConsumer(ofGroup(of.Group),
-			rmq.WithSimpleAwaitDuration(5*time.Second),
-			rmq.WithSimpleSubscriptionExpressions(subscription(of)))
+			withAwaitDuration(5*time.Second), withExpressions(subscription(of)))
 		if err == nil {
 			err = simple.Start()
 		}
@@ -196,28 +180,18 @@ func do(name string, of given) (answer, error) {
 	case "change":
 		return answer{}, simple.ChangeInvisibleDuration(held[of.Id], time.Duration(of.InvisibleS)*time.Second)
 	case "push":
-		push, err = rmq.NewPushConsumer(ofGroup(of.Group),
-			rmq.WithPushAwaitDuration(5*time.Second),
-			rmq.WithPushSubscriptionExpressions(subscription(of)),
-			rmq.WithPushMessageListener(&rmq.FuncMessageListener{Consume: consume}))
-		if err == nil {
-			err = push.Start()
-		}
-		return answer{}, err
+		return answer{}, doPush(name, of)
 	case "lite_push", "subscribe", "unsubscribe":
 		return answer{}, doLite(name, of)
 	case "stop":
-		err = doLite(name, of)
+		err = errors.Join(doLite(name, of), doPush(name, of))
 		if producer != nil {
 			err = errors.Join(err, producer.GracefulStop())
 		}
 		if simple != nil {
 			err = errors.Join(err, simple.GracefulStop())
 		}
-		if push != nil {
-			err = errors.Join(err, push.GracefulStop())
-		}
-		producer, simple, push = nil, nil, nil
+		producer, simple = nil, nil
 		return answer{}, err
 	}
 	return nil, fmt.Errorf("unknown: %s", name)
@@ -225,7 +199,7 @@ func do(name string, of given) (answer, error) {
 
 func main() {
 	arguments := append(os.Args[1:], "", "", "")
-	rmq.EnableSsl = arguments[3] == "tls"
+	setTLS(arguments[3] == "tls")
 	config = rmq.Config{
 		Endpoint: arguments[0],
 		Credentials: &credentials.SessionCredentials{

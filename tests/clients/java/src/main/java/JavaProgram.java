@@ -58,12 +58,21 @@ public final class JavaProgram {
 
     private JavaProgram(String... arguments) {
         ClientConfigurationBuilder builder = ClientConfiguration.newBuilder()
-            .setEndpoints(arguments[0]).enableSsl(arguments.length > 3);
+            .setEndpoints(arguments[0]);
+        if (arguments.length < 4) {
+            builder.enableSsl(false); // before 5.0.8 there is only TLS
+        }
         if (arguments.length > 1 && !arguments[1].isEmpty()) {
             builder.setCredentialProvider(
                 new StaticSessionCredentialsProvider(arguments[1], arguments[2]));
         }
         config = builder.build();
+    }
+
+    /** A client that does not start says why only in the cause. */
+    private static String withCauses(Throwable error) {
+        String cause = error.getCause() == null ? "" : ", because of " + withCauses(error.getCause());
+        return error + cause;
     }
 
     private static synchronized void say(Map<String, Object> answer) {
@@ -269,7 +278,7 @@ public final class JavaProgram {
             try {
                 answer.putAll(program.answer(name, command.get(1).getAsJsonObject()));
             } catch (Exception | LinkageError error) { // an older release has less
-                answer.put("error", error.toString());
+                answer.put("error", withCauses(error));
             }
             say(answer);
         }
