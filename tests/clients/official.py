@@ -96,7 +96,12 @@ NODE = Official("node", "1.0.8", _node, ("node", "npm"))
 JAVA = Official("java", "5.2.0", _java, ("mvn", "java"))
 GO = Official("go", "5.1.3", _go, ("go",), frozenset({"recall", "priority"}))
 RUST = Official(
-    "rust", "5.0.0", _rust, ("cargo",), frozenset({"push", "recall", "priority", "change", "tls"})
+    "rust",
+    "5.0.0",
+    _rust,
+    ("cargo",),
+    # It gives its user a compressed body as it is.
+    frozenset({"push", "recall", "priority", "change", "tls", "inflate"}),
 )
 
 PYTHON_LITE = replace(PYTHON, prepare=partial(_python, program="python_lite_program.py"))

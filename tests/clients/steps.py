@@ -211,6 +211,10 @@ def exchange(programs: Sequence[Program], directory: Path, port: int) -> None:
             got = program.receive_all(len(sent))
             program.do("ack", ids=[one["id"] for one in got])
             program.do("stop")
+            if "inflate" in program.lacks:
+                (one,) = (each for each in got if each["id"] == sent[packed])
+                assert one["body"].startswith("\x1f")
+                one["body"] = packed
             assert {one["body"]: one["id"] for one in got} == sent
             assert [one["body"] for one in got if one["group"]] == of_group
             for one in got:

@@ -31,7 +31,9 @@ CLIENTS = [
 #: As far from the newest as the registries go.
 RELEASES = [
     PYTHON.at("5.1.1"),
-    PYTHON.at("5.0.9", "keys"),  # it reads neither keys nor properties of a message
+    # It reads neither keys nor properties of a message. Its push consumer needs settings with a
+    # collector of metrics, which neither this server nor RocketMQ's proxy has unless told.
+    PYTHON.at("5.0.9", "keys", "push"),
     JAVA.at("5.1.0"),
     JAVA.at("5.0.8"),
     GO.at("5.1.4"),
@@ -151,6 +153,8 @@ def test_other_releases_do_the_same(
     tmp_path: Path,
     port: int,
 ) -> None:
+    if does is steps.be_pushed:
+        only_with(release, "push")
     command = ("env", f"user.home={tmp_path}", *installed(release))
     with starting(command, tmp_path, release.lacks) as start:
         does(start(f"127.0.0.1:{port}"), tmp_path / "store", port)
