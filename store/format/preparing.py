@@ -317,9 +317,10 @@ def prepare(
 
 def _tag_code(tag: str) -> int:
     check_length(tag, "tag", MAX_PROPERTIES_BYTES)
-    if NAME_END in tag or ITEM_END in tag or "||" in tag or tag != tag.strip() or tag == "*":
+    # "*" is a tag, as in RocketMQ, whose own examples send it; a filter "*" lets all through.
+    if NAME_END in tag or ITEM_END in tag or "||" in tag or tag != tag.strip():
         raise InvalidArgumentError(
-            "tag", f"{tag!r} is '*', or has '||', a control separator or outer blanks in it"
+            "tag", f"{tag!r} has '||', a control separator or outer blanks in it"
         )
     _check_text(tag, "tag")
     return java_hash(tag)

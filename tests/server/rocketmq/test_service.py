@@ -222,6 +222,18 @@ async def test_a_tag_filter_finishes_what_it_does_not_want(client: Client) -> No
     assert status.code == v2.ILLEGAL_FILTER_EXPRESSION
 
 
+async def test_a_star_is_a_tag_like_any_other(client: Client) -> None:
+    await client.send(client.message("orders", b"starred", tag="*"))
+    await client.send(client.message("orders", b"tagged", tag="a"))
+    _, only_a = await client.receive("tagged", "orders", filter_="a")
+    assert [each.body for each in only_a] == [b"tagged"]
+    _, everything = await client.receive("all", "orders", filter_="*")
+    assert [(each.body, each.system_properties.tag) for each in everything] == [
+        (b"starred", "*"),
+        (b"tagged", "a"),
+    ]
+
+
 async def test_a_condition_chooses_by_properties(client: Client) -> None:
     for price in ("5", "50"):
         await client.send(client.message("orders", price.encode(), properties={"price": price}))
