@@ -1,4 +1,4 @@
-"""How far the server is: opening its store, serving, or draining."""
+"""The state of the server: opening its store, serving, or draining."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SEE = "see the server's log and `kvcq stats`"
 
 
 class Stage:
-    """Starting, then open, then perhaps failed, then draining; never back. While it is open the
-    store may be unable to write for a time.
+    """Starting, then open, then perhaps failed, then draining; never back. While open, the store
+    may temporarily be unable to write.
 
-    Owned by the event loop's thread, but for `report`.
+    Owned by the event loop's thread, except `report`.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,8 @@ class Stage:
         self._progress = ("waiting", 0.0)
 
     def check_open(self) -> None:
-        """Raises ServerStartingError before the store is open, ServerDrainingError after."""
+        """Raises ServerStartingError before the store is open, ServerDrainingError during
+        shutdown."""
         if self._draining:
             raise ServerDrainingError
         if not self._open:
@@ -42,17 +43,17 @@ class Stage:
 
     @property
     def is_open(self) -> bool:
-        """Whether the store is, or was: the opening is over."""
+        """Whether the store is open or was open."""
         return self._open
 
     @property
     def is_ready(self) -> bool:
-        """Whether calls are taken, and puts can be stored."""
+        """Whether calls are accepted, and puts can be stored."""
         return self._open and not self._draining and not self._failed and self._no_writes is None
 
     @property
     def why_not_ready(self) -> str | None:
-        """In a line, for operators."""
+        """The reason in a line, for operators."""
         if self.is_ready:
             return None
         if self._draining:
@@ -64,7 +65,8 @@ class Stage:
 
     @property
     def remark(self) -> str | None:
-        """What operators are to know although the server is ready; None: nothing."""
+        """A problem that operators should know although the server is ready; None if there is
+        none."""
         return self._remark if self.is_ready else None
 
     @property
@@ -74,11 +76,12 @@ class Stage:
 
     @property
     def progress(self) -> tuple[str, float]:
-        """The step of opening, and the part of it that is done, 0 to 1."""
+        """The current step of opening, and the fraction done, 0 to 1."""
         return self._progress
 
     def report(self, step: str, fraction: float) -> None:
-        """Note how far opening is. Any thread. Raises ServerDrainingError to end the opening."""
+        """Set the progress of opening. Any thread. Raises ServerDrainingError to abort the
+        opening."""
         if step != self._progress[0]:
             logger.debug("opening the store: %s", step)
         self._progress = (step, fraction)
@@ -86,36 +89,36 @@ class Stage:
             raise ServerDrainingError
 
     def ready(self) -> None:
-        """The store is open: calls are taken from now on."""
+        """The store is open: calls are accepted from now on."""
         self._open = True
         logger.debug("the store is open")
         self._tell()
 
     def fail(self) -> None:
-        """No put can be stored before the next start; calls are taken all the same. Repeatable."""
+        """Puts will fail until the next start; calls are still accepted. Repeatable."""
         self._failed = True
         self._tell()
 
     def set_no_writes(self, why: str | None) -> None:
-        """Puts cannot be stored for now, and why; None: they can."""
+        """Puts cannot be stored for now, and why; None if they can."""
         told, self._no_writes = self._no_writes, why
         if (told is None) != (why is None):
             self._tell()
 
     def set_remark(self, remark: str | None) -> None:
-        """A sentence about what is wrong and stops nothing."""
+        """Set a sentence about a problem that stops nothing."""
         self._remark = remark
 
     def drain(self) -> None:
-        """No new calls; what waits or streams comes to its end. Repeatable."""
+        """Reject new calls, and end waits and streams. Repeatable."""
         self._draining = True
         self._tell()
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` when readiness changes or the server drains, or now if it drains: at
-        once, or within a few turns of the loop when there are many.
+        """Call `callback` when readiness changes or the server drains, or now if it is draining:
+        immediately, or within a few turns of the loop if there are many.
 
-        Returns how to take it back.
+        Returns a function that removes it.
         """
         self._on_change.add(callback)
         if self._draining:

@@ -1,4 +1,4 @@
-"""Amounts, and words of the API, as people write and read them."""
+"""Formats and parses amounts, and words of the API, for people."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def byte_count(count: float) -> str:
 
 
 def span_ms(text: str) -> int | None:
-    """A length of time such as `90m`, `36h` or `7d` in ms, or 0; None for any other text."""
+    """A duration such as `90m`, `36h` or `7d` in ms, or 0; None for any other text."""
     return _amount(text, _MS)
 
 
@@ -51,12 +51,12 @@ def size_bytes(text: str) -> int | None:
 
 
 def span_text(ms: int) -> str:
-    """The shortest text that `span_ms` takes for exactly this: `36h`, `90m`, `7d`."""
+    """The shortest text that `span_ms` parses to exactly this: `36h`, `90m`, `7d`."""
     return _shortest(ms, _MS)
 
 
 def size_text(size: int) -> str:
-    """The shortest text that `size_bytes` takes for exactly this: `10GiB`, `4097`."""
+    """The shortest text that `size_bytes` parses to exactly this: `10GiB`, `4097`."""
     return _shortest(size, {name: scale for name, scale in _BYTES.items() if name != "B"})
 
 
@@ -74,7 +74,7 @@ def _shortest(amount: int, units: Mapping[str, int]) -> str:
 
 
 def split_address(text: str) -> tuple[str, int] | None:
-    """Host and port of what `address` gives; None for another text."""
+    """Host and port from the format of `address`; None for another text."""
     host, _, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -86,19 +86,19 @@ def split_address(text: str) -> tuple[str, int] | None:
 
 
 def address(host: str, port: int) -> str:
-    """As an option takes it: `127.0.0.1:8081`, `[::1]:8081`."""
+    """The format for options: `127.0.0.1:8081`, `[::1]:8081`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def whole_number(text: str, most: int) -> int | None:
-    """A number from 0 to `most`, in decimal digits; None for any other text, however long."""
+    """A number from 0 to `most`, in decimal digits; None for any other text, of any length."""
     if len(text) <= len(str(most)) and text.isascii() and text.isdecimal() and int(text) <= most:
         return int(text)
     return None
 
 
 def word_of(kind: EnumTypeWrapper, number: int) -> str:
-    """A value of an enum of the API without the enum's name before it: `RUNNING`; 0 has none."""
+    """A value of an API enum without the enum's prefix: `RUNNING`; empty for 0."""
     return (
         kind.Name(number).removeprefix(kind.Name(0).removesuffix("UNSPECIFIED")) if number else ""
     )

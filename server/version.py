@@ -1,3 +1,3 @@
-"""The version of this build; a test holds it to pyproject.toml."""
+"""The version of this build; a test compares it with pyproject.toml."""
 
 VERSION = "0.1.0"

@@ -1,9 +1,9 @@
-"""Threads for what may block: disk reads far behind, queries, metadata, topic deletion.
+"""Worker threads for blocking work: cold disk reads, queries, metadata, topic deletion.
 
-Work of one kind has threads of its own, so that none of it waits for another kind: a commit does
-not stand behind listings, nor a query behind producers that look for their batches. Within a kind
-the callers take turns: one that asks for much waits for itself. Long work comes in slices, each a
-job of its own, so that a caller who is gone ends it and others get their turns in between.
+Each kind of work has threads of its own, so it does not wait for another kind: a commit does not
+queue behind listings, nor a query behind producers that look up their batches. Within a kind the
+callers take turns, so a caller with much work only delays itself. Long work comes in slices, each a
+job of its own, so that it stops when its caller is gone, and others get their turns in between.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CALLER: ContextVar[str] = ContextVar("caller", default="")
 
 
 class Workers:
-    """A bounded pool. A call cancelled before its turn is never begun.
+    """A bounded thread pool. A call that is cancelled before its turn is never started.
 
     Owned by the event loop's thread.
     """
@@ -54,11 +54,11 @@ class Workers:
 
     @property
     def waiting(self) -> int:
-        """Jobs that have no thread yet."""
+        """Number of jobs that wait for a thread."""
         return sum(map(len, self._turns.values()))
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The function's result, computed in a worker thread when it is the caller's turn."""
+        """Run the function in a worker thread when it is the caller's turn; returns its result."""
         if self._free:
             self._free -= 1
         else:
@@ -87,7 +87,7 @@ class Workers:
         items: Sequence[S],
         size: int = QUEUES_A_TURN,
     ) -> list[T]:
-        """What the function gives for slices of `size` of the items, each in its own turn."""
+        """The function's results for slices of `size` items, each in its own turn."""
         found: list[T] = []
         for begin in range(0, len(items), size):
             found += await self.run(function, items[begin : begin + size])
@@ -96,9 +96,9 @@ class Workers:
     async def encoded_slices(
         self, function: Callable[[Sequence[S]], Message], items: Sequence[S]
     ) -> bytes:
-        """What the function answers to slices of the items, encoded as one answer.
+        """The function's responses to slices of the items, encoded as one response.
 
-        Protobuf joins repeated fields of messages whose bytes follow each other.
+        Protobuf joins repeated fields of concatenated messages.
         """
 
         def encoded(some: Sequence[S]) -> list[bytes]:
@@ -117,7 +117,7 @@ class Workers:
             raise
 
     def _let_in(self) -> None:
-        """A thread is free: the next caller's first job gets it."""
+        """A thread is free: start the next caller's first job."""
         while self._turns:
             caller, turns = self._turns.popitem(last=False)
             turn = turns.popleft()
@@ -129,13 +129,14 @@ class Workers:
         self._free += 1
 
     async def encoded(self, answer: Callable[[], Message]) -> bytes:
-        """What `answer` gives, made and encoded in a worker thread: a page may be large."""
+        """The result of `answer`, computed and encoded in a worker thread, since a page may be
+        large."""
         return await self.run(lambda: answer().SerializeToString())
 
     def close(self) -> bool:
-        """Drop what has not begun, and wait for what runs, `CLOSE_S` at most. Blocks.
+        """Drop jobs that have not started, and wait for running ones, at most `CLOSE_S`. Blocks.
 
-        Whether all of it ended; the rest goes on, on a store that is closed under it.
+        Returns whether all have ended; the rest continues while its store is closed.
         """
         self._pool.shutdown(wait=False, cancel_futures=True)
         left = wait(self._running.copy(), CLOSE_S).not_done
@@ -147,7 +148,7 @@ class Workers:
 
 
 class Pools:
-    """Threads for what the services do, by what it is."""
+    """The thread pools of the services, by kind of work."""
 
     def __init__(self) -> None:
         self.lookups = Workers(8)
@@ -158,16 +159,16 @@ class Pools:
         self.steps = Workers(2, "step")  # of a migration, and beginnings of jobs
 
     def waiting(self) -> dict[str, int]:
-        """Jobs that have no thread yet, by pool."""
+        """Number of jobs that wait for a thread, by pool."""
         return {name: workers.waiting for name, workers in vars(self).items()}
 
     def close(self) -> None:
-        """As `Workers.close`, one after the other."""
+        """Close all pools, one after the other; see `Workers.close`."""
         for workers in vars(self).values():
             workers.close()
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
-    """From any thread. A loop that has ended needs to hear nothing."""
+    """Run the callback in the loop, from any thread. Ignored if the loop has ended."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(callback)

@@ -1,9 +1,9 @@
-"""The door for RocketMQ 5's own clients, unmodified: `apache.rocketmq.v2` over the same store.
+"""Serves RocketMQ 5's own clients, unmodified: `apache.rocketmq.v2` over the same store.
 
-`service` answers the calls: messages come in and go out by `messages_in` and `messages_out`,
-`routes` says where queues are found, `settings` how a client behaves, `clients` who is there,
-`telemetry` is the stream on which each of them is, `lite` what consumers of lite topics have apart
-from others. A refusal becomes an answer: `statuses`.
+`service` answers the calls. `messages_in` and `messages_out` convert messages, `routes` tells
+clients where queues are, `settings` how to behave; `clients` tracks connected clients, `telemetry`
+is each client's stream, `lite` is what differs for consumers of lite topics. `statuses` turns
+errors into responses.
 """
 
 from server.rocketmq.pb.messaging_pb2 import DESCRIPTOR

@@ -1,9 +1,9 @@
-"""Clients that are known: one for each producer or consumer object of a program.
+"""Known clients: one for each producer or consumer object of a program.
 
-A client has an id that it draws, and tells what it is on its telemetry stream. As long as it sends
-heartbeats it lives, whether or not that stream is open: after a restart of the server some clients
-open it again only minutes later, and must be served meanwhile. So what is known here decides over
-nothing but heartbeats and the messages that are held on to for a client.
+A client chooses its own id, and sends its settings on its telemetry stream. It is alive as long as
+it sends heartbeats, whether or not that stream is open: after a restart of the server some clients
+only reopen it minutes later, and must be served meanwhile. So this table only decides about
+heartbeats, and about messages that are renewed for a client.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_CLIENTS = 65_536
 
 
 def client_of(context: Context) -> ClientKey:
-    """The client that calls. Raises ClientStatusError when it does not say which one it is."""
+    """The calling client. Raises ClientStatusError if the call does not name it."""
     for name, value in context.invocation_metadata() or ():
         if name == CLIENT_ID and isinstance(value, str) and value.strip():
             if len(value) > _MOST_ID_CHARACTERS:
@@ -52,7 +52,7 @@ class _Known(NamedTuple):
 
 
 class Clients:
-    """Those that are alive. Owned by the event loop's thread."""
+    """The live clients. Owned by the event loop's thread."""
 
     def __init__(self, now_s: Callable[[], float] = monotonic, most: int = MOST_CLIENTS) -> None:
         self._now_s = now_s
@@ -64,8 +64,8 @@ class Clients:
         return len(self._known)
 
     def hear(self, client: ClientKey, *, is_lite: bool | None = None) -> None:
-        """The client has told its settings, or called for messages. `is_lite`: the settings are
-        those of a consumer of lite topics; None: they were not told now."""
+        """The client has sent its settings, or called for messages. `is_lite`: the settings are
+        those of a consumer of lite topics; None if it sent none now."""
         now_s = self._now_s()
         if is_lite is None:
             is_lite = self.is_lite(client)
@@ -76,12 +76,12 @@ class Clients:
             self._known.popitem(last=False)
 
     def is_lite(self, client: ClientKey) -> bool | None:
-        """Whether it is a consumer of lite topics; None: it has not told."""
+        """Whether it is a consumer of lite topics; None if it has not said."""
         known = self._known.get(client)
         return None if known is None else known.is_lite
 
     def beat(self, client: ClientKey) -> None:
-        """A heartbeat. Raises ClientStatusError when it is of a client that is not known."""
+        """Record a heartbeat. Raises ClientStatusError if the client is unknown."""
         if client not in self._known:
             raise ClientStatusError(
                 v2.UNRECOGNIZED_CLIENT_TYPE, "this client has told no settings yet"

@@ -1,8 +1,8 @@
-"""Kinds of messages: which one a message is of, and which a topic takes.
+"""Types of messages: which one a message has, and which a topic accepts.
 
-As RocketMQ's proxy does, a message is told by what it carries and not by the type that it claims:
-one with a time and a message group is one for a time. A topic that is for any type has no order of
-priorities, and lite topics only when it is made for them.
+Like RocketMQ's proxy, the type follows from a message's fields, not from the type that it claims:
+one with a time and a message group is a delayed message. A topic for any type has no order of
+priorities, and accepts lite topics only if it was created for them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from store.metadata import MessageType
 
 
 class Kind(NamedTuple):
-    """One of the types of messages."""
+    """A type of message."""
 
     type: v2.MessageType
     field: Literal["", "delivery_timestamp", "message_group", "priority", "lite_topic"]
@@ -43,15 +43,16 @@ _TYPES = {kind.type: MessageType[v2.MessageType.Name(kind.type)] for kind in (_N
 
 
 def accepted(topic_type: MessageType, *, takes_lite: bool) -> list[v2.MessageType]:
-    """What a route says that a topic takes: clients refuse the other types by themselves.
-    `takes_lite`: one that is for any type is made for lite topics too."""
+    """The types that a route lists for a topic; clients reject the others themselves. `takes_lite`:
+    a topic for any type was created for lite topics too."""
     if topic_type == MessageType.ANY:
         return [*_ANY, v2.LITE] if takes_lite else _ANY
     return [each for each, of_topic in _TYPES.items() if of_topic == topic_type]
 
 
 def kind_of(system: v2.SystemProperties) -> Kind:
-    """Of a message with these properties. Some microseconds: a request has a thousand messages."""
+    """The type of a message with these properties. Must be fast, since a request has a thousand
+    messages."""
     has, given = system.HasField, system.message_type
     for kind in KINDS:
         kind_type, field = kind
@@ -63,7 +64,7 @@ def kind_of(system: v2.SystemProperties) -> Kind:
 def check_kind(
     system: v2.SystemProperties, topic_type: MessageType, *, takes_lite: bool = False
 ) -> Kind:
-    """The message's kind. Raises ClientStatusError when it is none for a topic of that type."""
+    """The message's type. Raises ClientStatusError if a topic of that type does not accept it."""
     kind = kind_of(system)
     its_type = _TYPES[kind.type]
     if kind.type != v2.LITE and system.HasField("lite_topic"):

@@ -1,12 +1,13 @@
 """Consumers of lite topics among RocketMQ 5's clients.
 
-Such a client is bound to one parent topic by its group, says with SyncLiteSubscription which lite
-topics it wants, all of them every 30 seconds, and receives from the parent. What a group is for is
-fixed when it is made, and a receive does not say it: so where a group is to be made by its first
-client, that client's settings decide.
+Such a client is bound to one parent topic by its group, sends the lite topics that it wants with
+SyncLiteSubscription, all of them every 30 seconds, and receives from the parent. The purpose of a
+group is fixed when it is created, and a receive does not contain it. So if a group is created by
+its first client, that client's settings decide.
 
-RocketMQ has such groups made beforehand. One that is made here is what RocketMQ's are: the messages
-of a lite topic are in order, and one that fails is tried as often as any other group's.
+RocketMQ expects such groups to be created beforehand. A group created here behaves like RocketMQ's:
+the messages of a lite topic are in order, and a failing message is retried as often as in any other
+group.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def is_lite(settings: v2.Settings) -> bool:
 
 
 class LiteConsumers:
-    """Owned by the event loop's thread. What it asks of the store is done in threads."""
+    """Owned by the event loop's thread. It accesses the store in threads."""
 
     def __init__(
         self, store: MessageStore, reads: Reads, pools: Pools, clients: Clients, streams: Streams
@@ -79,13 +80,14 @@ class LiteConsumers:
         self._telling: dict[ClientKey, asyncio.Task[None]] = {}
 
     async def settled(self, settings: v2.Settings) -> None:
-        """A client of lite topics has told these: its group is there. Raises as `_make`."""
+        """A client of lite topics has sent these settings: create its group if needed. Raises like
+        `_make`."""
         parents = {each.topic.name for each in settings.subscription.subscriptions}
         if len(parents) == 1:
             await self._make(settings.subscription.group.name, parents.pop())
 
     async def sync(self, client: ClientKey, request: pb.SyncLiteSubscriptionRequest) -> None:
-        """The client's subscriptions are changed. Raises what LiteTopics.sync raises."""
+        """Change the client's subscriptions. Raises what LiteTopics.sync raises."""
         group, parent = request.group.name, request.topic.name
         action = _ACTIONS.get(request.action)
         if action is None:
@@ -113,7 +115,7 @@ class LiteConsumers:
         self._tell_lost(client, done.lost)
 
     async def leave(self, client: ClientKey, group: str) -> None:
-        """The client has ended. Repeatable; nothing, where it has no say in that group."""
+        """The client has ended. Repeatable; ignored if it has no subscriptions in that group."""
         if self._lite.subscriptions.is_wildcard(group) is None:
             return  # nobody is subscribed
         with suppress(ForbiddenError, UnknownGroupError, LiteGroupError):
@@ -123,7 +125,7 @@ class LiteConsumers:
     async def take(
         self, client: ClientKey, wanted: Receive[EncodedAnswer], wait_s: float
     ) -> EncodedAnswer:
-        """What Reads.take gives, for a client of lite topics or any other one."""
+        """Like Reads.take, for a client of lite topics or any other one."""
         is_lite = self._clients.is_lite(client)
         if is_lite is False:
             return await self._reads.take(wanted, wait_s)
@@ -160,17 +162,17 @@ class LiteConsumers:
         return answer
 
     def takes_lite(self, topic: str) -> bool:
-        """Whether there is such a topic, and it is for lite topics."""
+        """Whether the topic exists and is a parent of lite topics."""
         try:
             return self._lite.is_parent(topic)
         except (UnknownTopicError, InvalidArgumentError):
             return False
 
     async def _make(self, group: str, parent: str) -> None:
-        """The group exists, and if it did not it is for lite topics of `parent`.
+        """Create the group for lite topics of `parent`, if it does not exist.
 
-        Raises UnknownGroupError where clients make none, UnknownTopicError, InvalidArgumentError
-        when the topic is not for lite topics, TooManyGroupsError.
+        Raises UnknownGroupError if clients may not create groups, UnknownTopicError,
+        InvalidArgumentError if the topic is not a parent of lite topics, TooManyGroupsError.
         """
         if self._store.has_group(group):
             return
@@ -186,8 +188,8 @@ class LiteConsumers:
             await self._reads.make_group(group, settings)
 
     def _tell_lost(self, client: ClientKey, names: Sequence[str]) -> None:
-        """Others have these lite topics now. Who is being told already hears the rest the next time
-        it synchronises, and so does who has no stream."""
+        """Tell the client that others have taken these lite topics. If it is being told already, or
+        has no stream, it learns the rest when it next synchronises."""
         if names and client not in self._telling:
             task = asyncio.create_task(self._streams.tell_each(client, map(_lost, names)))
             self._telling[client] = task
@@ -201,7 +203,7 @@ def _lost(name: str) -> pb.TelemetryCommand:
 
 
 def _start_of(option: v2.OffsetOption) -> Where | FromEnd | None:
-    """Where the group goes on in lite topics that are new to the client; None: where it was."""
+    """Where the group starts in lite topics that are new to the client; None to continue."""
     match option.WhichOneof("offset_type"):
         case "policy" if option.policy == v2.OffsetOption.MIN:
             return Edge.EARLIEST

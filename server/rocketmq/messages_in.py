@@ -1,11 +1,11 @@
-"""Messages as RocketMQ 5's clients send them, as the store takes them.
+"""Converts messages of RocketMQ 5's clients for the store.
 
-| of a message           | in the record                                                        |
+| in the message         | in the record                                                        |
 |------------------------|----------------------------------------------------------------------|
-| message id             | property UNIQ_KEY, which the key index holds as it holds keys        |
-| message group          | property __SHARDINGKEY: as the ordering key of kvcq's own clients    |
-| tag, keys, properties  | as those of kvcq's own clients                                       |
-| body encoding GZIP     | the flag of a compressed body; the bytes stay as they are            |
+| message id             | property UNIQ_KEY, which the key index holds like keys               |
+| message group          | property __SHARDINGKEY, like the ordering key of kvcq's own clients  |
+| tag, keys, properties  | like those of kvcq's own clients                                     |
+| body encoding GZIP     | the flag for a compressed body; the bytes do not change              |
 | trace context          | property TRACE_CONTEXT                                               |
 | priority               | its queue, and property _SYS_MSG_PRIORITY_                           |
 | lite topic             | the light queue of that name, and property __LITE_TOPIC              |
@@ -67,12 +67,12 @@ def messages_in(
     *,
     takes_lite: bool = False,
 ) -> list[Message]:
-    """All of one request, to a topic of that type; `choose` gives a queue by topic and message
-    group, `of_priority` by topic and priority. `takes_lite`: a topic for any type is made for lite
-    topics too.
+    """All messages of a request, for a topic of that type. `choose` returns a queue by topic and
+    message group, `of_priority` by topic and priority. `takes_lite`: a topic for any type was
+    created for lite topics too.
 
-    Raises InvalidArgumentError and ClientStatusError; TooMuchError when there is more to look at
-    than is left in the budget. What the store checks of a message is not checked here.
+    Raises InvalidArgumentError and ClientStatusError; TooMuchError if the budget is exceeded. Does
+    not check what the store checks.
     """
     if not messages:
         raise ClientStatusError(v2.MESSAGE_CORRUPTED, "the request has no messages")
@@ -93,7 +93,7 @@ def messages_in(
 
 
 def times_in(messages: Sequence[v2.Message], types: Sequence[v2.MessageType]) -> list[int]:
-    """When each message of a request is to be delivered, ms since 1970; nothing, where none says.
+    """The delivery time of each message of a request, ms since 1970; empty if none has one.
     `types`: of each.
 
     Raises ClientStatusError.

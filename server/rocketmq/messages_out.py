@@ -1,7 +1,7 @@
-"""Deliveries as RocketMQ 5's clients expect them: see messages_in for what stands where.
+"""Converts deliveries for RocketMQ 5's clients: see messages_in for the fields.
 
-The digest is MD5 in capital letters: of CRC-32 each client writes another text, and one that does
-not find its own takes the message for damaged.
+The digest is MD5 in upper case: clients format CRC-32 in different ways, and one that does not find
+its own format treats the message as damaged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _KIND_BITS, _ZLIB = 0x700, (0, 0x300)
 
 
 class EncodedAnswer(NamedTuple):
-    """The answer of one receive, message by message."""
+    """The response to one receive, message by message."""
 
     message_count: int
     cost_bytes: int  # of the records
@@ -46,7 +46,7 @@ class EncodedAnswer(NamedTuple):
 
 
 def encode_answer(received: Received, namespace: str, now_ms: int) -> EncodedAnswer:
-    """`namespace` as the client named it, which is told so in each message."""
+    """`namespace`: as the client sent it, repeated in each message."""
     deliveries = received.deliveries
     if not deliveries:
         status = v2.Status(code=v2.MESSAGE_NOT_FOUND, message="no new message")
@@ -112,7 +112,7 @@ def message_out(delivery: Delivery, namespace: str = "") -> v2.Message:
 
 
 def orphan_out(message: Message) -> v2.Message:
-    """A message of a transaction that nobody decided, as its producer gave it."""
+    """A message of an undecided transaction, as its producer sent it."""
     properties = dict(message.properties or {})
     body, encoding = _body_of(message)
     system = v2.SystemProperties(

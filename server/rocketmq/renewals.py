@@ -1,11 +1,11 @@
-"""Messages that push consumers have, and that the server holds on to for them.
+"""Renews messages on behalf of push consumers.
 
-Such a client receives with `auto_renew` and says nothing more before it is done, however long that
-takes. So its messages are held on to, a short time at a time, as long as the client lives. When it
+Such a client receives with `auto_renew` and sends nothing more until it is done, however long that
+takes. So its messages are renewed, for a short time each, as long as the client is alive. When it
 has ended, or is silent, they are given back, to be delivered again soon.
 
-Nothing of this outlives the process. After a restart each message is its client's until the time
-ends that it was held on to last; then it is delivered again.
+None of this outlives the process. After a restart each message belongs to its client until the last
+renewal expires; then it is delivered again.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Renewals:
         return len(self._held)
 
     def begin(self, client: ClientKey, group: str, handles: Iterable[str]) -> None:
-        """The client was just given these messages, for HOLD_MS."""
+        """The client received these messages, for HOLD_MS."""
         now_s = self._now_s()
         for handle in handles:
             self._held[group, handle] = _Held(client, now_s, now_s + _AGAIN_AFTER_S)
@@ -77,18 +77,18 @@ class Renewals:
             self._looking = asyncio.create_task(self._look(), name="renewals")
 
     def end(self, group: str, handles: Iterable[str]) -> None:
-        """Somebody said what becomes of these. Repeatable."""
+        """These deliveries were settled. Repeatable."""
         for handle in handles:
             self._held.pop((group, handle), None)
 
     def give_back(self, client: ClientKey) -> None:
-        """The client has ended."""
+        """The client has ended: give its messages back."""
         left = [key for key, held in self._held.items() if held.client == client]
         if left:
             self._in_background(self._give_back(left))
 
     def nobody_took(self, group: str, handles: Iterable[str]) -> None:
-        """The client went away before it was told of these."""
+        """The client went away before it received these."""
         self._in_background(self._give_back([(group, each) for each in handles]))
 
     def _stage_changed(self) -> None:
@@ -107,7 +107,7 @@ class Renewals:
         self._looking = None
 
     async def look(self) -> None:
-        """Hold on to what is due, and give back what nobody is there for."""
+        """Renew what is due, and give back the messages of clients that are gone."""
         now_s = self._now_s()
         due: list[tuple[str, str]] = []
         for key, held in self._held.items():
@@ -145,7 +145,7 @@ class Renewals:
 
 
 def _by_group(keys: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
-    """Handles of one group, as many as one call takes."""
+    """Handles of one group, as many as one call accepts."""
     by_group: defaultdict[str, list[str]] = defaultdict(list)
     for group, handle in keys:
         by_group[group].append(handle)

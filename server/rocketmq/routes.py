@@ -1,4 +1,4 @@
-"""Where clients find the queues of a topic: here, at the address that they came by."""
+"""Tells clients where the queues of a topic are: on this server, at the address that they used."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ ANY_QUEUE = -1
 
 
 def broker_of(asked: v2.Endpoints, advertised: v2.Endpoints | None) -> v2.Broker:
-    """This server, by the advertised address, or by the one that the client named.
+    """This server, at the advertised address, or at the one that the client named.
 
-    Raises ClientStatusError when there is neither.
+    Raises ClientStatusError if there is neither.
     """
     endpoints = asked if advertised is None else advertised
     if not endpoints.addresses:
@@ -46,7 +46,7 @@ def queues_out(
 
 
 def endpoints_of(address: tuple[str, int] | None) -> v2.Endpoints | None:
-    """Of a host and a port; None for none."""
+    """Endpoints from host and port; None for none."""
     if address is None:
         return None
     host, port = address

@@ -70,7 +70,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         transactions: Transactions,
         advertised: v2.Endpoints | None,
     ) -> None:
-        """`advertised`: the address that clients are told; None: that by which each came."""
+        """`advertised`: the address to tell clients; None for the one that each client used."""
         self._store = store
         self._groups = store.groups
         self._timers = store.timers
@@ -104,7 +104,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
     async def QueryAssignment(
         self, request: pb.QueryAssignmentRequest, context: Context
     ) -> pb.QueryAssignmentResponse | bytes:
-        """The same for every member: each may take from any queue, the group keeps order."""
+        """The same for every member: each may receive from any queue, and the group keeps order."""
         broker = broker_of(request.endpoints, self._advertised)
         topic = await self._topic(request.topic.name)
         types = self._accepted(topic)
@@ -165,7 +165,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
                     yield command
 
     async def _topic(self, topic: str) -> TopicConfig:
-        """The topic, which is made where the caller may and the settings say so.
+        """The topic; created if the caller and the settings allow it.
 
         Raises UnknownTopicError.
         """
@@ -186,7 +186,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         return accepted(topic.message_type, takes_lite=self._lite.takes_lite(topic.name))
 
     async def _settings_of(self, group: str) -> SharedGroup | None:
-        """None: it is not made yet, or is not shared, which a receive tells."""
+        """None if it does not exist yet, or is not shared, which a receive reports."""
         try:
             return await self._pools.lookups.run(self._groups.describe, group)
         except UnknownGroupError:
@@ -197,7 +197,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
     async def SendMessage(
         self, request: pb.SendMessageRequest, context: Context, *, large: bool = False
     ) -> pb.SendMessageResponse:
-        """All messages of the request are stored, or none."""
+        """Store all messages of the request, or none."""
         if len(request.messages) > MAX_SENT:  # a small request is not counted before
             count = f"{len(request.messages)} messages in one request, {MAX_SENT} at most"
             raise InvalidArgumentError("messages", f"{count}: send them in several")
@@ -252,7 +252,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
     async def RecallMessage(
         self, request: pb.RecallMessageRequest, context: Context
     ) -> pb.RecallMessageResponse:
-        """A second recall before the time is answered as the first one, as RocketMQ does."""
+        """A second recall before the time gets the response of the first, as in RocketMQ."""
         topic, handle = request.topic.name, request.recall_handle
         named = self._timers.named(topic, handle)
         done = await self._pools.settling.run(
@@ -268,7 +268,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
     async def ReceiveMessage(
         self, request: pb.ReceiveMessageRequest, context: Context
     ) -> AsyncGenerator[bytes, None]:
-        """Queue ids select nothing: any member of a group may be given a message of any queue."""
+        """Queue ids are ignored: any member of a group may receive a message of any queue."""
         client = client_of(context)
         self._clients.hear(client)
         topic = request.message_queue.topic
@@ -327,7 +327,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
     async def ChangeInvisibleDuration(
         self, request: pb.ChangeInvisibleDurationRequest, context: Context
     ) -> pb.ChangeInvisibleDurationResponse:
-        """The handle stays good: a new one would be lost with the answer that carries it."""
+        """The handle stays valid: a new one would be lost if its response was lost."""
         group, handle = request.group.name, request.receipt_handle
         hold_ms = milliseconds_of(request.invisible_duration)
         if request.suspend:  # the consumer has not begun with it: the attempt does not count
@@ -389,7 +389,7 @@ def _not_negative(batch_size: int) -> int:
 
 
 def _hold_ms(request: pb.ReceiveMessageRequest) -> int | None:
-    """None: as the group says."""
+    """None for the group's setting."""
     if request.auto_renew:
         return HOLD_MS
     if not request.HasField("invisible_duration"):
@@ -401,7 +401,7 @@ def _hold_ms(request: pb.ReceiveMessageRequest) -> int | None:
 
 
 def _wait_s(request: pb.ReceiveMessageRequest, remaining_s: float | None) -> float:
-    """How long it may wait for a message: as asked for, and so that the answer comes in time."""
+    """How long it may wait for a message: as requested, but so that the response is in time."""
     wait_ms = LONGEST_POLL_MS
     if request.HasField("long_polling_timeout"):
         wait_ms = min(wait_ms, max(0, milliseconds_of(request.long_polling_timeout)))

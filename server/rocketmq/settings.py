@@ -1,7 +1,7 @@
-"""What a client is told about how to behave: its own settings, and what the server decides of them.
+"""The settings that clients receive: their own, with the server's decisions.
 
-The client obeys: it refuses a body above the limit by itself, waits so long for a message, and
-tries again as its policy says. A group that has no waits of its own gets RocketMQ's.
+The client obeys them: it rejects a body above the limit itself, waits this long for a message, and
+retries as its policy says. A group without a backoff gets RocketMQ's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NO_LIMIT = (1 << 31) - 1
 
 
 def of_producer(given: v2.Settings, max_body_bytes: int) -> v2.Settings:
-    """What a producer is answered."""
+    """The settings for a producer."""
     settings = _kept(given)
     settings.backoff_policy.CopyFrom(_exponential(_SEND_ATTEMPTS, *_SEND_WAIT_MS))
     settings.publishing.max_body_size = max_body_bytes
@@ -43,7 +43,7 @@ def of_producer(given: v2.Settings, max_body_bytes: int) -> v2.Settings:
 
 
 def of_consumer(given: v2.Settings, group: SharedGroup | None) -> v2.Settings:
-    """What a consumer is answered; `group`: settings of its group, None: it is not made yet."""
+    """The settings for a consumer; `group`: its group's settings, None if it does not exist yet."""
     group = (group or SharedGroup()).settled
     settings = _kept(given)
     attempts = _NO_LIMIT if group.max_deliveries is None else group.max_deliveries

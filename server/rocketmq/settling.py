@@ -1,7 +1,7 @@
-"""What becomes of messages that were handed over, in the words of RocketMQ 5's clients.
+"""Settles deliveries for RocketMQ 5's clients.
 
-A handle that came too late, or never was one, has a code of its own: clients write a line to their
-log and go on. At anything else a push consumer tries again for ever.
+A handle that is late or invalid has a code of its own, at which clients log a line and continue. At
+any other error a push consumer retries forever.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Settling:
         self._settlements = settlements
 
     async def acknowledge(self, group: str, handles: Sequence[str]) -> list[v2.Status]:
-        """One for each handle, once it is as durable as a put."""
+        """A status for each handle, once it is as durable as a put."""
         return await self._settle(group, handles, self._settlements.acknowledge)
 
     async def hold_on(self, group: str, handles: Sequence[str], hold_ms: int) -> list[v2.Status]:
-        """They may be delivered again after so long; until then the handles stay good."""
+        """Keep the deliveries for `hold_ms` from now on; the handles stay valid."""
         return await self._settle(
             group, handles, partial(self._settlements.hold_on, hold_ms=hold_ms)
         )
@@ -52,14 +52,15 @@ class Settling:
     async def give_back(
         self, group: str, handles: Sequence[str], delay_ms: int, *, not_begun: bool = False
     ) -> list[v2.Status]:
-        """The same; the handles are of no use any more. With `not_begun` this delivery does not
-        count."""
+        """Make the messages available after `delay_ms`; the handles become invalid. With
+        `not_begun` this delivery does not count."""
         give_back = partial(self._settlements.give_back, delay_ms=delay_ms, not_begun=not_begun)
         return await self._settle(group, handles, give_back)
 
     async def bury(self, group: str, handle: str) -> v2.Status:
-        """It is a dead letter. A client tries again for ever until it is told that it is done, and
-        so is one that comes too late: the message is a dead letter, or somebody else has it."""
+        """Make it a dead letter. A client retries forever until that succeeds, so a late handle
+        counts as success as well: the message is already a dead letter, or another member has it.
+        """
         if not is_handle(group, handle):
             return _NO_HANDLE
         await self._settlements.bury(group, handle)

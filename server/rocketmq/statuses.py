@@ -1,7 +1,7 @@
-"""Outcomes in the words of RocketMQ 5's clients.
+"""Converts outcomes to statuses of RocketMQ 5's clients.
 
-They read a Status from the answer, and take an error of gRPC for a broken connection, which they
-try again for ever. So whatever a call is refused with becomes such a Status here.
+They read a Status from the response, and take a gRPC error for a broken connection, which they
+retry forever. So every error of a call becomes such a Status here.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _LAST_PART = re.compile(r"(?:^|\.)(\w+)(?:\[[^\]]*\])*$")
 
 
 def code_of(refusal: Refusal) -> v2.Code:
-    """The code for a refusal."""
+    """The code for an error."""
     if refusal.reason == "CLIENT_STATUS":
         return cast("v2.Code", int(refusal.metadata["status"]))
     if refusal.reason in _BY_REASON:
@@ -75,13 +75,13 @@ def code_of(refusal: Refusal) -> v2.Code:
 
 
 def refuse(refusal: Refusal) -> bytes:
-    """The answer that refuses a call: each method's has its status in the same field."""
+    """The response that rejects a call: every method has its status in the same field."""
     status = v2.Status(code=code_of(refusal), message=refusal.message)
     return messaging_pb2.HeartbeatResponse(status=status).SerializeToString()
 
 
 def common(statuses: Iterable[v2.Status]) -> v2.Status:
-    """Of several outcomes, that of all, or one that says that they differ."""
+    """The common status of several outcomes, or one that says that they differ."""
     first, *others = statuses
     if all(each.code == first.code for each in others):
         return first

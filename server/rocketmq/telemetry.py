@@ -1,12 +1,12 @@
-"""The stream on which a client tells its settings, and on which it is told things unasked.
+"""The stream on which a client sends its settings, and on which the server sends it commands.
 
-Each settings are answered, also when they come again: a client goes on only then. The stream is
-open as long as the client is. When the client ends it the call ends well, and so it does when the
-server drains: the client opens another one.
+All settings are answered, also repeated ones, because a client only continues then. The stream is
+open as long as the client is. When the client ends it, or the server drains, the call ends with OK;
+in the second case the client opens another one.
 
-Whatever is said on a stream goes through its outbox, in order: answers to settings, and what the
-server says by itself. So one writer writes, and who does not read holds up nobody but itself: its
-outbox is full soon, its settings are not read any more, and it is told nothing.
+Everything sent on a stream goes through its outbox, in order: answers to settings, and the server's
+own commands. So there is a single writer, and a client that does not read only affects itself: its
+outbox fills up, its settings are not read any more, and it gets no commands.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Outbox:
         self._is_ended = False
 
     def say(self, command: pb.TelemetryCommand) -> bool:
-        """Write it soon; False: nothing is taken any more, or too much waits already."""
+        """Queue the command; False if the stream has ended, or too much is waiting."""
         if self._is_ended or len(self._waiting) >= MOST_WAITING:
             return False
         self._waiting.append(command)
@@ -56,14 +56,14 @@ class Outbox:
         return True
 
     async def answer(self, command: pb.TelemetryCommand) -> None:
-        """The same, once there is room."""
+        """Like `say`, but wait for room."""
         while not self.say(command):
             self._changed.clear()
             await self._changed.wait()
 
     async def hand_over(self, command: pb.TelemetryCommand) -> bool:
-        """Whether it is on its way: the stream's writer took it. False at once, or later when the
-        stream ended meanwhile."""
+        """Whether the stream's writer took the command. False immediately, or later if the stream
+        ended meanwhile."""
         if not self.say(command):
             return False
         while any(each is command for each in self._waiting):
@@ -74,12 +74,12 @@ class Outbox:
         return True
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """No more commands follow."""
         self._is_ended = True
         self._changed.set()
 
     async def take(self) -> pb.TelemetryCommand | None:
-        """The next one to write; None: there will be none."""
+        """The next command to write; None at the end."""
         while not self._waiting:
             if self._is_ended:
                 return None
@@ -97,13 +97,13 @@ class Streams:
         self._outboxes: dict[ClientKey, Outbox] = {}
 
     def tell(self, client: ClientKey, command: pb.TelemetryCommand) -> bool:
-        """Say it to the client; False: it has no stream, or does not read it."""
+        """Send it to the client; False if it has no stream, or does not read it."""
         outbox = self._outboxes.get(client)
         return outbox is not None and outbox.say(command)
 
     async def tell_each(self, client: ClientKey, commands: Iterable[pb.TelemetryCommand]) -> None:
-        """Say them to the client, each when it took the one before; the first that it does not
-        take is the last."""
+        """Send the commands to the client, each after it took the one before; stops at the first
+        that it does not take."""
         outbox = self._outboxes.get(client)
         for command in commands:
             if outbox is None or not await outbox.hand_over(command):
@@ -111,7 +111,7 @@ class Streams:
 
     @contextmanager
     def open(self, client: ClientKey) -> Iterator[Outbox]:
-        """The client has a stream until the end of the block; a later one takes its place."""
+        """Open a stream for the client until the end of the block; a later one replaces it."""
         outbox = self._outboxes[client] = Outbox()
         try:
             yield outbox
@@ -126,8 +126,8 @@ async def telemetry(
     settle: Callable[[v2.Settings], Awaitable[v2.Settings]],
     outbox: Outbox,
 ) -> AsyncGenerator[pb.TelemetryCommand, None]:
-    """What is written; `settle` gives the answer to settings. Raises what it raises. What else a
-    client says answers a question of the server's, and none is asked that has one."""
+    """Yield what to write; `settle` returns the answer to settings. Raises what it raises. Other
+    messages of a client answer questions that the server never asks."""
 
     async def read() -> None:
         async for command in commands:

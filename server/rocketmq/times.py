@@ -1,5 +1,5 @@
-"""Times of protobuf and milliseconds. What protobuf's own helpers refuse is a number here as well:
-a time that makes no sense is refused where it matters, by its field."""
+"""Converts protobuf times to milliseconds and back. Unlike protobuf's own helpers it accepts every
+value, since nonsensical times are rejected later, with the name of their field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Time = TypeVar("_Time", Duration, Timestamp)
 
 
 def milliseconds_of(time: Duration | Timestamp) -> int:
-    """Since 1970, of a timestamp."""
+    """A timestamp as ms since 1970."""
     return time.seconds * 1000 + time.nanos // 1_000_000
 
 

@@ -1,8 +1,7 @@
 """Transactions of RocketMQ 5's clients.
 
-Their producers have no group: as RocketMQ's proxy does, the topic stands for it. So any producer
-that named the topic in its settings may be asked what became of a transaction, on its telemetry
-stream.
+Their producers have no group; as in RocketMQ's proxy, the topic takes its place. So any producer
+that named the topic in its settings may be asked about a transaction, on its telemetry stream.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _MOST_GROUP = 120
 
 
 def is_transaction(messages: Sequence[v2.Message], types: Sequence[v2.MessageType]) -> bool:
-    """Whether the messages of a request, of these types, begin a transaction.
+    """Whether the messages of a request, which have these types, begin a transaction.
 
     Raises ClientStatusError.
     """
@@ -62,7 +61,7 @@ class Transactions:
         self._checks = checks
 
     async def begin(self, given: v2.Message, message: Message) -> str:
-        """The id of the transaction. Raises what Halves.begin raises."""
+        """Begin a transaction; returns its id. Raises what Halves.begin raises."""
         system = given.system_properties
         immunity_ms = 0
         if system.HasField("orphaned_transaction_recovery_duration"):
@@ -73,7 +72,7 @@ class Transactions:
         return transaction_id
 
     async def end(self, request: pb.EndTransactionRequest) -> None:
-        """What the client says of it. Raises ClientStatusError, and what an append raises."""
+        """Apply the client's decision. Raises ClientStatusError, and what an append raises."""
         transaction_id = request.transaction_id
         try:
             named = unpack_transaction_id(transaction_id)
@@ -88,8 +87,8 @@ class Transactions:
 
     @contextmanager
     def answering(self, outbox: Outbox) -> Iterator[Callable[[v2.Settings], None]]:
-        """Within it the client on that stream may be asked about the topics of the settings that it
-        tells the returned function."""
+        """A context in which the client on that stream may be asked about the topics in the
+        settings that are passed to the returned function."""
         producer = _Producer(current_caller(), outbox)
         removes: dict[str, Callable[[], None]] = {}
 
@@ -108,7 +107,7 @@ class Transactions:
 
 
 class _Producer:
-    """A client with a stream of telemetry."""
+    """A client with a telemetry stream."""
 
     def __init__(self, caller: Caller, outbox: Outbox) -> None:
         self._caller = caller

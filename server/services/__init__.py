@@ -1,7 +1,7 @@
-"""The gRPC services: a method of a service decodes, calls the store, and encodes.
+"""The gRPC services: each method decodes, calls the store, and encodes.
 
-What is more than that lies in `puts` and `reads`. A service is given the two or three things that
-it uses; those of the store are made when it is open.
+Everything else is in `puts` and `reads`. A service gets the two or three things that it uses; those
+of the store are created once it is open.
 """
 
 from server.services.access import AccessService

@@ -1,4 +1,4 @@
-"""Users and their rights over gRPC. A change is written to the disk: workers do it."""
+"""Users and their rights over gRPC. Changes are written to disk by workers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NUMBERS = {role: number for number, role in _ROLES.items()}
 
 
 class AccessService(access_pb2_grpc.AccessServiceServicer):
-    """Refuses all calls where nobody is asked who they are."""
+    """Rejects all calls if the server has no users."""
 
     def __init__(self, users: Users | None, pools: Pools) -> None:
         self._known = users
@@ -100,7 +100,7 @@ class AccessService(access_pb2_grpc.AccessServiceServicer):
 
 
 def user_out(user: User) -> pb.User:
-    """Without its secret."""
+    """The user, without its secret."""
     return pb.User(
         user=user.name,
         admin=user.is_admin,

@@ -1,4 +1,4 @@
-"""What operators ask a running server."""
+"""Status and statistics of a running server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class AdminService(kvcq_pb2_grpc.AdminServiceServicer):
-    """Answers while the store is being opened as well: then with how far that is."""
+    """Also responds while the store is being opened, with its progress."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class AdminService(kvcq_pb2_grpc.AdminServiceServicer):
         settings: RunningSettings,
         reload: Callable[[], Awaitable[Reloaded]],
     ) -> None:
-        """`levels` and `activity` tell of what is served, while the store is open."""
+        """`levels` and `activity` describe what is served, while the store is open."""
         self._activity = activity
         self._settings = settings
         self._reload = reload
@@ -45,7 +45,7 @@ class AdminService(kvcq_pb2_grpc.AdminServiceServicer):
         return pb.GetStatisticsResponse(values=await self.numbers(), version=VERSION)
 
     async def numbers(self) -> dict[str, float]:
-        """All of them by name, as GetStatistics tells them."""
+        """All statistics by name, as in GetStatistics."""
         values = self._metrics.statistics()
         values["server.ready"] = float(self._stage.is_ready)
         try:

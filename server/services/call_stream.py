@@ -1,9 +1,9 @@
-"""Calls: many calls over one stream, each what it would be by itself, at a fraction of its cost.
+"""Calls: many calls over one stream, each like a unary call, at a fraction of the cost.
 
-A call of its own costs gRPC headers, a deadline and a status, a third of a millisecond of
-processor time on both sides; a message on a stream that is open costs a fifth of that. A call takes
-its place and is limited, counted and refused as one that came by itself, see server/edge; only its
-bytes come and go with those of others.
+A unary call costs gRPC headers, a deadline and a status, a third of a millisecond of processor time
+on both sides; a message on an open stream costs a fifth of that. A call is admitted, limited,
+counted and rejected like a unary one, see server/edge; only its bytes are joined with those of
+others.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _RESPONSE = length_delimited(pb.CallResult, "response")
 
 
 class Result(NamedTuple):
-    """What a call ended with."""
+    """The result of a call."""
 
     id: int
     response: bytes
@@ -63,7 +63,7 @@ class Result(NamedTuple):
 
 
 def results_out(results: Sequence[Result]) -> bytes:
-    """The CallsResponse with these, encoded; responses are copied once."""
+    """The encoded CallsResponse; each response is copied once."""
     parts: list[bytes] = []
     for call_id, response, error in results:
         head = pb.CallResult(id=call_id, error=error).SerializeToString()
@@ -112,9 +112,9 @@ class CallStream:
     async def run(
         self, requests: AsyncIterator[pb.CallsRequest], stage: Stage
     ) -> AsyncGenerator[bytes, None]:
-        """The results. Raises, after those of all calls taken, ServerDrainingError when the server
-        is shutting down, and InvalidArgumentError or MemoryFullError when the stream itself is
-        refused."""
+        """Yield the results. After those of all accepted calls, raises ServerDrainingError when the
+        server is shutting down, and InvalidArgumentError or MemoryFullError if the stream itself is
+        rejected."""
         reader = asyncio.create_task(self._take(requests), name="calls")
 
         def stop_reading() -> None:
@@ -184,7 +184,7 @@ class CallStream:
 
     @property
     def _has_room(self) -> bool:
-        """Whether a further call may be begun: what its answer takes is not known before."""
+        """Whether another call may start; the size of its response is not known yet."""
         is_crowded = self._memory.is_crowded(self._asker)
         return self._unsent_bytes < (SMALL_BYTES if is_crowded else UNSENT_BYTES)
 
@@ -237,9 +237,8 @@ class CallStream:
         self._wake()
 
     def _answer_with_next(self, requests: AsyncIterator[pb.CallsRequest]) -> bool:
-        """Have the only result sent as the next request is read, where that can be: nothing else
-        is under way that could have to be sent before one comes. Measured: without it a blocking
-        caller takes 1.1 to 1.3 times as long."""
+        """Send the only result together with reading the next request, if possible: no other call
+        may be running whose result would have to be sent before a request arrives."""
         results = self._results
         if not results or self._sleep is None or len(results[0].response) > SMALL_BYTES:
             return False
@@ -252,8 +251,8 @@ class CallStream:
         return True
 
     def _begin(self, call: pb.Call, *, alone: bool = False) -> None:
-        """Calls that come together are worth a turn of the loop: puts become one append. One that
-        came `alone` is answered at once where that can be."""
+        """Calls that arrive together are worth a turn of the loop, since puts become one append.
+        One that arrived `alone` is answered immediately if possible."""
         begun = self._under_way.get(call.id)
         if call.cancel:
             if begun is not None:

@@ -1,4 +1,4 @@
-"""The methods of one request and one response, on one stream."""
+"""Runs unary methods over one stream."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CallService(kvcq_pb2_grpc.CallServiceServicer):
-    """Hands each call to the method that it names."""
+    """Passes each call to the method that it names."""
 
     def __init__(self, stage: Stage, metrics: CallMetrics, edge: Edge) -> None:
         self._stage = stage

@@ -1,4 +1,4 @@
-"""Offsets that reader groups commit: commit, fetch, reset, list, delete."""
+"""Offsets of reader groups: commit, fetch, reset, list, delete."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Queue = tuple[str, int]
 
 
 class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
-    """A commit is durable when it is answered. All of it runs in workers."""
+    """A commit is durable when it is answered. Everything runs in workers."""
 
     def __init__(self, store: MessageStore, pools: Pools) -> None:
         self._store = store
@@ -123,8 +123,8 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
     def _rows_for(
         self, caller: Caller, group: str, after: Queue | None, limit: int
     ) -> list[tuple[str, int, int]]:
-        """Queue and offset, of topics that the caller may look at: members of a group need not have
-        the same rights, and neither bounds nor a page token name a topic to others."""
+        """Queues and offsets of topics that the caller may see. Members of a group need not have
+        the same rights, and neither bounds nor a page token reveal a topic to others."""
         found: list[tuple[str, int, int]] = []
         while len(found) < limit:
             rows = self._store.list_committed(group, after, limit)
@@ -151,7 +151,7 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
         return pb.DeleteGroupResponse()
 
     async def _group_offsets(self, group: str, queues: Sequence[Queue]) -> bytes:
-        """An encoded FetchOffsetsResponse; a ResetOffsetsResponse has the same one field."""
+        """An encoded FetchOffsetsResponse; ResetOffsetsResponse has the same single field."""
 
         def offsets(some: Sequence[Queue]) -> pb.FetchOffsetsResponse:
             def find() -> list[pb.GroupOffset]:
@@ -173,7 +173,7 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
 
 
 def _known_bounds(store: MessageStore, queues: Sequence[Queue]) -> list[Bounds | None]:
-    """Bounds of each; None of one that is gone: deleted just now, or lost with the log's end."""
+    """Bounds of each queue; None for one that was just deleted, or lost with the log's end."""
     try:
         return [*store.bounds(queues)]
     except (UnknownTopicError, UnknownQueueError):

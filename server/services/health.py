@@ -1,15 +1,15 @@
-"""grpc.health.v1: readiness apart from liveness.
+"""grpc.health.v1, with separate readiness and liveness.
 
-| service asked for       | SERVING                                                   |
+| service of the request  | SERVING                                                   |
 |-------------------------|-----------------------------------------------------------|
-| "" (liveness)           | from the first moment until draining begins               |
-| "kvcq.ready"            | while calls are taken: the store is open, nothing drains, |
-|                         | and it takes writes: no fsync failed, no file is gone,    |
-|                         | the disk is not full and can be written to                |
+| "" (liveness)           | from the start until draining begins                      |
+| "kvcq.ready"            | while calls are accepted: the store is open, not draining,|
+|                         | and can write: no fsync failed, no file is missing,       |
+|                         | the disk is not full and can be written                   |
 | each service of kvcq.v1 | the same                                                  |
 
-Watchers are told NOT_SERVING when draining begins; then their streams end, so that they do not
-hold the server up. There are so many at most; a watcher that is refused may ask again, or `Check`.
+Watchers get NOT_SERVING when draining begins; then their streams end, so that they do not delay the
+shutdown. Their number is limited; a rejected watcher may retry, or use `Check`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Response = health_pb2.HealthCheckResponse
 
 
 class HealthService:
-    """Answers from the stage, so it is never out of step with what calls get."""
+    """Uses the stage, so it always agrees with what calls get."""
 
     def __init__(self, stage: Stage, services: Iterable[str]) -> None:
         self._stage = stage

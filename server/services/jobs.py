@@ -1,4 +1,4 @@
-"""Jobs over gRPC. Beginning one may touch the disk: a worker does it; the rest is in memory."""
+"""Jobs over gRPC. Starting one may access the disk, so a worker does it; the rest is in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WATCH_S = 0.5
 
 
 class JobService(jobs_pb2_grpc.JobServiceServicer):
-    """The jobs of the store that is served."""
+    """The jobs of the served store."""
 
     def __init__(self, jobs: Jobs, pools: Pools, stage: Stage) -> None:
         self._jobs = jobs
@@ -83,12 +83,12 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):
 
 
 def _arguments_of(wanted: Message) -> dict[str, str]:
-    """The fields that were given, as text."""
+    """The fields that were set, as text."""
     return {field.name: str(value) for field, value in wanted.ListFields()}
 
 
 def _differ(one: pb.Job, other: pb.Job) -> bool:
-    """But for the time."""
+    """Whether they differ in more than the time."""
     return (one.status, one.step, one.done, one.total) != (
         other.status,
         other.step,

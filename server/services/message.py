@@ -46,7 +46,7 @@ INLINE_QUEUES = 16
 
 
 class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
-    """The paths messages take."""
+    """Puts, pulls, queries and streams of messages."""
 
     def __init__(self, store: MessageStore, puts: Puts, reads: Reads, pools: Pools) -> None:
         self._store = store
@@ -162,7 +162,7 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         )
 
     def _traced(self, request: pb.TraceRequest) -> tuple[str, Callable[[], Found]]:
-        """How the caller names the message, and what looks for it."""
+        """How the caller names the message, and a function that finds it."""
         traces = self._store.traces
         given = [
             field for field in ("message_id", "handle", "transaction_id") if getattr(request, field)

@@ -1,4 +1,5 @@
-"""The migration over gRPC. Steps touch the disk: workers do them; long ones go on as jobs."""
+"""The migration over gRPC. Steps access the disk, so workers run them; long ones continue as
+jobs."""
 
 from __future__ import annotations
 
@@ -39,10 +40,10 @@ _FAMILIES = frozenset({"default", "index", "offset"})
 
 
 class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
-    """Steps, jobs and their progress, of the one store that is served."""
+    """Steps, jobs and progress of the served store's migration."""
 
     def __init__(self, migrator: Migrator, pools: Pools, ingest_directory: Path) -> None:
-        """`ingest_directory`: the only one that IngestFiles takes files from."""
+        """`ingest_directory`: the only directory from which IngestFiles accepts files."""
         self._migrator = migrator
         self._pools = pools
         self._ingest_directory = ingest_directory
@@ -113,7 +114,7 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
 
 
 def _files_of(request: pb.IngestFilesRequest, directory: Path) -> dict[str, list[Path]]:
-    """The files by family. Raises InvalidArgumentError for one that is not below the directory."""
+    """The files by family. Raises InvalidArgumentError for a file outside the directory."""
     files: dict[str, list[Path]] = {}
     for index, file in enumerate(request.files):
         if file.family not in _FAMILIES:

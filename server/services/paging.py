@@ -1,4 +1,4 @@
-"""Where the next page begins, as text, of lists of queues, of numbers and of rows."""
+"""Page tokens for lists of queues, numbers and rows."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _MAX_NAME = 255
 
 
 def token_of(queue: tuple[str, int]) -> str:
-    """Of the page behind that topic and queue id."""
+    """The token of the page after that topic and queue id."""
     return f"{queue[1]}@{queue[0]}"
 
 
 def position_of(token: str) -> tuple[str, int] | None:
-    """None: the first page. Raises InvalidArgumentError."""
+    """None for the first page. Raises InvalidArgumentError."""
     if not token:
         return None
     number, separator, topic = token.partition("@")
@@ -27,7 +27,7 @@ def position_of(token: str) -> tuple[str, int] | None:
 
 
 def number_of(token: str) -> int:
-    """-1: the first page. Raises InvalidArgumentError."""
+    """-1 for the first page. Raises InvalidArgumentError."""
     number = whole_number(token, _I64_MAX) if token else -1
     if number is None:
         raise _not_ours()
@@ -35,7 +35,7 @@ def number_of(token: str) -> int:
 
 
 def cursor_of(token: str) -> bytes | None:
-    """None: the first page. Raises InvalidArgumentError; what the bytes are, the store says."""
+    """None for the first page. Raises InvalidArgumentError; the store validates the bytes."""
     try:
         return bytes.fromhex(token) or None
     except ValueError:

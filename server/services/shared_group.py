@@ -1,7 +1,7 @@
-"""Groups that share their work: receive, acknowledge, hold on, give back; settings.
+"""Shared groups: receive, acknowledge, renew, give back; settings.
 
-Where nothing has to be waited for, a receive or an acknowledgement is a turn of the store in the
-loop, otherwise in a thread. Acknowledgements wait until they are durable in the loop, as puts do.
+If nothing has to be waited for, a receive or an acknowledgement is a turn of the store in the loop,
+otherwise in a thread. Acknowledgements wait in the loop until they are durable, like puts.
 """
 
 from __future__ import annotations

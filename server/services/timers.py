@@ -1,7 +1,7 @@
-"""Delayed messages: put with a time, recalled, listed.
+"""Delayed messages: put, recall, list.
 
-Threads do it: a put of them waits for the append lock. The answer waits until it is durable in the
-loop, as puts do.
+Runs in threads, because a put of them waits for the append lock. The response waits in the loop
+until it is durable, like a put's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topics: create, delete, describe, list. Everything here may touch the disk: workers do it."""
+"""Topics: create, delete, describe, list. Everything may access the disk, so workers do it."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
         forget_topic: Callable[[str], None],
         was_deleted: Callable[[str, int], None],
     ) -> None:
-        """`forget_topic` is called when a topic was created or deleted, `was_deleted` then too,
-        with the number of its queues; on a worker."""
+        """`forget_topic` is called after a topic was created or deleted; `was_deleted` after a
+        deletion, with the number of its queues. Both run on a worker."""
         self._store = store
         self._pools = pools
         self._forget_topic = forget_topic
@@ -131,7 +131,7 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
         return pb.DeleteTopicResponse()
 
     def _queue_count(self, name: str) -> int:
-        """0: it is gone, but for rows that a deletion before could not remove."""
+        """0 if it is deleted, except for rows that an earlier deletion could not remove."""
         if is_light(name):
             return 1
         try:
@@ -193,7 +193,7 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
         return await self._pools.scans.encoded(page)
 
     def _listed(self, request: pb.ListTopicsRequest, count: int) -> list[TopicConfig]:
-        """There are a handful of system topics at most: they cost a page more."""
+        """At most a handful of system topics are left out, which costs one more page."""
         found: list[TopicConfig] = []
         after = request.page_token or None
         while len(found) < count:
@@ -206,7 +206,7 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
 
 
 def _first_of(token: str) -> int:
-    """The queue that a page of DescribeTopic begins with."""
+    """The queue with which a page of DescribeTopic begins."""
     queue_id = whole_number(token or "0", _I32_MAX)
     if queue_id is None:
         raise InvalidArgumentError("page_token", "was not returned by DescribeTopic")

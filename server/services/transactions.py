@@ -1,4 +1,4 @@
-"""Transactions over gRPC: begin, decide, list, and the stream on which producers are asked."""
+"""Transactions over gRPC: begin, decide, list, and the stream for checks of producers."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class TransactionService(transactions_pb2_grpc.TransactionServiceServicer):
 
 
 class _Stream:
-    """A producer that listens on one."""
+    """The stream of a producer that answers checks."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -155,7 +155,7 @@ class _Stream:
         self._woken.set()
 
     async def next(self) -> tuple[Check, asyncio.Future[None]] | None:
-        """The next question to write; None: look whether the server ends."""
+        """The next check to write; None to see whether the server is shutting down."""
         while self._waiting:
             check, sent = self._waiting.pop(0)
             if not sent.done():  # otherwise another one was asked meanwhile

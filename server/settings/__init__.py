@@ -1,10 +1,9 @@
-"""Where settings come from: defaults, a TOML file, the environment, flags; the later one wins.
+"""Where settings come from: defaults, a TOML file, the environment, flags; later sources win.
 
-`names.py` knows every setting, `conversion.py` makes values of text and text of values,
-`sources.py` reads the file and the rest, `running.py` takes what may change while the server runs,
-`broker.py` reads those of a RocketMQ broker.
-What the settings mean is declared in server/config.py and store/config.py; from the rest of the
-server it needs nothing.
+`names.py` knows every setting, `conversion.py` converts values to text and back, `sources.py` reads
+the sources, `running.py` reloads settings of a running server, `broker.py` imports those of a
+RocketMQ broker. Settings are declared in server/config.py and store/config.py; nothing else of the
+server is used.
 """
 
 from server.settings.broker import Imported, import_broker_conf

@@ -1,4 +1,4 @@
-"""A broker's `broker.conf` as a file of ours."""
+"""Converts a broker's `broker.conf` to a settings file of ours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FLUSH_MODES = {"ASYNC_FLUSH": "async", "SYNC_FLUSH": "sync"}
 
 
 class Imported(NamedTuple):
-    """What a broker's settings are here."""
+    """The converted settings of a broker."""
 
     #: By name; as `Sources` takes them.
     values: Mapping[str, object]
@@ -31,7 +31,7 @@ class Imported(NamedTuple):
     without_counterpart: Mapping[str, str]
 
     def toml(self) -> str:
-        """The file. What has no counterpart stands in it as comments."""
+        """The file. Settings without a counterpart are comments."""
         lines: list[str] = []
         for table in dict.fromkeys(KNOWN[name].table for name in self.values):
             lines += ["", f"[{table}]"] if lines else [f"[{table}]"]
@@ -46,9 +46,9 @@ class Imported(NamedTuple):
 
 
 def import_broker_conf(path: Path) -> Imported:
-    """Our settings for those of the broker.
+    """Convert the broker's settings.
 
-    Raises InvalidArgumentError naming the broker's setting that cannot be taken, and OSError.
+    Raises InvalidArgumentError naming a broker's setting that cannot be converted, and OSError.
     """
     given = {_EARLIER.get(name, name): value for name, value in read_properties(path).items()}
     values: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""Values of settings from TOML or text, and back."""
+"""Converts values of settings from TOML or text, and back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ADDRESS = tuple[str, int]
 
 
 def converted(known: Known, value: object) -> object:
-    """`value`, of a TOML file or text, as the type that the setting has.
+    """`value`, from a TOML file or text, converted to the setting's type.
 
     Raises InvalidArgumentError naming the setting.
     """
@@ -53,7 +53,7 @@ def converted(known: Known, value: object) -> object:
 
 
 def plain_value(value: object) -> Any:  # noqa: ANN401 - what JSON has
-    """A setting's value as JSON and TOML have it."""
+    """A setting's value as in JSON and TOML."""
     match value:
         case enum.Enum():
             return value.value
@@ -68,17 +68,17 @@ def plain_value(value: object) -> Any:  # noqa: ANN401 - what JSON has
 
 
 def toml_value(value: object) -> str:
-    """The same as a line of the file has it behind the sign of equality; "" for no value."""
+    """The value as TOML text, to the right of the equals sign; "" for no value."""
     plain = plain_value(value)
     return "" if plain is None else json.dumps(plain, ensure_ascii=False)
 
 
 class _PathError(Exception):
-    """Not a ValueError: msgspec would dress those up."""
+    """Not a ValueError, which msgspec would reformat."""
 
 
 def _from_plain(kind: type, value: object) -> object:
-    """For types that msgspec does not know: paths alone."""
+    """Converts types that msgspec does not know, which are only paths."""
     assert kind is Path, kind
     if value == "":
         raise _PathError("is empty")

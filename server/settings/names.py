@@ -83,12 +83,12 @@ _VARIABLES = {name: variable for variable, name in _BY_VARIABLE.items()}
 
 
 def variable_of(name: str) -> str:
-    """The environment variable that sets it."""
+    """The setting's environment variable."""
     return _VARIABLES[name]
 
 
 def known_setting(name: str) -> Known:
-    """By its whole name; one of the table [server] by its key alone too. Raises
+    """By its full name; a setting of the table [server] also by its key alone. Raises
     UnknownSettingError with the nearest name."""
     found = KNOWN.get(name) or KNOWN.get(f"server.{name}")
     if found is None:
@@ -97,14 +97,14 @@ def known_setting(name: str) -> Known:
 
 
 def is_retired(name: str) -> bool:
-    """Whether the name, with or without its table, is of a setting that is a constant now."""
+    """Whether the name, with or without its table, was a setting that is now a constant."""
     return name in RETIRED or f"server.{name}" in RETIRED
 
 
 def name_of_variable(variable: str) -> str | None:
-    """The setting that the environment variable sets; None for one that is not ours.
+    """The setting of an environment variable; None for one that is not ours.
 
-    Raises UnknownSettingError with the nearest variable for one that can be nothing else.
+    Raises UnknownSettingError with the nearest variable for one with our prefix.
     """
     if not variable.startswith(_PREFIX) or _DOT not in variable:
         return None
@@ -116,7 +116,7 @@ def name_of_variable(variable: str) -> str | None:
 
 
 def _nearest(key: str) -> str | None:
-    """The setting of any table whose key is most like this one."""
+    """The setting, of any table, with the most similar key."""
     names = {known.key: name for name, known in KNOWN.items()}
     near = difflib.get_close_matches(key, names, n=1)
     return names[near[0]] if near else None

@@ -1,6 +1,6 @@
-"""Settings of a server that runs: its sources can be read again, and some values taken.
+"""Settings of a running server: its sources can be read again, and some values applied.
 
-Thread: the event loop's, but for `read`, which blocks.
+Thread: the event loop's, except `read`, which blocks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Change(NamedTuple):
-    """One setting that the sources give another value than the server has."""
+    """A setting with a new value in the sources."""
 
     name: str
     before: object
@@ -28,7 +28,7 @@ class Change(NamedTuple):
 
 
 class Reloaded(NamedTuple):
-    """What became of new values."""
+    """The result of a reload."""
 
     taken: tuple[Change, ...]
     #: They are taken by the next start.
@@ -36,10 +36,10 @@ class Reloaded(NamedTuple):
 
 
 class RunningSettings:
-    """What holds now, and who is told when that changes."""
+    """The current settings, and listeners for changes."""
 
     def __init__(self, settings: Settings, sources: Sources | None = None) -> None:
-        """Without sources there is nothing to read again."""
+        """Without sources, settings cannot be reloaded."""
         self._settings = settings
         self._sources = sources
         self._waiting: tuple[Change, ...] = ()
@@ -51,7 +51,7 @@ class RunningSettings:
 
     @property
     def look_command(self) -> str:
-        """What shows, on this machine, whether the sources can be taken."""
+        """The command that shows, on this machine, whether the sources are valid."""
         file = None if self._sources is None else self._sources.file
         return "kvcq config" if file is None else f"kvcq config --config {shlex.quote(str(file))}"
 
@@ -61,26 +61,26 @@ class RunningSettings:
 
     @property
     def waiting(self) -> tuple[Change, ...]:
-        """Values that the last reload found, and that need a restart."""
+        """Values found by the last reload that need a restart."""
         return self._waiting
 
     def on_change(self, listener: Callable[[ServerConfig], None]) -> None:
-        """Call `listener` with the new configuration whenever something was taken.
+        """Call `listener` with the new configuration after each change.
 
-        It takes references and numbers, does not block, and does not raise.
+        It may only copy references and numbers, and must not block or raise.
         """
         self._listeners.append(listener)
 
     def read(self) -> Settings:
-        """What the sources say now. Blocks; any thread. Raises InvalidArgumentError, StoreError and
-        OSError, as the start does; nothing is taken then."""
+        """Read the sources. Blocks; any thread. Raises InvalidArgumentError, StoreError and
+        OSError, as at the start; nothing is applied then."""
         if self._sources is None:
             return self._settings
         return self._sources.read().with_recorded_segments()
 
     def take(self, read: Settings) -> Reloaded:
-        """Take what may change at run time. Raises InvalidArgumentError when that does not go
-        together with what stays; nothing is taken then."""
+        """Apply the settings that can change at run time. Raises InvalidArgumentError if they
+        conflict with the settings that stay; nothing is applied then."""
         before, after = self._settings.values(), read.values()
         changes = [
             Change(name, before[name], after[name]) for name in KNOWN if before[name] != after[name]

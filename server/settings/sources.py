@@ -1,4 +1,4 @@
-"""Defaults, then a file, then the environment, then flags; where each value came from.
+"""Defaults, then a file, then the environment, then flags; with the origin of each value.
 
 The file has two tables, `[server]` and `[store]`; their keys are the field names of ServerConfig
 and store.config.StoreConfig. The store's root is the server's `data_dir`, so it has no key.
@@ -45,7 +45,7 @@ _DEFAULT = Origin("default")
 
 @dataclass(frozen=True)
 class Settings:
-    """What the sources said together."""
+    """The result of all sources."""
 
     config: ServerConfig
     #: Of each setting that was given a value; the others have their default.
@@ -55,7 +55,7 @@ class Settings:
 
     @classmethod
     def of(cls, config: ServerConfig) -> Settings:
-        """Those of a program that makes its configuration itself."""
+        """The settings of a program that builds its configuration itself."""
         values = cls(config, {}).values()
         given = {name for name in values if values[name] != KNOWN[name].default}
         return cls(config, dict.fromkeys(given, Origin("program")))
@@ -71,7 +71,7 @@ class Settings:
         ]
 
     def values(self) -> dict[str, object]:
-        """Every setting, in the order of their declarations."""
+        """Every setting, in the order of declaration."""
         store = self.config.store_config(self.config.port)
         return {
             name: getattr(store if known.table == "store" else self.config, known.key)
@@ -79,9 +79,10 @@ class Settings:
         }
 
     def with_recorded_segments(self) -> Settings:
-        """With the segment size that the store was made with, where no other one is asked for.
+        """The settings with the segment size that the store was created with, unless another one is
+        given.
 
-        Raises StoreFormatError and OSError when the directory cannot be read, or is damaged.
+        Raises StoreFormatError and OSError if the directory cannot be read, or is damaged.
         """
         config = self.config
         if "segment_bytes" in config.store:
@@ -99,7 +100,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Sources:
-    """What there is to read. `read` may be called again: the file may have changed."""
+    """The sources to read. `read` may be called again, since the file may have changed."""
 
     file: Path | None = None
     #: By name, such as `store.flush_mode`; values may be text.
@@ -109,7 +110,7 @@ class Sources:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def read(self) -> Settings:
-        """Blocks. Raises InvalidArgumentError naming the setting, and where it came from."""
+        """Blocks. Raises InvalidArgumentError naming the setting, and its origin."""
         values: dict[str, object] = {}
         origins: dict[str, Origin] = {}
         retired: list[tuple[str, Origin]] = []
@@ -135,7 +136,7 @@ class Sources:
         return Settings(config, origins, tuple(retired))
 
     def _given(self) -> Iterator[tuple[str, object, Origin]]:
-        """Name, value and origin of each, those that win last."""
+        """Yield name, value and origin of each, in ascending precedence."""
         if self.file is not None:
             origin = Origin("file", str(self.file))
             for name, value in _read_file(self.file).items():
@@ -149,7 +150,7 @@ class Sources:
 
 
 def _told(error: InvalidArgumentError, origin: Origin) -> InvalidArgumentError:
-    """With where the value came from, where the operator does not see that."""
+    """The error with the value's origin, where the operator would not know it."""
     if origin.kind not in ("file", "environment"):
         return error
     if isinstance(error, UnknownSettingError):

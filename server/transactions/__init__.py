@@ -1,5 +1,5 @@
-"""Transactions while the server runs: what calls decide together, and who is asked what became of
-one that nobody decided. Uses the store, threads and the wait for the disk."""
+"""Transactions on the server: joins calls into appends, and sends checks for undecided
+transactions. Uses the store, threads and the wait for the disk."""
 
 from server.transactions.checks import Checks, Listener
 from server.transactions.writer import TransactionWriter

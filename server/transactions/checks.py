@@ -1,8 +1,8 @@
-"""Producers are asked what became of transactions that nobody decided.
+"""Sends checks to producers, for transactions that were not decided.
 
-A group that has a listener is looked at every second, whatever its number of open transactions:
-those that are due come first in its rows. What was really sent is counted; what nobody took is not.
-Groups without a listener are not looked at.
+A group with a listener is checked every second, whatever its number of open transactions, since due
+ones come first in its rows. Checks count once they were really sent. Groups without a listener are
+skipped.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _TOGETHER = 64
 
 
 class Listener(Protocol):
-    """A producer that is there."""
+    """A connected producer that answers checks."""
 
     def may_be_asked(self, topic: str) -> bool:
-        """Whether transactions of the topic are its business."""
+        """Whether it may be asked about transactions of the topic."""
         ...
 
     async def send(self, check: Check) -> None:
-        """Returns once it is on its way. Raises ConnectionError when the producer is gone."""
+        """Returns once the check is sent. Raises ConnectionError if the producer is gone."""
         ...
 
 
@@ -53,18 +53,19 @@ class Checks:
         self._turn = count()
 
     def close(self) -> None:
-        """Blocks."""
+        """Wait for running work. Blocks."""
         if self._task is not None:
             self._task.cancel()
         self._thread.close()
 
     @property
     def listening(self) -> int:
-        """Producers that may be asked."""
+        """Number of producers that answer checks."""
         return sum(map(len, self._listeners.values()))
 
     def listen(self, group: str, listener: Listener) -> Callable[[], None]:
-        """Ask this one, too, from now on. Returns how to end that, which may be called again."""
+        """Send checks to this listener, too, from now on. Returns a function that removes it, which
+        may be called repeatedly."""
         listeners, key = self._listeners.setdefault(group, {}), object()
         listeners[key] = listener
         if self._task is None:
@@ -92,7 +93,7 @@ class Checks:
             self._task = None
 
     async def look(self, group: str) -> None:
-        """What is due now is asked. Raises what Halves.due raises."""
+        """Send the checks that are due. Raises what Halves.due raises."""
         due = await self._thread.run(self._halves.due, group, _TOGETHER)
         if not due:
             return
@@ -102,7 +103,7 @@ class Checks:
             await self._thread.run(self._halves.checked, asked)
 
     async def _ask(self, group: str, check: Check) -> bool:
-        """Whether a producer that is there was asked."""
+        """Whether a connected producer was asked."""
         for listener in self._in_turn(group, check.topic):
             try:
                 async with asyncio.timeout(_SEND_S):

@@ -1,6 +1,6 @@
-"""Calls that begin or decide transactions: those that come together are one append.
+"""Joins concurrent calls that begin or decide transactions into one append.
 
-While one append is under way in its thread, others gather for the next; nobody waits for a timer.
+While one append runs in its thread, others gather for the next; none waits for a timer.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class TransactionWriter:
         self._answering: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
-        """Wait for the append under way. Blocks."""
+        """Wait for the running append. Blocks."""
         self._thread.close()
 
     async def decide(self, call: Begin | Decide) -> str:
-        """The id of the transaction, once what is said of it is as durable as a put.
+        """The id of the transaction, once the change is as durable as a put.
 
-        Raises what Halves.decide answers or raises, FlushTimeoutError. A call that is cancelled may
+        Raises what Halves.decide returns or raises, FlushTimeoutError. A call that is cancelled may
         have been decided.
         """
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()

@@ -1,8 +1,8 @@
-"""The words of the API: values put into them, and back.
+"""Converts between values and API messages.
 
-`messages_in`, `messages_out`, `pulls_out`, `columns` and `migration_values` do that; `fields` and
-`put_limits` say what a field may be and a put may hold; `status` what an error is called. It knows
-the values and errors of the store and of a migration, and neither of them open.
+`messages_in`, `messages_out`, `pulls_out`, `columns` and `migration_values` convert; `fields` and
+`put_limits` limit a field's values and a put's size; `status` names errors. It uses the values and
+errors of the store and of a migration, but no open store.
 """
 
 from server.wire.batch_checksum import checksum_of

@@ -1,11 +1,12 @@
-"""A checksum of what a producer sent: the same for the same messages, in whichever form they came.
+"""A checksum of a producer's batch: the same for the same messages, in whichever form they were
+sent.
 
-It stands beside a batch's number, in the table of producers and in the log, so that the number
-cannot be used again for other messages. What counts is what a consumer gets: topic, queue as far
-as the producer chose it, body, tag, keys, light queues, properties, flag. The time of birth does
-not: a task that is run again makes its messages at another time.
+It is stored with the batch's number, in the table of producers and in the log, so that the number
+cannot be reused for other messages. It covers what a consumer gets: topic, queue as far as the
+producer chose it, body, tag, keys, light queues, properties, flag. It does not cover the time of
+birth, since a repeated task creates its messages at another time.
 
-Cost: one pass over the bodies, and over columns that the producer gave; below 0.1 us a message of
+Cost: one pass over the bodies and over columns that the producer sent; below 0.1 us a message of
 100 bytes.
 """
 
@@ -63,7 +64,7 @@ def checksum_of(request: pb.PutBatchRequest, messages: Sequence[Message]) -> int
 
 
 def _properties(messages: Sequence[Message]) -> object:
-    """A map has no order. An ordering key is one of them."""
+    """A map has no order. An ordering key is a property as well."""
     return _short([sorted((each.properties or {}).items()) or None for each in messages])
 
 
@@ -75,5 +76,5 @@ def _light_queues(messages: Sequence[Message]) -> list[tuple[str, ...]]:
 
 
 def _short(column: Sequence[object]) -> object:
-    """The column, or the one value that all of it has."""
+    """The column, or the single value that all of it has."""
     return column[0] if is_constant(column) else column

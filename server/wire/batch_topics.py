@@ -1,4 +1,4 @@
-"""Which topics the messages of a batch are of, for its row in the metrics."""
+"""Counts the messages of a batch by topic, for metrics."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 
 def topics_of(request: pb.PutBatchRequest) -> Mapping[str, int]:
-    """Messages by topic. The request was stored: it is not empty, and its columns have one length.
+    """Messages by topic. The request was stored, so it is not empty, and its columns have equal
+    length.
 
-    Takes a few hundredths of what it takes to append the messages.
+    Takes a few hundredths of the time to append the messages.
     """
     if not request.HasField("columns"):
         return Counter([message.topic for message in request.messages])

@@ -1,4 +1,4 @@
-"""Where the messages of a batch came to stand, a list for each field: what a put answers with."""
+"""The places of a batch's messages, a list for each field: the response to a put."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Stored(NamedTuple):
 
     @property
     def record_bytes(self) -> int:
-        """Bytes of its records, and of the blanks between them where it spans segments."""
+        """Size of its records, and of the blanks between them if it spans segments."""
         return self.end_offset - self.columns.physical_offsets[0]
 
 
 def columns_of(requests: Sequence[DispatchRequest]) -> Columns:
-    """The places of messages that were appended."""
+    """The places of appended messages."""
     if isinstance(requests, PlainRequests):
         offsets: list[int] = requests.physical_offsets.tolist()
         light = [] if requests.light is None else requests.light.flat_offsets.tolist()

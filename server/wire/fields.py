@@ -1,6 +1,6 @@
-"""The shape of requests: what a field may be, and what it is when it is left open.
+"""Validates request fields, and fills in defaults.
 
-A refusal names the field as the request has it, such as `queues[3].queue_id`.
+Errors name the field as in the request, such as `queues[3].queue_id`.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ def bounded(field: str, value: int, default: int, limit: int) -> int:
 
 
 def page_size_of(value: int) -> int:
-    """Rows of one page. Raises InvalidArgumentError."""
+    """Rows in one page. Raises InvalidArgumentError."""
     return bounded("page_size", value, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
 
 
 def not_more(field: str, values: Sized, limit: int, what: str) -> None:
-    """Raises InvalidArgumentError when there are more values than that."""
+    """Raises InvalidArgumentError if there are more values than `limit`."""
     if len(values) > limit:
         raise InvalidArgumentError(field, f"{len(values)} {what}, more than {limit}")
 
 
 def in_range(field: str, value: int, low: int, high: int) -> int:
-    """`value`. Raises InvalidArgumentError outside low..high, both inclusive."""
+    """Return `value`. Raises InvalidArgumentError outside low..high, both inclusive."""
     if not low <= value <= high:
         raise InvalidArgumentError(field, f"{value} is not from {low} to {high}")
     return value
@@ -66,7 +66,7 @@ def not_negative(field: str, value: int) -> int:
 
 
 def form_of(value: pb.RecordForm) -> pb.RecordForm:
-    """The wanted form; decoded when it was left open."""
+    """The requested form; decoded by default."""
     if value == pb.RECORD_FORM_UNSPECIFIED:
         return pb.RECORD_FORM_DECODED
     if value not in (pb.RECORD_FORM_DECODED, pb.RECORD_FORM_WHOLE):
@@ -75,7 +75,7 @@ def form_of(value: pb.RecordForm) -> pb.RecordForm:
 
 
 def boundary_of(value: pb.TimeBoundary) -> Boundary:
-    """The wanted boundary; the lower one when it was left open."""
+    """The requested boundary; the lower one by default."""
     if value in (pb.TIME_BOUNDARY_UNSPECIFIED, pb.TIME_BOUNDARY_LOWER):
         return Boundary.LOWER
     if value == pb.TIME_BOUNDARY_UPPER:
@@ -84,7 +84,7 @@ def boundary_of(value: pb.TimeBoundary) -> Boundary:
 
 
 def queues_of(queues: Sequence[pb.Queue], field: str = "queues") -> list[tuple[str, int]]:
-    """Topic and queue id of each. Raises InvalidArgumentError when there are too many."""
+    """Topic and queue id of each. Raises InvalidArgumentError if there are too many."""
     not_more(field, queues, MAX_QUEUES, "queues")
     return [
         (queue.topic, not_negative(f"{field}[{index}].queue_id", queue.queue_id))

@@ -1,4 +1,4 @@
-"""Jobs as messages."""
+"""Converts jobs to API messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lite topics and their parents, in the words of the API."""
+"""Converts lite topics and their parents to API messages and back."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Messages as they come over the wire, as the store takes them. The store checks what is in them.
+"""Converts messages from the wire for the store, which validates their content.
 
-A refusal names the field as the request has it, such as `messages[3].topic`.
+Errors name the field as in the request, such as `messages[3].topic`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _NOWHERE: Host = ("127.0.0.1", 0)
 def message_in(
     message: pb.Message, born_host: Host, choose: Choose, budget: Budget, index: int | None = None
 ) -> Message:
-    """The message as the store takes it; `choose` gives a queue to one that names none.
+    """The message for the store; `choose` returns a queue for one that names none.
 
-    `index` in its batch, for what a refusal says. Raises InvalidArgumentError; TooMuchError when it
-    has more parts than are left in the budget.
+    `index`: its index in the batch, for errors. Raises InvalidArgumentError; TooMuchError if it has
+    more parts than the budget has left.
     """
     topic = message.topic
     tag = message.tag
@@ -85,7 +85,7 @@ def check_ordering_key(field: str, ordering_key: str, *, has_queue: bool) -> Non
 def batch_in(
     messages: Sequence[pb.Message], born_host: Host, choose: Choose, budget: Budget
 ) -> list[Message]:
-    """All messages of a batch. Raises as `request_in` does."""
+    """All messages of a batch. Raises like `request_in`."""
     budget.messages(len(messages), "messages")
     return [
         message_in(message, born_host, choose, budget, index)
@@ -98,7 +98,7 @@ def request_in(
 ) -> Sequence[Message]:
     """The messages of a batch in either form.
 
-    Raises InvalidArgumentError, naming the field; TooMuchError when the budget does not do.
+    Raises InvalidArgumentError, naming the field; TooMuchError if the budget is exceeded.
     """
     if not request.HasField("columns"):
         return batch_in(request.messages, born_host, choose, budget)
@@ -112,7 +112,7 @@ def request_in(
 def columns_in(
     columns: pb.MessageColumns, born_host: Host, choose: Choose, budget: Budget
 ) -> Sequence[Message]:
-    """All messages of a batch by columns. Raises as `request_in` does, naming the column."""
+    """All messages of a batch in columns. Raises like `request_in`, naming the column."""
     count = len(columns.bodies)
     budget.messages(count, "columns.bodies")
     bodies = columns.bodies[:]
@@ -216,7 +216,7 @@ def _column(name: str, values: Sequence[T], count: int) -> Sequence[T]:
 def _split_column(
     name: str, values: Sequence[str], count: int, separator: str, budget: Budget
 ) -> list[tuple[str, ...]]:
-    """Each text as its words."""
+    """Each text, split into its words."""
     texts = _texts(name, values, count, separator, budget)
     return [tuple(text.split(separator)) if text else () for text in texts]
 
@@ -224,7 +224,7 @@ def _split_column(
 def _texts(
     name: str, values: Sequence[str], count: int, separator: str, budget: Budget
 ) -> Sequence[str]:
-    """Each a list of words."""
+    """Each text is a list of words."""
     texts = _column(name, values, count)
     budget.parts(sum([text.count(separator) + 1 for text in texts if text]), f"columns.{name}")
     return texts

@@ -1,4 +1,4 @@
-"""Messages, their places and queues in the words of the API."""
+"""Converts messages, their places and queues to API messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def put_out(request: DispatchRequest, store_time_ms: int, store_host: bytes) -> 
 
 
 def only_placed_out(columns: Columns, store_host: bytes) -> pb.Placed:
-    """Where the one message of the columns came to stand."""
+    """The place of the only message in the columns."""
     return pb.Placed(
         queue_id=columns.queue_ids[0],
         queue_offset=columns.queue_offsets[0],
@@ -55,7 +55,7 @@ def batch_out(columns: Columns, store_time_ms: int, store_host: bytes) -> pb.Put
 
 
 def stored_out(record: bytes, queue_offset: int | None = None) -> pb.StoredMessage:
-    """The record as a message; `queue_offset` is the one in the queue that was read."""
+    """The record as a message; `queue_offset` is its offset in the queue that was read."""
     # The store has verified every record that it hands out.
     message = unpack_record(record, verify=False)
     # Tag and keys have fields of their own, as in a put.
@@ -88,7 +88,7 @@ _packed = lru_cache(maxsize=1024)(pack_host)
 
 
 def message_id_of(message: StoredMessage) -> str:
-    """That tells where it lies in the log."""
+    """The message's id, which contains its position in the log."""
     return message_id(_packed(message.store_host), message.physical_offset)
 
 
@@ -111,7 +111,7 @@ def topic_out(topic: TopicConfig) -> pb.Topic:
 
 
 def message_type_in(given: pb.MessageType) -> MessageType | None:
-    """None: unspecified. Raises InvalidArgumentError."""
+    """None for unspecified. Raises InvalidArgumentError."""
     if not given:
         return None
     try:

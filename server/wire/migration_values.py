@@ -1,4 +1,4 @@
-"""Values of the migration to protobuf, and back."""
+"""Converts values of the migration to protobuf and back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ M = TypeVar("M", bound=Message)
 
 
 def status_out(status: MigrationStatus, root: Path | None = None) -> pb.MigrationStatus:
-    """`root`: of a stopped store, which is named in what to type next."""
+    """`root`: directory of a stopped store, for the suggested commands."""
     found = pb.MigrationStatus(
         verify_broken_off=status.verify_broken_off,
         log_start_offset=status.log_start_offset,
@@ -48,7 +48,7 @@ def status_out(status: MigrationStatus, root: Path | None = None) -> pb.Migratio
 
 
 def plan_out(plan: Plan, root: Path | None = None) -> pb.MigrationPlan:
-    """`root`: as in status_out."""
+    """`root`: like in status_out."""
     return _filled(
         pb.MigrationPlan,
         plan,
@@ -93,6 +93,6 @@ def _phase(phase: Phase) -> pb.MigrationPhase:
 
 
 def _filled(kind: type[M], value: object, **other: object) -> M:
-    """A message with the value's attributes of the same names, but for the `other` fields."""
+    """A message with the value's attributes of the same names, except the `other` fields."""
     names = [field.name for field in kind.DESCRIPTOR.fields if field.name not in other]
     return kind(**{name: getattr(value, name) for name in names}, **other)

@@ -1,4 +1,4 @@
-"""One read of a queue, encoded: the response to a pull, or a part of a subscription's."""
+"""Encodes one read of a queue: the response to a pull, or a part of a subscription's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _QUEUES = length_delimited(pb.SubscribeResponse, "queues")
 
 
 class Encoded(NamedTuple):
-    """One read of a queue, as it goes over the wire."""
+    """One encoded read of a queue."""
 
     has_news: bool  # false: there was no new message, matching or not
     next_offset: int  # where the next read begins
@@ -39,8 +39,8 @@ def encode_pull(
 ) -> Encoded:
     """A PullResponse; with `batch_of`, a topic and queue id, a SubscribeResponse with this batch.
 
-    Several of the latter, joined, are one response with all batches. Whole records come last, so
-    they are copied once.
+    Several of the latter, concatenated, are one response with all batches. Whole records come last,
+    so they are copied once.
     """
     head = pb.PullResponse(
         status=_STATUS[pulled.status],

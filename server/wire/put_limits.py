@@ -1,7 +1,7 @@
-"""How much one put may hold, and how much of it the event loop takes by itself.
+"""Limits the size of a put, and the part that the event loop handles itself.
 
-Measured, processor time: a plain message 3 to 5 us, one in a queue that was not written to lately
-20 us; a light queue, key or property up to 5 us, all steps together.
+A plain message takes a few microseconds of processor time, one in a queue that was not written
+recently some 20; a light queue, key or property up to 5, all steps together.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ SHORT_TAG = 64
 
 
 class TooMuchError(InvalidArgumentError):
-    """A put holds more than it may, or than the event loop takes by itself."""
+    """A put is larger than allowed, or larger than the event loop handles itself."""
 
 
 class Budget:
-    """What may still be taken of one put. Counts come first, before anything is copied."""
+    """What is left of a put's allowance. Counts are checked first, before anything is copied."""
 
     __slots__ = ("_max_messages", "_max_parts", "_parts", "_tag_characters")
 
@@ -51,14 +51,15 @@ class Budget:
         self._tag_characters = max_tag_characters  # left
 
     def messages(self, count: int, field: str) -> None:
-        """Raises InvalidArgumentError without messages, TooMuchError when there are too many."""
+        """Count messages. Raises InvalidArgumentError without messages, TooMuchError if there are
+        too many."""
         if not count:
             raise InvalidArgumentError(field, "is empty")
         if count > self._max_messages:
             raise TooMuchError(field, f"{count} messages, more than {self._max_messages}")
 
     def parts(self, count: int, field: str) -> None:
-        """So many more light queues, keys and properties. Raises TooMuchError."""
+        """Count light queues, keys and properties. Raises TooMuchError."""
         self._parts += count
         if self._parts > self._max_parts:
             raise TooMuchError(
@@ -66,18 +67,18 @@ class Budget:
             )
 
     def tag(self, characters: int, field: str) -> None:
-        """So many more characters of tags, all together. Raises TooMuchError."""
+        """Count characters of tags, all together. Raises TooMuchError."""
         self._tag_characters -= characters
         if self._tag_characters < 0:
             raise TooMuchError(field, "has too many characters in all")
 
 
 def inline_budget() -> Budget:
-    """What the event loop takes by itself."""
+    """The budget for puts that the event loop handles itself."""
     return Budget(INLINE_MESSAGES, INLINE_PARTS, INLINE_TAG_CHARACTERS)
 
 
 def parts_of(message: Message) -> int:
-    """Its light queues, keys and properties; a long tag counts as several."""
+    """Number of its light queues, keys and properties; a long tag counts as several."""
     parts = len(message.keys) + len(message.light_queues) + len(message.properties or ())
     return parts + len(message.tag) // SHORT_TAG

@@ -1,4 +1,4 @@
-"""Groups that share their work, in the words of the API and back."""
+"""Converts shared groups to API messages and back."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BACKOFF = re.compile(r"backoff_ms(\[\d+\])?")
 
 
 class EncodedDeliveries(NamedTuple):
-    """A ReceiveResponse as it goes over the wire."""
+    """An encoded ReceiveResponse."""
 
     message_count: int
     cost_bytes: int  # of the records
@@ -42,7 +42,7 @@ class EncodedDeliveries(NamedTuple):
 def encode_deliveries(
     received: Received, form: kvcq_pb2.RecordForm, *, of_lite: bool = False
 ) -> EncodedDeliveries:
-    """Whole records come last, so they are copied once. `of_lite`: they are of lite topics."""
+    """Whole records come last, so they are copied once. `of_lite`: they are from lite topics."""
     deliveries = received.deliveries
     response = pb.ReceiveResponse(
         handles=[one.handle for one in deliveries],
@@ -70,8 +70,8 @@ def outcomes_out(outcomes: Sequence[Outcome]) -> list[pb.HandleOutcome]:
 
 
 def settings_in(given: pb.SharedGroupSettings, found: SharedGroup | None) -> SharedGroup:
-    """The settings of a group that is made, or, with those `found` of it, is changed. What they may
-    be the store says."""
+    """The settings for a new group, or, with its settings `found`, for an update. The store
+    validates them."""
     values: dict[str, Any] = {
         _IN_STORE.get(name, name): getattr(given, name)
         for name in (each.name for each in given.DESCRIPTOR.fields)
@@ -137,7 +137,8 @@ def dead_letter_out(letter: DeadLetter) -> pb.DeadLetter:
 def where_in(
     request: pb.ResetGroupRequest | SyncLiteSubscriptionsRequest, chosen: str | None
 ) -> Where | None:
-    """The position in the field that was `chosen`; None: it is none of these. Checks no number."""
+    """The position in the field that was `chosen`; None if it is another field. Does not validate
+    numbers."""
     match chosen:
         case "earliest":
             return Edge.EARLIEST
@@ -152,7 +153,7 @@ def where_in(
 
 
 def of_settings(error: InvalidArgumentError) -> InvalidArgumentError:
-    """The store names a setting as it does, the caller sent it in a message of its own."""
+    """The error with the setting's name as in the request, where it is part of a message."""
     field = error.field
     if backoff := _BACKOFF.fullmatch(field):
         field = f"backoff.delays_ms{backoff[1] or ''}"

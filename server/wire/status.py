@@ -1,20 +1,20 @@
-"""Exception to gRPC status: one table, and the rich form that every error takes.
+"""Maps exceptions to gRPC statuses, in one table, and defines the rich form of errors.
 
-An error carries one google.rpc.ErrorInfo: a reason in UPPER_SNAKE, the domain "kvcq", and the
-error's own values as metadata. What a caller may do about it follows from the code:
+An error has one google.rpc.ErrorInfo: a reason in UPPER_SNAKE, the domain "kvcq", and the error's
+own values as metadata. The code says what a caller can do:
 
 | code                | meaning here                                                            |
 |---------------------|-------------------------------------------------------------------------|
-| INVALID_ARGUMENT    | the request breaks a limit; the metadata names the field                |
+| INVALID_ARGUMENT    | the request exceeds a limit; the metadata names the field               |
 | NOT_FOUND           | no such topic, queue or message                                         |
 | ALREADY_EXISTS      | a topic of that name with other settings                                |
 | OUT_OF_RANGE        | the offset is outside min..max; both are in the metadata                |
-| RESOURCE_EXHAUSTED  | the disk is full: puts are refused, reads go on; or calls or memory are |
-|                     | at their limits: the same call may succeed a little later               |
+| RESOURCE_EXHAUSTED  | the disk is full: puts are rejected, reads continue; or a limit of      |
+|                     | calls or memory is reached: the same call may succeed a little later    |
 | FAILED_PRECONDITION | the same call cannot succeed before something else is done              |
-| ABORTED             | somebody ended the job; it may be started again                         |
+| ABORTED             | the job was cancelled; it may be started again                          |
 | UNAVAILABLE         | the same call may succeed a little later                                |
-| DATA_LOSS           | what is on disk does not verify                                         |
+| DATA_LOSS           | data on disk does not verify                                            |
 | INTERNAL            | a defect of the server; its log has the request id and the traceback    |
 """
 
@@ -48,7 +48,7 @@ _Code = grpc.StatusCode
 
 
 class StatusRow(NamedTuple):
-    """How one exception is told to a caller."""
+    """The status of one exception class."""
 
     code: grpc.StatusCode
     reason: str
@@ -176,7 +176,7 @@ INTERNAL_ROW = StatusRow(_Code.INTERNAL, "INTERNAL")
 
 
 class Refusal(NamedTuple):
-    """An error in the words of the API."""
+    """An error in the terms of the API."""
 
     code: grpc.StatusCode
     message: str
@@ -190,7 +190,7 @@ class Refusal(NamedTuple):
 
 
 def row_of(error: BaseException) -> StatusRow | None:
-    """The row of the exception's class, or of its nearest parent that has one."""
+    """The row of the exception's class, or of its nearest ancestor that has one."""
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return STATUS_BY_ERROR[store_errors.OutOfDescriptorsError]
     for kind in _known_kinds(type(error)):
@@ -205,7 +205,7 @@ def _known_kinds(kind: type[BaseException]) -> Iterator[type[store_errors.StoreE
 
 
 def refusal_of(error: BaseException, request_id: str) -> Refusal:
-    """What a caller is told. An unexpected exception tells its request id and nothing else."""
+    """The error for a caller. An unexpected exception only reveals its request id."""
     row = row_of(error)
     if row is None:
         return Refusal(
@@ -234,7 +234,7 @@ def rich_status(refusal: Refusal) -> status_pb2.Status:
 
 
 def _cut(text: str, limit: int) -> str:
-    """The text, or its beginning in `limit` bytes with a mark at the end."""
+    """The text, cut to `limit` bytes with a mark at the end if it is longer."""
     data = text.encode(errors="replace")
     if len(data) <= limit:
         return text
@@ -242,7 +242,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _text(value: object) -> str:
-    """Bytes in hexadecimal digits."""
+    """Bytes as hexadecimal digits."""
     return value.hex() if isinstance(value, bytes) else str(value)
 
 

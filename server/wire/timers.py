@@ -1,4 +1,4 @@
-"""Delayed messages, in the words of the API and back."""
+"""Converts delayed messages to API messages and back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def delayed_in(
     request: pb.PutDelayedRequest, born_host: Host, choose: Choose, budget: Budget, now_ms: int
 ) -> tuple[list[Message], list[int]]:
     """The messages, and when each is due. Raises InvalidArgumentError, naming the field;
-    TooMuchError when the budget does not do."""
+    TooMuchError if the budget is exceeded."""
     budget.messages(len(request.messages), "messages")
     messages: list[Message] = []
     due_ms: list[int] = []

@@ -1,4 +1,4 @@
-"""A message's story in the words of the API."""
+"""Converts a trace to API messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _NOBODY = ("", "")
 def story_out(
     story: Story, receivers: Mapping[int, tuple[str, str]], *, is_limited: bool
 ) -> pb.TraceResponse:
-    """`receivers`: user and address, by nonces of leases. `is_limited`: groups are left out."""
+    """`receivers`: user and address, by nonce of lease. `is_limited`: whether groups are left
+    out."""
     subject = story.subject
     return pb.TraceResponse(
         message_id=subject.message_id,

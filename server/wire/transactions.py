@@ -1,4 +1,4 @@
-"""Transactions, in the words of the API."""
+"""Converts transactions to API messages."""
 
 from __future__ import annotations
 
