@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.loads.killing import LOADS, kill_at_random
+from tests.support.seeds import seeds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.crash
 
-FEW, MANY = 8, 500
-SEEDS = [*range(FEW), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(FEW, MANY))]
+FEW, MORE, MANY = 3, 8, 500
+SEEDS = [
+    *seeds(FEW, MORE),
+    *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(MORE, MANY)),
+]
 
 
 @pytest.mark.parametrize("load", LOADS)

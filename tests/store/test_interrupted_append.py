@@ -13,6 +13,7 @@ from store.message import Message
 from tests.support.checked import assert_whole
 from tests.support.interrupts import interrupt
 from tests.support.rebuild import differences
+from tests.support.seeds import fewer
 from tests.support.stores import open_small
 
 if TYPE_CHECKING:
@@ -110,16 +111,19 @@ class Run:
 
 
 @pytest.mark.parametrize(
-    ("mode", "again"),
+    ("mode", "again", "step"),
     [
-        pytest.param(FlushMode.ASYNC, 0, marks=pytest.mark.slow),  # at each single one
-        (FlushMode.ASYNC, 40),
-        (FlushMode.SYNC, 0),
-        (FlushMode.SYNC, 40),
+        (FlushMode.ASYNC, 40, 31),
+        (FlushMode.SYNC, 0, 31),
+        (FlushMode.SYNC, 40, 31),
+        pytest.param(FlushMode.ASYNC, 0, 1, marks=pytest.mark.slow),
+        pytest.param(FlushMode.ASYNC, 40, 11, marks=pytest.mark.slow),
+        pytest.param(FlushMode.SYNC, 0, 11, marks=pytest.mark.slow),
+        pytest.param(FlushMode.SYNC, 40, 11, marks=pytest.mark.slow),
     ],
 )
 def test_an_interrupt_at_any_instruction_leaves_the_batch_whole_or_out(
-    tmp_path: Path, mode: FlushMode, again: int
+    tmp_path: Path, mode: FlushMode, again: int, step: int
 ) -> None:
     with open_small(tmp_path / "s", flush_mode=mode) as store:
         run = Run(store, sizes=(30, 500))
@@ -127,7 +131,7 @@ def test_an_interrupt_at_any_instruction_leaves_the_batch_whole_or_out(
         at = 1
         while run.interrupt(at, again):
             run.go_on()
-            at += 1 if mode is FlushMode.ASYNC and not again else 11
+            at += step
         assert at > 300
         run.check(store)
     with open_small(tmp_path / "s", flush_mode=mode) as store:
@@ -135,7 +139,7 @@ def test_an_interrupt_at_any_instruction_leaves_the_batch_whole_or_out(
     assert_whole(tmp_path / "s")
 
 
-@pytest.mark.parametrize("step", [7, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", fewer(19, 3))
 @pytest.mark.parametrize("size", [30, 3000])
 def test_an_interrupt_of_messages_that_go_by_columns_leaves_them_whole_or_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, step: int
@@ -186,7 +190,10 @@ def test_an_interrupt_of_a_batch_over_several_segments_leaves_it_whole_or_out(
     assert at > 300
 
 
-def test_an_interrupt_while_topics_come_into_being_leaves_them_usable(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", fewer(67, 23))
+def test_an_interrupt_while_topics_come_into_being_leaves_them_usable(
+    tmp_path: Path, step: int
+) -> None:
     topics = ["T"]
     with open_small(tmp_path / "s", hot_queue_limit=16) as store:
         run = Run(store, sizes=(30, 50))
@@ -198,7 +205,7 @@ def test_an_interrupt_while_topics_come_into_being_leaves_them_usable(tmp_path: 
             run.go_on(topic)
             if not reached:
                 break
-            at += 23
+            at += step
         run.check(store, tuple(topics[1:]))
     with open_small(tmp_path / "s") as store:
         run.check(store, tuple(topics[1:]))

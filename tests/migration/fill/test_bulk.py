@@ -43,11 +43,11 @@ FIRST, LAST = b"", b"\xff" * 8
 
 @pytest.fixture
 def store(tmp_path: Path, damaged: bool) -> Iterator[MessageStore]:
-    """On files, with 9000 messages in several segments."""
+    """On files, with 3000 messages."""
     root = tmp_path / "store"
     make_on_files(root)
     with checked(open_store(config(root)), damaged=damaged) as opened:
-        for first in range(0, 9000, 1000):
+        for first in range(0, 3000, 1000):
             opened.put(messages(first, 1000))
         opened.delete_topic("audit-us")
         opened.flush()
@@ -57,8 +57,8 @@ def store(tmp_path: Path, damaged: bool) -> Iterator[MessageStore]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces small enough that there are several."""
-    monkeypatch.setattr(bulk_backfill, "LEAST_BYTES", 50_000)
-    monkeypatch.setattr(bulk_backfill, "_PIECE_BYTES", 300_000)
+    monkeypatch.setattr(bulk_backfill, "LEAST_BYTES", 20_000)
+    monkeypatch.setattr(bulk_backfill, "_PIECE_BYTES", 100_000)
     monkeypatch.setattr("migration.fill.catch_up._REST_BYTES", 1000)
 
 
@@ -176,7 +176,7 @@ def test_a_tail_without_a_row_is_passed(
 ) -> None:
     """As of a topic that was deleted: more of it than a piece has."""
     monkeypatch.setattr(bulk_backfill, "_PIECE_BYTES", 60_000)
-    store.put([Message("gone", b"x" * 1000) for _ in range(1000)])
+    store.put([Message("gone", b"x" * 1000) for _ in range(300)])
     store.delete_topic("gone")
     store.flush()
     done(live(store).start())
@@ -240,7 +240,7 @@ def test_handed_over_files_move_the_watermark_forward_and_only_so(
     assert differences(store) == []
     assert not live(store).ingest(files, end)
     live(store).cutover()
-    store.put([message for message in messages(9000, 40) if message.topic != "audit-us"])
+    store.put([message for message in messages(3000, 40) if message.topic != "audit-us"])
     assert differences(store) == []
 
 
@@ -318,4 +318,4 @@ def test_a_brake_lets_go_when_the_backfill_ends(store: MessageStore, small: None
     live(store).double.brake = 0.5
     done(live(store).start())
     assert live(store).double.brake == 0.0
-    store.put(messages(9000, 20))
+    store.put(messages(3000, 20))

@@ -63,9 +63,10 @@ def take_over(root: Path) -> None:
 
 
 def check_against_rocketmq(
-    store: MessageStore, name: str, view: str, *, quick: bool = False
+    store: MessageStore, name: str, view: str, *, quick: bool = False, step: int = 1
 ) -> None:
-    """Bounds and units, and unless `quick` pulls, searches and key queries, as RocketMQ's."""
+    """Bounds and units, and unless `quick` pulls, and of searches and key queries each one at
+    `step`, as RocketMQ's."""
     queues = store.queues
     log_start = store.log.start_offset
     for queue in expected(name)["queues"][view]:
@@ -81,14 +82,14 @@ def check_against_rocketmq(
             assert [int.from_bytes(record[28:36], "big") for record in pulled.records] == [
                 unit[1] for unit in queue["units"]
             ]
-        for time_ms, lower, upper in queue["searches"]:
+        for time_ms, lower, upper in queue["searches"][::step]:
             for boundary, wanted in ((Boundary.LOWER, lower), (Boundary.UPPER, upper)):
                 found = queues.search_time(topic, queue_id, time_ms, boundary, log_start)
                 assert found == wanted
     keys = golden_log(name).keys()
     if quick:
         return
-    for query in expected(name)["key_queries"]:
+    for query in expected(name)["key_queries"][::step]:
         topic, key = query["topic"], query["key"]
         hits = queues.query_key(topic, key, 0, FOREVER_MS, None, 1 << 20)
         wanted_offsets = [each for each in keys.get((topic, key), []) if each >= log_start]
@@ -246,7 +247,7 @@ def test_faulty_files_are_reported_and_made_again_from_the_log(tmp_path: Path) -
     assert {Kind.MISSING, Kind.TRUNCATED} <= {finding.kind for finding in plan.faults}
     take_over(root)
     with open_migrator(root) as migrator:
-        check_against_rocketmq(migrator._store, "both", "files")
+        check_against_rocketmq(migrator._store, "both", "files", step=9)
         done(migrator.live.start())
         done(migrator.live.verify(VerifyOptions(key_every=1)))
         assert list(migrator.live.differences) == []
@@ -320,7 +321,7 @@ def test_an_interrupted_take_over_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
         open_store(config(root, segment_bytes=SEGMENT_BYTES))
     take_over(root)
     with open_migrator(root) as migrator:
-        check_against_rocketmq(migrator._store, "both", "files")
+        check_against_rocketmq(migrator._store, "both", "files", step=9)
 
 
 def test_a_store_that_a_broker_has_open_is_left_as_it_is(tmp_path: Path) -> None:
@@ -395,7 +396,7 @@ def test_a_missing_file_side_is_made_again_on_request(tmp_path: Path) -> None:
         pass
     set_side_aside(root, SideName.FILES)
     with open_migrator(root) as migrator:
-        check_against_rocketmq(migrator._store, "both", "files")
+        check_against_rocketmq(migrator._store, "both", "files", step=9)
 
 
 def test_a_newer_state_file_is_refused(tmp_path: Path) -> None:

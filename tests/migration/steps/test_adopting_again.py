@@ -110,7 +110,7 @@ def test_what_the_broker_says_counts_and_not_what_the_first_life_said(given_back
 
 def test_it_goes_back_and_forth(given_back: Path) -> None:
     root = given_back
-    for turn in range(3):
+    for turn in range(2):
         adopt(root, layout=LAYOUT)
         with opened(root) as store:
             assert store.committed_offsets("g", [("ours", 0)]) == [3 + turn]

@@ -153,8 +153,15 @@ async def test_streams_that_are_begun_and_never_sent_shut_nobody_out(
                 assert (await anext(consumer)).body == b"a"
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("method", ["Check", "Watch"])
+@pytest.mark.parametrize(
+    ("method", "workers"),
+    [
+        ("Check", 1),
+        ("Watch", 2),
+        pytest.param("Check", 2, marks=pytest.mark.slow),
+        pytest.param("Watch", 1, marks=pytest.mark.slow),
+    ],
+)
 async def test_health_calls_that_are_begun_and_never_sent_shut_nobody_out(
     tmp_path: Path,
     method: str,
