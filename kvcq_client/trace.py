@@ -68,7 +68,9 @@ class TraceEventKind(enum.Enum):
     HANDED_BACK = "handed back"  # to a RocketMQ broker, as `message_id`
     # As a dead letter.
     BURIED = "made a dead letter"  # of `message_id`
-    REDRIVEN = "redriven"  # `message_id` is what it became, or the dead letter it was
+    #: Put back from the dead letters of `group`, as `message_id`. Of the message that was put back:
+    #: it was that dead letter, and there is no group.
+    REDRIVEN = "redriven"
     DELETED = "deleted"
     EXPIRED = "expired"
     LETTER_GIVEN_UP = "given up for want of space"
@@ -133,6 +135,17 @@ class Trace(NamedTuple):
     log_start_offset: int  # what the log's records below said is not known any more
     log_start_ms: int | None
     groups_limited: bool  # groups that the caller may not see are left out
+
+    @property
+    def redriven_as(self) -> list[str]:
+        """Ids of the messages that it became when it was put back from the dead letters."""
+        return [
+            each.message_id
+            for each in self.events
+            if each.what is TraceEventKind.REDRIVEN
+            and each.message_id
+            and (each.group or self.topic.startswith("%DLQ%"))
+        ]
 
     def events_of(self, one: TracedGroup) -> list[TraceEvent]:
         """Of a group and a queue."""

@@ -318,11 +318,15 @@ class Server:
             assert self._serving is not None
             return await self._serving.activity.look()
 
+        def gone(peer: str) -> None:
+            if self._serving is not None:
+                self._serving.reads.gone(peer)
+
         self._admin = AdminService(
             self._stage, self._metrics, levels, activity, self._settings, self.reload
         )
         always: dict[type, object] = {
-            CallService: CallService(self._stage, self._metrics, self._edge),
+            CallService: CallService(self._stage, self._metrics, self._edge, gone),
             AdminService: self._admin,
             HealthService: HealthService(self._stage, SERVICES),
             Reflection: Reflection([each.full_name for each in SERVED.values()]),

@@ -2,11 +2,14 @@
 kept in memory only, since no decision depends on them.
 
 A member is a connection of a user, while one of its calls waits, and for IDLE_MS after its last
-one. Its messages are found by the leases that it got, among the last LEASES of all groups.
+one. A connection that breaks off, as when its client is killed, is a member only while it has
+messages: its stream of calls ends then, or a waiting call ends without an answer. Its messages are
+found by the leases that it got, among the last LEASES of all groups.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,6 +58,8 @@ class Members:
         self._time_ms = time_ms
         self._members: OrderedDict[tuple[str, str, str], _Member] = OrderedDict()
         self._leases: OrderedDict[int, _Member] = OrderedDict()
+        # Connections that broke off, and made no call since.
+        self._gone: OrderedDict[str, None] = OrderedDict()
 
     def seen(self, group: str) -> _Member:
         """The current caller receives from the group."""
@@ -70,7 +75,15 @@ class Members:
             if now_ms - member.last_ms > IDLE_MS and not member.waiting:
                 member.since_ms = now_ms
         member.last_ms = now_ms
+        self._gone.pop(member.peer, None)
         return member
+
+    def gone(self, peer: str) -> None:
+        """The connection broke off its calls."""
+        self._gone[peer] = None
+        self._gone.move_to_end(peer)
+        if len(self._gone) > MEMBERS:
+            self._gone.popitem(last=False)
 
     @contextmanager
     def waiting(self, group: str) -> Iterator[None]:
@@ -79,6 +92,10 @@ class Members:
         member.waiting += 1
         try:
             yield
+        except asyncio.CancelledError:
+            if member.waiting == 1:
+                self.gone(member.peer)
+            raise
         finally:
             member.waiting -= 1
             member.last_ms = self._time_ms()
@@ -108,6 +125,10 @@ class Members:
         found = [
             Shown(one.user, one.peer, one.since_ms, one.last_ms, one.waiting, has.get(one, 0))
             for (name, _, _), one in self._members.items()
-            if name == group and (one.waiting or one in has or now_ms - one.last_ms <= IDLE_MS)
+            if name == group and (one.waiting or one in has or self._is_idle(one, now_ms))
         ]
         return sorted(found, key=lambda one: (one.since_ms, one.peer))[:SHOWN]
+
+    def _is_idle(self, member: _Member, now_ms: int) -> bool:
+        """Whether it is between two calls, as far as that is known."""
+        return now_ms - member.last_ms <= IDLE_MS and member.peer not in self._gone

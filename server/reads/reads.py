@@ -170,6 +170,10 @@ class Reads:
         in_range("wait_ms", request.wait_ms, 0, MAX_WAIT_MS)
         return self._receives.receive_now(request)
 
+    def gone(self, peer: str) -> None:
+        """The connection broke off its calls: see Members."""
+        self._receives.members.gone(peer)
+
     def members(self, group: str, held: Mapping[int, int]) -> list[Shown]:
         """Who receives from the group; `held`: messages in flight by nonces of leases."""
         return self._receives.members.of(group, held)

@@ -21,6 +21,7 @@ class Cursor(NamedTuple):
     at: int  # queue offset of the next record of the state
     ended: list[int]  # places, by number, that were deleted
     said: list[tuple[str, int, What]]  # what was said last, of group and place
+    letters: list[tuple[str, int, int]] = []  # noqa: RUF012 - never changed; group, place, letter
 
 
 def pack_cursor(cursor: Cursor) -> bytes:
@@ -29,22 +30,30 @@ def pack_cursor(cursor: Cursor) -> bytes:
         names += len(group)
         if names <= _MOST_NAMES:
             said.append([group, number, what.value])
-    return json.dumps([cursor.at, cursor.ended, said], separators=(",", ":")).encode()
+    letters = cursor.letters[-_MOST_SAID:]
+    return json.dumps([cursor.at, cursor.ended, said, letters], separators=(",", ":")).encode()
 
 
 def unpack_cursor(data: bytes, places: int, most_at: int) -> Cursor:
     """Decode the cursor of a message with that many places. Raises InvalidArgumentError."""
     try:
-        at, ended, said = json.loads(data)
+        at, ended, said, letters = json.loads(data)
         if type(at) is not int or not 0 <= at <= most_at:
             raise ValueError
-        numbers = [*ended, *(number for _, number, _ in said)]
+        numbers = [*ended, *(number for _, number, _ in (*said, *letters))]
         if any(type(each) is not int or not 0 <= each < places for each in numbers):
             raise ValueError
-        for group, _, _ in said:
+        for group, _, _ in (*said, *letters):
             if type(group) is not str:
                 raise ValueError
             group.encode()  # raises ValueError for what is no text
-        return Cursor(at, ended, [(group, number, What(what)) for group, number, what in said])
+        if any(type(letter) is not int or letter < 0 for _, _, letter in letters):
+            raise ValueError
+        return Cursor(
+            at,
+            ended,
+            [(group, number, What(what)) for group, number, what in said],
+            [(group, number, letter) for group, number, letter in letters],
+        )
     except (ValueError, TypeError, RecursionError):
         raise InvalidArgumentError("page_token", "was returned by no call of this kind") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from store.state import (
+    DEAD_LETTERS,
     NEVER,
     Committed,
     Finished,
@@ -94,9 +95,14 @@ class Matching:
         # Groups and places that something was said of, and what was said last; None: the group, in
         # order, has looked at the message.
         self._last: dict[tuple[str, Place], What | None] = {}
+        # Dead letters that it became: by topic and name, the group and where it was.
+        self._letters: dict[tuple[str, int], tuple[str, Place]] = {}
         for group, number, what in cursor.said:
             if sees(group):  # the caller may have named others
                 self._said(group, places[number], what)
+        for group, number, name in cursor.letters:
+            if sees(group):
+                self.became_letter(group, places[number], name)
 
     def cursor(self, at: int) -> Cursor:
         """A cursor for a search that continues at that record."""
@@ -105,7 +111,18 @@ class Matching:
             for (group, place), what in self._last.items()
             if what is not None
         ]
-        return Cursor(at, self._ended, said)
+        letters = [
+            (group, self._numbers[place[:2]], name)
+            for (_, name), (group, place) in self._letters.items()
+        ]
+        return Cursor(at, self._ended, said, letters)
+
+    def became_letter(self, group: str, place: Place, name: int) -> None:
+        """The message became that dead letter of the group: how the letter ends is told as well."""
+        topic = DEAD_LETTERS + group
+        self._letters[topic, name] = group, place
+        if self._names is not None:
+            self._names.add(topic.encode())
 
     def may_have(self, record: StateRecord) -> bool:
         """Whether the record is worth decoding."""
@@ -200,6 +217,9 @@ class Matching:
                 letter,
             ):
                 return [Event(_LETTER_ENDS[how], time_ms, at)]
+            case LetterEnded(topic=topic, letter=letter, how=how) if how is not LetterEnd.MOVED:
+                if (became := self._letters.pop((topic, letter), None)) is not None:
+                    return [Event(_LETTER_ENDS[how], time_ms, at, *became)]
         return []
 
     def _place(self, topic: str, queue_id: int, group: str) -> Place | None:

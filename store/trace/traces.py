@@ -304,15 +304,20 @@ class Traces:
         for entry in entries:
             for event in matching.events(entry, record):
                 if event.what in BECOMES:
-                    event = event._replace(message_id=self._became(entry, record))
+                    at, message_id = self._became(entry, record)
+                    event = event._replace(message_id=message_id)
+                    if event.what is What.DEAD and event.place is not None and message_id:
+                        letter = unpack_record(self._log.read_at(at), verify=False)
+                        matching.became_letter(event.group, event.place, letter.queue_offset)
                 events.append(event)
         return events
 
-    def _became(self, entry: Entry, record: StateRecord) -> str:
-        """The id of the message that the record's append has for the entry."""
+    def _became(self, entry: Entry, record: StateRecord) -> tuple[int, str]:
+        """Physical offset and id of the message that the append of the record has for the entry."""
         append = append_of(self._log, record.physical_offset)
         pairs = append.pairs if append is not None else ()
-        return next((message_id for each, _, message_id in pairs if each == entry), "")
+        found = ((at, message_id) for each, at, message_id in pairs if each == entry)
+        return next(found, (0, ""))
 
     # --- what it is now --------------------------------------------------------------------
 

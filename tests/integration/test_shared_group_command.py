@@ -9,6 +9,7 @@ import pytest
 
 from kvcq_client import Client, Message
 from tests.support.command_line import answer_of, kvcq
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -104,6 +105,22 @@ def test_where_a_group_is_is_shown_queue_by_queue(target: str) -> None:
         assert member["address"] in run(target, "group", "describe", "placed").stdout
     assert "3 messages not done" in run(target, "group", "describe", "placed").stdout
     assert answer(target, "group", "describe", "placed", "--topic", "other")["queues"] == []
+
+
+def test_members_that_ended_are_shown_no_longer_than_they_have_messages(target: str) -> None:
+    put(target, "leaving", 2)
+
+    def members() -> list[int]:
+        return [one["inFlight"] for one in answer(target, "group", "describe", "left")["members"]]
+
+    with Client(target) as client:
+        both = client.receive("leaving", group="left")
+        client.acknowledge("left", both[:1])
+    with Client(target) as client:
+        client.receive("leaving", group="left")
+        client.acknowledge("left", both[1:])
+        assert 0 in members()
+    wait_until(lambda: members() == [])
 
 
 def test_a_paused_group_is_given_nothing(target: str) -> None:

@@ -46,6 +46,11 @@ def test_a_dead_letter_is_traced_by_the_id_in_its_list_and_back(target: str) -> 
     became = kvcq("trace", letter_id, server=target).stdout
     assert f"was {letter['messageId']}" in became
     assert f"was {redriven.message.message_id}" not in became
+    first = kvcq("trace", letter["messageId"], server=target).stdout
+    assert "redriven" in first
+    assert f"message        {redriven.message.message_id}" in first.replace("│", " ")
+    (again,) = answer_of("trace", letter["messageId"], server=target)["redriven"]
+    assert [one["outcome"] for one in again["groups"]] == ["in flight"]
     was = kvcq("trace", redriven.message.message_id, server=target).stdout
     assert f"was {letter_id}" in was
 

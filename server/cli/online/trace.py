@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
-from kvcq_client import MessageState, TraceEventKind
+from kvcq_client import MessageState, NotFoundError, TraceEventKind
 from server.cli.online.connection import connect, server_options
 from server.cli.terminal import (
     document_of,
@@ -20,7 +22,7 @@ from server.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from kvcq_client import Trace, TracedGroup, TraceEvent
+    from kvcq_client import Client, Trace, TracedGroup, TraceEvent
 
 _MESSAGE = "message_id physical_offset store_time_ms topic places state due_ms producer_group"
 _LOG = "next_page_token searched_until_ms log_start_offset log_start_ms groups_limited"
@@ -31,6 +33,8 @@ _EVENT = (
 )
 _GROUPS = ("group", "topic", "queue", "now", "deliveries", "until", "with")
 _EVENTS = ("time", "event", "group", "topic", "delivery", "until", "who", "message")
+#: Messages that one was redriven as, one after the other, that are shown as well.
+_MOST_FOLLOWED = 20
 #: Of these the message id is what the message was.
 _CAME_FROM = (TraceEventKind.BURIED, TraceEventKind.TIMER_SET, TraceEventKind.BEGUN)
 
@@ -86,34 +90,50 @@ def trace(
             search_s=search_s,
             page_token=after,
         )
+        others = _followed(client, found, search_s)
     if as_json:
-        print_json(
-            {
-                **document_of(found, _MESSAGE),
-                "state": found.state.value,
-                "places": [document_of(one, "topic queue_id offset") for one in found.places],
-                "groups": [
-                    {
-                        **document_of(one, _GROUP),
-                        "state": one.state.value,
-                        "outcome": found.outcome(one),
-                    }
-                    for one in found.groups
-                ],
-                "events": [
-                    {**document_of(one, _EVENT), "what": one.what.value} for one in found.events
-                ],
-                **document_of(found, _LOG),
-            }
-        )
+        again = [_document(one) for one in others]
+        print_json({**_document(found), "redriven": again})
         return
     _print(found)
+    for one in others:
+        say(f"it was redriven as {one.message_id}:")
+        _print(one)
     if found.next_page_token:
         how = ["--delayed", delayed] if delayed is not None else ["--transaction"] * transaction
         command = ["kvcq", "trace", message_id, *how, "--after", found.next_page_token]
         until = "" if found.searched_until_ms is None else time_text(found.searched_until_ms)
         say(f"the search ended at {until}, before the log's end; groups are shown as they are now")
         print_next(shlex.join(command), None)
+
+
+def _followed(client: Client, found: Trace, search_s: float) -> list[Trace]:
+    """Traces of what it became when it was redriven, and so on: the log goes one way only."""
+    others: list[Trace] = []
+    ids = deque(found.redriven_as)
+    while ids and len(others) < _MOST_FOLLOWED:
+        with suppress(NotFoundError):  # retention took it
+            others.append(client.trace(ids.popleft(), search_s=search_s))
+            ids.extend(others[-1].redriven_as)
+    return others
+
+
+def _document(found: Trace) -> dict[str, object]:
+    return {
+        **document_of(found, _MESSAGE),
+        "state": found.state.value,
+        "places": [document_of(one, "topic queue_id offset") for one in found.places],
+        "groups": [
+            {
+                **document_of(one, _GROUP),
+                "state": one.state.value,
+                "outcome": found.outcome(one),
+            }
+            for one in found.groups
+        ],
+        "events": [{**document_of(one, _EVENT), "what": one.what.value} for one in found.events],
+        **document_of(found, _LOG),
+    }
 
 
 def _is_message_id(message_id: str) -> bool:
@@ -174,7 +194,7 @@ def _event_row(found: Trace, one: TraceEvent) -> tuple[object, ...]:
     if one.position is not None:
         what += f", to {one.position}"
     link = one.message_id
-    came_back = one.what is TraceEventKind.REDRIVEN and not found.topic.startswith("%DLQ%")
+    came_back = one.what is TraceEventKind.REDRIVEN and link not in found.redriven_as
     if link and (came_back or one.what in _CAME_FROM):
         link = f"was {link}"
     return (

@@ -10,7 +10,6 @@ from server.console.page import Page
 from server.console.pages import shared_groups
 from server.console.pages.topics import confirmed
 from server.console.visit import PAGE_ROWS
-from server.errors import ForbiddenError
 from store.errors import UnknownGroupError
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from kvcq_client.pb.v1 import shared_groups_pb2 as shared_pb
     from server.console.visit import Visit
 
 #: Groups of one page; the lag of each is added up over this many queues.
@@ -38,17 +36,14 @@ class _Row(NamedTuple):
 
 async def _list(visit: Visit) -> web.StreamResponse:
     request = pb.ListGroupsRequest(page_size=_GROUPS, page_token=visit.token("after"))
-    try:
-        found = await visit.ask("ListGroups", request, pb.ListGroupsResponse)
-    except ForbiddenError as error:
-        return visit.html(
-            "groups.html", 403, refused=str(error), rows=(), is_first=True, following=""
-        )
-    rows = [await _row(visit, group) for group in found.groups]
+    found, refused, status = await visit.ask_if_allowed(
+        "ListGroups", request, pb.ListGroupsResponse
+    )
     return visit.html(
         "groups.html",
-        refused="",
-        rows=rows,
+        status,
+        refused=refused,
+        rows=[await _row(visit, group) for group in found.groups],
         summed=SUMMED_QUEUES,
         is_first=not visit.token("after"),
         following=found.next_page_token and address("/groups", after=found.next_page_token),
@@ -56,8 +51,11 @@ async def _list(visit: Visit) -> web.StreamResponse:
 
 
 async def _row(visit: Visit, group: str) -> _Row:
-    state = await _state_of(visit, group, "", SUMMED_QUEUES)
-    if state is not None and state.shared:
+    try:
+        state = await shared_groups.describe(visit, group, "", SUMMED_QUEUES)
+    except UnknownGroupError:  # deleted just now
+        return _Row(group, "byOffsets", 0, 0, 0, 0, has_more=False)
+    if state.shared:
         topics = {one.topic for one in state.queues}
         return _Row(
             group,
@@ -80,22 +78,11 @@ async def _row(visit: Visit, group: str) -> _Row:
     )
 
 
-async def _state_of(
-    visit: Visit, group: str, after: str, rows: int
-) -> shared_pb.DescribeGroupResponse | None:
-    """None if there is no such group."""
-    try:
-        return await shared_groups.describe(visit, group, after, rows)
-    except UnknownGroupError:
-        return None
-
-
 async def _group(visit: Visit) -> web.StreamResponse:
     name = visit.text("name")
-    if name:
-        state = await _state_of(visit, name, visit.token("after"), PAGE_ROWS)
-        if state is not None and state.shared:
-            return shared_groups.shared_group(visit, name, state)
+    state = await shared_groups.describe(visit, name, visit.token("after"), PAGE_ROWS)
+    if state.shared:
+        return shared_groups.shared_group(visit, name, state)
     found = await _offsets(visit, name, visit.token("after"), PAGE_ROWS)
     return visit.html(
         "group.html",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from server.reads import members
@@ -58,3 +60,38 @@ def test_memory_is_bounded(found: Members, monkeypatch: pytest.MonkeyPatch) -> N
         found.given("g", range(10 * number, 10 * number + 10))
     assert [one.peer for one in found.of("g", {})] == [str(number) for number in range(90, 100)]
     assert sum(one.in_flight for one in found.of("g", dict.fromkeys(range(1000), 1))) == 10
+
+
+async def test_one_that_breaks_off_is_shown_while_it_has_messages(
+    found: Members, time: Time
+) -> None:
+    """As a client that is killed does: it is not one of those that receive for another minute."""
+
+    async def wait() -> None:
+        with found.waiting("g"):
+            await asyncio.Event().wait()
+
+    found.given("g", [1])
+    first, second = (asyncio.create_task(wait()) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    assert [one.waiting for one in found.of("g", {})] == [1]
+    time.ms += 5
+    second.cancel()
+    await asyncio.wait([second])
+    assert found.of("g", {}) == []
+    assert found.of("g", {1: 3}) == [Shown("", "one", 1000, 1005, 0, 3)]
+    found.seen("g")  # it is back, or another one has the connection
+    assert [one.peer for one in found.of("g", {})] == ["one"]
+    found.gone("one")
+    assert found.of("g", {}) == []
+
+
+def test_connections_that_broke_off_are_bounded(
+    found: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members, "MEMBERS", 10)
+    for number in range(100):
+        found.gone(str(number))
+    assert len(found._gone) == 10

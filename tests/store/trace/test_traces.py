@@ -203,6 +203,49 @@ def test_a_dead_letter_is_followed_there_and_back(store: MessageStore, clock: Fa
     assert again.subject.places[0].offset == 1
 
 
+@pytest.mark.parametrize("at_a_time", [1, 50_000])
+def test_a_message_that_was_redriven_says_so_and_as_what(
+    store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, at_a_time: int
+) -> None:
+    """However many calls it takes to tell."""
+    at = put(store)
+    store.groups.create("g", SharedGroup(max_deliveries=1))
+    store.groups.create("other")
+    receive(store)
+    clock.advance(10)
+    assert not store.groups.receive("g", "T").deliveries
+    (letter,) = store.groups.list_dead_letters("g")
+    store.groups.redrive("g", [letter.offset])
+    done = receive(store)
+    store.groups.acknowledge("g", [done.handle])
+    monkeypatch.setattr(traces_module, "MOST_RECORDS", at_a_time)
+    whole = story(store, at)
+    events, cursor = whole.events, whole.cursor
+    while cursor is not None:
+        page = store.traces.story(store.traces.message(at), cursor)
+        events, cursor = [*events, *page.events], page.cursor
+    assert [each.what for each in events][-2:] == [What.DEAD, What.REDRIVEN]
+    last = events[-1]
+    assert (last.group, last.place) == ("g", whole.subject.places[0])
+    became = int(last.message_id[-16:], 16)
+    assert whats(story(store, became))[-1] is What.ACKNOWLEDGED
+    hidden = store.traces.story(store.traces.message(at), sees=lambda group: group != "g")
+    assert hidden.events == []
+
+
+def test_a_message_whose_dead_letter_was_deleted_says_so(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    at = put(store)
+    store.groups.create("g", SharedGroup(max_deliveries=1))
+    receive(store)
+    clock.advance(10)
+    assert not store.groups.receive("g", "T").deliveries
+    (letter,) = store.groups.list_dead_letters("g")
+    store.groups.delete_dead_letters("g", [letter.offset])
+    assert whats(story(store, at))[-2:] == [What.DEAD, What.DELETED]
+
+
 # --- what waits ----------------------------------------------------------------------------
 
 
@@ -304,12 +347,23 @@ def test_a_long_story_comes_in_pages(store: MessageStore, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "cursor",
     [
-        *(b"x", b"[]", b"[1]", b"[99,[],[]]", b"[-1,[],[]]", b"[0,[7],[]]", b"[0,7,[]]"),
         *(
-            b'[0,[],[["g",0,99]]]',
-            b'[0,[],[["\\ud800",0,1]]]',
-            b"[0,[],[[1,0,1]]]",
-            b"[true,[],[]]",
+            b"x",
+            b"[]",
+            b"[1]",
+            b"[99,[],[],[]]",
+            b"[-1,[],[],[]]",
+            b"[0,[7],[],[]]",
+            b"[0,7,[],[]]",
+        ),
+        *(
+            b'[0,[],[["g",0,99]],[]]',
+            b'[0,[],[["\\ud800",0,1]],[]]',
+            b"[0,[],[[1,0,1]],[]]",
+            b"[true,[],[],[]]",
+            b'[0,[],[],[["g",0,-1]]]',
+            b'[0,[],[],[["g",7,0]]]',
+            b"[0,[],[],[[1,0,0]]]",
             b"[" * 90_000,
         ),
     ],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import shared_groups_pb2 as shared_pb
 from server.console.pages.groups import SUMMED_QUEUES
 from server.console.visit import PAGE_ROWS
 
@@ -38,7 +39,7 @@ async def _offsets(served: Served, group: str) -> list[int]:
 
 
 async def test_groups_with_their_lag(served: Served, console: ConsoleClient) -> None:
-    assert "No reader group has committed" in (await console.get("/groups")).text
+    assert "No group has received messages or committed" in (await console.get("/groups")).text
     await _fill(served)
     await _commit(served, "billing", 1, 3)
     await _commit(served, "audit", 0)
@@ -48,7 +49,26 @@ async def test_groups_with_their_lag(served: Served, console: ConsoleClient) -> 
     page = await console.get("/group?name=billing")
     assert "orders 0 1 0 3 2 orders 1 3 0 3 0" in page.text
     assert "Reset" not in page.text
-    assert "has no committed offsets" in (await console.get("/group?name=none")).text
+    assert "Reader group billing" in page.text
+
+
+async def test_a_group_that_does_not_exist_is_not_found(console: ConsoleClient) -> None:
+    page = await console.get("/group?name=nope")
+    assert page.status == 404
+    assert "no group 'nope'" in page.text
+    assert (await console.get("/group")).status == 400
+
+
+async def test_groups_of_both_kinds_are_called_groups(
+    served: Served, console: ConsoleClient
+) -> None:
+    await _fill(served)
+    await _commit(served, "audit", 0)
+    await served.shared.CreateGroup(shared_pb.CreateGroupRequest(group="workers"))
+    for path in ("/", "/groups", "/topic?name=orders", "/group?name=workers"):
+        page = await console.get(path)
+        assert page.status == 200
+        assert "eader group" not in page.text, path
 
 
 async def test_many_groups_stand_on_pages(served: Served, console: ConsoleClient) -> None:
