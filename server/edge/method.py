@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from contextlib import nullcontext
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from server.access import Need, asker, audit_act, current_caller
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from server.edge.call_info import Context
     from server.edge.decoder import Decoder
     from server.edge.request_memory import RequestMemory
+
+
+@cache  # a process may start many servers
+def _takes_size(handler: Callable[..., object]) -> bool:
+    return "large" in inspect.signature(handler).parameters
 
 
 class Method:
@@ -41,7 +47,7 @@ class Method:
         #: A request that is short enough to be decoded in the loop. Raises InvalidArgumentError.
         self.decode = decoder.decode
         self._handler = handler
-        self._takes_size = "large" in inspect.signature(handler).parameters
+        self._takes_size = _takes_size(handler)
         self._servicer = servicer
         self._memory = memory  # of large answers; None: it has none
         #: Around each `answer`, where calls are traced; those that come by themselves have a span.

@@ -8,6 +8,7 @@ a test checks that no repeated field is missing there.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from server.access import MAX_RIGHTS
@@ -113,6 +114,7 @@ class _Rule(NamedTuple):
 Plan = dict[int, _Rule]
 
 
+@cache
 def plan_of(message: Descriptor) -> Plan:
     """What to count in a request of that type. KeyError for a field without a limit."""
     plan: Plan = {}

@@ -126,7 +126,7 @@ def test_a_compressed_body_is_shown_as_it_was_sent(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_a_reader_that_ends_first_ends_it_quietly(tmp_path: Path, form: tuple[str, ...]) -> None:
     with open_store(StoreConfig(root=tmp_path, segment_bytes=1 << 20)) as store:
-        for _ in range(40):
+        for _ in range(15):
             store.put([Message("jobs", b"x" * 60, 0)] * 100)
     words = [sys.executable, "-m", "server", "dump", "log", str(tmp_path), *form]
     words += ["--limit", "10000"]

@@ -121,6 +121,7 @@ def test_a_package_in_the_way_is_refused(source: Path, tmp_path: Path) -> None:
         lay_out(source, tmp_path / "tree")
 
 
+@pytest.mark.slow
 def test_the_project_itself_can_be_laid_out(tmp_path: Path) -> None:
     lay_out(ROOT, tmp_path)
     top = {path.name for path in tmp_path.iterdir() if path.is_dir()}

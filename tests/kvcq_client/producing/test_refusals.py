@@ -28,7 +28,7 @@ from store.errors import InvalidArgumentError as ServerInvalidArgumentError
 from tests.support.users import client_of, guarded
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
     from pathlib import Path
 
     from kvcq_client import Sending
@@ -60,14 +60,22 @@ async def _bodies(client: AsyncClient, topic: str = "orders") -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("name", "is_appended"),
-    [*((name, False) for name in _ROWS), *((name, True) for name in _BEHIND)],
+    ("names", "is_appended"), [(_ROWS, False), (_BEHIND, True)], ids=["before", "behind"]
 )
 async def test_one_refused_batch_of_nine_fails_no_other(
+    client: AsyncClient, served: Served, names: Iterable[str], is_appended: bool
+) -> None:
+    for name in names:
+        with pytest.MonkeyPatch.context() as patch:
+            await _refuse_one_of_nine(client, served, patch, name, is_appended=is_appended)
+
+
+async def _refuse_one_of_nine(
     client: AsyncClient,
     served: Served,
-    monkeypatch: pytest.MonkeyPatch,
+    patch: pytest.MonkeyPatch,
     name: str,
+    *,
     is_appended: bool,
 ) -> None:
     """Eight are stored once, in order; the ninth is stored once, or its caller has the error."""
@@ -86,17 +94,17 @@ async def test_one_refused_batch_of_nine_fails_no_other(
             append(messages, **how)
         raise planted.pop()
 
-    monkeypatch.setattr(served.store, "append", failing)
+    patch.setattr(served.store, "append", failing)
     async with client.producer(batch_messages=1, linger_ms=0) as producer:
-        sendings = [await producer.send("orders", b"%d" % at, queue_id=0) for at in range(9)]
+        sendings = [await producer.send(name, b"%d" % at, queue_id=0) for at in range(9)]
         await producer.flush(30)
     errors = {at: told for at in range(9) if (told := await _error(sendings[at])) is not None}
-    assert set(errors) <= {4}
-    counted = Counter(await _bodies(client))
-    assert all(counted[b"%d" % at] == 1 for at in range(9) if at != 4)
+    assert set(errors) <= {4}, name
+    counted = Counter(await _bodies(client, name))
+    assert all(counted[b"%d" % at] == 1 for at in range(9) if at != 4), name
     if not errors:
-        assert is_retried(make_error(row.code.name, "planted", row.reason, {}))
-    assert counted[b"4"] == (1 if is_appended or not errors else 0)
+        assert is_retried(make_error(row.code.name, "planted", row.reason, {})), name
+    assert counted[b"4"] == (1 if is_appended or not errors else 0), name
 
 
 @pytest.fixture
