@@ -1,16 +1,16 @@
-"""Moves a store from RocketMQ's files to RocksDB and back, and opens it on the way.
+"""Moves a store from RocketMQ's files to RocksDB and back, and opens it in every phase.
 
-`open_any` opens every store, `Migrator` is its migration; `open_migrator` opens a stopped store for
-one, `adopt` takes over what RocketMQ wrote, and `release.py` gives it back. The rooms, each of
-which may use those before it:
+`open_any` opens every store, and `Migrator` is its migration; `open_migrator` opens a stopped store
+for one, `adopt` takes over a RocketMQ store, and `release.py` gives it back. The rooms, each of
+which may only use those before it:
 
-* `formats`: RocketMQ's bytes; `broker_config`: what a broker keeps beside them;
+* `formats`: RocketMQ's byte layouts; `broker_config`: what a broker stores beside them;
 * `waiting`: what a broker has not delivered yet;
 * `files`: queues and key index in files;
-* `state`: what migration.json says, and what it means;
-* `sides`: files and RocksDB behind one dispatch; `fill`: brings one of them up from the log;
-* `plan`: what is there before anything is touched;
-* `steps`: the verbs; `repair`: what is lost is rebuilt.
+* `state`: migration.json and its meaning;
+* `sides`: files and RocksDB behind one dispatch; `fill`: fills one of them from the log;
+* `plan`: the inventory before anything is changed;
+* `steps`: the steps of a migration; `repair`: rebuilds what is lost.
 
 `columnar` and `spark` read the same bytes in columns.
 """

@@ -1,4 +1,4 @@
-"""Looks a stopped store over, whichever sides it has. Changes no byte."""
+"""Checks a stopped store with all its sides. Changes nothing."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def check_store(root: Path, progress: Progress = no_progress) -> list[Finding]:
-    """The findings of `examine_store`; [] is a clean store."""
+    """The findings of `examine_store`; [] for a clean store."""
     return examine_store(root, progress).findings
 
 
 def examine_store(root: Path, progress: Progress = no_progress) -> CheckResult:
-    """What is to be said about the store in `root`, with all its sides; see `look_over`."""
+    """Check the store in `root` with all its sides; see `look_over`."""
     return look_over(root, progress, _sides)
 
 
@@ -57,7 +57,7 @@ def _sides(opened: OpenedStore, engine: RocksEngine | None, stack: ExitStack) ->
 def _open_files(
     opened: OpenedStore, stack: ExitStack, state: MigrationState, *, may_lag: bool
 ) -> FileSide | None:
-    """Queue files and index files as a side; None where there is nothing to be compared."""
+    """Queue files and index files as a side; None if there is nothing to compare."""
     directory = opened.directory
     if state.phase is Phase.ADOPTING:
         opened.findings.add(

@@ -1,8 +1,8 @@
-"""The databases of a store with a migration: the state, and queues on one side or two.
+"""The databases of a store with a migration: the state, and queues on one side or both.
 
-One RocksDB, in `kvcq/`, holds the state in every phase, and the queues of the RocksDB side where
-that is in use. What is ahead of the log is never used: the database is set aside as in a plain
-store; queue files can be cut, and are.
+One RocksDB, in `kvcq/`, holds the state in every phase, and the queues of the RocksDB side if that
+is in use. Data ahead of the log is never used: the database is set aside as in a plain store; queue
+files are cut.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ class MigratingDatabases:
         state: MigrationState,
         progress: Progress,
     ) -> None:
-        """Opens what is there. What the phase does not need goes once the log is recovered.
+        """Open what exists. Files that the phase does not need are removed once the log is
+        recovered.
 
-        Raises MigrationStateError when files that serve messages are missing, and what opening the
-        database or a side that serves raises; another side that cannot be opened is left out.
+        Raises MigrationStateError if files that serve messages are missing, and what opening the
+        database or a serving side raises; another side that cannot be opened is left out.
         """
         self._directory = directory
         self._clock = clock
@@ -82,7 +83,8 @@ class MigratingDatabases:
             self._keeper.stop(reason, unopened=SideName.FILES.value)
 
     def _flushes_state(self) -> bool:
-        """Of a side that serves a flush is seen to, and RocksDB's has the state in it."""
+        """Whether the state has to flush the engine. A serving side is flushed anyway, and
+        RocksDB's includes the state."""
         return self._queues is None or self._queues.phase.serving is not SideName.ROCKSDB
 
     @property
@@ -93,7 +95,7 @@ class MigratingDatabases:
 
     @property
     def migration(self) -> LiveMigration:
-        """What goes through its steps; the caller begins it."""
+        """Runs the migration's steps; the caller begins it."""
         assert self._migration is not None, "the log is recovered"
         return self._migration
 
@@ -147,7 +149,7 @@ class MigratingDatabases:
                     self._queues.keep_out(name, state.stopped)
 
     def _tell_rebuilt(self, stores: dict[SideName, SideStore]) -> None:
-        """What was verified of a side that is made anew is gone."""
+        """Discard verification results of a side that is rebuilt."""
         new = {name for name in stores if stores[name].dispatched_offset == 0}
         if self._kvcq.was_replaced and SideName.ROCKSDB in stores:
             new.add(SideName.ROCKSDB)

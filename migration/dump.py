@@ -1,6 +1,6 @@
-"""What is in the files of a store, row by row: of this store or of RocketMQ's.
+"""Dumps the files of a store, ours or RocketMQ's, row by row.
 
-Reads only, and repairs nothing: damage is a row of its own. The store should be stopped; what a
+Read-only; repairs nothing: damage is a row of its own. The store should be stopped; data that a
 running server has not flushed is not seen.
 """
 
@@ -61,7 +61,7 @@ _CHUNK_ENTRIES = 1 << 16
 
 
 class LogRow(NamedTuple):
-    """What is at one place of the commit log."""
+    """The content of one position of the commit log."""
 
     physical_offset: int
     size: int  # bytes; of damage: up to where the log goes on
@@ -71,7 +71,7 @@ class LogRow(NamedTuple):
 
 
 class UnitRow(NamedTuple):
-    """One unit of a consume queue. Times are None where the side does not keep them."""
+    """One unit of a consume queue. Times are None if the side does not store them."""
 
     side: str
     queue_offset: int
@@ -82,7 +82,7 @@ class UnitRow(NamedTuple):
 
 
 class IndexRow(NamedTuple):
-    """One entry of the key index. Files keep a hash of topic and key, the database both."""
+    """One entry of the key index. Files store a hash of topic and key, the database stores both."""
 
     side: str
     physical_offset: int
@@ -97,8 +97,8 @@ class Dump:
     """The rows of one store directory. Its methods raise StoreFormatError, EngineFailedError."""
 
     def __init__(self, root: Path, layout: FileLayout | None = None) -> None:
-        """`layout`: sizes of index files that are not RocketMQ's defaults and not known to the
-        store. Raises StoreFormatError."""
+        """`layout`: sizes of index files, if they are not RocketMQ's defaults and the store does
+        not know them. Raises StoreFormatError."""
         self._root = root
         self._given_layout = layout
         kind, self._identity = inspect(root)
@@ -110,9 +110,9 @@ class Dump:
     # --- the log -----------------------------------------------------------------------------
 
     def log(self, start: int | None = None, end: int | None = None) -> Iterator[LogRow]:
-        """The rows that begin from physical offset `start`, a record's beginning, to below `end`.
+        """Yield the rows from physical offset `start`, the beginning of a record, to below `end`.
 
-        Raises StoreFormatError when there is no log, or its files cannot be those of one.
+        Raises StoreFormatError if there is no log, or its files are invalid.
         """
         root, identity = self._root, self._identity
         if not (root / "commitlog").is_dir():
@@ -136,14 +136,14 @@ class Dump:
     # --- queues ------------------------------------------------------------------------------
 
     def queue_sides(self) -> list[str]:
-        """Where the store has consume queues."""
+        """The sides that have consume queues."""
         files = any(entry.is_dir() for entry in entries_in(self._root / QUEUE_DIRECTORY))
         return _sides(rocksdb=self._has_database, files=files)
 
     def queue(self, side: str, topic: str, queue_id: int, start: int = 0) -> Iterator[UnitRow]:
-        """The units of one queue from queue offset `start` on; expired ones that are there as well.
+        """Yield the units of one queue from queue offset `start` on, including expired ones.
 
-        Zeros, blanks and end marks of a file are no units. Raises CorruptValueError.
+        Zeros, blanks and end marks of a file are skipped. Raises CorruptValueError.
         """
         if side == FILES:
             yield from self._file_units(topic, queue_id, start)
@@ -166,7 +166,7 @@ class Dump:
     # --- the key index -----------------------------------------------------------------------
 
     def index_sides(self) -> list[str]:
-        """Where the store has a key index."""
+        """The sides that have a key index."""
         files = bool(entries_in(self._root / INDEX_DIRECTORY))
         # RocketMQ keeps no keys in its database.
         return _sides(rocksdb=self._is_ours and self._has_database, files=files)
@@ -174,10 +174,10 @@ class Dump:
     def index(
         self, side: str, topic: str | None = None, key: str | None = None
     ) -> Iterator[IndexRow]:
-        """Entries of the key index, all, of one topic, or of one key of a topic.
+        """Yield entries of the key index: all, of one topic, or of one key of a topic.
 
-        Files know topic and key by a hash alone: they can be asked for a key, not for a topic.
-        Raises ValueError for what cannot be asked.
+        Files only store a hash of topic and key, so they support a key, but not a topic. Raises
+        ValueError for an unsupported query.
         """
         if key is not None and topic is None:
             raise ValueError("a key is one of a topic: give the topic as well")

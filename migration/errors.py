@@ -1,4 +1,4 @@
-"""What the migration side raises; `server/wire/status.py` has a row for each leaf."""
+"""Errors of the migration; `server/wire/status.py` has a row for each leaf."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class UnitConflictError(DamagedQueueError):
-    """The queue holds another unit where this one belongs. Nothing was written."""
+    """The queue has a different unit at this position. Nothing was written."""
 
 
 class QueueFileError(DamagedQueueError):
-    """A file of the queue cannot be one: its size or its place among the others is wrong."""
+    """A queue file has an invalid size or position."""
 
     def __init__(
         self, topic: str, queue_id: int, offset: int, path: str, position: int, reason: str
@@ -29,7 +29,7 @@ class QueueFileError(DamagedQueueError):
 
 
 class QueueNameError(InvalidArgumentError):
-    """A topic or light queue whose name cannot be the name of a directory."""
+    """The name of a topic or light queue cannot be the name of a directory."""
 
     def __init__(self, name: str, reason: str) -> None:
         field = "light queue" if is_light(name) else "topic"
@@ -38,7 +38,7 @@ class QueueNameError(InvalidArgumentError):
 
 
 class IndexFileError(StoreFormatError):
-    """An index file cannot be one: remove it, or have the index rebuilt from the log."""
+    """An index file is invalid: remove it, or rebuild the index from the log."""
 
     def __init__(self, path: Path, position: int, reason: str) -> None:
         super().__init__(path, f"position {position}: {reason}")
@@ -62,11 +62,11 @@ class IllegalStepError(StoreError):
 
 
 class MigrationStateError(StoreFormatError):
-    """migration.json is damaged, of a newer version, or does not fit what is in the directory."""
+    """migration.json is damaged, from a newer version, or does not match the directory."""
 
 
 class VerificationError(StoreError):
-    """A verification broke off because a side cannot be read: nothing is said of the rest."""
+    """A verification was aborted because a side cannot be read; the rest was not compared."""
 
     def __init__(self, side: str, reason: str) -> None:
         super().__init__(f"the {side} side cannot be read: {reason}")
@@ -75,11 +75,11 @@ class VerificationError(StoreError):
 
 
 class JobCancelledError(StoreError):
-    """The job ended because it was told to; it can be started again."""
+    """The job was cancelled; it can be started again."""
 
 
 class UnknownJobError(StoreError):
-    """No job of that id in this process."""
+    """No job with that id exists in this process."""
 
     def __init__(self, job_id: str) -> None:
         super().__init__(f"no job {job_id!r}")
@@ -87,4 +87,4 @@ class UnknownJobError(StoreError):
 
 
 class LogDamageError(StoreFormatError):
-    """A record in the middle of a log to be taken over does not verify: others follow it."""
+    """The log to be taken over has a damaged record that is followed by others."""

@@ -1,6 +1,6 @@
-"""A long piece of work: an id, a thread, progress for callers who ask, a way to end it.
+"""A job: long work with an id, a thread, progress, and a way to cancel it.
 
-The one model of a job: of a migration's backfill and verification, and of the jobs of a server.
+The only model of a job: for a migration's backfill and verification, and for the jobs of a server.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class JobState(enum.Enum):
 
 
 class Outcome(NamedTuple):
-    """What came of a job that is done."""
+    """The result of a job that is done."""
 
     summary: str  # one sentence
     numbers: Mapping[str, int]  # by name in snake_case, units in the names
@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class JobView:
-    """A job at one moment."""
+    """A snapshot of a job."""
 
     job_id: str
     kind: str
@@ -79,7 +79,7 @@ class JobView:
         return 100.0 * min(1.0, self.done / self.total) if self.total else 0.0
 
     def document(self) -> dict[str, Any]:
-        """For the history: plain values, without the findings."""
+        """Plain values for the history, without the findings."""
         document = asdict(replace(self, findings=()))
         document["state"] = self.state.value
         del document["findings"]
@@ -87,7 +87,7 @@ class JobView:
 
     @classmethod
     def of_document(cls, document: dict[str, Any]) -> JobView:
-        """Inverse of `document`. Raises TypeError, ValueError and KeyError for another's."""
+        """Inverse of `document`. Raises TypeError, ValueError and KeyError for an invalid one."""
         fields = dict(document)
         fields.pop("percent", None)  # in documents of version 0.1
         return cls(**{**fields, "state": JobState(fields["state"])})
@@ -96,8 +96,8 @@ class JobView:
 class Job:
     """One run of a piece of work on a thread of its own.
 
-    Thread: the work's own reports through `step`, `report`, `count` and `check`; the others ask.
-    Failure: kept, and told by `view`; nothing else ends with it.
+    Thread: the work's own reports through `step`, `report`, `count` and `check`; other methods are
+    for callers. Failure: stored, and returned by `view`; nothing else ends with it.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Job:
         arguments: Mapping[str, str] | None = None,
         scheduled: bool = False,
     ) -> None:
-        """`unit`: what progress counts. `scheduled`: it begins by itself."""
+        """`unit`: of progress. `scheduled`: started by the server."""
         # Constant after construction.
         self.job_id = uuid.uuid4().hex[:12]
         self.kind = kind
@@ -148,54 +148,55 @@ class Job:
     # --- for the work ----------------------------------------------------------------------
 
     def step(self, name: str, done: int, total: int) -> None:
-        """Another step begins: estimates start anew."""
+        """Begin another step: estimates start over."""
         self._step, self._done, self._total = name, done, total
         self._step_done, self._step_began_s = done, self._clock.monotonic_s()
 
     def report(self, done: int, total: int) -> None:
-        """The step has come so far, in the job's unit."""
+        """Set the progress of the step, in the job's unit."""
         self._done, self._total = done, total
 
     def count(self, **numbers: int) -> None:
-        """So many more of each; told by name, also while the job runs."""
+        """Add to counters, which are reported by name, also while the job runs."""
         self._numbers = self._numbers | {
             name: self._numbers.get(name, 0) + more for name, more in numbers.items()
         }
 
     def check(self) -> None:
-        """Raises JobCancelledError once the job is to end; to be called several times a second."""
+        """Raises JobCancelledError after a cancellation; to be called several times a second."""
         if self._cancelled.is_set():
             raise JobCancelledError(f"{self.kind} was cancelled")
 
     def pause(self, seconds: float) -> None:
-        """Wait, but not beyond a cancellation. Raises JobCancelledError."""
+        """Wait, but not past a cancellation. Raises JobCancelledError."""
         self._cancelled.wait(seconds)
         self.check()
 
     # --- for others ------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """The job is to end soon; it can be started again and goes on where it was. Repeatable."""
+        """Ask the job to end soon; it can be started again and continues from its position.
+        Repeatable."""
         self._cancelled.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Until the job ended; whether it did in time."""
+        """Block until the job has ended. Returns False after `timeout_s`."""
         return self._ended.wait(timeout_s)
 
     def stop_soon(self) -> None:
-        """As `cancel`, by the job's owner."""
+        """Like `cancel`, by the job's owner."""
         self.is_stopped = True
         self.cancel()
 
     def stop(self) -> None:
-        """Stop it, and wait for the end. Repeatable; never called by the job itself."""
+        """Stop it, and wait for the end. Repeatable; must not be called by the job itself."""
         self.stop_soon()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
     def when_ended(self, listener: Callable[[Job], None]) -> None:
-        """Call `listener` on the job's thread when `view` says how it ended, before `wait` returns;
-        at once when it has ended."""
+        """Call `listener` on the job's thread after `view` has the result and before `wait`
+        returns; immediately if it has ended."""
         with self._listening:
             if self._listeners is not None:
                 self._listeners.append(listener)
@@ -269,7 +270,8 @@ class Job:
 
 
 class JobList:
-    """The jobs of one open store, the last ones. One step at a time begins one; anybody asks."""
+    """The last jobs of one open store. Only one step at a time may begin one; any thread may
+    read."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -293,7 +295,7 @@ class JobList:
         return job
 
     def follow(self, follower: Callable[[Job], None]) -> None:
-        """Call `follower` with each job that runs, and each that begins later."""
+        """Call `follower` with each running job, and each that begins later."""
         self._followers.append(follower)
         for job in self.all():
             if job.is_running:
@@ -311,7 +313,7 @@ class JobList:
         return list(self._jobs.values())
 
     def close(self) -> None:
-        """None begins from here on, and those that run are to end soon."""
+        """Reject new jobs, and ask running ones to end soon."""
         self.closed = True
         for job in self.all():
             job.stop_soon()

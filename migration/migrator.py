@@ -1,8 +1,8 @@
 """The migration as a whole, for the service, the command line, and programs.
 
-`Migrator(opened)` stands on a store that is open already. `open_migrator(root)` opens a stopped
-one, gives a Migrator of it, and closes it at the end. The steps themselves are those of
-`LiveMigration`, found by `live_for`; docs/migration.md tells them in their order.
+`Migrator(opened)` uses an open store. `open_migrator(root)` opens a stopped one, yields a Migrator,
+and closes it at the end. The steps are those of `LiveMigration`, found by `live_for`;
+docs/migration.md describes them in order.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FAR_AWAY_S = 1e6
 
 @dataclass(frozen=True)
 class SideStatus:
-    """One side as it is now."""
+    """The current state of one side."""
 
     name: str
     dispatched_offset: int
@@ -70,18 +70,18 @@ class MigrationStatus:
 
 
 class Migrator:
-    """Plan and status of one open store, and the way to its steps. Thread: any."""
+    """Plan and status of one open store, and access to its steps. Thread: any."""
 
     def __init__(self, opened: Opened) -> None:
         self._store, self._found = opened
 
     @property
     def live(self) -> LiveMigration:
-        """As `live_for`, for any step."""
+        """Like `live_for`, for any step."""
         return self.live_for("this step")
 
     def live_for(self, step: str) -> LiveMigration:
-        """Raises IllegalStepError for a store that was never on files: it has no migration."""
+        """Raises IllegalStepError for a store that was never on files, which has no migration."""
         if self._found is None:
             # Asked for on a running store: a stopped one is given a migration first.
             back = NextStep("rollback", stopped_only=True)
@@ -91,7 +91,7 @@ class Migrator:
 
     @property
     def has_live(self) -> bool:
-        """Whether the store has a migration at all."""
+        """Whether the store has a migration."""
         return self._found is not None
 
     def plan(self) -> Plan:
@@ -103,7 +103,7 @@ class Migrator:
         return plan_live(self._store, live.state, done)
 
     def status(self) -> MigrationStatus:
-        """Also of a store without a migration: it is in RocksDB alone."""
+        """Also for a store without a migration, which only has the RocksDB side."""
         live = self._found
         log = self._store.log
         dispatched = self._store.queues.dispatched_offset
@@ -146,7 +146,7 @@ def _broken_off(state: MigrationState | None, running: Job | None) -> str:
 
 @contextmanager
 def open_migrator(root: Path, progress: Progress = no_progress) -> Iterator[Migrator]:
-    """The store in `root`, opened for its migration, and closed again.
+    """Open the store in `root` for its migration, and close it again.
 
     Retention does not run meanwhile. Raises StoreFormatError, StoreLockedError while a service has
     it open, MigrationStateError.
@@ -168,9 +168,10 @@ def open_migrator(root: Path, progress: Progress = no_progress) -> Iterator[Migr
 
 
 def begin_on_rocksdb(root: Path) -> None:
-    """A store that was made in RocksDB gets a migration.json, in state FINISHED. Repeatable.
+    """Give a store that was created in RocksDB a migration.json, in state FINISHED, so that a
+    rollback can create its files. Repeatable.
 
-    So that its files can be made, by a rollback. It must be stopped.
+    It must be stopped.
     """
     if read_state(root) is None:
         now_ms = SystemClock().now_ms()

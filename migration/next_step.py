@@ -1,4 +1,4 @@
-"""What an operator does next, as a value: a command is made of it where it is printed."""
+"""The next step for an operator, as a value; it becomes a command where it is printed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """A step of `kvcq migrate`, a sentence, or both; neither where there is nothing to do."""
+    """A step of `kvcq migrate`, a sentence, or both; neither if there is nothing to do."""
 
     step: str = ""
     options: tuple[str, ...] = ()
@@ -22,9 +22,9 @@ class NextStep:
     stopped_only: bool = False
 
     def command(self, root: Path | None) -> str | None:
-        """For a shell. `root` is the directory of a stopped store, None stands for a running one.
+        """The command for a shell. `root`: directory of a stopped store; None for a running one.
 
-        None where there is nothing to type, or where the service has to be stopped before.
+        None if there is no command, or if the service has to be stopped first.
         """
         if not self.step or (self.stopped_only and root is None):
             return None
@@ -32,7 +32,7 @@ class NextStep:
         return shlex.join(["kvcq", "migrate", self.step, *place, *self.options])
 
     def sentence(self, root: Path | None) -> str | None:
-        """The hint, and with it a step for which a running store has to be stopped."""
+        """The hint, including a step for which a running store has to be stopped."""
         if not self.step or not self.stopped_only or root is not None:
             return self.hint or None
         step = " ".join((self.step, "DIRECTORY", *self.options))

@@ -1,7 +1,7 @@
-"""Open any store directory: the way in for the service and the tools.
+"""Opens any store directory: the entry point for the service and the tools.
 
-Without a migration.json it is a plain store, see `kvcq.opening`. Otherwise its phase says what the
-queues are read from and written to. A directory in which that would hide messages is refused.
+Without a migration.json it is a plain store, see `kvcq.opening`. Otherwise its phase determines
+where queues are read and written. A directory for which that would hide messages is rejected.
 """
 
 from __future__ import annotations
@@ -39,13 +39,12 @@ def open_any(
     clock: Clock | None = None,
     progress: Progress = no_progress,
 ) -> Opened:
-    """A running store in `config.root`, made there if the directory is empty or absent.
+    """Open and run the store in `config.root`; create it if the directory is empty or absent.
 
-    A `kvcq/` database that is lost or damaged is made again of a snapshot and the log; a damaged
-    one is kept beside it under another name. A backfill that was under way goes on. `progress` is
-    told what is being done, and how much, 0 to 1.
-    Raises StoreLockedError, StoreFormatError, MigrationStateError, DiskFullError,
-    CorruptRecordError, EngineUnavailableError.
+    A lost or damaged `kvcq/` database is rebuilt from a snapshot and the log; a damaged one is kept
+    beside it under another name. An interrupted backfill continues. `progress` is called with the
+    current step and the fraction done, 0 to 1. Raises StoreLockedError, StoreFormatError,
+    MigrationStateError, DiskFullError, CorruptRecordError, EngineUnavailableError.
     """
     clock = clock or SystemClock()
     directory = StoreDir.open(config.root, config.segment_bytes, clock)

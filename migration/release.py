@@ -1,9 +1,9 @@
-"""Give a stopped store back to RocketMQ: on queue files, or on RocksDB as the broker keeps it.
+"""Gives a stopped store back to RocketMQ: with queue files, or with RocksDB as the broker uses it.
 
-Commit log, queue files and index files are RocketMQ's own formats already, and so are the units and
-bounds in our RocksDB. What is left to do is to write topics and committed offsets where it reads
-them, and to remove what is ours. The last two things to go are store.json and migration.json, in
-this order: until then the step can be repeated.
+Commit log, queue files and index files are already in RocketMQ's formats, and so are the units and
+bounds in our RocksDB. What remains is to write topics and committed offsets where RocketMQ reads
+them, and to remove our own files. store.json and migration.json are removed last, in this order;
+until then the step can be repeated.
 """
 
 from __future__ import annotations
@@ -54,12 +54,11 @@ def release(
     progress: Progress = no_progress,
     home: Home | None = None,
 ) -> list[str]:
-    """A broker can be started on `root`; what was done, for people. Repeatable after a crash.
+    """Prepare `root` for a broker. Returns what was done, for people. Repeatable after a crash.
 
-    Without `home` the queues are in files, and where the broker went by RocksDB that is a reason to
-    refuse: it would miss messages. With FILES a RocksDB of queues of its own is removed.
-
-    Raises IllegalStepError in another state than FILES, or for ROCKSDB than VERIFIED or ROCKSDB;
+    Without `home` the queues are in files, which is rejected if the broker used RocksDB, because it
+    would miss messages. With FILES the broker's own RocksDB of queues is removed. Raises
+    IllegalStepError in another state than FILES, or for ROCKSDB than VERIFIED or ROCKSDB;
     StoreLockedError while a service has it open, StoreFormatError, EngineFailedError.
     """
     state = read_state(root)
@@ -182,14 +181,14 @@ def _give_back(
 
 
 def _came_from_databases(state: MigrationState) -> bool:
-    """Whether topics and offsets were taken over from databases of the broker's."""
+    """Whether topics and offsets were taken over from databases of the broker."""
     return any(not path.endswith(".json") for path in state.config or ())
 
 
 def _rocketmqs_rocksdb_is_behind(root: Path, store: MessageStore) -> bool:
-    """Whether RocketMQ's own RocksDB of queues is there, and the log has units behind it.
+    """Whether RocketMQ's own RocksDB of queues exists and lacks units of the log.
 
-    Raises EngineFailedError when it cannot be read.
+    Raises EngineFailedError if it cannot be read.
     """
     end = end_of_own_rocksdb(root)
     if end is None:
@@ -206,7 +205,8 @@ def _rocketmqs_rocksdb_is_behind(root: Path, store: MessageStore) -> bool:
 
 
 def _move_queues(root: Path) -> str:
-    """Our database takes the place of RocketMQ's queues; the name of its directory. Repeatable."""
+    """Put our database in the place of RocketMQ's queues. Returns the name of its directory.
+    Repeatable."""
     ours = root / "kvcq"
     target = own_rocksdb(root) or root / QUEUE_DIRECTORY
     if ours.exists():
@@ -223,7 +223,7 @@ def _move_queues(root: Path) -> str:
 
 
 def _remove_rocketmqs_rocksdb(root: Path) -> None:
-    """CURRENT goes first: without it nothing takes the rest for a database. Repeatable."""
+    """Removes CURRENT first, so that the rest is not taken for a database. Repeatable."""
     database = own_rocksdb(root)
     if database is None:
         return
@@ -235,7 +235,7 @@ def _remove_rocketmqs_rocksdb(root: Path) -> None:
 
 
 def _made_config(root: Path) -> bool:
-    """`config/` is there, durably; whether it had to be made. What has no other copy goes there."""
+    """Create `config/` durably, for data that has no other copy. Returns whether it was created."""
     config = root / "config"
     is_new = not config.is_dir()
     make_directory(config)

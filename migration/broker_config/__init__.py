@@ -1,9 +1,10 @@
-"""What a RocketMQ broker keeps in `config/`: topics, groups, committed offsets; read, written back.
+"""The content of a RocketMQ broker's `config/`: topics, groups, committed offsets; read and written
+back.
 
-A broker keeps them in one of several forms, by its settings, and an earlier one's files stay where
-they are. `tables.py` says what a table is, `json_files.py` and `databases.py` read and write them,
-`choice.py` tells which of them the broker goes by, `reading.py` and `back.py` use all of that. From
-the rest of the migration it needs nothing.
+A broker stores them in one of several forms, by its settings, and files of earlier forms stay.
+`tables.py` defines a table, `json_files.py` and `databases.py` read and write them, `choice.py`
+determines which of them the broker uses, `reading.py` and `back.py` use all of that. It uses no
+other part of the migration.
 """
 
 from migration.broker_config.back import WrittenBack, write_back

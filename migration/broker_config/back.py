@@ -1,9 +1,9 @@
-"""Topics and committed offsets written back for a broker, in every form that it may read.
+"""Writes topics and committed offsets back for a broker, in every form that it may read.
 
-Which form a broker reads is said by its settings, which are not in the directory, and after a
-migration they may be others than before. So the JSON files are always written, and beside them the
-database that topics or offsets came from. The files' data version has a counter: a broker with
-RocksDB imports only what counts further than its own.
+A broker's settings decide which form it reads. They are not in the directory, and may have changed
+since the migration. So the JSON files are always written, and also the database that topics or
+offsets came from. The files' data version has a counter: a broker with RocksDB only imports files
+whose counter is higher than its own.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _READ_AND_WRITE = 6
 
 
 class WrittenBack(NamedTuple):
-    """What a broker finds now."""
+    """What was written for a broker."""
 
     offsets: int
     offsets_paths: tuple[str, ...]  # files and databases, below the store's directory
@@ -67,7 +67,7 @@ class WrittenBack(NamedTuple):
     topics_paths: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The lines to show to people."""
         lines = []
         if self.offsets_paths:
             places = ", ".join(self.offsets_paths)
@@ -83,14 +83,13 @@ class WrittenBack(NamedTuple):
 def write_back(
     root: Path, state: Tables, sources: Sequence[str] | None, now_ms: int
 ) -> WrittenBack | None:
-    """The broker's tables hold the topics and committed offsets of `state`, durably.
+    """Write the topics and committed offsets of `state` to the broker's tables, durably.
 
-    `sources` are the tables that were taken over, None when nobody noted that: only in these rows
-    are removed, of topics and groups that were deleted here. Rows that could not be taken over stay
-    as they are. None, and nothing is written, when there is no `config/` or nothing to say.
-
-    Repeatable; after a crash each table says what it said before, or all of this. Raises
-    StoreFormatError, OSError, EngineFailedError while a broker has a database open.
+    `sources`: the tables that were taken over, None if that is unknown. Only their rows are
+    removed, for topics and groups that were deleted here. Rows that could not be taken over do not
+    change. Returns None, and writes nothing, if there is no `config/` or nothing to write.
+    Repeatable; after a crash each table has its old or its new content. Raises StoreFormatError,
+    OSError, EngineFailedError while a broker has a database open.
     """
     if not (root / DIRECTORY).is_dir():
         return None
@@ -117,7 +116,7 @@ def write_back(
 
 
 def _target(choice: Choice, kind: Kind, sources: Sequence[str] | None) -> Table:
-    """The table whose rows are brought up to date; an empty one when there is none of its kind."""
+    """The table to update; an empty one if there is none of its kind."""
     for table in (*choice.used, *(table for table, _ in choice.passed)):
         if sources is None or table.path in sources:
             return table
@@ -130,7 +129,7 @@ def _target(choice: Choice, kind: Kind, sources: Sequence[str] | None) -> Table:
 def _write(
     root: Path, before: Table, rows: dict[str, Any], choice: Choice, now_ms: int
 ) -> tuple[str, ...]:
-    """Every form that a broker may read has these rows; the paths of those that were written."""
+    """Write the rows in every form that a broker may read; returns the paths written."""
     if not rows and not before.rows:
         return ()
     tables = (*choice.used, *(table for table, _ in choice.passed))
@@ -151,7 +150,7 @@ def _write(
 def _topics(
     state: Tables, before: Table, known: dict[str, Any], taken_over: Sequence[str]
 ) -> dict[str, Any]:
-    """Settings of the topics that there are; those of topics that stay are the broker's own."""
+    """Settings of the existing topics; topics that stay keep the broker's own settings."""
     ours = {topic.name: topic.queue_count for topic in state.every_topic()}
     rows = {
         name: row
@@ -184,7 +183,8 @@ def _new_topic(name: str, count: int) -> dict[str, Any]:
 
 
 def _can_be_ours(name: str) -> bool:
-    """Whether the topic would have been taken over, and was deleted here if it is not there."""
+    """Whether the topic would have been taken over, so that its absence means it was deleted
+    here."""
     return not is_light(name) and not is_own_topic(name) and is_topic_name(name)
 
 
@@ -197,7 +197,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _offsets(state: Tables, before: Table, taken_over: Sequence[str]) -> dict[str, dict[int, int]]:
-    """By topic and group. What nobody here could have changed is as it was."""
+    """Offsets by topic and group. Those that cannot have changed here stay as they were."""
     rows: dict[str, dict[int, int]] = {
         name: row
         for name, row in before.rows.items()
@@ -229,7 +229,8 @@ def _shared(state: Tables, group: str) -> Iterator[tuple[str, str, int, int]]:
 
 
 def _committed(state: Tables) -> Iterator[tuple[str, str, int, int]]:
-    """Of a shared group where the first message is that is not done: a broker takes no more."""
+    """For a shared group, the offset of the first message that is not done, since a broker stores
+    no more."""
     after: str | None = None
     while groups := state.list_groups(after, _PAGE):
         for group in groups:

@@ -1,8 +1,8 @@
-"""A broker's own file of settings (`broker.conf`).
+"""Reads a broker's settings file (`broker.conf`).
 
-The file lies with the program, not in the store, so an operator has to name it. Of a store that is
-taken over one setting matters, what the broker does when its disk fills.
-Source of the setting and its default: RocketMQ 5, MessageStoreConfig.
+The file is outside the store, so an operator has to name it. For a store that is taken over only
+one setting matters: what the broker does when its disk fills. Source of the setting and its
+default: RocketMQ 5, MessageStoreConfig.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ESCAPE = re.compile(r"\\(.)")
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Name to value; of a name that is there twice the last value. Raises OSError."""
+    """Settings by name; the last value counts if a name is repeated. Raises OSError."""
     text = path.read_text(encoding="latin-1")  # as Java reads it
     found = {}
     for line in _GOES_ON.sub(r"\1", text).splitlines():
@@ -35,7 +35,7 @@ def read_properties(path: Path) -> dict[str, str]:
 def reclaims_unexpired(path: Path) -> bool:
     """Whether the broker deletes messages that have not expired when its disk fills.
 
-    It does unless `cleanFileForciblyEnable` says otherwise. Raises StoreFormatError, OSError.
+    It does unless `cleanFileForciblyEnable` is false. Raises StoreFormatError, OSError.
     """
     given = read_properties(path).get("cleanFileForciblyEnable", "true")
     value = given.lower()

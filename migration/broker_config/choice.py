@@ -1,15 +1,14 @@
-"""Which tables a broker goes by, where a directory holds more than one of a kind.
+"""Determines which tables a broker uses if a directory has more than one of a kind.
 
-A broker's settings say so, and they are not in the directory. What is:
+A broker's settings decide, but they are not in the directory. So:
 
-1. The forms of one version of its managers were written last, those of another lie still. Where
-   the times of the files do not tell (a copy gave all of them the same), RocksDB goes before files,
-   and its second layout before the first.
-2. Among databases as the broker does: the single database; rows of JSON files over it when their
-   data version counts further, as a broker imports them at its start; then those of the separate
-   databases likewise.
-3. Among JSON files of offsets the one written last; the other belongs to the time before
-   `enableLmq` was changed, and the broker does not read it.
+1. The forms of one version of its managers were written last; those of another have not changed for
+longer. If the files' times do not decide (a copy gave all of them the same), RocksDB wins over
+files, and its second layout over the first.
+2. Among databases like the broker: the single database; then rows of JSON files with a higher data
+version, which a broker imports at its start; then those of the separate databases likewise.
+3. Among JSON files of offsets the one written last; the other is from before `enableLmq` was
+changed, and the broker does not read it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Choice(NamedTuple):
 
 
 def choose(tables: Sequence[Table]) -> dict[Kind, Choice]:
-    """For each kind what a broker reads, and what it does not."""
+    """For each kind, the tables that a broker reads, and those that it ignores."""
     version = _version(tables)
     return {kind: _choose(version, [each for each in tables if each.kind is kind]) for kind in Kind}
 

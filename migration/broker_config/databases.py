@@ -1,6 +1,6 @@
-"""The tables that a broker keeps in RocksDB, in either layout.
+"""The tables that a broker stores in RocksDB, in either layout.
 
-First layout: a database for each table, or one for all; a family of rows, and one of the version.
+First layout: a database for each table, or one for all; a family of rows, and one for the version.
 
 | form     | database           | rows              | version                  |
 |----------|--------------------|-------------------|--------------------------|
@@ -11,9 +11,9 @@ First layout: a database for each table, or one for all; a family of rows, and o
 |          |                    | subscriptionGroup | subscriptionGroupVersion |
 |          |                    | consumerOffset    | consumerOffsetVersion    |
 
-Keys are names, those of offsets `topic@group`; values are JSON, of offsets
-`{"offsetTable":{"0":12}}`. The version is under the key `kvDataVersionKey`: JSON with `counter` and
-`timestamp`. A family that nothing was written to yet is missing.
+Keys are names, for offsets `topic@group`; values are JSON, for offsets `{"offsetTable":{"0":12}}`.
+The version is under the key `kvDataVersionKey`: JSON with `counter` and `timestamp`. A family that
+was never written does not exist.
 
 Second layout: database `rdb`, family `default`, numbers big-endian.
 
@@ -24,8 +24,8 @@ Second layout: database `rdb`, family `default`, numbers big-endian.
 | 01, i16 table, 02, i16 length, group, 01, i16 length,     | i64 offset                       |
 |   topic, 01, i32 queue id                                 |                                  |
 
-Tables: 1 offsets, 3 topics, 4 groups. Source: RocketMQ 5.5, RocksDBConfigManager and
-ConfigStorage. The write-ahead log is on in both; what it holds is read with the rest.
+Tables: 1 offsets, 3 topics, 4 groups. Source: RocketMQ 5.5, RocksDBConfigManager and ConfigStorage.
+Both have a write-ahead log, which is read as well.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _OFFSETS_FIELD = "offsetTable"
 
 
 class _Place(NamedTuple):
-    """Where a table of the first layout lies."""
+    """Location of a table in the first layout."""
 
     kind: Kind
     form: Form
@@ -93,10 +93,9 @@ _JSON = b"\x01"
 
 
 def read_database_tables(root: Path) -> list[Table]:
-    """The tables that are there; nothing in their directories changes.
+    """The existing tables. Does not change their directories.
 
-    Raises StoreFormatError for rows that make no sense, EngineFailedError for a database that
-    cannot be read.
+    Raises StoreFormatError for invalid rows, EngineFailedError if a database cannot be read.
     """
     found = []
     for place in _PLACES:
@@ -123,10 +122,10 @@ def read_database_tables(root: Path) -> list[Table]:
 
 
 def write_database_table(root: Path, table: Table, before: Table) -> None:
-    """The database holds the rows of `table` and its counter, durably and at once.
+    """Write the rows of `table` and its counter to the database, durably and atomically.
 
-    `before` is the same table as it was read. Raises EngineFailedError, also while a broker has
-    the database open.
+    `before`: the same table as it was read. Raises EngineFailedError, also while a broker has the
+    database open.
     """
     path = root / table.path
     put = {name: row for name, row in table.rows.items() if before.rows.get(name) != row}
@@ -205,7 +204,7 @@ def _read_second(engine: KvEngine, kind: Kind, used_ms: int) -> Table:
 
 
 def _name(key: bytes, at: int) -> tuple[int, str]:
-    """A name with its length before it, and where it ends."""
+    """A name preceded by its length, and the position after it."""
     (length,) = _LENGTH.unpack_from(key, at)
     end = at + _LENGTH.size + length
     if length < 0 or end > len(key):

@@ -1,9 +1,8 @@
-"""The tables that a broker keeps as JSON files, each with a `.bak` written before it was replaced.
+"""The tables that a broker stores as JSON files, each with a `.bak` of the previous version.
 
-The `.bak` is read when the file itself cannot be. RocketMQ writes maps of numbers without quotes
-around their keys, which is no JSON; both kinds are read, and written back as it writes them.
-Source: RocketMQ 5.5, ConfigManager, TopicConfigManager, ConsumerOffsetManager,
-LmqConsumerOffsetManager.
+The `.bak` is read if the file itself is unreadable. RocketMQ writes maps with numeric keys without
+quotes, which is not JSON; both forms are read, and written in RocketMQ's form. Source: RocketMQ
+5.5, ConfigManager, TopicConfigManager, ConsumerOffsetManager, LmqConsumerOffsetManager.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _STRING_OR_NUMBER_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?[0-9]+)(?=\s*
 
 
 def read_json_tables(root: Path) -> list[Table]:
-    """The tables that are there. Raises StoreFormatError for one that cannot be read."""
+    """The existing tables. Raises StoreFormatError if one cannot be read."""
     found = []
     for kind, form, name, field in _FILES:
         path = root / name
@@ -88,7 +87,8 @@ def _rows(kind: Kind, document: dict[str, Any], field: str) -> dict[str, Any]:
 
 
 def delivered_offsets(root: Path) -> dict[int, int]:
-    """By level of delay, the queue offset up to which a broker has delivered; empty without a file.
+    """For each delay level, the queue offset up to which a broker has delivered; empty without a
+    file.
 
     Raises StoreFormatError.
     """
@@ -101,7 +101,8 @@ def delivered_offsets(root: Path) -> dict[int, int]:
 
 
 def write_delivered_offsets(root: Path, offsets: Mapping[int, int]) -> None:
-    """delayOffset.json says so by level, durably; the rest of it stays. Raises StoreFormatError."""
+    """Set the offsets by level in delayOffset.json, durably; the rest of it stays. Raises
+    StoreFormatError."""
     path = root / DIRECTORY / "delayOffset.json"
     document = {**(read_document(path) or {}), "offsetTable": dict(sorted(offsets.items()))}
     write_file(path, (_text(document) + "\n").encode())
@@ -113,9 +114,9 @@ def offset_row(row: dict[str, Any]) -> dict[int, int]:
 
 
 def write_json_table(root: Path, table: Table) -> None:
-    """The file holds the rows of `table` and its counter, durably; the rest of it stays.
+    """Write the rows of `table` and its counter to the file, durably; the rest of it stays.
 
-    What it held before is in its `.bak`. After a crash it says what it said before, or all of this.
+    The old content goes to its `.bak`. After a crash the file has its old or its new content.
     Raises StoreFormatError, OSError.
     """
     path = root / table.path
@@ -153,7 +154,7 @@ def _is_of_light_group(name: str) -> bool:
 
 
 def _text(value: object, depth: int = 0) -> str:
-    """As RocketMQ writes it: queue ids stand without quotes."""
+    """The text in RocketMQ's form, with unquoted queue ids."""
     if not isinstance(value, dict) or not value or depth > 1:
         return _inline(value)
     indent = "\t" * (depth + 1)
@@ -176,7 +177,7 @@ def _backup(path: Path) -> Path:
 
 
 def read_document(path: Path) -> dict[str, Any] | None:
-    """The document of a file or of its `.bak`; None when there is neither.
+    """The document of a file or of its `.bak`; None if there is neither.
 
     Raises StoreFormatError.
     """
@@ -202,7 +203,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _read_one(path: Path) -> dict[str, Any] | None:
-    """None without a file, or without a document in it. Raises ValueError for a damaged one."""
+    """None if there is no file, or it is empty. Raises ValueError if it is damaged."""
     try:
         document = json.loads(quoted_numbers(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -211,7 +212,7 @@ def _read_one(path: Path) -> dict[str, Any] | None:
 
 
 def quoted_numbers(text: str) -> str:
-    """The text with quotes around numbers that are keys, as in `{0:12,1:3}`."""
+    """The text with quotes around numeric keys, such as those in `{0:12,1:3}`."""
     return _STRING_OR_NUMBER_KEY.sub(
         lambda found: found[0] if found[2] is None else f'{found[1]}"{found[2]}"', text
     )

@@ -38,7 +38,7 @@ class GroupOffset(NamedTuple):
 
 
 class ConfigFound(NamedTuple):
-    """One table of the directory, for people."""
+    """One table of the directory, as shown to people."""
 
     path: str  # the file or the database, below the store's directory
     form: str
@@ -50,7 +50,7 @@ class ConfigFound(NamedTuple):
 
 @dataclass(frozen=True)
 class BrokerConfig:
-    """What the broker's directory says."""
+    """Topics, groups and offsets from the broker's directory."""
 
     #: Queue counts; None when there is no table of topics.
     topics: dict[str, int] | None = None
@@ -65,7 +65,7 @@ class BrokerConfig:
 
 
 def is_own_topic(name: str) -> bool:
-    """Whether every broker has the topic, without being told."""
+    """Whether every broker has the topic by default."""
     return is_system_topic(name) or name in _OWN_TOPICS
 
 
@@ -75,7 +75,7 @@ def read_tables(root: Path) -> list[Table]:
 
 
 def merged_rows(choice: Choice) -> dict[str, Any]:
-    """Rows of all tables that are used."""
+    """The rows of all tables in use."""
     rows: dict[str, Any] = {}
     for table in choice.used:
         rows.update(table.rows)
@@ -83,9 +83,10 @@ def merged_rows(choice: Choice) -> dict[str, Any]:
 
 
 def read_config(root: Path) -> BrokerConfig:
-    """Nothing in the directory changes. Raises StoreFormatError, EngineFailedError.
+    """Read the broker's configuration. Does not change the directory. Raises StoreFormatError,
+    EngineFailedError.
 
-    Offsets of a group whose name no group of ours can have are passed over; `found` says so.
+    Offsets of groups whose names are not valid here are skipped, and reported in `found`.
     """
     choices = choose(read_tables(root))
     topics = choices[Kind.TOPICS]
@@ -129,12 +130,12 @@ def read_config(root: Path) -> BrokerConfig:
 
 
 def queue_count(row: dict[str, Any]) -> int:
-    """Of a topic's settings."""
+    """The number of queues in a topic's settings."""
     return max(1, int(row.get("writeQueueNums") or 0), int(row.get("readQueueNums") or 0))
 
 
 def topic_and_group(name: str) -> tuple[str, str]:
-    """Of the name of an offset row. Raises InvalidArgumentError for a group that cannot be."""
+    """The parts of an offset row's name. Raises InvalidArgumentError for an invalid group."""
     topic, separator, group = name.partition(SEPARATOR)
     if not separator:
         raise InvalidArgumentError("group", f"{name!r} has no {SEPARATOR}")

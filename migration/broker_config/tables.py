@@ -1,4 +1,4 @@
-"""A table of a broker's configuration, in whatever form it is kept.
+"""A table of a broker's configuration, in any of its forms.
 
 | form     | where, below `config/`                                   | a broker with             |
 |----------|----------------------------------------------------------|---------------------------|
@@ -8,9 +8,8 @@
 | SINGLE   | database metadata, two families for each table           | that, useSingleRocksDB... |
 | TABLES   | database rdb, a prefix for each table                    | configManagerVersion=v2   |
 
-Rows: of topics the settings as RocketMQ writes them; of groups the same; of offsets, by
-`topic@group`, the offset of each queue id. Source: RocketMQ 5.5, BrokerController and the managers
-it makes.
+Rows: for topics and groups the settings as RocketMQ writes them; for offsets, by `topic@group`, the
+offset of each queue id. Source: RocketMQ 5.5, BrokerController and its managers.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ LIGHT_QUEUE_ID = 0
 
 
 class Kind(enum.Enum):
-    """What a table is of."""
+    """What a table contains."""
 
     TOPICS = "topics"
     GROUPS = "groups"
@@ -42,7 +41,7 @@ class Kind(enum.Enum):
 
 
 class Form(enum.Enum):
-    """How a table is kept."""
+    """How a table is stored."""
 
     JSON = "JSON"
     LIGHT = "JSON, of all groups"
@@ -61,7 +60,7 @@ class Version(enum.Enum):
 
 @dataclass(kw_only=True)
 class Table:
-    """One table as it was found."""
+    """One table as read from the directory."""
 
     kind: Kind
     form: Form
@@ -73,11 +72,11 @@ class Table:
 
     @property
     def offsets(self) -> int:
-        """How many offsets there are; 0 in a table of something else."""
+        """Number of offsets; 0 for other tables."""
         return sum(map(len, self.rows.values())) if self.kind is Kind.OFFSETS else 0
 
 
 def last_written_ms(path: Path) -> int:
-    """When the file, or the newest one in the directory, was written; ms since 1970."""
+    """Modification time of the file, or of the newest one in the directory; ms since 1970."""
     paths = list(path.iterdir()) if path.is_dir() else [path]
     return max((each.stat().st_mtime_ns // 1_000_000 for each in paths), default=0)

@@ -1,8 +1,8 @@
-"""The log in columns: many records at a time, and what is derived from them.
+"""The log in columns: many records at a time, and the rows derived from them.
 
-A second reading of the log beside store's walk, tied to it by tests: a Python loop for each record
-is what it avoids. Uses store and kvcq; knows nothing of Spark. `bulk_worker.py` is the main module
-of the process that makes sorted files for a backfill, and not part of the door.
+A second reader of the log beside the store's walk, tied to it by tests; it avoids a Python loop for
+each record. Uses store and kvcq; knows nothing of Spark. `bulk_worker.py` is the main module of the
+process that writes sorted files for a backfill, and is not part of the package's interface.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """`backup_layout` on first use: few processes read backups."""
+    """Imports `backup_layout` on first use, since few processes read backups."""
     if name != "backup_layout":
         raise AttributeError(name)
     from migration.columnar.backup_log import backup_layout

@@ -1,4 +1,4 @@
-"""The log of a backup, read where backups are kept: in a directory, or in a bucket."""
+"""Reads the log of a backup, in a directory or in a bucket."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from migration.columnar.log_layout import LogLayout, Segment
 
 
 def backup_layout(url: str, backup_id: str | None = None) -> LogLayout:
-    """The log of that backup, or of the newest: its segments lie where its files do.
+    """The log of that backup, or of the newest; its segments are in the place of the backups.
 
-    The last one is as long as the log, not as a segment. Raises LogLayoutError.
+    The last one is as long as the log, not as a full segment. Raises LogLayoutError.
     """
     try:
         place = open_place(url)

@@ -1,7 +1,6 @@
-"""Some records of one segment, and their columns, each built when it is first asked for.
+"""A block of records of one segment, with columns that are built on first use.
 
-Holds a view of the segment, no copy; columns of numbers are copies. Not for use from several
-threads.
+Has a view of the segment, not a copy; numeric columns are copies. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ assert _CRC_ITEM.itemsize == CRC_ITEM_BYTES
 class RecordBlock:
     """Records that begin at `positions` of `data`, whose first byte has physical offset `base`.
 
-    Built from candidates: only after `count_sound` says so are the columns what they say.
+    The positions are candidates: columns are only valid for the first `count_sound` records.
     """
 
     def __init__(self, data: Bytes, base: int, positions: Ints) -> None:
@@ -94,7 +93,8 @@ class RecordBlock:
     # --- what a record must be ------------------------------------------------------------
 
     def count_sound(self) -> int:
-        """How many from the first on are records: magic, own place, lengths that add up."""
+        """How many, from the first on, are records: with a magic, their own position, consistent
+        lengths."""
         magic = self._head["magic"].astype(np.int32)
         ok = (magic == MAGIC_V1) | (magic == MAGIC_V2)
         ok &= self._head["physical_offset"] == self._at + self._base
@@ -114,7 +114,7 @@ class RecordBlock:
         return len(ok) if ok.all() else int(ok.argmin())
 
     def first_crc_mismatch(self) -> tuple[int, str] | None:
-        """Index of the first record whose bytes do not match a CRC it carries, and which one."""
+        """Index of the first record whose bytes do not match one of its CRCs, and which one."""
         view = self._data.data
         places = (self._at, self._body_at, self._body_end, self._properties_at, self._end)
         for row in np.flatnonzero(~self._whole_by_crc()).tolist():
@@ -123,7 +123,7 @@ class RecordBlock:
         return None
 
     def _whole_by_crc(self) -> Bools:
-        """Records closed by the CRC of all their bytes, which replaces all other checks."""
+        """Records closed by a matching CRC of all their bytes, which replaces all other checks."""
         items_at = self._end - CRC_ITEM_BYTES
         view = self._data.data
         bounds = zip(self._at.tolist(), items_at.tolist(), strict=True)
@@ -138,7 +138,7 @@ class RecordBlock:
 
     @cached_property
     def undecodable(self) -> Bools:
-        """Records whose topic or properties are no UTF-8: poison, which dispatch leaves out."""
+        """Poison records, whose topic or properties are not UTF-8; dispatch leaves them out."""
         codes, topics = self._coded_topics
         bad: Bools = np.array([not _is_text(topic) for topic in topics], dtype=np.bool_)[codes]
         if not self._scan.is_ascii:
@@ -219,12 +219,12 @@ class RecordBlock:
 
     @cached_property
     def topic_names(self) -> Names:
-        """The topics as text; what is no UTF-8 gets replacement marks, as Java puts them."""
+        """The topics as text; invalid UTF-8 gets replacement characters, as in Java."""
         codes, topics = self._coded_topics
         return Names(codes, [topic.decode(errors="replace") for topic in topics])
 
     def head(self, name: str) -> npt.NDArray[np.signedinteger]:
-        """A field of the fixed head: numbers as wide as in the record."""
+        """A field of the fixed header, as wide as in the record."""
         values = self._head[name]
         return values.astype(values.dtype.newbyteorder("="))
 
@@ -269,12 +269,12 @@ class RecordBlock:
 
     @cached_property
     def indexed(self) -> Bools:
-        """Whether the key index has its keys."""
+        """Whether the record's keys are in the key index."""
         kept: Bools = self._flags & TRANSACTION_MASK != TRANSACTION_ROLLBACK
         return kept
 
     def strings(self, name: str) -> Strings:
-        """The bytes of a field that is no number: of its columns in Spark, or a host."""
+        """The bytes of a non-numeric field: for Spark's columns, or a host."""
         return Strings(
             self._data,
             *{
@@ -289,7 +289,7 @@ class RecordBlock:
 
     @cached_property
     def tag(self) -> tuple[Ints, Strings]:
-        """Rows that have one, and the tag of each."""
+        """Rows with a tag, and the tag of each."""
         return self._scan.values("TAGS")
 
     @cached_property
@@ -318,7 +318,7 @@ class RecordBlock:
 
     @cached_property
     def keys(self) -> tuple[Ints, Strings]:
-        """What the index has each record under, by row, but for keys of batches."""
+        """The index keys of each record, by row, except keys of batches."""
         return self._scan.keys(self.indexed)
 
     def marks(self) -> tuple[Ints, list[bytes]]:

@@ -1,4 +1,4 @@
-"""What the process that makes sorted files has to know. It comes to it pickled."""
+"""The plan for the process that writes sorted files, passed to it pickled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BulkPlan:
-    """What the process has to know."""
+    """Everything that the process has to know."""
 
     commitlog: Path
     segment_bytes: int

@@ -1,14 +1,14 @@
-"""A process that turns pieces of the log into sorted files, beside the one that serves the store.
+"""A process that turns pieces of the log into sorted files, for the process that serves the store.
 
-Python runs one thread at a time: a backfill in the serving process takes from its producers what
-it uses. This process has an interpreter of its own. It reads the segment files, and writes files
-that the serving process takes into its database as they are.
+Python runs one thread at a time, so a backfill in the serving process would slow down its
+producers. This process has an interpreter of its own. It reads segment files, and writes files that
+the serving process ingests into its database.
 
-    python -m migration.columnar.bulk_worker
+python -m migration.columnar.bulk_worker
 
-First the plan comes in on standard input, pickled: it is our own parent that writes it. Then one
-line for each piece, with the offset up to which the log may be read by now; the answer is one line
-of JSON, with the end of the piece. The process ends when its input does.
+The plan is read from standard input, pickled by our own parent process. Then one line for each
+piece, with the offset up to which the log may be read by now; the answer is a line of JSON with the
+end of the piece. The process exits when its input ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class BulkWorker:
-    """Makes the files of one piece after another."""
+    """Writes the files of one piece after another."""
 
     def __init__(self, plan: BulkPlan) -> None:
         self._plan = plan
@@ -44,7 +44,8 @@ class BulkWorker:
         self._at = plan.start
 
     def make(self, log_end: int) -> dict[str, object]:
-        """Files of the next piece, which ends at `log_end` at the latest: none if there is none."""
+        """Write the files of the next piece, which ends at `log_end` at the latest; none if there
+        is no piece."""
         number = next(self._numbers)
         enough = min(log_end, self._at + self._plan.piece_bytes)
         plan = self._plan
@@ -65,7 +66,7 @@ class BulkWorker:
         return {"end": self._at, "records": sum(rows.records for rows in derived), "files": files}
 
     def _blocks(self, end: int) -> Iterator[RecordBlock]:
-        """Records that begin below `end`; then `_at` is where the last one ends."""
+        """Yield records that begin below `end`; afterwards `_at` is the end of the last one."""
         size = self._plan.segment_bytes
         while self._at < end:
             start = self._at - self._at % size

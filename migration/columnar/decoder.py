@@ -1,10 +1,10 @@
-"""Commit log to blocks of records, range by range.
+"""Decodes a commit log into blocks of records, range by range.
 
-A range that does not begin at a segment's start finds its first record by searching for one. That
-is a guess when message bodies may hold anything. So every reader that ends before the segment's
-end searches from its own end too, and compares: if the record there is not the one that its walk
-reached, the reader behind it started wrong, and the read fails. The first range of a segment begins
-at a record for sure, so when no range fails, none started wrong.
+A range that does not begin at a segment's start finds its first record by searching. That is a
+guess, because message bodies may contain anything. So every reader that ends before the segment's
+end also searches from its own end, and compares: if the record found is not the one that its walk
+reached, the next reader started wrong, and the read fails. The first range of a segment surely
+begins at a record, so if no range fails, none started wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BATCH_BYTES = 64 << 20
 
 
 class ReadOptions(NamedTuple):
-    """How to treat what is read."""
+    """How to read."""
 
     verify_crc: bool = False
     fail_on_corrupt: bool = True  # else go on at the next record that can be found
@@ -38,10 +38,10 @@ DEFAULTS = ReadOptions()
 def read_blocks(
     log_range: LogRange, options: ReadOptions = DEFAULTS
 ) -> Generator[RecordBlock, None, int]:
-    """The records of the range, in log order; then the physical offset behind the last one.
+    """Yield the records of the range, in log order; returns the physical offset after the last one.
 
-    That is the segment's end behind a blank, and the range's where nothing more was found. Raises
-    SegmentDamageError.
+    After a blank record that is the segment's end, and the range's end if no further record was
+    found. Raises SegmentDamageError.
     """
     segment = log_range.segment
     data = open_segment(segment.path)
@@ -72,7 +72,7 @@ def read_blocks(
 
 
 def _first_record(data: Buffer, log_range: LogRange) -> int | None:
-    """Where to begin to read; None when no record begins in the range."""
+    """Where to begin; None if no record begins in the range."""
     base = log_range.segment.start
     begin, limit = log_range.begin - base, log_range.end - base
     if log_range.start is Start.EXACT:
@@ -86,7 +86,7 @@ def _first_record(data: Buffer, log_range: LogRange) -> int | None:
 
 
 def _prove_next_start(data: Buffer, log_range: LogRange, reached: int) -> None:
-    """A search from the range's end on finds nothing before the record at `reached`."""
+    """Check that a search from the range's end finds nothing before the record at `reached`."""
     base = log_range.segment.start
     guess = find_record(data, base, log_range.end - base, reached)
     if guess is not None:

@@ -1,6 +1,6 @@
-"""What dispatch derives from a block of records, as columns: units and index rows.
+"""The rows that dispatch derives from a block of records, as columns: units and index rows.
 
-Same rows, byte for byte, as kvcq/tables/dispatch_batch.py writes; that module is the definition.
+The rows are byte for byte those of kvcq/tables/dispatch_batch.py, which is the definition.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class UnitRows(NamedTuple):
-    """Units, in log order. `prefixes`: what the unit keys of each queue begin with."""
+    """Units, in log order. `prefixes`: of the unit keys of each queue."""
 
     prefixes: list[bytes]
     queues: Ints  # numbers of prefixes
@@ -37,7 +37,7 @@ class UnitRows(NamedTuple):
 
 
 class IndexRows(NamedTuple):
-    """Rows of the key index. `prefixes`: what the keys of each topic begin with."""
+    """Rows of the key index. `prefixes`: of the keys of each topic."""
 
     prefixes: list[bytes]
     topics: Ints  # numbers of prefixes
@@ -60,7 +60,7 @@ class DerivedRows(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where units stand: for each, its record's row in the block, and its key."""
+    """The places of units: for each, its record's row in the block, and its key."""
 
     rows: Ints
     names: Names
@@ -69,7 +69,7 @@ class Places(NamedTuple):
 
 
 def derive(block: RecordBlock, liveness: Liveness) -> DerivedRows:
-    """Units and index rows for RocksDB; dead and poison records give none."""
+    """Units and index rows for RocksDB; dead and poison records have none."""
     places = places_of(block, liveness)
     rows = places.rows
     values = (block.physical_offset, block.record_size, block.tag_code, block.store_time_ms)
@@ -79,7 +79,7 @@ def derive(block: RecordBlock, liveness: Liveness) -> DerivedRows:
 
 
 def derive_index(block: RecordBlock, liveness: Liveness) -> IndexRows:
-    """Index rows for RocksDB alone."""
+    """Only the index rows for RocksDB."""
     topics = block.topic_names
     alive = _alive(block, liveness)
     rows, keys = block.keys
@@ -99,7 +99,7 @@ def derive_index(block: RecordBlock, liveness: Liveness) -> IndexRows:
 
 
 def places_of(block: RecordBlock, liveness: Liveness) -> Places:
-    """Where the block's records stand, in queues and light queues."""
+    """The places of the block's records in queues and light queues."""
     topics = block.topic_names
     rows = np.flatnonzero(_alive(block, liveness) & block.in_queue)
     own = Places(rows, topics[rows], block.queue_id[rows], block.queue_offset[rows])
@@ -124,26 +124,27 @@ def _alive(block: RecordBlock, liveness: Liveness) -> Bools:
 
 
 def _sound(block: RecordBlock) -> Bools:
-    """Not poison: dispatch passes over what no queue can hold."""
+    """The records that are not poison; dispatch skips records that no queue can hold."""
     return (block.queue_id >= 0) & (block.queue_offset >= 0) & ~block.undecodable
 
 
 def _queues(places: Places) -> tuple[list[bytes], Ints]:
-    """Queues are few, records many: each prefix is made once."""
+    """There are few queues and many records, so each prefix is computed once."""
     names = places.names.values
     queues, which = np.unique(places.names.codes << 32 | places.queue_ids, return_inverse=True)
     return [unit_prefix(names[each >> 32], each & 0xFFFFFFFF) for each in queues.tolist()], which
 
 
 def _marks(block: RecordBlock) -> tuple[Ints, list[bytes]]:
-    """Rows that begin numbered batches, and their keys: of no topic, so of dead ones too."""
+    """Rows that begin numbered batches, and their keys; batches belong to no topic, so those of
+    dead records count too."""
     rows, marks = block.marks()
     kept = (_sound(block) & block.indexed)[rows]
     return rows[kept], [mark for mark, keep in zip(marks, kept.tolist(), strict=True) if keep]
 
 
 def _used(codes: Ints, values: Sequence[bytes]) -> tuple[Ints, list[bytes]]:
-    """The same with the values alone that are there."""
+    """The same, with only the values that occur."""
     used = np.flatnonzero(np.bincount(codes, minlength=len(values)))
     numbers = np.zeros(len(values), dtype=np.int64)
     numbers[used] = np.arange(len(used))

@@ -1,4 +1,4 @@
-"""What reading a log in columns raises."""
+"""Errors of reading a log in columns."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from store.errors import CorruptRecordError, StoreError
 
 
 class LogLayoutError(StoreError):
-    """The directory does not hold a commit log that can be read as one run of segments."""
+    """The directory does not contain a commit log of contiguous segments."""
 
 
 class SegmentDamageError(CorruptRecordError):
-    """Bytes inside the log that are no record, where a record must be."""
+    """Bytes inside the log that are not a record."""
 
     def __init__(self, segment: str, physical_offset: int, reason: str) -> None:
         super().__init__(physical_offset, reason)

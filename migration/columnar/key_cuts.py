@@ -1,7 +1,7 @@
-"""Where to cut the key space, so that each task writes one sorted file of its own.
+"""Chooses cuts of the key space, so that each task writes one sorted file.
 
-Spark's own range partitioning reads everything twice. A few thousand records from all over the log
-say as well where the keys lie, in milliseconds; a bad cut costs balance, never rightness.
+Spark's own range partitioning reads everything twice. A sample of a few thousand records shows the
+distribution of keys as well, in milliseconds; a bad cut costs balance, never correctness.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PROBE_RECORDS = 256
 
 @dataclass(frozen=True)
 class KeyCuts:
-    """Inner edges of the ranges: units as (prefix, queue offset). Rising."""
+    """Inner bounds of the ranges, ascending; units as (prefix, queue offset)."""
 
     unit_edges: tuple[UnitKey, ...]
     index_edges: tuple[IndexKey, ...]
@@ -52,11 +52,11 @@ class KeyCuts:
 
     @property
     def ranges(self) -> int:
-        """Ranges of both families; units come first."""
+        """Number of ranges of both families; units come first."""
         return self.unit_ranges + len(self.index_edges) + 1
 
     def unit_parts(self, units: UnitRows) -> Ints:
-        """The range that each unit lies in."""
+        """The range of each unit."""
         edges = [prefix for prefix, _ in self.unit_edges]
         below = [bisect_left(edges, prefix) for prefix in units.prefixes]
         parts: Ints = np.array(below, dtype=np.int64)[units.queues]
@@ -68,7 +68,7 @@ class KeyCuts:
         return parts
 
     def index_parts(self, index: IndexRows) -> Ints:
-        """The range that each index row lies in, counted on from the ranges of the units."""
+        """The range of each index row, numbered after the ranges of the units."""
         parts = np.full(len(index.keys), self.unit_ranges, dtype=np.int64)
         for edge in self.index_edges:
             parts += _at_or_behind(index, edge)
@@ -76,7 +76,7 @@ class KeyCuts:
 
 
 def _at_or_behind(index: IndexRows, edge: IndexKey) -> Bools:
-    """Whether each row's key is the edge or lies behind it, looking only as far as it takes."""
+    """Whether each row's key is at or after the edge; compares only as much as needed."""
     prefix, length, key, time_ms, place = edge
     signs = np.array([(one > prefix) - (one < prefix) for one in index.prefixes], dtype=np.int64)
     found: Bools = signs[index.topics] > 0
@@ -98,14 +98,14 @@ def _at_or_behind(index: IndexRows, edge: IndexKey) -> Bools:
 
 
 def whole_key(key: IndexKey) -> bytes:
-    """As kvcq.tables.keys.index_key makes it."""
+    """The key as in kvcq.tables.keys.index_key."""
     prefix, length, message_key, time_ms, place = key
     parts = (prefix, length.to_bytes(4, "big"), b"\x01", message_key, b"\x01", pack_i64(time_ms))
     return b"".join((*parts, pack_i64(place)))
 
 
 class Sample(NamedTuple):
-    """Records from all over the log, and how many there are of each kind for each byte."""
+    """Sampled records of the log, and how many rows of each kind there are per byte."""
 
     unit_keys: list[UnitKey]
     index_keys: list[IndexKey]
@@ -113,7 +113,7 @@ class Sample(NamedTuple):
 
 
 def sample_log(layout: LogLayout, begin: int, end: int, liveness: Liveness) -> Sample:
-    """Looks at some records at even distances."""
+    """Sample records at even distances."""
     units: list[UnitKey] = []
     index: list[IndexKey] = []
     seen = 0
@@ -148,7 +148,8 @@ def _index_keys(rows: IndexRows) -> Iterator[IndexKey]:
 
 
 def plan_cuts(sample: Sample, log_bytes: int, rows_per_file: int, least: int) -> KeyCuts:
-    """Cuts for files of about `rows_per_file` rows, at least `least` files where rows are many."""
+    """Cuts for files of about `rows_per_file` rows, at least `least` files if there are many
+    rows."""
     scale = log_bytes / sample.bytes_seen if sample.bytes_seen else 0.0
     unit_edges = _edges(sample.unit_keys, scale, rows_per_file, least)
     index_edges = _edges(sample.index_keys, scale, rows_per_file, least)

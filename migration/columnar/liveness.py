@@ -1,6 +1,6 @@
-"""Which records of the log belong to something.
+"""Which records of the log are live.
 
-The rule is that of store/topics/admission.py, for many records at once.
+The rule of store/topics/admission.py, for many records at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NEVER = (1 << 63) - 1
 
 
 class _AnyTopic:
-    """Nothing is known of topics."""
+    """Nothing is known of topics, so all are live."""
 
     def get(self, _name: str, /) -> int:
         return 0
@@ -33,26 +33,27 @@ class _AnyTopic:
 
 @dataclass(frozen=True)
 class Liveness:
-    """Physical offsets from which names live. `topics` None: nothing is known, all of them live."""
+    """The physical offsets at which names begin. `topics` None: all are live, since nothing is
+    known."""
 
     topics: Mapping[str, int] | None = None
     dead_light: Mapping[str, int] = field(default_factory=dict)
 
     def of_topics(self, topics: Names, physical: Ints) -> Bools:
-        """Which records live, by topic."""
+        """Which records are live, by topic."""
         if self.topics is None:
             return np.ones(len(physical), dtype=np.bool_)
         starts = self.topics
         return physical >= topics.look_up(lambda name: starts.get(name, _NEVER), np.int64)
 
     def of_light(self, names: Names, physical: Ints) -> Bools:
-        """Which units of light queues live."""
+        """Which units of light queues are live."""
         if not self.dead_light:
             return np.ones(len(physical), dtype=np.bool_)
         return physical >= names.look_up(lambda name: self.dead_light.get(name, 0), np.int64)
 
     def keeps(self, end: LastUnit) -> bool:
-        """Whether the database has that end of a queue."""
+        """Whether the database keeps that end of a queue."""
         name, _, _, physical_offset = end
         starts = _AnyTopic() if self.topics is None else self.topics
         return Admission(starts, self.dead_light).is_live(name, physical_offset)
@@ -63,8 +64,8 @@ ALL_LIVE = Liveness()
 
 
 def liveness_of(tables: Tables, ended: Mapping[str, int]) -> Liveness:
-    """What the state says, and the log: `ended` are names to the offsets of the records that ended
-    them last, as far as these are in it."""
+    """Liveness from the state and the log; `ended`: names and the offsets of the records that
+    deleted them last, as far as these are in the log."""
     dead = tables.dead_below()
     for name, at in ended.items():
         if is_light(name):

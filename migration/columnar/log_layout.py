@@ -1,4 +1,4 @@
-"""The segments of a commit log directory, where the log ends, and how to cut it into ranges.
+"""The segments of a commit log directory: where the log ends, and how to split it into ranges.
 
 Reads names, sizes and the first record of segments, and walks the last one; changes nothing.
 """
@@ -60,9 +60,9 @@ class LogLayout(NamedTuple):
 
 
 def open_segment(path: str | Path) -> mmap.mmap:
-    """The whole file, read-only. The mapping lives as long as something refers to it.
+    """The whole file, mapped read-only. The mapping lives as long as something refers to it.
 
-    One in a bucket is fetched first: see segment_fetch.py.
+    A segment in a bucket is fetched first: see segment_fetch.py.
     """
     if "://" in str(path):
         # Here, since it brings what reads buckets.
@@ -74,7 +74,7 @@ def open_segment(path: str | Path) -> mmap.mmap:
 
 
 def list_segments(directory: Path, segment_bytes: int | None = None) -> tuple[list[Segment], int]:
-    """Segments by offset, and the size that all of them have.
+    """Segments by offset, and their common size.
 
     Raises LogLayoutError: no directory, foreign names, differing sizes, a gap.
     """
@@ -109,11 +109,10 @@ def read_layout(
     end: int | None = None,
     known_end: int | None = None,
 ) -> LogLayout:
-    """Segments and bounds. `end`: where the owner of the log says it ends, believed if possible.
+    """Segments and bounds. `end`: where the owner of the log says it ends, used if possible.
 
-    Without it the log ends in its last segment, where no whole record follows any more. A walk may
-    begin at `known_end`, an end that an earlier call returned.
-    Raises LogLayoutError.
+    Without it the log ends in its last segment, where no whole record follows. `known_end`: an end
+    that an earlier call returned, from which the walk may begin. Raises LogLayoutError.
     """
     segments, size = list_segments(directory, segment_bytes)
     if not segments:
@@ -137,7 +136,7 @@ def split(
 ) -> list[LogRange]:
     """Ranges of at most `max_bytes` (0: whole segments) that together cover begin..end.
 
-    `exact`: a record is known to begin at `begin`.
+    `exact`: whether a record is known to begin at `begin`.
     """
     ranges = []
     for segment in layout.segments:
@@ -154,9 +153,9 @@ def split(
 
 
 def advance(layout: LogLayout, begin: int, max_bytes: int) -> int:
-    """The first record end at or behind begin + max_bytes, or the end of the log.
+    """The first end of a record at or after begin + max_bytes, or the end of the log.
 
-    A record, or a segment, begins at `begin`.
+    `begin` must be the beginning of a record or segment.
     """
     target = begin + max_bytes
     for segment in layout.segments:
@@ -176,7 +175,7 @@ def advance(layout: LogLayout, begin: int, max_bytes: int) -> int:
 
 
 def first_store_time(segment: Segment) -> int | None:
-    """Store time of the segment's first record, ms; None when it begins with none."""
+    """Store time of the segment's first record, ms since 1970; None if it begins with none."""
     data = memoryview(open_segment(segment.path))
     checked = check_record(data, 0, len(data), segment.start, verify_crc=False)
     return store_time_of(data, 0) if checked.size else None
@@ -211,7 +210,7 @@ def _find_end(segment: Segment, size: int, known_end: int | None) -> int:
 
 
 def _data_behind(path: str, at: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where bytes were ever written: the rest of a segment is a gigabyte of nothing."""
+    """Ranges that were ever written, since the rest of a segment may be a gigabyte of zeros."""
     with Path(path).open("rb") as file:
         while at < end:
             try:

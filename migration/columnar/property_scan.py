@@ -1,8 +1,8 @@
-"""Finds some properties in the property strings of many records at once.
+"""Finds properties in the property strings of many records at once.
 
-Looks at every 01 byte, and whether a wanted name stands before it: no string is split, and no
-Python runs per record but for light queues and repeated keys, which are rare. What counts as a
-property is in store/format/properties.py; tests hold the two together.
+It examines every 01 byte, and whether a wanted name precedes it. No string is split, and no Python
+code runs per record except for light queues and repeated keys, which are rare.
+store/format/properties.py defines properties; tests compare the two.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SPACE = 32
 
 
 class LightQueues(NamedTuple):
-    """Light queues that records stand in: row of the record, name, and offset in it."""
+    """Light queues of records: row of the record, name, and offset in it."""
 
     rows: Ints
     names: list[str]
@@ -55,11 +55,11 @@ class PropertyScan:
 
     @cached_property
     def _before(self) -> npt.NDArray[np.uint32]:
-        """The four bytes before each 01, as one number: few names end alike."""
+        """The four bytes before each 01, as one number, which differs for most names."""
         return gather(self._flat, "<u4", self._name_ends - 4).view(np.uint32)
 
     def values(self, name: str) -> tuple[Ints, Strings]:
-        """Records that have the property, rising, and its value in each."""
+        """Records that have the property, ascending, and its value in each."""
         raw = name.encode()
         size = len(raw)
         ends = self._name_ends[self._before == int.from_bytes(raw[-4:], "little")]
@@ -88,7 +88,7 @@ class PropertyScan:
         return records[last], Strings(self._flat, ends[last] + 1, stops[last])
 
     def keys(self, indexed: Bools) -> tuple[Ints, Strings]:
-        """What the key index holds, by record: UNIQ_KEY, then the words of KEYS, each once.
+        """The index keys by record: UNIQ_KEY, then the words of KEYS, without repeats.
 
         Nothing for records that are not `indexed`; see `marks`.
         """
@@ -106,7 +106,7 @@ class PropertyScan:
         return _without_repeats(rows[order], keys)
 
     def _words(self, rows: Ints, values: Strings) -> tuple[Ints, Strings]:
-        """Each value cut at its spaces, without the empty words."""
+        """Each value split at its spaces, without empty words."""
         spaces = np.flatnonzero(self._flat == _SPACE)
         first, behind = np.searchsorted(spaces, (values.starts, values.ends))
         counts = behind - first
@@ -124,13 +124,13 @@ class PropertyScan:
         return np.repeat(rows, counts + 1)[some], Strings(self._flat, starts[some], ends[some])
 
     def marks(self) -> tuple[Ints, list[bytes]]:
-        """Records that begin a numbered batch, and the key that the index has each under."""
+        """Records that begin a numbered batch, and the batch's key in the index."""
         records, values = self.values(BATCH)
         names = (b":".join(value.split(b":", 2)[:2]) for value in values.tolist())
         return records, [ITEM_END.encode() + name for name in names]
 
     def light_queues(self, in_queue: Bools) -> LightQueues:
-        """Of the records that are `in_queue`."""
+        """The light queues of records that are `in_queue`."""
         rows, names_of = self.values(LMQ_NAMES)
         offset_rows, offsets_of = self.values(LMQ_OFFSETS)
         offsets = dict(zip(offset_rows.tolist(), offsets_of.tolist(), strict=True))
@@ -149,7 +149,7 @@ class PropertyScan:
 
 
 def _without_repeats(rows: Ints, keys: Strings) -> tuple[Ints, Strings]:
-    """Each key of a record once, where it stood first."""
+    """Each key of a record once, at its first position."""
     # Only a record with two keys or more can repeat one.
     same_row = np.zeros(len(rows), dtype=np.bool_)
     same_row[1:] = rows[1:] == rows[:-1]

@@ -1,4 +1,4 @@
-"""Segments that are in a bucket come to a file here."""
+"""Fetches segments from a bucket into a local file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _FILES = "/files/"
 
 
 def fetch_segment(path: str) -> mmap.mmap:
-    """The whole file, from a bucket to a file without a name: it goes with the mapping.
+    """The whole file, fetched into an unnamed file that is deleted with the mapping.
 
-    Takes as much space in the directory for temporary files. Raises LogLayoutError.
+    Needs that much space in the directory for temporary files. Raises LogLayoutError.
     """
     base, _, name = path.rpartition(_FILES)
     try:

@@ -1,4 +1,4 @@
-"""Sorted files of derived rows, as RocksDB takes them in: of all rows of some blocks of the log."""
+"""Sorted files of derived rows, as RocksDB ingests them, from some blocks of the log."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _MOST_WORDS = 8
 
 
 class LastUnits:
-    """The unit of each queue that was dispatched last: the one that lies highest in the log."""
+    """The last dispatched unit of each queue: the one with the highest physical offset."""
 
     def __init__(self) -> None:
         #: Unit prefix -> physical offset, queue offset.
         self.by_prefix: dict[bytes, tuple[int, int]] = {}
 
     def join(self, ends: Iterable[tuple[bytes, int, int]]) -> None:
-        """Take in other units: prefix, physical offset, queue offset."""
+        """Add other units: prefix, physical offset, queue offset."""
         for prefix, place, offset in ends:
             found = self.by_prefix.get(prefix)
             if found is None or found[0] < place:
                 self.by_prefix[prefix] = (place, offset)
 
     def rows(self) -> list[Pair]:
-        """The `max` rows, in no order."""
+        """The `max` rows, unordered."""
         queues = {prefix: unpack_unit_key(prefix + bytes(8)) for prefix in self.by_prefix}
         return [
             (max_key(topic, queue_id), pack_max(*self.by_prefix[prefix]))
@@ -54,14 +54,14 @@ class LastUnits:
 
 
 class UnitsFile(NamedTuple):
-    """A file of units, and the end of each queue among them, as `LastUnits.join` takes it."""
+    """A file of units, and the end of each queue among them, for `LastUnits.join`."""
 
     file: SstFile
     ends: list[tuple[bytes, int, int]]
 
 
 def write_units(path: Path, parts: Sequence[UnitRows]) -> UnitsFile | None:
-    """The units of all parts, in a new file; without any there is none."""
+    """Write the units of all parts to a new file; None without units."""
     rows = _joined_units(parts)
     prefixes, rank = _ranked(rows.prefixes, rows.queues)
     order = np.lexsort((rows.physical_offset, rows.queue_offset, rank))
@@ -76,7 +76,7 @@ def write_units(path: Path, parts: Sequence[UnitRows]) -> UnitsFile | None:
 
 
 def write_index(path: Path, parts: Sequence[IndexRows]) -> SstFile | None:
-    """The index rows of all parts, in a new file; without any there is none."""
+    """Write the index rows of all parts to a new file; None without rows."""
     rows = _joined_index(parts)
     prefixes, rank = _ranked(rows.prefixes, rows.topics)
     rows = rows._replace(prefixes=prefixes, topics=rank)
@@ -84,7 +84,7 @@ def write_index(path: Path, parts: Sequence[IndexRows]) -> SstFile | None:
 
 
 def row_keys(rows: IndexRows) -> list[bytes]:
-    """The whole key of each row, as kvcq.tables.keys.index_key makes it."""
+    """The complete key of each row, as in kvcq.tables.keys.index_key."""
     found = np.empty(len(rows.keys), dtype=object)
     lengths = rows.keys.lengths
     table = Strings.of(rows.prefixes)
@@ -134,7 +134,7 @@ def _joined_codes(parts: Sequence[tuple[Ints, list[bytes]]]) -> tuple[Ints, list
 
 
 def _ranked(values: list[bytes], codes: Ints) -> tuple[list[bytes], Ints]:
-    """The values in order, and the place of each row's among them."""
+    """The values in order, and each row's rank among them."""
     ranked = sorted(range(len(values)), key=values.__getitem__)
     rank_of = np.empty(len(ranked), dtype=np.int64)
     rank_of[ranked] = np.arange(len(ranked))
@@ -142,7 +142,7 @@ def _ranked(values: list[bytes], codes: Ints) -> tuple[list[bytes], Ints]:
 
 
 def _unit_pairs(rows: UnitRows) -> Iterator[Pair]:
-    """Rows in key order. Prefixes of one length are next to each other, for it comes first."""
+    """Rows in key order. Prefixes of equal length are adjacent, because the length comes first."""
     prefixes, rank = rows.prefixes, rows.queues
     lengths = np.array([len(prefix) for prefix in prefixes], dtype=np.int64)[rank]
     runs = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(rank)]
@@ -174,7 +174,7 @@ def _packed(items: npt.NDArray[np.void]) -> list[bytes]:
 
 
 def _ends(rows: UnitRows) -> list[tuple[bytes, int, int]]:
-    """Of sorted rows."""
+    """The ends of queues, from sorted rows."""
     starts = np.flatnonzero(np.diff(rows.queues, prepend=-1))
     highest = np.maximum.reduceat(rows.physical_offset, starts)
     counts = np.diff(np.append(starts, len(rows.queues)))
@@ -185,7 +185,7 @@ def _ends(rows: UnitRows) -> list[tuple[bytes, int, int]]:
 
 
 def _key_order(rows: IndexRows) -> Ints:
-    """The order of the whole keys: topic, length of the key, key, time, place."""
+    """The order of complete keys: topic, length of the key, key, time, place."""
     lengths = rows.keys.lengths
     shape = rows.topics << 32 | lengths
     words = -(-int(lengths.max(initial=0)) // WORD)

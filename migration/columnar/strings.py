@@ -1,4 +1,4 @@
-"""Many short byte strings as places in one buffer; names, with a number for each different one."""
+"""Many short byte strings as slices of one buffer; and names as codes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _T = TypeVar("_T", str, bytes)
 
 
 class Strings:
-    """The bytes data[start:end] for each pair of bounds, no copy.
+    """The bytes data[start:end] for each pair of bounds, without a copy.
 
-    A word at least lies before each end: `word` reads there.
+    At least one word must precede each end, since `word` reads there.
     """
 
     __slots__ = ("data", "ends", "starts")
@@ -41,7 +41,7 @@ class Strings:
 
     @classmethod
     def of(cls, parts: Sequence[bytes]) -> Strings:
-        """Those, one behind the other."""
+        """The strings, concatenated in one buffer."""
         data = np.frombuffer(bytes(WORD) + b"".join(parts), dtype=np.uint8)
         lengths = np.fromiter(map(len, parts), dtype=np.int64, count=len(parts))
         ends = np.cumsum(lengths) + WORD
@@ -64,7 +64,7 @@ class Strings:
 
     @staticmethod
     def joined(parts: Sequence[Strings]) -> Strings:
-        """All of them, one part behind the other."""
+        """The strings of all parts, in order."""
         data = np.concatenate([np.empty(0, dtype=np.uint8), *(part.data for part in parts)])
         shifts = np.cumsum([0, *(len(part.data) for part in parts)]).tolist()
         none = [np.empty(0, dtype=np.int64)]
@@ -73,7 +73,7 @@ class Strings:
         return Strings(data, np.concatenate(none + starts), np.concatenate(none + ends))
 
     def packed(self) -> Strings:
-        """A copy with nothing between them."""
+        """A copy without gaps."""
         lengths = self.lengths
         different = np.flatnonzero(np.bincount(lengths)).tolist()
         if len(different) > _FEW_LENGTHS:
@@ -101,7 +101,7 @@ class Strings:
         return [window[start:end] for start, end in bounds]
 
     def coded(self) -> tuple[Ints, list[bytes]]:
-        """A number for each different one; and each different one, by number."""
+        """A code for each string, and the distinct strings by code."""
         lengths = self.lengths
         words = -(-int(lengths.max(initial=0)) // WORD)
         if words > _MOST_WORDS:
@@ -133,9 +133,9 @@ class Strings:
         return codes, values
 
     def word(self, number: int) -> npt.NDArray[np.uint64]:
-        """Eight bytes of each from 8 * `number` on, as a number; zeros behind its end.
+        """Eight bytes of each from 8 * `number` on, as a number; zeros after its end.
 
-        Strings of one length sort as their words do.
+        Strings of equal length sort like their words.
         """
         at = self.starts + WORD * number
         missing = np.clip(at + WORD - self.ends, 0, WORD)
@@ -146,7 +146,7 @@ class Strings:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of many rows: values[code] for each code; each different name once."""
+    """Names of many rows: values[code] for each code, each distinct name once."""
 
     codes: Ints
     values: list[str]
@@ -162,12 +162,12 @@ class Names:
         return Names(self.codes[rows], self.values)
 
     def look_up(self, answer: Callable[[str], object], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """The answer for each row; each name is asked for once."""
+        """The answer for each row; each distinct name is looked up once."""
         return np.array([answer(name) for name in self.values], dtype=dtype)[self.codes]
 
 
 def coded(values: Sequence[_T]) -> tuple[Ints, list[_T]]:
-    """A number for each value, and the value of each number."""
+    """A code for each value, and the distinct values by code."""
     distinct = list(dict.fromkeys(values))
     number_of = {value: number for number, value in enumerate(distinct)}
     codes = np.fromiter(map(number_of.__getitem__, values), dtype=np.int64, count=len(values))

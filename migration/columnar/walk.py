@@ -1,9 +1,9 @@
-"""From record to record through one segment, without decoding more than is needed for that.
+"""Walks from record to record through one segment, decoding as little as possible.
 
 A record begins with its size, so a walk needs no index; but it must begin at a record. A reader
-that begins in the middle of a segment finds one by `find_record`. A message body may hold a copy of
-a whole record, so that is a guess, and it is proved afterwards: the reader of the range before
-ends exactly where the guess begins, or the read fails (see decoder.py).
+that begins inside a segment finds one with `find_record`. A message body may contain a copy of a
+whole record, so that is a guess, which is proved afterwards: the reader of the previous range ends
+exactly where the guess begins, or the read fails (see decoder.py).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Stop(enum.Enum):
 
 
 class Walked(NamedTuple):
-    """The records found; the walk ended at `next_position` of the segment."""
+    """The records found, and the position in the segment at which the walk ended."""
 
     block: RecordBlock
     next_position: int
@@ -49,8 +49,8 @@ class Walked(NamedTuple):
 def walk(data: Buffer, base: int, begin: int, limit: int, count: int) -> Walked:
     """Up to `count` records that begin in begin..limit (end exclusive), positions in `data`.
 
-    `base` is the physical offset of data[0]. Every record lies wholly in `data` and says itself
-    that it lies there; its fields add up. CRCs are not looked at here.
+    `base`: physical offset of data[0]. Every record is completely in `data`, contains its own
+    position, and has consistent fields. CRCs are not checked here.
     """
     positions: list[int] = []
     add = positions.append
@@ -79,7 +79,7 @@ def walk(data: Buffer, base: int, begin: int, limit: int, count: int) -> Walked:
 
 
 def walk_to(data: Buffer, base: int, begin: int, limit: int) -> tuple[int, Stop]:
-    """Where a walk over all records from `begin` on ends, and why."""
+    """The position at which a walk over all records from `begin` on ends, and why."""
     while True:
         walked = walk(data, base, begin, limit, _STEP)
         begin = walked.next_position
@@ -90,7 +90,7 @@ def walk_to(data: Buffer, base: int, begin: int, limit: int) -> tuple[int, Stop]
 def find_record(data: Buffer, base: int, begin: int, limit: int) -> int | None:
     """Position of the first record that begins in begin..limit, or None.
 
-    A candidate says itself that it lies there, and its fields add up.
+    A candidate must contain its own position, and its fields must be consistent.
     """
     view = memoryview(data)
     at = begin
@@ -108,7 +108,7 @@ def find_record(data: Buffer, base: int, begin: int, limit: int) -> int | None:
 
 
 def stop_at(data: Buffer, at: int) -> Stop:
-    """What ends a walk at `at`, where no record lies."""
+    """Why a walk ends at `at`, where there is no record."""
     if at + BLANK_BYTES > len(data):
         return Stop.NOTHING
     magic = _SIZE_AND_MAGIC.unpack_from(data, at)[1]

@@ -1,6 +1,6 @@
 """The file queue engine: a ConsumeQueueStore in RocketMQ's queue and index files.
 
-Its files are held against the log here, too. Uses the formats, and nothing else of the migration.
+Also compares its files with the log. Only uses the formats of the migration.
 """
 
 from migration.files.checkpoint import CHECKPOINT_FILE, note_whole, read_checkpoint

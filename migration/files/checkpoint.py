@@ -1,12 +1,12 @@
-"""How far the file queues are durable, in one small file of their own in the store's root.
+"""The durable position of the file queues, in a small file of its own in the store's root.
 
-One line of JSON, then its CRC-32 in hex. It stands outside `consumequeue/` and `index/`, where
-RocketMQ would take it for a queue. It is replaced whole, by a rename, so a crash leaves the old
-one or the new one.
+One line of JSON, then its CRC-32 in hex. It is outside `consumequeue/` and `index/`, where RocketMQ
+would take it for a queue. It is replaced as a whole, by a rename, so a crash leaves the old or the
+new one.
 
-Invariants: whatever was derived from records below `durable_offset` is durable, as far as it was
-derived. All records below `dispatched_offset`, which is not above it, were. `clean` is true only
-when nothing was written since, so what lies beyond needs no look.
+Invariants: everything derived from records below `durable_offset` is durable. All records below
+`dispatched_offset`, which is not above it, were derived. `clean` is only true if nothing was
+written since, so no later data has to be checked.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _VERSION = 1
 
 
 class DeadTopic(NamedTuple):
-    """Records of the topic below this offset are dead: the key index still has them."""
+    """Records of the topic below this offset are dead; the key index still has them."""
 
     topic: str
     below_offset: int
 
 
 class FileQueueCheckpoint(NamedTuple):
-    """What is recorded; the default is a store that never held anything."""
+    """The recorded state; the default is an empty store."""
 
     dispatched_offset: int = 0
     durable_offset: int = 0
@@ -42,9 +42,10 @@ class FileQueueCheckpoint(NamedTuple):
 
 
 def read_checkpoint(root: Path) -> FileQueueCheckpoint | None:
-    """The checkpoint of a store directory; None when it never had one.
+    """The checkpoint of a store directory; None if there is none.
 
-    Raises StoreFormatError when it is damaged. Removing it has all queues compared with the log.
+    Raises StoreFormatError if it is damaged. Without the file, all queues are compared with the
+    log.
     """
     path = root / CHECKPOINT_FILE
     try:
@@ -60,9 +61,11 @@ def read_checkpoint(root: Path) -> FileQueueCheckpoint | None:
 
 
 def note_whole(root: Path, log_end: int, *, indexed: bool) -> None:
-    """The files have all of the log up to its end, durably: the next opening goes on from there.
+    """Record durably that the files have the whole log up to its end; the next opening continues
+    there.
 
-    The caller has proved it, and has made the files durable. `indexed`: there are index files.
+    The caller must have proved that, and made the files durable. `indexed`: whether there are index
+    files.
     """
     found = read_checkpoint(root) or FileQueueCheckpoint()
     whole = found._replace(dispatched_offset=log_end, durable_offset=log_end, clean=True)
@@ -70,5 +73,5 @@ def note_whole(root: Path, log_end: int, *, indexed: bool) -> None:
 
 
 def write_checkpoint(root: Path, checkpoint: FileQueueCheckpoint) -> None:
-    """Durable when it returns."""
+    """Durable on return."""
     write_checked(root / CHECKPOINT_FILE, {"version": _VERSION, **checkpoint._asdict()})

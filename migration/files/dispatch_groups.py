@@ -1,4 +1,4 @@
-"""A run of dispatch requests, sorted by the queue they go to: one write for each queue."""
+"""Groups dispatch requests by queue, so that there is one write for each queue."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Group = tuple[list[int], list[int]]
 
 
 class DispatchGroups(NamedTuple):
-    """What the requests put into queues and into the key index."""
+    """What the requests add to queues and to the key index."""
 
     queues: dict[tuple[str, int], Group]
     records: list[tuple[int, int, str, Sequence[str]]]  # as IndexFileSet.insert takes them
 
 
 def group_requests(requests: Sequence[DispatchRequest], dead: Mapping[str, int]) -> DispatchGroups:
-    """The requests by queue, in their order. A light queue is queue 0 of its name.
+    """The requests by queue, in order. A light queue is queue 0 of its name.
 
-    `dead` says below which physical offset the records of a deleted topic are dead; they go
-    nowhere, so a replay cannot bring them back.
+    `dead`: physical offset below which a deleted topic's records are dead; they are skipped, so
+    that a replay cannot bring them back.
     """
     queues: dict[tuple[str, int], Group] = {}
     records: list[tuple[int, int, str, Sequence[str]]] = []

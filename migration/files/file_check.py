@@ -1,10 +1,10 @@
-"""Holds queue files and index files against a log: RocketMQ's, before it is taken over, or ours.
+"""Compares queue files and index files with a log: RocketMQ's before it is taken over, or ours.
 
-All there is in them is derived from the log, so every fault has the same cure: derive it again.
-Give it every record in one walk. Sums then prove that each record has its units and each unit its
-record. Where they differ, the log is walked once more, to see what the queues lack at their ends;
-if that does not explain it, the units in question are asked for their records. Reads only.
-Memory: a few chunks, and for each queue where it begins and ends.
+Everything in them is derived from the log, so every fault has the same remedy: derive it again.
+Pass it every record in one walk. Sums then prove that each record has its units and each unit its
+record. If they differ, the log is walked once more, to find what the queues lack at their ends. If
+that does not explain it, the suspect units are compared with their records. Read-only. Memory: a
+few chunks, and begin and end of each queue.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _GATHERED_UNITS = 16_384
 
 
 class _Range(NamedTuple):
-    """Queue offsets."""
+    """A range of queue offsets."""
 
     begin: int
     end: int
 
 
 class FileCheck:
-    """The files below one root. `take` every record, then `compare`."""
+    """The files below one root. Call `take` with every record, then `compare`."""
 
     def __init__(
         self,
@@ -65,8 +65,8 @@ class FileCheck:
         cut_offset: int = NOWHERE,
         progress: Progress = no_progress,
     ) -> None:
-        """`admit`: what of the records should have units; all, where that is not known yet. For
-        the others see IndexCheck."""
+        """`admit`: selects the parts of records that should have units; all, while that is unknown.
+        For the others see IndexCheck."""
         self._root = root
         self._options = options
         self._tell = tell
@@ -91,16 +91,16 @@ class FileCheck:
 
     @property
     def tags(self) -> TagEntries:
-        """What the index tells of tags, once all records were taken."""
+        """What the index shows about tags, after all records were taken."""
         return self._index.tags
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Units and index entries that were looked at."""
+        """Number of units and index entries checked."""
         return self._unit_count, self._index.entry_count
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
-        """The next records of the log, rising."""
+        """The next records of the log, ascending."""
         self._index.take(requests)
         self._sums.should_be(_hashes(units_of_requests(self._admit(requests))))
 
@@ -114,11 +114,11 @@ class FileCheck:
         is_live: IsRequired | None = None,
         required_end: int = NOWHERE,
     ) -> None:
-        """The log was walked: tell what is wrong with the files.
+        """After the walk: report what is wrong with the files.
 
-        `admit`, `is_required`: as when it was made, now that it is known. Units of records from
-        `required_end` on need not be there yet. `is_live`: whether a topic has records at a
-        physical offset; units of others are wrong, if it is given.
+        `admit`, `is_required`: as for the constructor, now with full knowledge. Units of records
+        from `required_end` on may be missing. `is_live`: whether a topic has records at a physical
+        offset; if given, units of others are wrong.
         """
         queues = list(self._queues())
         for done, queue in enumerate(queues):
@@ -156,7 +156,7 @@ class FileCheck:
         )
 
     def _queues(self) -> Iterator[tuple[str, int]]:
-        """Tells of what is no queue on the way."""
+        """Reports directories that are not queues on the way."""
         for topic in entries_in(self._root / QUEUE_DIRECTORY):
             if not topic.is_dir():
                 self._foreign(topic, "no directory of a topic")
@@ -177,11 +177,11 @@ class FileCheck:
         self._tell(Kind.FOREIGN, place, "", found, topic=topic, position=0)
 
     def _tell_ends(self, walk_again: WalkAgain, admit: Admit, required_end: int) -> None:
-        """Count again what should be there, without what the queues lack at their ends and in
-        their middle; tell that.
+        """Report what the queues lack at their ends and inside, and compute the expected sums
+        without that.
 
-        After a kill RocketMQ's queues lack what was not written yet: it would make most buckets
-        differ, and each unit would be asked for its record.
+        After a kill RocketMQ's queues lack units that were not written yet. Otherwise most buckets
+        would differ, and each unit would have to be compared with its record.
         """
         sums, ranges = self._sums, self._ranges
         sums.forget_what_should_be()
@@ -267,7 +267,7 @@ class FileCheck:
 
 
 class _Gathered:
-    """Units that are there, of many small queues summed at once."""
+    """Existing units, summed for many small queues at once."""
 
     def __init__(self, sums: RowSums) -> None:
         self._sums = sums
@@ -281,14 +281,14 @@ class _Gathered:
             self.settle()
 
     def settle(self) -> None:
-        """All that was added is summed."""
+        """Finish the sums of everything added."""
         if self._parts:
             self._sums.are_there(units_of_queues(*zip(*self._parts, strict=True)).hashes())
             self._parts, self._count = [], 0
 
 
 def _hashes(units: UnitColumns) -> Hashes:
-    """As files have them."""
+    """Hashes of units as files store them."""
     return units.without_times().hashes()
 
 

@@ -29,9 +29,8 @@ FILES = "files"
 class FileSide:
     """Queue files and index files: see Side.
 
-    What the files have to hold is said by their checkpoint: all records below its dispatched
-    offset. What lies behind its durable one goes with the next opening, if they were not closed in
-    order.
+    Their checkpoint says what the files must have: all records below its dispatched offset. If they
+    were not closed cleanly, the next opening removes everything after its durable offset.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class FileSide:
         *,
         may_lag: bool,
     ) -> None:
-        """`may_lag`: they are being filled, so a clean shutdown leaves them behind as well."""
+        """`may_lag`: they are being filled, so they may be behind even after a clean shutdown."""
         self._opened = opened
         self._records = records
         self._tags_from = options.index_tags_from
@@ -90,7 +89,7 @@ class FileSide:
         return self._opened.admission.admit_all(requests)
 
     def _is_required(self, topic: str, physical_offset: int) -> bool:
-        """Whether keys of a record there have to be in the index."""
+        """Whether the keys of a record there must be in the index."""
         return physical_offset < self._required_end and self._is_live(topic, physical_offset)
 
     def _is_live(self, topic: str, physical_offset: int) -> bool:
@@ -171,7 +170,7 @@ class FileSide:
 
 
 class _CheckedLog:
-    """The log of a check, as the files are held against it."""
+    """The log of a check, for the comparison with files."""
 
     def __init__(self, lookup: Lookup, cut_offset: int) -> None:
         self.start_offset = lookup.log.start_offset

@@ -1,11 +1,11 @@
-"""A bounded set of open files, and the record of which of them hold bytes not yet durable.
+"""A bounded set of open files, which tracks those with bytes that are not durable yet.
 
-A broker may have 50,000 queues of one file each; the process may not have 50,000 open files.
-Files are opened when they are touched and closed when others need the place.
+A broker may have 50,000 queues of one file each, and the process cannot have 50,000 open files.
+Files are opened on access and closed when others need the slot.
 
-Durable: nothing, until `sync` returns. A file that was closed with dirty pages is opened again
-to be synced. The kernel keeps those pages, and a failed write-back of them, with the inode and
-not with the handle, so the sync covers them.
+Durability: nothing, until `sync` returns. A file that was closed with dirty pages is reopened for
+the sync. The kernel keeps those pages, and a failed write-back of them, with the inode and not with
+the handle, so the sync covers them.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class _Handle:
 class FileHandles:
     """Reads and writes files by path with at most about `limit` of them open.
 
-    Thread: any. A handle in use is never closed, so more than `limit` threads may exceed it.
-    Locks: `_lock` alone, held while a file is opened, never while one is read or written.
+    Thread: any. A handle in use is never closed, so more than `limit` threads may exceed it. Locks:
+    only `_lock`, held while a file is opened, never during reads or writes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -73,7 +73,7 @@ class FileHandles:
     def write(self, path: str, data: bytes | memoryview, position: int) -> None:
         """Write all of `data` into the page cache. Raises DiskFullError.
 
-        The file must exist: one that vanished is an error, never a reason to make it again.
+        The file must exist: a missing file is an error and is not created again.
         """
         handle = self._pin(path, dirty=True)
         try:
@@ -86,10 +86,10 @@ class FileHandles:
             self._unpin(handle)
 
     def create(self, path: str, size: int) -> None:
-        """A new file of `size` zero bytes, sparse. Its directory becomes dirty too.
+        """Create a sparse file of `size` zero bytes. Its directory becomes dirty as well.
 
-        Sparse is safe here: only `write` puts bytes into it, and a full disk is then an error
-        of that call, not a signal.
+        Sparse is safe here: only `write` writes into it, and a full disk is then an error of that
+        call, not a signal.
         """
         try:
             with self._lock:
@@ -105,7 +105,7 @@ class FileHandles:
         self.mark_directory(path.rpartition("/")[0])
 
     def resize(self, path: str, size: int) -> None:
-        """Give an existing file the size it should have had; new bytes are zero."""
+        """Give an existing file its full size; new bytes are zero."""
         handle = self._pin(path, dirty=True)
         try:
             os.ftruncate(handle.fd, size)
@@ -115,9 +115,9 @@ class FileHandles:
             self._unpin(handle)
 
     def clear(self, path: str, start: int, end: int) -> bool:
-        """Write zeros over what is not zero in [start, end). Whether anything was.
+        """Overwrite bytes in [start, end) that are not zero. Returns whether there were any.
 
-        Holes of a sparse file are left alone.
+        Holes of a sparse file stay.
         """
         changed = False
         for first, last in self.data_ranges(path, start, end):
@@ -129,7 +129,7 @@ class FileHandles:
         return changed
 
     def data_ranges(self, path: str, start: int, end: int) -> list[tuple[int, int]]:
-        """Parts of [start, end) that can hold something else than zeros, rising."""
+        """Parts of [start, end) that may have non-zero bytes, ascending."""
         handle = self._pin(path)
         try:
             end = min(end, os.fstat(handle.fd).st_size)
@@ -151,13 +151,13 @@ class FileHandles:
             self._unpin(handle)
 
     def remove(self, path: str) -> None:
-        """Delete the file; a missing one is fine. Durable after the next `sync`."""
+        """Delete the file, if it exists. Durable after the next `sync`."""
         Path(path).unlink(missing_ok=True)
         self.forget([path])
         self.mark_directory(path.rpartition("/")[0])
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Let go of files that were deleted or moved away; they need no sync any more."""
+        """Drop the handles of files that were deleted or moved away; they need no sync any more."""
         with self._lock:
             for path in paths:
                 self._dirty.discard(path)
@@ -166,7 +166,7 @@ class FileHandles:
                     self._retire(handle)
 
     def forget_below(self, directory: str) -> None:
-        """`forget` for every file below a directory, and for directories below it."""
+        """Call `forget` for every file below a directory, and for directories below it."""
         prefix = directory + "/"
         with self._lock:
             known = {*self._table, *self._dirty}
@@ -178,22 +178,23 @@ class FileHandles:
         self.forget(path for path in known if path.startswith(prefix))
 
     def mark_directory(self, directory: str) -> None:
-        """Entries of the directory changed: `sync` makes that durable."""
+        """The directory's entries changed: `sync` makes that durable."""
         with self._lock:
             self._dirty_directories.add(directory)
 
     def take_dirty(self) -> tuple[set[str], set[str]]:
-        """Files and directories with bytes not yet durable; they count as clean from now on."""
+        """Files and directories with bytes that are not durable yet; they count as clean from now
+        on."""
         with self._lock:
             files, self._dirty = self._dirty, set()
             directories, self._dirty_directories = self._dirty_directories, set()
             return files, directories
 
     def sync(self, files: Iterable[str], directories: Iterable[str]) -> None:
-        """Durable when it returns. What was deleted meanwhile is passed over.
+        """Make these durable. Skips files that were deleted meanwhile.
 
-        Raises OSError as the kernel gave it; the caller must treat that as final. And
-        OutOfDescriptorsError: all of them count as not durable again.
+        Raises OSError as the kernel returned it; the caller must treat that as final. After
+        OutOfDescriptorsError all of them count as dirty again.
         """
         files, directories = set(files), set(directories)
         try:
@@ -216,7 +217,7 @@ class FileHandles:
             raise
 
     def close(self) -> None:
-        """Close every file. Repeatable; a later read opens again."""
+        """Close every file. Repeatable; a later read reopens them."""
         with self._lock:
             handles = list(self._table.values())
             self._table.clear()

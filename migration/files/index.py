@@ -1,7 +1,7 @@
 """All index files of a store, oldest first; entries go to the newest one, which rolls when full.
 
-A message is indexed once: what lies below the last entry's record is there already, and of the
-record of the last entry as many keys as there are entries of it.
+A message is indexed once: records below that of the last entry are already indexed, and that record
+has as many keys indexed as it has entries.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 class IndexFileSet:
-    """Writes keys, finds candidates for a key.
+    """Adds keys, finds candidates for a key.
 
-    Thread: one writer at a time (the owner sees to it); `candidates` from any thread.
-    Locks: `_lock` guards the list of files; held for an assignment.
+    Thread: one writer at a time, ensured by the owner; `candidates` from any thread. Locks: `_lock`
+    guards the list of files; held for an assignment.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class IndexFileSet:
 
     @property
     def first_offset(self) -> int:
-        """Physical offset of the first record indexed; -1 when there is none."""
+        """Physical offset of the first record indexed; -1 if there is none."""
         return next((file.begin_offset for file in list(self._files) if not file.empty), -1)
 
     @property
     def end_offset(self) -> int:
-        """Physical offset of the last record indexed; -1 when there is none."""
+        """Physical offset of the last record indexed; -1 if there is none."""
         return self._end_offset
 
     def load(self) -> None:
@@ -87,10 +87,10 @@ class IndexFileSet:
         self._find_end()
 
     def recover(self, physical_offset: int) -> None:
-        """Load after a crash: keep what lies below the durable `physical_offset`.
+        """Load after a crash: keep entries below the durable `physical_offset`.
 
-        Durable after the next sync of the handles. Raises IndexFileError for damage that a
-        crash cannot have caused.
+        Durable after the next sync of the handles. Raises IndexFileError for damage that a crash
+        cannot have caused.
         """
         paths = index_files_in(self.root)
         for at, path in enumerate(paths):
@@ -141,7 +141,7 @@ class IndexFileSet:
     def insert(self, records: Iterable[tuple[int, int, str, Sequence[str]]]) -> None:
         """Index records, as (physical offset, store time in ms, topic, keys), in log order.
 
-        Raises DiskFullError; the same call may be made again.
+        Raises DiskFullError; the same call may be repeated.
         """
         keys: list[str] = []
         offsets: list[int] = []
@@ -196,16 +196,17 @@ class IndexFileSet:
         return file
 
     def write_back(self) -> None:
-        """Slots and headers are in the files; durable after the next sync of the handles."""
+        """Write slots and headers to the files; durable after the next sync of the handles."""
         for file in self._files:
             file.write_back()
 
     # --- reading ---------------------------------------------------------------------------
 
     def candidates(self, topic: str, key: str, begin_ms: int, end_ms: int) -> list[list[int]]:
-        """Physical offsets, rising, that may carry the key in the times given: a list a file.
+        """Physical offsets, ascending, of records that may have the key in this time range: a list
+        for each file.
 
-        Times are inclusive. Any of them may belong to another key of the same hash (H34).
+        Times are inclusive. Any of them may belong to another key with the same hash (H34).
         """
         key_hash = int(key_hashes([index_key(topic, key)])[0])
         with self._lock:
@@ -225,7 +226,7 @@ class IndexFileSet:
     # --- cutting ---------------------------------------------------------------------------
 
     def cut(self, physical_offset: int, *, rebuild_newest: bool = False) -> None:
-        """Forget entries of records at or above `physical_offset`.
+        """Remove entries of records at or above `physical_offset`.
 
         Durable after `write_back` and the next sync of the handles.
         """
@@ -245,7 +246,8 @@ class IndexFileSet:
         self._find_end()
 
     def expire(self, log_start: int) -> int:
-        """Delete first files that lead below `log_start` only; never the last. How many."""
+        """Delete leading files whose entries are all below `log_start`; never the last. Returns how
+        many."""
         files = list(self._files)
         dropped = 0
         while len(files) > 1 and files[0].end_offset < log_start:

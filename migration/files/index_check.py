@@ -1,8 +1,8 @@
-"""Holds the index files of a store against its log, in the one walk over it.
+"""Compares the index files of a store with its log, in a single walk over it.
 
-Entries stand in the order of the log, so they are read beside it: each run of records is compared
-with the entries that point into it. Nothing is looked up but what points elsewhere. Structure
-(sizes, headers, slots, chains) is looked at afterwards, file by file.
+Entries are in log order, so they are read alongside: each run of records is compared with the
+entries that refer to it. Only entries that refer elsewhere are looked up. Structure (sizes,
+headers, slots, chains) is checked afterwards, file by file.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TagEntries:
 
     @property
     def since(self) -> int | None:
-        """Physical offset from which on tags are indexed; None when they are not."""
+        """Physical offset from which tags are indexed; None if they are not."""
         return 0 if self.first is None and not self.untagged else self.first
 
 
@@ -78,7 +78,7 @@ _NO_ENTRIES = _Entries(*(np.empty(0, np.int64) for _ in range(4)))
 
 
 class _Missing:
-    """Records of a topic with keys that no file has."""
+    """Records of a topic whose keys are in no file."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -86,9 +86,9 @@ class _Missing:
 
 
 class IndexCheck:
-    """All index files below one root. `take` every record, then `finish`.
+    """All index files below one root. Call `take` with every record, then `finish`.
 
-    Memory: some chunks of entries, and an entry for each topic whose keys are missing.
+    Memory: some chunks of entries, and an entry for each topic with missing keys.
     """
 
     def __init__(
@@ -102,11 +102,10 @@ class IndexCheck:
         lacks_tag: Callable[[Sequence[DispatchRequest]], list[DispatchRequest]] | None = None,
         cut_offset: int = NOWHERE,
     ) -> None:
-        """`log_start`: entries below have expired. `is_required` is asked for every record whose
-        keys are missing, and in the end for the last one of each topic. `lacks_tag`: those of these
-        records, which have no entry of a tag, that should have one. `cut_offset`: the next opening
-        cuts entries that point there, and makes the newest file's slots again.
-        """
+        """`log_start`: entries below have expired. `is_required` is called for every record with
+        missing keys, and at the end for the last one of each topic. `lacks_tag`: records, of those
+        without a tag entry, that should have one. `cut_offset`: the next opening cuts entries from
+        there on, and rebuilds the newest file's slots."""
         self._root = root
         self._layout = layout
         self._tell = tell
@@ -131,7 +130,7 @@ class IndexCheck:
     # --- beside the walk -------------------------------------------------------------------
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
-        """The next records of the log, all of them, rising."""
+        """The next records of the log, all of them, ascending."""
         if not requests:
             return
         end = requests[-1].physical_offset + requests[-1].record_size
@@ -171,7 +170,7 @@ class IndexCheck:
         wanted: IntArray,
         there: IntArray,
     ) -> set[int]:
-        """What is there and is no key's: a tag's, or wrong. What is wanted and not there."""
+        """Entries that match no key, which are a tag's or wrong, and keys without an entry."""
         tagged = set()
         for index in np.flatnonzero(~np.isin(there, wanted)).tolist():
             number, key_hash = int(there[index]) >> _HASH_BITS, int(entries.hashes[index])
@@ -238,7 +237,7 @@ class IndexCheck:
         )
 
     def _read(self) -> Iterator[_Entries]:
-        """The entries of all files that have a header, chunk by chunk."""
+        """Yield the entries of all files with a header, chunk by chunk."""
         for number, path in enumerate(self._paths):
             self._spans.append((NOWHERE, -1))
             try:
@@ -275,7 +274,7 @@ class IndexCheck:
     # --- afterwards ------------------------------------------------------------------------
 
     def finish(self, log: Log, is_required: IsRequired) -> None:
-        """The log was walked; tell the rest."""
+        """After the walk: report the rest."""
         self._look_at_structure(log)
         for chunk in (self._ahead, *self._chunks):
             self._stray.append(chunk)
@@ -327,7 +326,7 @@ class IndexCheck:
             )
 
     def _look_at_structure(self, log: Log) -> None:
-        """Sizes, headers, slots and chains."""
+        """Check sizes, headers, slots and chains."""
 
         def tell(kind: Kind, path: Path, at: int, wanted: str, found: str, count: int = 1) -> None:
             self._faults += kind is not Kind.FOREIGN
@@ -353,8 +352,8 @@ class IndexCheck:
     ) -> int:
         """Returns the physical offset of the file's last entry, or `after`.
 
-        `after` is that of the file before. `is_cut`: the newest file after a crash, whose end and
-        slots the next opening makes again.
+        `after`: that of the previous file. `is_cut`: the newest file after a crash, whose end and
+        slots the next opening rebuilds.
         """
         layout = self._layout
         size = path.stat().st_size
@@ -454,9 +453,10 @@ class IndexCheck:
 
 
 def _is_of_tag(topic: str, tag_code: int, key_hash: int) -> bool:
-    """Whether the entry may be that of the record's tag, which RocketMQ 5.5 indexes as well.
+    """Whether the entry may be that of the record's tag, which RocketMQ 5.5 also indexes.
 
-    Its key is `topic#T#tag`. The record's tag code is the hash of the tag, all but its length.
+    Its key is `topic#T#tag`. The record's tag code is the tag's hash, so all but its length is
+    known.
     """
     if topic == SCHEDULE_TOPIC:
         return True  # its tag code is the due time

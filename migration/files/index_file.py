@@ -1,12 +1,12 @@
-"""One index file, read and written. Layout in formats/index.py.
+"""One index file. Layout in formats/index.py.
 
 Invariants, while the file is open for writing:
-- Entries are in the order of their physical offsets, and are never changed once written.
+- Entries are in the order of their physical offsets, and never change once written.
 - A slot is derived from the entries below `next_entry`, so it can always be rebuilt.
 
-Entries are written as they come. Slots and header are kept in memory and written by
-`write_back`; until then only this process finds the new entries. So a crash leaves entries
-that nothing counts, or slots that are behind: `cut` makes both right again.
+Entries are written immediately. Slots and header are in memory and written by `write_back`; until
+then only this process finds the new entries. So a crash leaves uncounted entries or outdated slots,
+and `cut` repairs both.
 """
 
 from __future__ import annotations
@@ -68,17 +68,17 @@ class IndexFile:
 
     @property
     def free(self) -> int:
-        """Entries that still fit."""
+        """Number of entries that still fit."""
         return self.layout.entries - self.next_entry
 
     def create(self) -> IndexFile:
-        """Make the file, of full size and empty. Raises DiskFullError."""
+        """Create the file, empty and with its full size. Raises DiskFullError."""
         self._handles.create(self._name, self.layout.file_bytes)
         self._open_slots(np.zeros(self.layout.slots, dtype=np.int32))
         return self
 
     def load(self) -> IndexFile:
-        """Read the header. Raises IndexFileError when it, or the size, cannot be right."""
+        """Read the header. Raises IndexFileError if it, or the size, is invalid."""
         size = self.path.stat().st_size
         if size != self.layout.file_bytes:
             reason = f"the file has {size} bytes, not {self.layout.file_bytes}"
@@ -109,7 +109,7 @@ class IndexFile:
     # --- writing ---------------------------------------------------------------------------
 
     def insert(self, hashes: IntArray, offsets: IntArray, times_ms: IntArray) -> None:
-        """Add entries, at most `free`, in log order. Raises DiskFullError, nothing added then."""
+        """Add entries, at most `free`, in log order. Raises DiskFullError; then none is added."""
         count = len(hashes)
         assert 0 < count <= self.free
         slots, pages = self._slots_for_writing()
@@ -164,9 +164,9 @@ class IndexFile:
         return np.frombuffer(data, dtype=SLOT_DTYPE)
 
     def write_back(self, *, seal: bool = False) -> None:
-        """Slots and header are in the file; durable after the next sync of the handles.
+        """Write slots and header to the file; durable after the next sync of the handles.
 
-        `seal` also gives back the memory of the slots: the file takes no more entries.
+        `seal` also frees the memory of the slots: the file takes no more entries.
         """
         if self._slots is not None and self._dirty_pages is not None:
             dirty = np.flatnonzero(self._dirty_pages)
@@ -199,10 +199,10 @@ class IndexFile:
     # --- reading ---------------------------------------------------------------------------
 
     def candidates(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Physical offsets of entries with this hash that may lie in the times given, inclusive;
-        newest first. Only the record can tell whether the key fits (H34).
+        """Physical offsets of entries with this hash that may be in this time range, inclusive;
+        newest first. Only the record shows whether the key matches (H34).
 
-        An entry knows its time in whole seconds only, so the ones just outside are among them.
+        An entry stores its time in whole seconds, so those just outside are included.
         """
         number, limit = self._newest(key_hash % self.layout.slots)
         while 0 < number < limit:
@@ -218,7 +218,7 @@ class IndexFile:
             limit, number = number, previous
 
     def _times(self, number: int, seconds: int) -> tuple[int | None, int | None]:
-        """Its store time lies between these two; None: not known."""
+        """Lower and upper bound of its store time; None if unknown."""
         if number == 1 or not 0 <= seconds < MAX_SECONDS:
             # The original counts the first entry of a file from the file before (H23).
             return None, None
@@ -227,7 +227,7 @@ class IndexFile:
         return (earliest if seconds else None), earliest + 999
 
     def _newest(self, slot: int) -> tuple[int, int]:
-        """Number of the newest entry of a slot, and what it has to be below."""
+        """Number of the newest entry of a slot, and a bound for it."""
         slots = self._slots
         if slots is not None:
             # The writer sets slots before it counts the entries: what a slot names is written.
@@ -250,9 +250,10 @@ class IndexFile:
     def cut(
         self, physical_offset: int, floor: int, store_time_ms: Callable[[int], int | None]
     ) -> None:
-        """Forget entries at or above `physical_offset`, and make the slots again.
+        """Remove entries at or above `physical_offset`, and rebuild the slots.
 
-        Entries that fall, or lie below `floor`, were left by a torn write and end the run too.
+        Entries that descend, or are below `floor`, were left by a torn write and end the run as
+        well.
         """
         kept, last, seconds = 1, floor, 0
         for first, entries in self._entries():
@@ -282,7 +283,7 @@ class IndexFile:
             yield first, np.frombuffer(data, dtype=ENTRY_DTYPE)
 
     def _rebuild_slots(self) -> None:
-        """Slots as inserting the entries one by one would have left them."""
+        """The slots as inserting the entries one by one would have left them."""
         slots = np.zeros(self.layout.slots, dtype=np.int32)
         for first, entries in self._entries():
             # Where a slot comes more than once, the last assignment stays: the newest entry.

@@ -1,4 +1,4 @@
-"""Settings of a store in files, and the names of what it keeps in the store's root."""
+"""Settings of a store in files, and names in the store's root."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """One file consume queue: units in files of equal size, indexed by queue offset.
 
 Invariants, while the queue is open for writing:
-- The unit of queue offset `n` stands `n * 20` bytes into the queue, or nowhere.
-- A valid unit below `end` is never written over by another one.
-- What lies at or above `end` is zero on disk, except between `write` and `commit` or `undo`.
-- Blanks and zeros are no units. They are not counted, not returned, and give way to a unit.
+- The unit of queue offset `n` is `n * 20` bytes into the queue, or missing.
+- A valid unit below `end` is never overwritten by another one.
+- Everything at or above `end` is zero on disk, except between `write` and `commit` or `undo`.
+- Blanks and zeros are not units. They are not counted or returned, and a unit may replace them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Unit = tuple[int, int, int]
 
 
 class PendingUnits(NamedTuple):
-    """What `check` found to be written."""
+    """The units that `check` found to be missing."""
 
     runs: list[tuple[int, list[int]]]  # (queue offset of the first, flat fields as pack_units)
     end: int  # of the queue afterwards
@@ -54,8 +54,8 @@ class PendingUnits(NamedTuple):
 class FileQueue:
     """The units of one (topic, queue id).
 
-    Thread: one writer at a time (the owner sees to it); readers any time.
-    Locks: `_lock` guards the state readers need; held for a few assignments, never across I/O.
+    Thread: one writer at a time, ensured by the owner; readers any time. Locks: `_lock` guards the
+    state that readers need; held for a few assignments, never across I/O.
     """
 
     __slots__ = (
@@ -86,12 +86,12 @@ class FileQueue:
 
     @property
     def end(self) -> int:
-        """Max offset, exclusive; 0 when the queue never held a unit."""
+        """Max offset, exclusive; 0 if the queue never had a unit."""
         return self._end
 
     @property
     def physical_end(self) -> int:
-        """End of the record of the last unit; 0 when there is none. Blanks do not count (H21)."""
+        """End of the record of the last unit; 0 if there is none. Blanks do not count (H21)."""
         return self._physical_end
 
     @property
@@ -99,10 +99,10 @@ class FileQueue:
         return len(self._files.starts)
 
     def load(self, *, repair: bool = False) -> FileQueue:
-        """Read names and find the last unit. Writes nothing, unless it is to `repair`.
+        """Read names and find the last unit. Writes nothing, unless `repair` is set.
 
-        Repair gives files cut short by a crash their size. Raises QueueFileError for a file of
-        the wrong size or at an impossible start.
+        `repair` restores the size of files that a crash left short. Raises QueueFileError for a
+        file with a wrong size or an impossible start.
         """
         if repair:
             self._files.repair_sizes()
@@ -130,9 +130,9 @@ class FileQueue:
     # --- reading ---------------------------------------------------------------------------
 
     def read(self, start: int, count: int) -> Iterator[tuple[int, UnitArray]]:
-        """Units from offset `start` on, below the end, as (offset of the first, units).
+        """Yield units from offset `start` on, below the end, as (offset of the first, units).
 
-        Invalid units are in the arrays; a missing file is left out. Both show as holes.
+        Invalid units are included; a missing file is left out. Both are gaps.
         """
         return self._files.read(start, min(self._end, start + count))
 
@@ -160,10 +160,11 @@ class FileQueue:
         return Bounds(found, end)
 
     def first_where(self, start: int, end: int, wanted: Callable[[Unit], bool]) -> int:
-        """First valid unit in [start, end) that is `wanted`, or `end`. Must rise along the queue.
+        """First valid unit in [start, end) for which `wanted` is true, or `end`. `wanted` must be
+        monotonic along the queue.
 
-        Invalid units are passed over, so that a hole cannot turn the search; an equal one does
-        not end it (H13).
+        Invalid units are skipped, so a gap cannot mislead the search, and an equal unit does not
+        end it (H13).
         """
         low, high, best = start, end, end
         while low < high:
@@ -188,12 +189,12 @@ class FileQueue:
         log_start: int,
         record_at: RecordAt,
     ) -> PendingUnits | None:
-        """What has to be written to have these units; None when they are all there.
+        """What has to be written to have these units; None if all exist.
 
-        `fields` is flat, three for each unit. Writes nothing. Where another unit stands, and
-        `record_at` says that its record has this place too, that one stays; otherwise raises
-        UnitConflictError. Holes are filled; units below `log_start` whose file was expired are
-        passed over.
+        `fields` is flat, three values for each unit. Writes nothing. If a different unit exists, it
+        stays if `record_at` shows that its record has the same place; otherwise raises
+        UnitConflictError. Gaps are filled; units below `log_start` whose file has expired are
+        skipped.
         """
         count = len(offsets)
         first, end = offsets[0], self._end
@@ -248,7 +249,7 @@ class FileQueue:
     def differing(
         self, offsets: Sequence[int], fields: list[int], log_start: int
     ) -> PendingUnits | None:
-        """What has to be written over so that these units, below the end, are there; or None."""
+        """What has to be overwritten so that these units, below the end, exist; or None."""
         known = self._known(min(offsets), max(offsets) + 1)
         runs: list[tuple[int, list[int]]] = []
         for index, offset in enumerate(offsets):
@@ -271,9 +272,9 @@ class FileQueue:
         return known
 
     def write(self, pending: PendingUnits) -> None:
-        """Put the units into the page cache; readers do not see them before `commit`.
+        """Write the units into the page cache; readers do not see them before `commit`.
 
-        Raises DiskFullError; the caller then calls `undo`.
+        Raises DiskFullError; the caller must then call `undo`.
         """
         end, is_new = self._end, self._physical_end == 0
         for offset, fields in pending.runs:
@@ -289,7 +290,8 @@ class FileQueue:
             end = max(end, offset + len(fields) // 3)
 
     def _begin(self, offset: int) -> None:
-        """Files of an empty queue whose first unit has this offset: blanks up to it."""
+        """Create the files of an empty queue whose first unit has this offset, with blanks up to
+        it."""
         files = self._files
         start = files.start_of(offset)
         for other in [found for found in files.starts if found != start]:
@@ -300,13 +302,13 @@ class FileQueue:
         self._fill_with_blanks(offset)
 
     def _fill_with_blanks(self, offset: int) -> None:
-        """The file in which `offset` belongs is the first of the queue, and begins there."""
+        """Make the file of `offset` the first of the queue, beginning there."""
         first = self._files.start_of(offset) // UNIT_SIZE
         if offset > first:
             self._files.write(first, BLANK_UNIT * (offset - first))
 
     def commit(self, pending: PendingUnits) -> None:
-        """Readers see what was written."""
+        """Make the written units visible to readers."""
         filled = pending.runs[0][0] < self._end
         with self._lock:
             self._end, self._physical_end = pending.end, pending.physical_end
@@ -314,7 +316,7 @@ class FileQueue:
                 self._first = self._min = None
 
     def undo(self, pending: PendingUnits) -> None:
-        """Clear what `write` left behind. Needs no space: the blocks are there already."""
+        """Clear what `write` left behind. Needs no space, since the blocks are allocated."""
         first = pending.runs[0][0]
         for offset, fields in pending.runs:
             begin = min(self._end if self._physical_end else first, offset)
@@ -323,12 +325,13 @@ class FileQueue:
     # --- cutting ---------------------------------------------------------------------------
 
     def cut(self, physical_offset: int) -> bool:
-        """Forget all units at or above `physical_offset`, and what follows them. Whether any was.
+        """Remove all units at or above `physical_offset`, and what follows them. Returns whether
+        there were any.
 
-        Also drops what a torn write left: units that fall behind the ones before them. Old
-        bytes are written over with zeros, so that they cannot come back (H1). If no unit is left,
-        the offset of the first that was remains the end, so offsets of expired units are not used
-        again. Durable after the owner's sync; a crash half way leaves less, never a gap.
+        Also drops what a torn write left: units with descending offsets. Old bytes are overwritten
+        with zeros, so that they cannot come back (H1). If no unit is left, the offset of the first
+        one remains the end, so offsets of expired units are not reused. Durable after the owner's
+        sync; an interrupted cut leaves fewer units, never a gap.
         """
         changed, end, physical_end = False, 0, 0
         first = self._files.next_valid(0, self._end)
@@ -352,7 +355,7 @@ class FileQueue:
         return changed
 
     def _leave_end_mark(self, end: int) -> bool:
-        """The only file left says where the queue ends, and no more. Whether that was news."""
+        """Make the only remaining file an end mark of the queue. Returns whether it changed."""
         files = self._files
         (start,) = files.starts
         wanted = files.start_of(end)
@@ -369,9 +372,9 @@ class FileQueue:
         return True
 
     def drop_leading(self, log_start: int) -> int:
-        """Delete first files all of whose units are below `log_start`; never the last file.
+        """Delete leading files whose units are all below `log_start`; never the last file.
 
-        How many. A file that cannot be judged, for want of a valid unit, stays.
+        Returns how many. A file without a valid unit stays.
         """
         dropped = 0
         while len(self._files.starts) > 1:

@@ -1,6 +1,6 @@
-"""Looks through the files of one consume queue: sizes, places, and units in their order.
+"""Checks the files of one consume queue: sizes, positions, and the order of units.
 
-What the units point at is proved by sums, see file_check.py. Reads only, and streams.
+Sums prove the records that units refer to, see file_check.py. Read-only, and streaming.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NOWHERE = 1 << 62
 
 
 class Log(Protocol):
-    """What the files are held against: a log that was walked."""
+    """The log that files are compared with; it was walked."""
 
     start_offset: int
     end_offset: int  # a unit that points behind it is wrong
@@ -49,20 +49,20 @@ class Log(Protocol):
     cut_offset: int  # the next opening cuts what points behind it, so it counts for nothing
 
     def in_question(self, offsets: IntArray) -> BoolArray:
-        """Which physical offsets need a record that the walk told of."""
+        """Which physical offsets need a record that the walk reported."""
         ...
 
     def record_at(self, physical_offset: int) -> DispatchRequest | None:
-        """What is derived from the record there, if a whole one is."""
+        """The request derived from the record there, if there is a whole one."""
         ...
 
     def is_damaged(self, physical_offset: int) -> bool:
-        """Whether damage in the log explains that no record is there."""
+        """Whether damage in the log explains a missing record there."""
         ...
 
 
 class Tell(Protocol):
-    """Takes findings; see kvcq.inspect.Findings.add."""
+    """A function that takes findings; see kvcq.inspect.Findings.add."""
 
     def __call__(
         self,
@@ -86,8 +86,8 @@ class _File(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """Queue offsets [begin, end) without a unit, and units behind them: a fault where the log has
-    a record for one of them."""
+    """Queue offsets [begin, end) without units but with later units: a fault if the log has a
+    record for one of them."""
 
     place: str
     position: int  # bytes into the file
@@ -96,8 +96,8 @@ class Hole(NamedTuple):
 
 
 class QueueCheck:
-    """One queue. After `run`, [begin, end) are the queue offsets that it has in the log, but for
-    its `holes`."""
+    """One queue. After `run`, [begin, end) are its queue offsets in the log, except for its
+    `holes`."""
 
     def __init__(
         self,
@@ -112,8 +112,8 @@ class QueueCheck:
         tell: Tell,
         sizes_are_due: bool = True,
     ) -> None:
-        """`are_there` is given the units that are to be summed. `sizes_are_due`: a file that is too
-        short is a fault; after a crash it is not."""
+        """`are_there` gets the units to be summed. `sizes_are_due`: a file that is too short is a
+        fault; after a crash it is not."""
         self._root = root
         self._directory = root / "consumequeue" / topic / str(queue_id)
         self._topic = topic
@@ -137,7 +137,7 @@ class QueueCheck:
     # --- order -----------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Tells what is wrong with the files; counts the units among what is there."""
+        """Report what is wrong with the files, and count their units."""
         expected: int | None = None
         for path in sorted(self._directory.iterdir()):
             place = str(path.relative_to(self._root))
@@ -189,7 +189,7 @@ class QueueCheck:
         )
 
     def _look_at_place(self, file: _File, size: int, expected: int | None) -> None:
-        """Whether the file's size, and its place among the others, are right."""
+        """Check the file's size, and its position among the others."""
         start = file.start
         offset = start // UNIT_SIZE
         if size > self._file_bytes or (size < self._file_bytes and self._sizes_are_due):
@@ -249,7 +249,8 @@ class QueueCheck:
     def _order(
         self, units: UnitArray, at: IntArray, offsets: IntArray
     ) -> tuple[BoolArray, BoolArray, int]:
-        """Which of the units at these indexes point past the log, and which fall; the highest."""
+        """Which of the units at these indexes are beyond the log, and which descend; and the
+        highest."""
         past = offsets + units["record_size"][at] > self._log.end_offset
         # One that points past the log says nothing about those behind it.
         credible = np.where(past, -1, offsets)
@@ -257,7 +258,7 @@ class QueueCheck:
         return past, ~past & (offsets < peaks[:-1]), max(0, int(peaks[-1]))
 
     def _in_question(self, at: IntArray, offsets: IntArray) -> IntArray:
-        """Those of the indexes whose records the walk told of."""
+        """Those of the indexes whose records the walk reported."""
         wanted = self._log.in_question(offsets)
         if not wanted.all():
             self.goes_beyond |= bool((offsets >= self._log.walked_end).any())
@@ -265,7 +266,8 @@ class QueueCheck:
         return at
 
     def _holes(self, file: _File, first: int, units: UnitArray, valid: BoolArray) -> None:
-        """Places without a unit, and units before and behind; what is impossible is told apart."""
+        """Find positions without a unit between units; impossible values are reported
+        separately."""
         sizes = units["record_size"]
         zero = (sizes == 0) & (units["physical_offset"] == 0)
         blank = (sizes == BLANK_SIZE) | (sizes == END_MARK_SIZE)
@@ -299,7 +301,7 @@ class QueueCheck:
         self.holes.append(Hole(file.place, position, offset, offset + count))
 
     def _open_hole(self, file: _File, first: int, empty: IntArray) -> None:
-        """Remember places that are a hole if a unit follows, otherwise the end of the queue."""
+        """Remember positions that are a gap if a unit follows, otherwise the end of the queue."""
         if not empty.size:
             return
         if self._hole is None:
@@ -310,9 +312,10 @@ class QueueCheck:
     # --- what the units point at -----------------------------------------------------------
 
     def ask(self, is_live: Callable[[str, int], bool] | None) -> None:
-        """Ask the records of all units that the sums do not clear; once the files were run over.
+        """Compare all units that the sums do not clear with their records; call after the files
+        were read.
 
-        Of each kind the first in a file is told, the others are counted.
+        Reports the first of each kind in a file, and counts the others.
         """
         self._highest = -1
         for start, path in files_in(self._directory):
@@ -338,7 +341,7 @@ class QueueCheck:
                 self._found(file, offset, kind, wanted, found, len(each), physical_offset=place)
 
     def _suspects(self, first: int, units: UnitArray, at: IntArray) -> IntArray:
-        """Indexes of units that differ from the log, perhaps, or that the walk did not come to."""
+        """Indexes of units that may differ from the log, or that the walk did not reach."""
         offsets = units["physical_offset"][at].astype(np.int64)
         asked = self._in_question(at, offsets)
         queue = [(self._topic, self._queue_id)]

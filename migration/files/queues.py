@@ -1,7 +1,7 @@
 """All file consume queues of a store: `consumequeue/<topic>/<queue id>/<20 digits>`.
 
-A queue costs memory only while it is among the recently used ones; its state is read from its
-files again when it is touched. What is on disk and is not named like a queue is left alone.
+A queue only uses memory while it was used recently; its state is read from its files again on
+access. Directories that are not named like a queue are ignored.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def check_name(name: str) -> None:
 
 
 class FileQueueSet:
-    """Finds and opens queues. An unknown queue is `None`, and stays unknown to the disk (H17).
+    """Finds and opens queues. An unknown queue is None, and is not created on disk (H17).
 
-    Thread: any. One queue is never two objects at a time, whoever holds it.
-    Locks: `_lock` guards the tables; held while a queue's directory is read.
+    Thread: any. There is never more than one object for a queue. Locks: `_lock` guards the tables;
+    held while a queue's directory is read.
     """
 
     def __init__(self, root: Path, file_bytes: int, handles: FileHandles, max_cached: int) -> None:
@@ -62,11 +62,11 @@ class FileQueueSet:
         return len(self._recent)
 
     def get(self, topic: str, queue_id: int) -> FileQueue | None:
-        """The queue, if it has a directory. Raises QueueFileError when its files are wrong."""
+        """The queue, if it has a directory. Raises QueueFileError if its files are invalid."""
         return self._find((topic, queue_id), create=False)
 
     def get_or_create(self, topic: str, queue_id: int) -> FileQueue:
-        """The queue; nothing is made on disk before the first write.
+        """The queue; nothing is created on disk before the first write.
 
         Raises QueueNameError, QueueFileError.
         """
@@ -105,7 +105,7 @@ class FileQueueSet:
         return FileQueue(topic, queue_id, directory, self._file_bytes, self._handles).load()
 
     def repair(self, topic: str, queue_id: int) -> FileQueue:
-        """The queue, after files cut short by a crash got their size."""
+        """The queue, after the size of files that a crash left short is restored."""
         with self._lock:
             directory = f"{self.root}/{topic}/{queue_id}"
             queue = FileQueue(topic, queue_id, directory, self._file_bytes, self._handles)
@@ -114,11 +114,12 @@ class FileQueueSet:
             return queue
 
     def count_files(self, topic: str, queue_id: int) -> int:
-        """Files of the queue, by their names alone: cheap for queues that are not in use."""
+        """Number of the queue's files, by their names only; cheap for queues that are not in
+        use."""
         return sum(1 for _ in files_in(Path(self.root, topic, str(queue_id))))
 
     def remove_files(self, topic: str, queue_id: int) -> None:
-        """Delete all files of a queue, whatever is wrong with them."""
+        """Delete all files of a queue, even invalid ones."""
         with self._lock:
             self._alive.pop((topic, queue_id), None)
             self._recent.pop((topic, queue_id), None)
@@ -130,7 +131,7 @@ class FileQueueSet:
         return [entry.name for entry in entries_in(self.root) if entry.is_dir()]
 
     def queue_ids(self, topic: str) -> list[int]:
-        """Ids of the queues of the topic that have a directory, rising."""
+        """Ids of the topic's queues that have a directory, ascending."""
         try:
             check_name(topic)
         except QueueNameError:
@@ -146,7 +147,7 @@ class FileQueueSet:
                 yield topic, queue_id
 
     def move_topic_away(self, topic: str, target: Path) -> bool:
-        """Take the topic's directory out in one rename. Whether there was one."""
+        """Move the topic's directory away with one rename. Returns whether there was one."""
         with self._lock:
             for key in [key for key in self._alive if key[0] == topic]:
                 # Whoever still reads it finds its files gone.

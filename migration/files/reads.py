@@ -1,4 +1,4 @@
-"""The reading half of a store in files. Nothing here writes, or makes a file (H17)."""
+"""Reads of a store in files. Nothing here writes or creates files (H17)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class FileQueueReads:
-    """What readers ask of the queues and the index. Thread: any; no lock of the store is taken."""
+    """Reads of the queues and the index. Thread: any; takes no lock of the store."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class FileQueueReads:
         return found
 
     def bounds(self, topic: str, queue_id: int, log_start: int) -> Bounds:
-        """See ConsumeQueueStore. Min is looked for in the units, so no blank is ever visible."""
+        """See ConsumeQueueStore. Min is searched in the units, so no blank is ever visible."""
         queue = self._get(topic, queue_id)
         return Bounds(0, 0) if queue is None else queue.bounds(log_start)
 
     def read_units(
         self, topic: str, queue_id: int, start: int, count: int
     ) -> list[tuple[int, CqUnit]]:
-        """See ConsumeQueueStore. The store time is 0 where the record is gone from the log."""
+        """See ConsumeQueueStore. The store time is 0 if the record has left the log."""
         queue = self._get(topic, queue_id)
         if queue is None:
             return []
@@ -91,7 +91,7 @@ class FileQueueReads:
     def search_time(
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary, log_start: int
     ) -> int:
-        """See ConsumeQueueStore. A unit whose record is gone counts as too early."""
+        """See ConsumeQueueStore. A unit whose record has left the log counts as too early."""
         queue = self._get(topic, queue_id)
         if queue is None:
             return 0
@@ -114,9 +114,10 @@ class FileQueueReads:
         after: KeyHit | None,
         limit: int,
     ) -> list[KeyHit]:
-        """See ConsumeQueueStore. Rising by physical offset: store times never fall along a log.
+        """See ConsumeQueueStore. Ascending by physical offset, since store times never fall along a
+        log.
 
-        Each hit was verified against its record (H34), topic, key and time to the millisecond.
+        Each hit is verified against its record (H34): topic, key, and time to the millisecond.
         """
         self._check_open()
         beyond = -1 if after is None else after.physical_offset
@@ -140,7 +141,7 @@ class FileQueueReads:
         return hits
 
     def marks_below(self, key: str, limit: int) -> None:
-        """See ConsumeQueueStore: keys are hashed, and have no order."""
+        """See ConsumeQueueStore. Not supported, since keys are hashed and have no order."""
 
     def queue_ids(self, topic: str) -> list[int]:
         self._check_open()

@@ -1,9 +1,8 @@
-"""Single records of a log by physical offset, read from the segment files.
+"""Reads single records of a log by physical offset from the segment files.
 
-What the file queues need of the log while they are being opened (their index is cut by store
-times) and when they are read (their units carry no store time). Reads with pread, so that a cold
-page never holds up other threads; needs no open log. Nothing is trusted: a record must say itself
-that it lies there.
+The file queues need this while they are opened (their index is cut by store times) and for reads
+(their units have no store time). Uses pread, so a cold page does not block other threads; needs no
+open log. Every record is verified: it must contain its own position.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class RecordLookup:
         self._files: OrderedDict[int, int] = OrderedDict()
 
     def store_time_ms(self, physical_offset: int) -> int | None:
-        """Store time of the record there; None when there is none."""
+        """Store time of the record there; None if there is none."""
         head = self._read(physical_offset, _HEAD_BYTES)
         if len(head) < _HEAD_BYTES:
             return None
@@ -76,7 +75,7 @@ class RecordLookup:
         return store_time_of(head, 0)
 
     def record(self, physical_offset: int) -> bytes | None:
-        """The record there; None when no whole one is."""
+        """The record there; None if there is no whole one."""
         head = self._read(physical_offset, 8)
         size = int.from_bytes(head[:4], "big", signed=True)
         if len(head) < 8 or not MIN_RECORD_BYTES <= size <= self._segment_bytes:
@@ -86,7 +85,7 @@ class RecordLookup:
         return data if found is Found.RECORD else None
 
     def request(self, physical_offset: int) -> DispatchRequest | None:
-        """What is derived from the record there; None when no whole one is."""
+        """The request derived from the record there; None if there is no whole one."""
         data = self.record(physical_offset)
         if data is None:
             return None
@@ -98,8 +97,8 @@ class RecordLookup:
     def tags(self, requests: Sequence[DispatchRequest]) -> list[str]:
         """The tag of each of these records, which have tag codes; in log order.
 
-        Empty where there is none to be indexed: in a rollback of a transaction, in a delayed
-        message without a tag, and where the record is gone from the log.
+        Empty if there is none to index: in a rollback of a transaction, in a delayed message
+        without a tag, and for records that left the log.
         """
         found = []
         data, base, behind = b"", 0, 0
@@ -115,7 +114,7 @@ class RecordLookup:
         return found
 
     def _read_span(self, requests: Sequence[DispatchRequest], number: int) -> bytes:
-        """Records from that request's on, as many as are read at once, of one segment."""
+        """Records from that request's on, as many as one read covers, in one segment."""
         offset, size = requests[number][3:5]
         end = offset + size
         for later in requests[number + 1 :]:
@@ -127,13 +126,13 @@ class RecordLookup:
         return data if len(data) >= size else b""
 
     def forget_below(self, log_start: int) -> None:
-        """Let go of segments that were dropped: an open file would keep its space."""
+        """Close segments that were dropped, since an open file would keep its space."""
         with self._lock:
             for start in [each for each in self._files if each + self._segment_bytes <= log_start]:
                 os.close(self._files.pop(start))
 
     def close(self) -> None:
-        """Let go of all files. Repeatable; a later read opens them again."""
+        """Close all files. Repeatable; a later read reopens them."""
         with self._lock:
             for descriptor in self._files.values():
                 os.close(descriptor)
@@ -159,10 +158,10 @@ class RecordLookup:
 
 
 def _tag(data: bytes, at: int, size: int, topic: str) -> str:
-    """Of the record there, which has a tag code. Raises CorruptRecordError.
+    """The tag of the record there, which has a tag code. Raises CorruptRecordError.
 
-    Properties end the record, so the last place that looks like the tag is it, but where a body
-    or a value does: that is told by what stands before.
+    Properties end the record, so the last match is the tag, unless it is in a body or a value; the
+    bytes before it distinguish these.
     """
     if data[at + SYS_FLAG_BYTE_AT] & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
         return ""

@@ -1,7 +1,7 @@
-"""What an opening of the files finds, and cuts back to where the log goes on from.
+"""Opens files after a crash: what exists, and the cut back to where the log continues.
 
-Writes nothing where a store was closed in order. Cutting can be repeated: a crash in the middle of
-it is no special case.
+Writes nothing if the store was closed cleanly. Cutting is repeatable, so a crash during it needs no
+special handling.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class Found(NamedTuple):
-    """Where the files are after an opening."""
+    """The state of the files after opening."""
 
     dispatched_offset: int  # dispatching goes on from here
     durable_offset: int  # what is derived from records below it survives a crash
@@ -45,7 +45,7 @@ def open_files(
     handles: FileHandles,
     progress: Progress,
 ) -> Found:
-    """Files without a checkpoint are compared with the log: all of it is dispatched again.
+    """Files without a checkpoint are compared with the log by dispatching all of it again.
 
     Raises StoreFormatError for a damaged checkpoint.
     """
@@ -74,7 +74,7 @@ def open_files(
 
 
 def _adopt(queues: FileQueueSet, index: IndexFileSet, progress: Progress) -> Found:
-    """Of files that RocketMQ wrote. Units that are there stay; the index is made from the log."""
+    """For files that RocketMQ wrote. Existing units stay; the index is rebuilt from the log."""
     _load_index(index, None)  # so that it can be cleared
     durable = 0
     names = list(queues.names())
@@ -87,7 +87,8 @@ def _adopt(queues: FileQueueSet, index: IndexFileSet, progress: Progress) -> Fou
 
 
 def _load_index(index: IndexFileSet, cut_at: int | None) -> bool:
-    """Whether it is one. `cut_at`: after a crash, the offset above which it is not durable."""
+    """Whether the index is valid. `cut_at`: after a crash, the offset above which it is not
+    durable."""
     try:
         if cut_at is None:
             index.load()
@@ -106,7 +107,7 @@ def cut_queues(
     *,
     repair: bool = False,
 ) -> None:
-    """No queue has a unit of a record at the offset or above. `repair`: after a crash."""
+    """Remove units of records at or above the offset from all queues. `repair`: after a crash."""
     names = list(queues.names())
     for done, name in enumerate(names):
         progress("cutting queues", done / len(names))

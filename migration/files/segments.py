@@ -1,6 +1,6 @@
-"""The files of one consume queue as one run of bytes; what the bytes mean is for queue.py.
+"""The files of one consume queue as one run of bytes; queue.py interprets the bytes.
 
-Durable: what was written, once the owner of the handles synced them, the names of files included.
+Durable: writes, including file names, after the owner of the handles synced them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCAN_UNITS = 65_536  # read at once where all of it is needed: 1.25 MiB
 
 
 class BadFileError(Exception):
-    """A file that cannot be one of the queue; the queue turns it into its own error."""
+    """An invalid file of the queue; the queue converts it to its own error."""
 
     def __init__(self, path: str, start: int, position: int, reason: str) -> None:
         super().__init__(reason)
@@ -43,7 +43,7 @@ class PlacedUnit(NamedTuple):
 
 
 class QueueFiles:
-    """Makes, reads, writes and deletes the files in one directory.
+    """Creates, reads, writes and deletes the files in one directory.
 
     Thread: one writer; `read` and `first_offset` from any thread.
     """
@@ -62,11 +62,11 @@ class QueueFiles:
         return f"{self.directory}/{file_name(start)}"
 
     def start_of(self, offset: int) -> int:
-        """Start of the file in which the unit of this queue offset belongs."""
+        """Start of the file for the unit of this queue offset."""
         return offset * UNIT_SIZE // self.file_bytes * self.file_bytes
 
     def first_offset(self) -> int:
-        """Queue offset at which the first file begins; 0 when there is none."""
+        """Queue offset at which the first file begins; 0 if there is none."""
         for start in self.starts[:1]:
             return start // UNIT_SIZE
         return 0
@@ -87,7 +87,8 @@ class QueueFiles:
             self.starts.append(start)
 
     def repair_sizes(self) -> None:
-        """Give short files their size: a crash between making a file and sizing it leaves them."""
+        """Restore the size of short files, which a crash between creating and sizing a file
+        leaves."""
         for _, path in files_in(Path(self.directory)):
             if path.stat().st_size < self.file_bytes:
                 self._handles.resize(str(path), self.file_bytes)
@@ -95,7 +96,7 @@ class QueueFiles:
     # --- reading ---------------------------------------------------------------------------
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, UnitArray]]:
-        """Units of the queue offsets in [start, end), as (offset of the first, units).
+        """Yield units of the queue offsets in [start, end), as (offset of the first, units).
 
         One array for each file. A missing file is left out.
         """
@@ -144,9 +145,9 @@ class QueueFiles:
         return None
 
     def end_without_units(self) -> int:
-        """Where the queue ends if no file has a valid unit: behind the blanks, or an end mark.
+        """The queue's end if no file has a valid unit: after the blanks, or at an end mark.
 
-        A first file of zeros says that the queue ends where the file begins.
+        A first file of zeros means that the queue ends where the file begins.
         """
         for start in self.starts[:1]:
             path = self.path(start)
@@ -160,10 +161,10 @@ class QueueFiles:
         return 0
 
     def last_below(self, start: int, physical_offset: int) -> PlacedUnit | None:
-        """The last unit of a file before the first one that is at or above `physical_offset`.
+        """The last unit of a file before the first one at or above `physical_offset`.
 
-        A unit that is not above all before it, the file before included, ends the run too: a
-        torn write left it.
+        A unit that is not above all earlier ones, including the previous file's, ends the run as
+        well: it was left by a torn write.
         """
         path = self.path(start)
         floor = -1
@@ -199,7 +200,7 @@ class QueueFiles:
     # --- writing ---------------------------------------------------------------------------
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write units from a queue offset on, making the files they need. Raises DiskFullError."""
+        """Write units from a queue offset on, creating files as needed. Raises DiskFullError."""
         rest = memoryview(data)
         for start, position, size in self._pieces(offset, len(data)):
             self.make(start)
@@ -207,18 +208,19 @@ class QueueFiles:
             rest = rest[size:]
 
     def clear(self, offset: int, count: int) -> None:
-        """Zeros over `count` units; files that are missing stay missing."""
+        """Write zeros over `count` units; missing files are not created."""
         for start, position, size in self._pieces(offset, count * UNIT_SIZE):
             if start in self.starts:
                 self._handles.clear(self.path(start), position, position + size)
 
     def clear_rest(self, start: int, offset: int) -> bool:
-        """Zeros from a queue offset to the end of its file. Whether anything else was there."""
+        """Write zeros from a queue offset to the end of its file. Returns whether anything else was
+        there."""
         position = offset * UNIT_SIZE - start
         return self._handles.clear(self.path(start), position, self.file_bytes)
 
     def _pieces(self, offset: int, size: int) -> Iterator[tuple[int, int, int]]:
-        """(file start, position, bytes) of a run of units, cut at the ends of files."""
+        """(file start, position, bytes) of a run of units, split at the ends of files."""
         at, end = offset * UNIT_SIZE, offset * UNIT_SIZE + size
         while at < end:
             position = at % self.file_bytes
@@ -227,7 +229,7 @@ class QueueFiles:
             at += piece
 
     def make(self, start: int) -> None:
-        """The file that begins at `start` exists, of full size."""
+        """Create the file that begins at `start`, with its full size, if it is missing."""
         starts = self.starts
         if starts and starts[-1] == start:
             return

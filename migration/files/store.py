@@ -1,13 +1,13 @@
 """A ConsumeQueueStore in RocketMQ's files: `consumequeue/` for the queues, `index/` for the keys.
 
-Everything here is derived from the log. Each step leaves files from which the rest can be
-derived again, starting at the durable checkpoint:
+Everything here is derived from the log. Each step leaves files from which the rest can be derived
+again, starting at the durable checkpoint:
 
-- Units and index entries are written when they are dispatched, and made durable by `flush`,
-  which advances the checkpoint after its fsyncs, never before.
-- Before the first write after an opening the checkpoint is marked as not clean. Whoever opens
-  a store that is not clean first cuts all queues and the index back to what is durable.
-- Cutting and deleting can be repeated, so a crash in the middle of either is no special case.
+- Dispatch writes units and index entries; `flush` makes them durable, and advances the checkpoint
+after its fsyncs, never before.
+- Before the first write after an opening the checkpoint is marked as not clean. Opening a store
+that is not clean first cuts all queues and the index back to what is durable.
+- Cutting and deleting are repeatable, so a crash during either needs no special handling.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ logger = logging.getLogger(__name__)
 
 
 class FileQueueStore(FileQueueReads):
-    """ConsumeQueueStore over files, byte for byte as RocketMQ 5 lays them out.
+    """ConsumeQueueStore over files, byte for byte as RocketMQ 5 writes them.
 
-    Thread: any. Writers one at a time, under `_writing`; reads take no lock of the store.
-    Locks: `_flushing` before `_writing`. `_writing` is not held across an fsync of units.
-    Failure: a failed fsync is final; reads go on.
+    Thread: any. Writers one at a time, under `_writing`; reads take no lock of the store. Locks:
+    `_flushing` before `_writing`. `_writing` is not held across an fsync of units. Failure: a
+    failed fsync is final; reads continue.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class FileQueueStore(FileQueueReads):
         clock: Clock | None = None,
         progress: Progress = no_progress,
     ) -> None:
-        """Open what is below `root`; after a crash, cut it back to what is durable.
+        """Open the files below `root`; after a crash, cut them back to what is durable.
 
         `store_time_ms` and `record_at` read the record at a physical offset from the log, and
-        answer None when there is none. A store that was closed is only read.
-        Raises StoreFormatError for a damaged checkpoint.
+        return None if there is none. A cleanly closed store is only read. Raises StoreFormatError
+        for a damaged checkpoint.
         """
         options = options or FileQueueOptions()
         handles = FileHandles(options.max_open_files)
@@ -104,7 +104,8 @@ class FileQueueStore(FileQueueReads):
 
     @property
     def durable_offset(self) -> int:
-        """End of what survives a crash: where an opening after one goes on dispatching."""
+        """Physical offset below which everything survives a crash; opening after one continues
+        dispatch there."""
         return self._flushed
 
     @property
@@ -114,11 +115,10 @@ class FileQueueStore(FileQueueReads):
     def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
         """See Dispatcher. Visible to readers on return; durable after `flush`.
 
-        Offsets that the log left out stay blank, each unit at its own index (H20). Of two records
-        for one place the earlier one keeps it, as with RocketMQ.
-
-        Raises, with nothing written: QueueNameError for a topic or light queue that cannot name
-        a directory, UnitConflictError, QueueFileError, DiskFullError.
+        Offsets that the log left out stay blank, each unit at its own index (H20). If two records
+        have the same place, the earlier one keeps it, as in RocketMQ. Raises, with nothing written:
+        QueueNameError for a topic or light queue that cannot name a directory, UnitConflictError,
+        QueueFileError, DiskFullError.
         """
         with self._writing:
             self._check_writable()
@@ -135,7 +135,7 @@ class FileQueueStore(FileQueueReads):
             self._dispatched = max(self._dispatched, end_offset)
 
     def _write(self, pending: list[tuple[FileQueue, PendingUnits]], groups: DispatchGroups) -> None:
-        """Readers see all of it, or none."""
+        """Readers see all of it, or nothing."""
         try:
             for queue, units in pending:
                 queue.write(units)
@@ -161,7 +161,7 @@ class FileQueueStore(FileQueueReads):
             self._save(clean=False)
 
     def _save(self, *, clean: bool) -> None:
-        """The checkpoint on disk says what is durable. Called with `_writing` held."""
+        """Write what is durable to the checkpoint. Must hold `_writing`."""
         write_checkpoint(
             self._root,
             FileQueueCheckpoint(
@@ -175,7 +175,7 @@ class FileQueueStore(FileQueueReads):
         self._clean = clean
 
     def rewrite(self, requests: Sequence[DispatchRequest]) -> None:
-        """See ConsumeQueueStore. Writes units over others, the only call that does."""
+        """See ConsumeQueueStore. The only call that overwrites units."""
         with self._writing:
             self._check_writable()
             groups = group_requests(requests, self._dead)
@@ -188,8 +188,8 @@ class FileQueueStore(FileQueueReads):
                     queue.commit(units)
 
     def restore_last_units(self, units: Sequence[LastUnit]) -> None:
-        """See ConsumeQueueStore. A unit stands there then that no reader can see: it points below
-        the start of the log; and so do those before it, so blanks may be between them."""
+        """See ConsumeQueueStore. Writes a unit that no reader sees, because it refers to below the
+        start of the log; so do those before it, so blanks may be between them."""
         for topic, queue_id, queue_offset, physical_offset in units:
             if self.next_offsets([(topic, queue_id)])[0] > queue_offset:
                 continue
@@ -247,10 +247,10 @@ class FileQueueStore(FileQueueReads):
             self._flushed_up_to(self._dispatched, clean=False)
 
     def rebuild_queue(self, topic: str, queue_id: int, log_start: int) -> None:
-        """Forget the units a queue has of the live log; dispatching the log again makes them.
+        """Remove a queue's units of the live log, so that dispatching the log again rebuilds them.
 
-        `dispatched_offset` is 0 afterwards. Where the files can be read, units below `log_start`
-        stay, so that the offsets of a queue with none left in the log go on. Durable on return.
+        `dispatched_offset` is 0 afterwards. If the files can be read, units below `log_start` stay,
+        so that the offsets of a queue without live messages continue. Durable on return.
         """
         with self._flushing, self._writing:
             self._check_writable()
@@ -264,7 +264,8 @@ class FileQueueStore(FileQueueReads):
             self._sync_all()
 
     def rebuild_index(self) -> None:
-        """Forget the key index; dispatching the log again makes it. Durable on return."""
+        """Remove the key index, so that dispatching the log again rebuilds it. Durable on
+        return."""
         with self._flushing, self._writing:
             self._check_writable()
             self._dispatched = self._flushed = 0
@@ -273,12 +274,12 @@ class FileQueueStore(FileQueueReads):
             self._sync_all()
 
     def keep_from(self, store_time_ms: int) -> None:
-        """Files go by the log's start, not by time."""
+        """Does nothing: files expire by the log's start, not by time."""
 
     def expire(self, log_start: int, store_time_ms: int) -> None:
         """See ConsumeQueueStore: deletes whole files, never the last one of a queue.
 
-        A file that cannot be read stays. Repeatable; a crash brings some files back, no harm.
+        An unreadable file stays. Repeatable; files that a crash brings back do no harm.
         """
         if self._flushed < min(log_start, self._dispatched):
             # The log cannot give back what is gone from it: offsets must go on after a crash.
@@ -305,7 +306,7 @@ class FileQueueStore(FileQueueReads):
                 self._save(clean=self._clean)
 
     def maintain(self) -> int:
-        """Nothing: files need no looking after from time to time."""
+        """Does nothing: files need no periodic work."""
         return 0
 
     def compact(
@@ -315,12 +316,13 @@ class FileQueueStore(FileQueueReads):
         family: str | None = None,
         topic: str | None = None,
     ) -> None:
-        """Nothing: `expire` and `delete_topic` give space back at once."""
+        """Does nothing: `expire` and `delete_topic` free space at once."""
 
     # --- durability and end of life --------------------------------------------------------
 
     def flush(self) -> None:
-        """See ConsumeQueueStore. Raises FlushError, for good; DiskFullError, to be tried again."""
+        """See ConsumeQueueStore. Raises FlushError, which is final; DiskFullError, which can be
+        retried."""
         with self._flushing:
             with self._writing:
                 self._check_writable()
@@ -347,7 +349,7 @@ class FileQueueStore(FileQueueReads):
             raise FlushError(f"file queues are durable up to {self.durable_offset}") from error
 
     def _sync_all(self) -> None:
-        """Everything written so far is durable. Called with both locks held."""
+        """Make everything written so far durable. Must hold both locks."""
         self._index.write_back()
         self._sync(*self._handles.take_dirty())
 
@@ -365,7 +367,7 @@ class FileQueueStore(FileQueueReads):
         }
 
     def close(self) -> None:
-        """See ConsumeQueueStore. What cannot be flushed any more is derived again later."""
+        """See ConsumeQueueStore. What cannot be flushed is derived again later."""
         with self._flushing, self._writing:
             if self._closed:
                 return

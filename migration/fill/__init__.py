@@ -1,6 +1,6 @@
-"""Brings a side up from the log: batch by batch, or through sorted files of another process.
+"""Fills a side from the log: batch by batch, or with sorted files from another process.
 
-Uses sides and state, and of columnar the process that makes those.
+Uses sides and state, and the process from columnar that writes sorted files.
 """
 
 from migration.fill.bulk import end_before, remove_leftovers

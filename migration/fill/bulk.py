@@ -1,8 +1,7 @@
-"""Brings RocksDB up through sorted files that another process makes: see columnar/bulk_worker.py.
+"""Fills RocksDB with sorted files that another process writes: see columnar/bulk_worker.py.
 
-For long histories. The process makes the next piece while the last one is taken in, which is a
-matter of milliseconds. What is left at the end, and everything when no process is available, is
-done by the ordinary backfill.
+For long histories. The process writes the next piece while the last one is ingested, which takes
+milliseconds. The ordinary backfill does the rest, and everything if no process is available.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ WORKER = f"{__name__.removesuffix('.fill.bulk')}.columnar.bulk_worker"
 
 
 class Trend:
-    """Brakes producers, step by step, while what is left to do does not shrink."""
+    """Slows producers down, step by step, while the remaining work does not shrink."""
 
     def __init__(self, double: DoubleQueueStore) -> None:
         self._double = double
@@ -76,12 +75,12 @@ class Trend:
 
 
 class BulkBackfill:
-    """One run. Used by one job's thread; the process belongs to it."""
+    """One run. Used by one job's thread, which owns the process."""
 
     def __init__(
         self, store: MessageStore, double: DoubleQueueStore, end: Callable[[], int], job: Job
     ) -> None:
-        """`end`: up to where the log is dispatched and durable."""
+        """`end`: returns the end of the log that is dispatched and durable."""
         self._store = store
         self._double = double
         self._end = end
@@ -93,9 +92,9 @@ class BulkBackfill:
         self._output = self._root / _OUTPUT
 
     def run(self, side: Side) -> None:
-        """The side has nearly all of the log, if another process is available.
+        """Fill the side with nearly all of the log, if a process is available.
 
-        Raises JobCancelledError, and what taking files in raises.
+        Raises JobCancelledError, and what ingesting files raises.
         """
         if side.name is not SideName.ROCKSDB or self._left(side) < LEAST_BYTES:
             return
@@ -117,8 +116,9 @@ class BulkBackfill:
         return left >= LEAST_BYTES and self._short < _SHORT_PIECES
 
     def _run_process(self, side: Side) -> bool:
-        """Pieces up to where the log was dispatched when the process was told which topics there
-        are: made later, one would be left out. Whether it is to be done again: there is more."""
+        """Process pieces up to where the log was dispatched when the process was started with the
+        topics of that time; a later topic would be missing. Returns whether there is more, for
+        another run."""
         known_end = self._end()  # first: the plan has all topics made before
         endings = self._store.applier.endings()
         start = max(side.store.dispatched_offset, self._store.log.start_offset)
@@ -172,7 +172,7 @@ class BulkBackfill:
         )
 
     def _answer(self, process: subprocess.Popen[bytes]) -> dict[str, Any] | None:
-        """The next answer; None when the process ended instead. Raises JobCancelledError."""
+        """The next answer; None if the process ended instead. Raises JobCancelledError."""
         stdout = cast("IO[bytes]", process.stdout)
         line = b""
         # Never select(): it knows no descriptor above 1,023, and a service has more.
@@ -193,7 +193,7 @@ class BulkBackfill:
         return answer
 
     def _take_in(self, side: Side, answer: dict[str, Any], endings: Mapping[str, int]) -> None:
-        """The files are part of the database. Raises what the database raises."""
+        """Ingest the files into the database. Raises what the database raises."""
         files = {name: [Path(each) for each in paths] for name, paths in answer["files"].items()}
         end = answer["end"]
         while side.store.statistics().get("default.l0_files", 0) > _L0_FILES:
@@ -208,8 +208,8 @@ class BulkBackfill:
 
 
 def end_before(store: SideStore, end: int, endings: Mapping[str, int]) -> None:
-    """What the side has of names that ended below `end` goes, before it takes files of the log up
-    to there. Raises StoreBusyError; repeatable."""
+    """Delete what the side has of names that ended below `end`, before it ingests files of the log
+    up to there. Raises StoreBusyError; repeatable."""
     begin = store.dispatched_offset
     for name, at in endings.items():
         if begin <= at < end:
@@ -217,7 +217,7 @@ def end_before(store: SideStore, end: int, endings: Mapping[str, int]) -> None:
 
 
 def remove_leftovers(root: Path) -> None:
-    """What a crash left of a run. Repeatable. Raises StoreError when it cannot be removed."""
+    """Remove what a crash left of a run. Repeatable. Raises StoreError if it cannot be removed."""
     try:
         shutil.rmtree(root / _OUTPUT)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Brings a side up from its own watermark to the live dispatch, and joins it there.
+"""Brings a side from its own watermark to the live dispatch, and joins it there.
 
-The side reads the log again, in batches, and gets from it what live dispatch would have given it:
-the same rows. The last piece is done while dispatch waits, and then dispatch feeds the side: no
-gap, and no repeat. A crash anywhere leaves a watermark from which the next backfill goes on.
+The side is dispatched the log again, in batches, with the same rows as live dispatch. The last
+piece is done while dispatch waits, and then dispatch feeds the side: without a gap or a repeat. A
+crash at any point leaves a watermark from which the next backfill continues.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Filler:
         self._bulk = BulkBackfill(store, double, self._end, job)
 
     def catch_up(self, name: SideName) -> None:
-        """The side has everything, and is joined.
+        """Bring the side up to date and join it.
 
         Raises JobCancelledError, and what the side raises except StoreBusyError.
         """
@@ -74,14 +74,14 @@ class Filler:
             self._double.hold_log(name, None)
 
     def _end(self) -> int:
-        """What is dispatched, and durable: what is not durable yet is left to live dispatch."""
+        """End of what is dispatched and durable; live dispatch handles the rest."""
         dispatched, flushed = self._double.dispatched_offset, self._store.flushed_offset
         if flushed < dispatched:
             self._store.ask_flush()
         return min(dispatched, flushed)
 
     def _catch_up_once(self, side: Side, pace: Pace) -> None:
-        """One batch, if there is one."""
+        """Process one batch, if there is one."""
         end = self._end()
         with side.filling:
             at = side.store.dispatched_offset
@@ -96,7 +96,7 @@ class Filler:
         pace.after_batch(self._job, end - at)
 
     def _try_join(self, side: Side, rest: int) -> bool:
-        """Join, if no more than `rest` bytes are left. Whether that was so."""
+        """Join, if at most `rest` bytes are left. Returns whether it joined."""
         if self._double.dispatched_offset - side.store.dispatched_offset > rest:
             return False
 
@@ -115,13 +115,14 @@ class Filler:
         return True
 
     def _put(self, side: Side, requests: Sequence[DispatchRequest], end: int) -> None:
-        """Dispatch to the side; what ended meanwhile ends there at its place in the log."""
+        """Dispatch to the side; names deleted meanwhile are deleted there at their place in the
+        log."""
         applier = self._store.applier.into(side.store)
         for piece, piece_end in applier.pieces(requests, end):
             side.store.dispatch(piece, piece_end)
 
     def _seed(self, side: Side) -> None:
-        """Queues whose messages are all expired: their offsets must go on where they were.
+        """Create queues whose messages have all expired, so that their offsets continue.
 
         The log has nothing of them any more, but the serving side knows their last units.
         """

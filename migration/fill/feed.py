@@ -1,4 +1,4 @@
-"""The log of an open store, for those who read it again: fillers of a side and the verifier."""
+"""Reads the log of an open store again, for fillers of a side and the verifier."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class LogFeed:
-    """Reads runs of records as dispatch requests, as live dispatch made them.
+    """Reads runs of records as dispatch requests, as live dispatch builds them.
 
-    Not for use by two threads at a time. Memory: that of a parser.
+    Not thread-safe. Memory: that of a parser.
     """
 
     def __init__(self, store: MessageStore, admission: Admission | None = None) -> None:
-        """`admission` says what lives; otherwise that of the store, for who follows the endings of
-        light queues by the log."""
+        """`admission`: which records are live; by default the store's. A caller that follows
+        deletions of light queues in the log passes its own."""
         self._store = store
         self._admission = admission or store.admission
         self._log = store.log
@@ -37,12 +37,11 @@ class LogFeed:
         return self._log.appended_offset
 
     def read(self, at: int, end: int, count: int) -> tuple[list[DispatchRequest], int]:
-        """Requests of the next records in at..end, `count` at most, of topics that exist; and where
-        to go on.
+        """Requests of the next records in at..end, at most `count`, of existing topics; and the
+        position to continue at.
 
-        Always gets further than `at`, unless that is `end`. What was dropped below the log's start
-        is passed over. Raises CorruptRecordError for a damaged record, unless the store leaves
-        those out.
+        That is always beyond `at`, unless `at` is `end`. Parts dropped below the log's start are
+        skipped. Raises CorruptRecordError for a damaged record, unless the store leaves those out.
         """
         for step in walk(self._log.segments, at, end=end, parser=self._parser, count=count):
             at = step.next_offset

@@ -1,7 +1,7 @@
-"""How fast a job reads the log again beside those who put messages into it.
+"""The pace at which a job reads the log again beside producers.
 
-While messages come in, it takes a share of the processor's time only, so that producers keep the
-rest. When it does not gain on them with that, the share grows: it has to end some day.
+While messages arrive, it only takes a share of the processor's time, so that producers keep the
+rest. If it does not catch up with that, the share grows, so that it ends eventually.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BUSY_WAIT_S = 0.02
 
 
 def patiently(job: Job, action: Callable[[], object]) -> None:
-    """Do it again until the side is not busy. Raises JobCancelledError."""
+    """Retry until the side is not busy. Raises JobCancelledError."""
     while True:
         try:
             action()
@@ -46,9 +46,9 @@ class Pace:
         self._lag: int | None = None
 
     def after_batch(self, job: Job, lag: int) -> None:
-        """Rest as long as the share asks for. `lag`: bytes still to do. Raises JobCancelledError.
+        """Rest as long as the share requires. `lag`: remaining bytes. Raises JobCancelledError.
 
-        Processor time of this thread is what counts: time spent waiting is nobody's loss.
+        Only this thread's processor time counts, since waiting costs others nothing.
         """
         worked_s = time.thread_time()
         used_s, self._worked_s = worked_s - self._worked_s, worked_s

@@ -1,4 +1,5 @@
-"""Bytes and names of files: RocketMQ's units and index files, and JSON of ours with a checksum.
+"""Byte layouts and file names: RocketMQ's units and index files, and our JSON files with a
+checksum.
 
 Uses nothing of the migration.
 """

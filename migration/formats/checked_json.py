@@ -1,4 +1,4 @@
-"""A small JSON file that ends with a line of its checksum: the CRC-32 of what is before, in hex."""
+"""A small JSON file that ends with a line with the CRC-32, in hex, of everything before."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class ChecksumError(ValueError):
-    """The last line is not the checksum of those before."""
+    """The last line is not the checksum of the lines before it."""
 
 
 def read_checked(path: Path) -> dict[str, Any] | None:
-    """What the file holds; None when there is none. Raises ChecksumError."""
+    """The content of the file; None if there is none. Raises ChecksumError."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -31,7 +31,7 @@ def read_checked(path: Path) -> dict[str, Any] | None:
 
 
 def write_checked(path: Path, document: Mapping[str, object]) -> None:
-    """The file holds `document`, durably; after a crash, that or what it held before.
+    """Replace the file with `document`, durably; after a crash it has the new or the old content.
 
     Raises OSError; the file is then unchanged.
     """

@@ -84,12 +84,12 @@ class IndexLayout(NamedTuple):
 
 
 def index_key(topic: str, key: str) -> str:
-    """What is hashed for one key of a message. The key of a batch belongs to no topic."""
+    """The text that is hashed for one key of a message. The key of a batch belongs to no topic."""
     return f"#{key}" if is_mark(key) else f"{topic}#{key}"
 
 
 def tag_as_key(tag: str) -> str:
-    """A tag as the key under which RocketMQ indexes it from 5.5 on, behind the message's keys."""
+    """The key under which RocketMQ indexes a tag from 5.5 on, after the message's keys."""
     return f"T#{tag}"
 
 
@@ -105,9 +105,11 @@ _POWERS = _powers_of_31(512)
 
 
 def key_hashes(keys: Sequence[str]) -> IntArray:
-    """Key hash of each string: the absolute Java string hash, 0 for the one without a positive.
+    """Key hash of each string: the absolute Java string hash, 0 for the only one without a
+    positive.
 
-    All of them at once: a loop over characters would cost more than the rest of a dispatch.
+    Computed for all strings at once, because a loop over characters would take longer than the rest
+    of a dispatch.
     """
     hashes = np.zeros(len(keys), dtype=np.int64)
     text = "".join(keys)
@@ -134,14 +136,14 @@ def key_hashes(keys: Sequence[str]) -> IntArray:
 
 
 def parse_index_name(name: str) -> int | None:
-    """The name as a number; None when it is not the name of an index file."""
+    """The name as a number; None if it is not the name of an index file."""
     if len(name) != _NAME_DIGITS or not (name.isascii() and name.isdigit()):
         return None
     return int(name)
 
 
 def index_name(now_ms: int, after: str | None) -> str:
-    """Name of a file made now. Sorts behind `after`, also when the clock was set back."""
+    """Name of a file created now. Sorts after `after`, even if the clock was set back."""
     seconds, millis = divmod(now_ms, 1000)
     name = time.strftime("%Y%m%d%H%M%S", time.localtime(seconds)) + f"{millis:03d}"
     if after is not None and name <= after:
@@ -150,15 +152,15 @@ def index_name(now_ms: int, after: str | None) -> str:
 
 
 def index_files_in(directory: Path) -> list[Path]:
-    """What is named like an index file, oldest first."""
+    """Files named like index files, oldest first."""
     return [path for path in entries_in(directory) if parse_index_name(path.name) is not None]
 
 
 def read_entries(
     file: BinaryIO, layout: IndexLayout, next_entry: int, count: int
 ) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
-    """The entries of an open index file below number `next_entry`, `count` at once, as (number of
-    the first, entries); fewer where the file is cut short."""
+    """Yield the entries of an open index file below number `next_entry`, `count` at a time, as
+    (number of the first, entries); fewer if the file is cut short."""
     file.seek(layout.entry_position(1))
     for first in range(1, next_entry, count):
         wanted = min(count, next_entry - first)

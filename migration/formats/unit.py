@@ -68,12 +68,12 @@ def pack_units(fields: Sequence[int]) -> bytes:
 
 
 def unpack_units(data: bytes) -> UnitArray:
-    """A read-only view over whole units; bytes after the last whole unit are left out."""
+    """A read-only view of whole units; a trailing partial unit is ignored."""
     return np.frombuffer(data, dtype=UNIT_DTYPE, count=len(data) // UNIT_SIZE)
 
 
 def valid_units(units: UnitArray) -> BoolArray:
-    """Which of `units` can point at a record: no zeros, blanks, end marks, nothing negative."""
+    """Which of `units` can refer to a record: not zeros, blanks, end marks, or negative values."""
     sizes = units["record_size"]
     return np.asarray(
         (units["physical_offset"] >= 0) & (sizes > END_MARK_SIZE) & (sizes != BLANK_SIZE),
@@ -82,7 +82,7 @@ def valid_units(units: UnitArray) -> BoolArray:
 
 
 def unpack_unit(data: bytes) -> tuple[int, int, int] | None:
-    """Physical offset, size and tag code of one unit; None when it is not valid."""
+    """Physical offset, size and tag code of one unit; None if it is invalid."""
     if len(data) < UNIT_SIZE:
         return None
     physical_offset, record_size, tag_code = _UNIT.unpack_from(data)
@@ -97,21 +97,21 @@ def file_name(start_bytes: int) -> str:
 
 
 def parse_file_name(name: str) -> int | None:
-    """Byte offset a file begins at; None when the name is not one of a queue file."""
+    """Byte offset at which a file begins; None if the name is not that of a queue file."""
     if len(name) != _NAME_DIGITS or not (name.isascii() and name.isdigit()):
         return None
     return int(name)
 
 
 def parse_queue_id(name: str) -> int | None:
-    """Queue id a directory stands for; None for a foreign directory."""
+    """Queue id of a directory; None for a foreign directory."""
     if not (name.isascii() and name.isdigit()) or (len(name) > 1 and name[0] == "0"):
         return None
     return int(name)
 
 
 def entries_in(directory: Path) -> list[Path]:
-    """What is in a directory, by name; nothing where there is none."""
+    """The entries of a directory, by name; none if it does not exist."""
     try:
         return sorted(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -119,7 +119,8 @@ def entries_in(directory: Path) -> list[Path]:
 
 
 def queues_in(directory: Path) -> Iterator[tuple[str, int, Path]]:
-    """Topic, queue id and directory of each queue, by name. What is no queue is passed over."""
+    """Yield topic, queue id and directory of each queue, by name. Skips anything that is not a
+    queue."""
     for topic in entries_in(directory):
         for queue in entries_in(topic):
             queue_id = parse_queue_id(queue.name)
@@ -128,7 +129,8 @@ def queues_in(directory: Path) -> Iterator[tuple[str, int, Path]]:
 
 
 def files_in(queue: Path) -> Iterator[tuple[int, Path]]:
-    """The byte each file of a queue begins at, and its path; rising. Foreign names are left out."""
+    """Yield the start in bytes and the path of each file of a queue, ascending. Foreign names are
+    left out."""
     for path in entries_in(queue):
         start = parse_file_name(path.name)
         if start is not None:
@@ -138,8 +140,8 @@ def files_in(queue: Path) -> Iterator[tuple[int, Path]]:
 def units_in(
     path: Path, skipped: int = 0, *, at_once: int = _CHUNK_UNITS
 ) -> Iterator[tuple[int, UnitArray]]:
-    """Units of a file behind the first `skipped`, valid or not, some at a time, each time with the
-    number of the first. Raises OSError."""
+    """Yield units of a file after the first `skipped`, valid or not, in chunks, each with the
+    number of its first. Raises OSError."""
     with path.open("rb") as file:
         file.seek(skipped * UNIT_SIZE)
         while len(units := unpack_units(file.read(at_once * UNIT_SIZE))):

@@ -1,6 +1,6 @@
-"""What is there before anything is touched: an inventory of a RocketMQ store, and a dry run.
+"""The inventory of a RocketMQ store before anything is changed, and a dry run.
 
-Reads only. Uses formats, files and state.
+Read-only. Uses formats, files and state.
 """
 
 from migration.plan.layouts import (

@@ -1,22 +1,22 @@
-"""Which records of a RocketMQ store live: topics that it deleted, and deleted and recreated.
+"""Determines which records of a RocketMQ store are live, given deleted and recreated topics.
 
 RocketMQ deletes a topic by removing its configuration and its queues; the records stay in the log.
-Made again under the same name, its queues count from 0 again. So the log may hold several
-*generations* of a topic, and only the queues tell which one lives:
+When it is created again with the same name, its queues count from 0 again. So the log may have
+several *generations* of a topic, and only the queues show which one is live:
 
-- Where a queue counts from 0 again along the log, another generation begins. The last one lives;
-  the front of the queue's files has to lie in it. Files that begin in an earlier one contradict the
-  log, and the store is not taken over.
+- Where a queue counts from 0 again along the log, another generation begins. The last one is live,
+and the queue's files must begin in it. Files that begin in an earlier one contradict the log, and
+the store is not taken over.
 - All queues of a topic are deleted at once. So a run of offsets that begins before the end of what
-  is known to be dead is dead as a whole, also in a queue that was not written to since.
-- A queue without files whose id is beyond the topic's configured count is of an earlier generation
-  with more queues. Other queues without files are rebuilt from the log's last generation.
-- A light queue has no configuration: it exists while its files do. Without them it was deleted, if
-  its records had come to their queues before RocketMQ ended; else it had no files yet.
+is known to be dead is dead as a whole, even in a queue that was not written since.
+- A queue without files whose id is beyond the topic's configured count is from an earlier
+generation with more queues. Other queues without files are rebuilt from the log's last generation.
+- A light queue has no configuration: it exists while its files do. Without files it was deleted, if
+its records had reached their queues before RocketMQ ended; otherwise it had no files yet.
 
-The outcome is carried where the store carries it for its own topics: the physical offset from
-which a topic lives (`TopicConfig.created_offset`), and marks of deletion of light queues. So
-whatever reads the log again (replay, backfills, verification, checks, Spark) admits the same.
+The result is stored like that of our own topics: the physical offset at which a topic begins
+(`TopicConfig.created_offset`), and marks of deletion for light queues. So everything that reads the
+log again (replay, backfills, verification, checks, Spark) admits the same records.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class DeadRecords(NamedTuple):
-    """Records in the log of a topic or light queue that nobody can read any more."""
+    """Records in the log of a topic or light queue that can no longer be read."""
 
     name: str
     records: int
@@ -46,7 +46,7 @@ class DeadRecords(NamedTuple):
 
 @dataclass
 class Generations:
-    """What lives of a log."""
+    """The live parts of a log."""
 
     #: Topics with dead records that live: physical offset from which they do.
     live_from: dict[str, int] = field(default_factory=dict)
@@ -64,10 +64,10 @@ def find_generations(
     topics: Mapping[str, int | None],
     evidence: QueueEvidence | None,
 ) -> Generations:
-    """Which records live.
+    """Determine which records are live.
 
-    `topics`: those that exist, with the count of queues they are configured with, None where
-    nothing says it. `evidence`: what the queues say; without it the log alone decides.
+    `topics`: existing ones, with their configured number of queues, None if unknown. `evidence`:
+    from the queues; without it only the log decides.
     """
     found = Generations()
     queues_of: dict[str, list[int]] = {}

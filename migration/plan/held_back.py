@@ -1,4 +1,4 @@
-"""What a RocketMQ broker keeps in topics of its own until it delivers it: counted for people.
+"""Counts messages that a RocketMQ broker keeps in system topics until it delivers them.
 
 Source: RocketMQ 5.5, ScheduleMessageService, TimerMessageStore, TransactionalMessageUtil.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class HeldBack(NamedTuple):
-    """Messages of one kind in the log."""
+    """Messages of one kind that the broker held back, delayed ones for example."""
 
     kind: str
     topic: str
@@ -43,7 +43,7 @@ class HeldBack(NamedTuple):
 
 
 def held_back(log: LogSurvey, watched: Watched, timers: TimerFiles | None) -> tuple[HeldBack, ...]:
-    """Of each kind that the log has."""
+    """One entry for each kind in the log."""
     kinds = (
         ("delayed messages", SCHEDULE_TOPIC, _delayed(watched), "delivered when they are due"),
         (
@@ -69,7 +69,7 @@ def held_back(log: LogSurvey, watched: Watched, timers: TimerFiles | None) -> tu
 def held_for_groups(
     log: LogSurvey, config: BrokerConfig, pops: frozenset[str], in_flight: Sequence[InFlight]
 ) -> tuple[HeldBack, ...]:
-    """What groups have in flight, are to be given again, and have as dead letters."""
+    """Messages that groups have in flight, that wait for redelivery, and dead letters."""
     found = []
     if in_flight:
         outcome = f"delivered again to {len({each.group for each in in_flight})} shared groups"

@@ -1,4 +1,4 @@
-"""The sizes of the files that RocketMQ wrote in a directory, told from the files. Reads only."""
+"""Detects the sizes of RocketMQ's files in a directory. Read-only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LOOKED_AT = 1000
 
 
 def detect_segment_bytes(root: Path) -> int:
-    """The one size that all segments have. Raises StoreFormatError."""
+    """The common size of all segments. Raises StoreFormatError."""
     commitlog = root / "commitlog"
     try:
         paths = segment_files(commitlog)
@@ -63,7 +63,7 @@ def detect_segment_bytes(root: Path) -> int:
 
 
 def refuse_other_layouts(root: Path) -> None:
-    """Raises StoreFormatError for a store of a broker whose log is not in `commitlog/`."""
+    """Raises StoreFormatError for a broker whose log is not in `commitlog/`."""
     if any(path.is_dir() for path in root.glob("dledger-*")):
         raise StoreFormatError(
             root,
@@ -89,7 +89,7 @@ def detect_layout(
     index_slots: int | None = None,
     index_entries: int | None = None,
 ) -> FileLayout:
-    """Sizes of queue and index files: the ones given, the rest from the files.
+    """Sizes of queue and index files: the given ones, the rest detected from the files.
 
     Raises StoreFormatError.
     """
@@ -101,10 +101,10 @@ def detect_layout(
 def layout_given(
     root: Path, units_per_file: int | None, index_slots: int | None, index_entries: int | None
 ) -> FileLayout | None:
-    """What an operator said of the sizes, made whole from the files; None if that is nothing.
+    """The sizes that an operator gave, completed from the files; None if none was given.
 
-    None as well for a directory that is not RocketMQ's: ours knows its sizes.
-    Raises StoreFormatError.
+    Also None for a directory that is not RocketMQ's, since ours has its sizes stored. Raises
+    StoreFormatError.
     """
     if units_per_file is None and index_slots is None and index_entries is None:
         return None
@@ -121,7 +121,7 @@ def layout_given(
 
 
 def _units_per_file(root: Path) -> int:
-    """What most of the first queue files say; RocketMQ's default when there is none."""
+    """The size of most of the first queue files; RocketMQ's default if there is none."""
     files = (path for *_, queue in queues_in(root / QUEUE_DIRECTORY) for _, path in files_in(queue))
     sizes = Counter(path.stat().st_size for path in islice(files, _LOOKED_AT))
     whole = {size: count for size, count in sizes.items() if size and size % UNIT_SIZE == 0}
@@ -131,7 +131,7 @@ def _units_per_file(root: Path) -> int:
 
 
 def _index_layout(root: Path, slots: int | None, entries: int | None) -> IndexLayout:
-    """Of the two numbers the one that is not given follows from the size of the files."""
+    """If one of the two numbers is not given, it follows from the size of the files."""
     default = IndexLayout()
     if slots is not None and entries is not None:
         return IndexLayout(slots, entries)

@@ -1,4 +1,4 @@
-"""What a directory that RocketMQ wrote holds, and what is wrong in it. Reads only."""
+"""The content of a RocketMQ directory, and what is wrong in it. Read-only."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _NOT_READ = (
 
 @dataclass(frozen=True)
 class Inventory:
-    """All there is to know before the directory is taken over."""
+    """Everything known before the directory is taken over."""
 
     root: Path
     segment_bytes: int
@@ -92,7 +92,7 @@ class Inventory:
 
     @property
     def files_are_whole(self) -> bool:
-        """Whether queue files and index were proved to have all of the log, and no more."""
+        """Whether queue files and index were proved to match the log completely."""
         return (
             self.was_closed
             and not self.queues_in_rocksdb
@@ -101,7 +101,7 @@ class Inventory:
 
     @property
     def refusals(self) -> list[str]:
-        """Why the directory cannot be taken over; empty when it can."""
+        """Why the directory cannot be taken over; empty if it can."""
         log = self.log
         found = []
         if log.goes_on_at is not None:
@@ -122,11 +122,11 @@ def take_inventory(
     layout: FileLayout | None,
     progress: Progress,
 ) -> Inventory:
-    """Read the log once, and hold all derived files against it.
+    """Read the log once, and compare all derived files with it.
 
-    Raises StoreFormatError when the segments cannot be those of one log, the sizes of queue and
-    index files cannot be told, or a table of `config/` makes no sense; EngineFailedError when one
-    of its databases cannot be read.
+    Raises StoreFormatError if the segments are not those of one log, the sizes of queue and index
+    files cannot be determined, or a table of `config/` is invalid; EngineFailedError if one of its
+    databases cannot be read.
     """
     config = read_config_with_marks(root)
     segment_bytes = detect_segment_bytes(root)
@@ -197,13 +197,13 @@ def take_inventory(
 
 
 def read_config_with_marks(root: Path) -> BrokerConfig:
-    """See `read_config`; what the broker has delivered of delayed messages is among the offsets."""
+    """Like `read_config`; its offsets include what the broker has delivered of delayed messages."""
     config = read_config(root)
     return replace(config, offsets=[*config.offsets, *delivered_delayed(root)])
 
 
 def _unnameable(generations: Generations, topics: Collection[str]) -> list[str]:
-    """Queues of a broker with RocksDB that no directory can be named after: files need one."""
+    """Queues of a broker with RocksDB whose names cannot be directories, which files need."""
     found = []
     for name in {name for name, _ in generations.live if is_light(name) or name in topics}:
         try:
@@ -214,7 +214,8 @@ def _unnameable(generations: Generations, topics: Collection[str]) -> list[str]:
 
 
 def _odd_offsets(generations: Generations) -> list[Finding]:
-    """Queues in which the broker gave offsets twice or left some out: nothing mends that."""
+    """Queues in which the broker assigned offsets twice or skipped some, which cannot be
+    repaired."""
     found = []
     for (topic, queue_id), run in generations.live.items():
         place = f"{QUEUE_DIRECTORY}/{topic}/{queue_id}"
@@ -240,7 +241,7 @@ def _odd_offsets(generations: Generations) -> list[Finding]:
 
 
 class _WalkedLog:
-    """The log of a survey, as the files are held against it."""
+    """The log of a survey, for the comparison with files."""
 
     cut_offset = NOWHERE
 
@@ -260,7 +261,7 @@ class _WalkedLog:
 
 
 def files_not_read(root: Path) -> list[Finding]:
-    """Queue files of RocketMQ's that nothing here reads: a finding for each directory."""
+    """RocketMQ's queue files that are not read here: a finding for each directory."""
     found = []
     for name, what, remedy in _NOT_READ:
         for topic in entries_in(root / name):
@@ -281,7 +282,7 @@ def planned_finding(
     remedy: Remedy | None = None,
     **where: Any,  # noqa: ANN401 - fields of a finding
 ) -> Finding:
-    """One in the files, with what is done about it."""
+    """A finding in the files, with the planned remedy."""
     if remedy is None:
         in_index = place.split("/")[0] == INDEX_DIRECTORY
         remedy = Remedy.REBUILD_INDEX if in_index else Remedy.REBUILD_QUEUE
@@ -291,10 +292,10 @@ def planned_finding(
 
 
 def find_what_lives(root: Path, progress: Progress) -> tuple[dict[str, int], Generations]:
-    """Topics of the directory with their queue counts, and which of their records live.
+    """The directory's topics with their queue counts, and which of their records are live.
 
-    Reads the log once. Raises StoreFormatError when the segments cannot be those of one log, and
-    what `read_config` raises.
+    Reads the log once. Raises StoreFormatError if the segments are not those of one log, and what
+    `read_config` raises.
     """
     segment_bytes = detect_segment_bytes(root)
     with (
@@ -306,10 +307,10 @@ def find_what_lives(root: Path, progress: Progress) -> tuple[dict[str, int], Gen
 
 
 def _queues_without_files(root: Path, findings: Sequence[Finding]) -> tuple[list[Finding], int]:
-    """The findings that are faults, and how many queues are in RocketMQ's RocksDB alone.
+    """The findings that are faults, and the number of queues that are only in RocketMQ's RocksDB.
 
     A broker with storeType=defaultRocksDB has no queue files, one with combineCQUseRocksdbForLmq
-    none of light queues.
+    none for light queues.
     """
     names = {topic for topic, *_ in queues_in(root / QUEUE_DIRECTORY)}
     no_files = own_rocksdb(root) is not None and not names
@@ -330,11 +331,11 @@ def _queues_without_files(root: Path, findings: Sequence[Finding]) -> tuple[list
 def _what_lives(
     root: Path, log: LogSurvey, config: BrokerConfig, lookup: RecordLookup
 ) -> tuple[dict[str, int], Generations]:
-    """Topics with their queue counts, and which of their records live.
+    """Topics with their queue counts, and which of their records are live.
 
-    A topic has as many queues as the broker's table, the queue files, or the log say, whichever
-    says the most. With a table, a topic that only the log knows was deleted, and stays so; but for
-    those that every broker has, which need not be in it.
+    A topic has the highest number of queues from the broker's table, the queue files, and the log.
+    If there is a table, a topic that is only in the log was deleted, and stays deleted, except for
+    topics that every broker has, which may be missing in it.
     """
     configured = config.topics
     counts = dict(configured or {})
@@ -361,5 +362,5 @@ def _what_lives(
 
 
 def _last_store_time_ms(lookup: RecordLookup, log: LogSurvey) -> int:
-    """Store time of the newest record of a queue; 0 without one."""
+    """Store time of the newest record of a queue; 0 if there is none."""
     return lookup.store_time_ms(log.last_physical_offset) or 0 if log.records else 0

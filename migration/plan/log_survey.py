@@ -1,7 +1,7 @@
-"""One pass over a log that somebody else wrote, before it is taken over. Changes nothing.
+"""One pass over a log of another program, before it is taken over. Changes nothing.
 
-It tells where the log ends, and whether that is an end: a record that does not verify, and behind
-which the log goes on, is damage, and cutting the log there would lose what follows.
+It finds where the log ends, and whether that is really its end: a record that does not verify, but
+is followed by others, is damage, and cutting the log there would lose what follows.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class LogSurvey:
     goes_on_at: int | None = None
 
     def ids_of(self, topic: str) -> list[int]:
-        """Ids of the topic's queues that have records, rising."""
+        """Ids of the topic's queues that have records, ascending."""
         ids = range(self.topics.get(topic, -1) + 1)
         return [queue_id for queue_id in ids if (topic, queue_id) in self.queues]
 
     def records_of(self, topic: str) -> int:
-        """Those in its queues, of their youngest lives."""
+        """Number of records in its queues, in their latest generations."""
         return sum(self.queues.last((topic, queue_id)).count for queue_id in self.ids_of(topic))
 
     def add(self, requests: Sequence[DispatchRequest]) -> None:
@@ -72,7 +72,7 @@ def survey_log(
 ) -> LogSurvey:
     """Read every record up to the end, or to the first damage. Memory: one entry for each queue.
 
-    `take` is given the records as well.
+    `take` is also called with the records.
     """
     found = LogSurvey(start=segments.first_offset)
     span = max(1, len(segments) * segments.segment_bytes)
@@ -94,7 +94,7 @@ def survey_log(
 
 
 def walk_log(segments: SegmentSet, take: Take) -> None:
-    """Give the records that a survey sees."""
+    """Call `take` with the records that a survey reads."""
     for step in walk(segments, segments.first_offset, parser=FastParser()):
         if isinstance(step, Damage):
             return

@@ -1,13 +1,13 @@
-"""What a plan has proved of a directory, so that `start` need not read the same bytes once more.
+"""Remembers what a plan has proved about a directory, so that `start` need not read it again.
 
-The note lies in the user's cache, since a plan changes nothing in the directory. It is good as
-long as every file there has the size, the times and the inode that it had before the plan read it,
-and the log still ends where it ended. Anything else, and the directory is looked at again: a note
-can be lost or refused, and never hides a change.
+The note is in the user's cache, since a plan changes nothing in the directory. It is valid while
+every file there has the size, times and inode that it had before the plan read it, and the log
+still ends at the same place. Otherwise the directory is read again: a note can be lost or rejected,
+but never hides a change.
 
-A time stamp is trusted only when it was older than the clock's grain before the plan began, and
-no process had the store open then: a mapped page that is written again, while it waits to be
-written back, leaves its file's times alone.
+A modification time is only trusted if it was older than the clock's resolution before the plan
+began, and no process had the store open then: a mapped page that is written again while it waits
+for write-back does not change its file's times.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SETTLED_NS = 2_000_000_000
 
 
 def take_noted_inventory(root: Path, layout: FileLayout | None, progress: Progress) -> Inventory:
-    """See `take_inventory`; what it finds is noted for `inventory_for_start`."""
+    """Like `take_inventory`, and save the result for `inventory_for_start`."""
     before = _state_of(root, time.time_ns() - _SETTLED_NS)
     inventory = take_inventory(root, layout, progress)
     if before is not None and not inventory.refusals and _state_of(root) == before:
@@ -61,7 +61,7 @@ def take_noted_inventory(root: Path, layout: FileLayout | None, progress: Progre
 
 
 def inventory_for_start(root: Path, layout: FileLayout | None, progress: Progress) -> Inventory:
-    """What a plan has proved of the very same bytes; otherwise what `take_inventory` finds."""
+    """The result of a plan of the very same bytes; otherwise that of `take_inventory`."""
     found = _noted(root, layout)
     if found is None:
         return take_inventory(root, layout, progress)
@@ -96,8 +96,8 @@ def _path_of(root: Path) -> Path:
 def _state_of(root: Path, settled_ns: int | None = None) -> str | None:
     """A digest of what is known of every file without reading it.
 
-    None when it says nothing: a file changed after `settled_ns`, a process has the store open, or
-    not all can be asked.
+    None if it proves nothing: a file changed after `settled_ns`, a process has the store open, or a
+    file cannot be examined.
     """
     digest = hashlib.sha256()
     try:
@@ -126,7 +126,7 @@ def _files(directory: Path, place: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _ends_there(inventory: Inventory) -> bool:
-    """Whether the last record is there, and the log ends behind it as it did."""
+    """Whether the last record exists, and the log still ends after it."""
     log = inventory.log
     at = log.last_physical_offset if log.records else log.start
     try:

@@ -1,7 +1,7 @@
-"""A dry run: what a migration would read, write, and need, and what is wrong before it begins.
+"""A dry run: what a migration would read, write and need, and what is wrong before it begins.
 
-Nothing in the store's directory changes. Speed and size come from a sample that is really
-written, into a database in a temporary directory.
+Nothing in the store's directory changes. Speed and size come from a sample that is really written,
+into a database in a temporary directory.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MEASURABLE = 1000
 
 
 class Sample(NamedTuple):
-    """What was measured on a piece of the log."""
+    """Measurements of a sample of the log."""
 
     records: int
     units: int
@@ -59,7 +59,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What `start` would do. Estimates follow from the sample."""
+    """What `start` would do. Estimates are based on the sample."""
 
     kind: str  # rocketmq, or ours
     phase: str | None = None  # None: not a store of ours, or one without a migration
@@ -85,7 +85,7 @@ class Plan:
 
     @property
     def faults(self) -> list[Finding]:
-        """Findings that something is done about; the others are left where they are."""
+        """Findings that will be fixed; the others are left alone."""
         return [each for each in self.findings if each.remedy is not Remedy.IGNORE]
 
     @property
@@ -94,7 +94,7 @@ class Plan:
 
 
 def measure(runs: Iterator[list[DispatchRequest]]) -> Sample:
-    """Write a sample of the log into a database of its own, compacted as it will be."""
+    """Write a sample of the log into a separate database, compacted as it will be."""
     records = units = log_bytes = 0
     with tempfile.TemporaryDirectory(prefix="kvcq-plan-") as name:
         path = Path(name) / "kvcq"
@@ -122,7 +122,7 @@ def measure(runs: Iterator[list[DispatchRequest]]) -> Sample:
 
 
 def plan_directory(root: Path, layout: FileLayout | None, progress: Progress) -> Plan:
-    """The plan for a directory that nobody has open. Raises StoreFormatError."""
+    """The plan for a closed directory. Raises StoreFormatError."""
     kind, identity = inspect(root)
     state = read_state(root)
     if kind is DirKind.ROCKETMQ or (state is not None and state.phase is Phase.ADOPTING):
@@ -180,9 +180,9 @@ def _plan_legacy(root: Path, layout: FileLayout | None, progress: Progress) -> P
 
 
 def plan_live(store: MessageStore, state: MigrationState | None, done: int) -> Plan:
-    """The plan for a store that is open, from sizes and the sample alone.
+    """The plan for an open store, from sizes and the sample only.
 
-    `done`: up to where every side has all of the log.
+    `done`: physical offset up to which every side has the log.
     """
     feed = LogFeed(store)
     log = store.log
@@ -212,7 +212,7 @@ def plan_live(store: MessageStore, state: MigrationState | None, done: int) -> P
 
 
 def _estimated(plan: Plan, sample: Sample, units: int, root: Path) -> Plan:
-    """With what follows from the sample, for a log of so many units."""
+    """The plan with estimates from the sample, for a log with that many units."""
     to_write = units * plan.bytes_to_replay / plan.log_bytes if plan.log_bytes else 0.0
     per_unit = sample.database_bytes / sample.units if sample.units else 0.0
     rate = sample.units / sample.seconds if sample.seconds else 0.0

@@ -1,7 +1,7 @@
-"""What the queues that RocketMQ left say about the log: where each begins, and which are gone.
+"""What RocketMQ's queues show about the log: where each queue begins, and which are gone.
 
-Read from its queue files, and where a queue has none from its own RocksDB. Reads only, and only
-the front of the queues that it is asked about.
+Read from its queue files, and for queues without files from its own RocksDB. Read-only, and only
+the front of the requested queues.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _LAST_OFFSET = b"\xff" * 8
 
 
 class Front(NamedTuple):
-    """The first unit of a queue that points into the log and that its record confirms."""
+    """The first unit of a queue that refers to the log and is confirmed by its record."""
 
     queue_offset: int
     physical_offset: int
 
 
 class QueueEvidence:
-    """One look at one stopped store. To be closed. Thread: one."""
+    """Reads one stopped store. Must be closed. Thread: one."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class QueueEvidence:
         log_start: int,
         record_at: Callable[[int], DispatchRequest | None],
     ) -> None:
-        """`record_at`: the record at a physical offset, None when no whole one is there."""
+        """`record_at`: returns the record at a physical offset, None if there is no whole one."""
         self._queues = root / "consumequeue"
         self._log_start = log_start
         self._record_at = record_at
@@ -70,7 +70,7 @@ class QueueEvidence:
         self._closing.close()
 
     def front(self, topic: str, queue_id: int) -> Front | None:
-        """Where the queue begins in the log; None when nothing of it says so."""
+        """Where the queue begins in the log; None if nothing of it shows that."""
         places: Iterable[tuple[int, int]] = self._in_files(topic, queue_id)
         if self._database is not None:
             places = chain(places, self._in_database(topic, queue_id))
@@ -81,7 +81,7 @@ class QueueEvidence:
         return None
 
     def exists(self, topic: str, queue_id: int) -> bool:
-        """Whether anything of the queue is kept, sound or not."""
+        """Whether anything of the queue exists, valid or not."""
         if any(True for _ in self._files_of(topic, queue_id)):
             return True
         if self._database is None:
@@ -90,10 +90,10 @@ class QueueEvidence:
         return bool(self._database.scan(UNITS, prefix, prefix + _LAST_OFFSET, limit=1))
 
     def was_dispatched(self, run: Run) -> bool:
-        """Whether all of the run had come to its queue for good before RocketMQ ended.
+        """Whether the whole run had reached its queue durably before RocketMQ ended.
 
-        Then a queue that is not there any more was removed. False where nothing says so: no queue
-        is left at all, or RocketMQ was killed too soon after.
+        If so, a missing queue was removed. False if that is unknown: no queue is left at all, or
+        RocketMQ was killed too soon afterwards.
         """
         if not self._any_files and self._database is None:
             return False
@@ -115,7 +115,7 @@ class QueueEvidence:
                 yield start, path
 
     def _in_files(self, topic: str, queue_id: int) -> Iterator[tuple[int, int]]:
-        """Queue and physical offsets of the units that point into the log, in their order."""
+        """Yield queue and physical offsets of the units that refer to the log, in order."""
         for start, path in self._files_of(topic, queue_id):
             try:
                 for first, units in units_in(path, at_once=_CHUNK_UNITS):
@@ -149,7 +149,8 @@ class QueueEvidence:
                 yield queue_offset_of(key), physical_offset
 
     def _end_of_database(self) -> int:
-        """A physical offset up to which everything was dispatched to it, if it is sound."""
+        """A physical offset up to which everything was dispatched to the database, if it is
+        valid."""
         if self._database_end is None:
             assert self._database is not None
             units = KvConsumeQueueStore(self._database).last_units()
@@ -160,7 +161,7 @@ class QueueEvidence:
 
 
 def own_rocksdb(root: Path) -> Path | None:
-    """RocketMQ's own RocksDB of queues, among the queue files or apart; None without one.
+    """RocketMQ's own RocksDB of queues, among the queue files or separate; None if there is none.
 
     Source: RocketMQ 5.5, useSeparateStorePathForRocksdbCQ.
     """
@@ -171,7 +172,8 @@ def own_rocksdb(root: Path) -> Path | None:
 
 
 def _dispatched_ms(root: Path) -> int | None:
-    """Store time before which all had come to the queues for good; None after a clean stop: all."""
+    """Store time before which everything had reached the queues durably; None after a clean stop,
+    which means all."""
     if not (root / "abort").exists():
         return None
     try:
@@ -183,7 +185,7 @@ def _dispatched_ms(root: Path) -> int | None:
 
 
 def end_of_own_rocksdb(root: Path) -> int | None:
-    """Physical end of what RocketMQ's own RocksDB has units of; None without one.
+    """Physical end of the units in RocketMQ's own RocksDB; None if there is none.
 
     Raises EngineFailedError.
     """

@@ -1,12 +1,12 @@
-"""Runs of queue offsets along a log: where they are 0 again, a queue was begun anew.
+"""Runs of queue offsets along a log: when they are 0 again, the queue was created again.
 
-A topic that was deleted and recreated counts from 0 again, and the records of its earlier life are
-in the log still. So each queue is a chain of runs, and the last one is its youngest life. Which of
-them lives is decided in generations.py.
+A topic that was deleted and recreated counts from 0 again, and the records of its earlier
+generation are still in the log. So each queue is a chain of runs, of which the last is its latest
+generation. generations.py decides which of them are live.
 
-Within a run offsets need not count up: RocketMQ has given one offset twice (apache/rocketmq#2865),
-and has left some out (#6570). Both are counted: of two records for one place one can be read, and
-a gap has none.
+Within a run offsets need not be consecutive: RocketMQ has assigned an offset twice
+(apache/rocketmq#2865), and has skipped some (#6570). Both are counted: of two records with the same
+offset only one can be read, and a gap has none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """Records of one life of a queue, from one place in the log to another."""
+    """Records of one generation of a queue, from one position in the log to another."""
 
     __slots__ = (
         "begin",
@@ -46,7 +46,7 @@ class Run:
         self.left_out = 0  # offsets that no record had when a later one did
 
     def take(self, offset: int, end: int, store_time_ms: int) -> None:
-        """Another record, with this queue offset, that ends at the physical offset `end`."""
+        """Add a record with this queue offset that ends at the physical offset `end`."""
         step = offset - self.next_offset
         if step == 0:
             self.next_offset = offset + 1
@@ -80,7 +80,7 @@ class QueueRuns:
         return iter(self._last)
 
     def last(self, key: QueueKey) -> Run:
-        """The youngest run of a queue that has one."""
+        """The latest run of a queue that has one."""
         return self._last[key]
 
     def earlier(self, key: QueueKey) -> Sequence[Run]:
@@ -88,7 +88,7 @@ class QueueRuns:
         return self._earlier.get(key, ())
 
     def add(self, requests: Sequence[DispatchRequest]) -> None:
-        """These records come next in the log."""
+        """Add the next records of the log."""
         last = self._last
         for (
             topic,

@@ -1,4 +1,4 @@
-"""Makes again what was lost or is wrong in a stopped store: state, queues, one side.
+"""Rebuilds lost or wrong parts of a stopped store: state, queues, one side.
 
 Uses state, and the check of a store.
 """

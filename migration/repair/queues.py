@@ -1,4 +1,4 @@
-"""Make the queues again from the log, the old database kept until that has succeeded."""
+"""Rebuilds the queues from the log; the old database is kept until that has succeeded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REPLACED = "replaced"
 
 
 class SetAside(NamedTuple):
-    """What `set_queues_aside` found and did."""
+    """The result of `set_queues_aside`."""
 
     path: Path | None  # the old database under its new name, None when there was none
     segment_bytes: int
@@ -36,13 +36,13 @@ def set_queues_aside(
     *,
     skip_damaged: bool = False,
 ) -> SetAside:
-    """`kvcq/` has the state and no queues, the log was found fit to make these again, and the old
-    database has another name.
+    """Replace `kvcq/` by a database with the state and no queues, after checking that the log can
+    rebuild these; the old database is renamed.
 
-    Raises StoreFormatError when `root` is no store of ours, or its state cannot be told: queues are
-    made for the topics in it; IllegalStepError when it has a migration, which keeps its own account
-    of its sides; StoreLockedError while it is open, DamagedLogError when the log is damaged and
-    that is not to be left out: nothing was changed then, and the store serves what it served.
+    Raises StoreFormatError if `root` is not a store of ours, or its state cannot be read, since
+    queues are built for its topics; IllegalStepError if it has a migration, which tracks its sides
+    itself; StoreLockedError while it is open; DamagedLogError if the log is damaged, unless
+    `skip_damaged`. On an error nothing is changed, and the store can be served as before.
     """
     kind, identity = inspect(root)
     if kind is not DirKind.OURS or identity is None:
@@ -69,7 +69,7 @@ def set_queues_aside(
 
 
 def rebuild_side_step(side: str) -> NextStep:
-    """What rebuilds a side of a store with a migration."""
+    """The step that rebuilds a side of a store with a migration."""
     return NextStep("resume", ("--rebuild", side), stopped_only=True)
 
 

@@ -1,4 +1,4 @@
-"""Set one side of a stopped store aside, to be rebuilt from the log."""
+"""Sets one side of a stopped store aside, to be rebuilt from the log."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ if TYPE_CHECKING:
 
 
 def set_side_aside(root: Path, name: SideName) -> None:
-    """The side's directories have other names, and an empty one stands in their place.
+    """Rename the side's directories, and create an empty one in their place.
 
-    So the next opening takes the side for one that has nothing yet, not for one that is missing,
-    and fills it from the log. What the log does not know is lost with it: queues whose messages are
-    all expired begin at 0 again, unless the other side has them.
-    Raises StoreFormatError, StoreLockedError, IllegalStepError when the side is not in use, or
-    nothing has proved it wrong: it may be the one that is right.
+    So the next opening treats the side as empty, not as missing, and fills it from the log. What
+    the log does not have is lost: queues whose messages have all expired begin at 0 again, unless
+    the other side has them. Raises StoreFormatError, StoreLockedError, IllegalStepError if the side
+    is not in use, or nothing has proved it wrong, since it may be the right one.
     """
     kind, identity = inspect(root)
     state = read_state(root)
@@ -68,8 +67,8 @@ def set_side_aside(root: Path, name: SideName) -> None:
 
 
 def _is_proved_wrong(root: Path, state: MigrationState, name: SideName) -> bool:
-    """Whether a verification blames the side, or it is missing or cannot be opened, or a check of
-    the whole store, which is done then, finds it wrong."""
+    """Whether the side was blamed by a verification, is missing, cannot be opened, or is found
+    wrong by a check of the whole store, which is then run."""
     if name.value in state.blamed:
         return True
     if state.stopped and state.unopened == name.value:

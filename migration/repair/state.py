@@ -1,9 +1,9 @@
-"""Make topics and groups again from the log, when the database and all snapshots are lost.
+"""Rebuilds topics and groups from the log, when the database and all snapshots are lost.
 
-Records that name a topic make it; records of state say what the log still has of groups, offsets
-and deletions. What the log does not have any more stays lost: topics whose messages have all left
-it, offsets that were committed before its first record, and where the queues of those ended. So
-this is a command of its own, never done in passing.
+Records that name a topic create it; records of state contain what the log still has of groups,
+offsets and deletions. Anything the log no longer has is lost: topics whose messages have all left
+it, offsets that were committed before its first record, and the ends of those queues. So this is a
+command of its own, never done implicitly.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class StateMade(NamedTuple):
-    """What `repair_state` found."""
+    """The result of `repair_state`."""
 
     topics: int
     groups: int
@@ -58,13 +58,12 @@ class StateMade(NamedTuple):
 def repair_state(
     root: Path, progress: Progress = no_progress, clock: Clock | None = None
 ) -> StateMade | None:
-    """`kvcq/` has the state that the log tells, and nothing else; an old one is kept beside it.
+    """Replace `kvcq/` by a database with only the state from the log; an old one is kept beside it.
 
-    None when there is a database that opens, or a sealed snapshot: nothing was changed, the next
-    start makes what is needed of them. Raises StoreFormatError when the directory is no store of
-    ours, or has an older format, StoreLockedError, EngineUnavailableError.
-    Durability: durable on return; a crash before leaves no database, so that the repair can be run
-    again.
+    None if there is a database that opens, or a sealed snapshot: nothing is changed then, and the
+    next start rebuilds from these. Raises StoreFormatError if the directory is not a store of ours,
+    or has an older format, StoreLockedError, EngineUnavailableError. Durable on return; a crash
+    before that leaves no database, so that the repair can be repeated.
     """
     clock = clock or SystemClock()
     kind, identity = inspect(root)
@@ -147,7 +146,7 @@ def _replay(
 def _apply(
     segments: SegmentSet, state: KvStateStore, tables: Tables, at: int, size: int
 ) -> list[str]:
-    """The state has what the record says. Returns the names that ended with it."""
+    """Apply the record to the state. Returns the names that it deletes."""
     try:
         entries = read_entries(segments, at, size)
     except (CorruptRecordError, CorruptStateError) as error:
@@ -167,7 +166,7 @@ def _apply(
 def _make(
     tables: Tables, engine: RocksEngine, name: str, queue_id: int, created_offset: int, now_ms: int
 ) -> None:
-    """A topic that a record names is there, with that queue."""
+    """Create the topic that a record names, with that queue."""
     found = tables.topic(name)
     if found is None:
         found = TopicConfig(name, queue_id + 1, now_ms, created_offset)

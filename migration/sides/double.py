@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class DoubleQueueStore(SidePair):
-    """ConsumeQueueStore over one side or two. Reads take no lock: they look at `phase`."""
+    """ConsumeQueueStore over one side or two. Reads take no lock; they use `phase`."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class DoubleQueueStore(SidePair):
         attendant: Attendant,
         absent: Collection[SideName] = (),
     ) -> None:
-        """`stores` holds at least the side that serves reads; `absent` are those that could not be
+        """`stores` has at least the side that serves reads; `absent` are those that could not be
         opened, and will be by a later opening."""
         super().__init__(phase, stores, attendant)
         self._absent = frozenset(absent)
@@ -40,17 +40,17 @@ class DoubleQueueStore(SidePair):
 
     @property
     def absent(self) -> list[SideName]:
-        """Sides that could not be opened, and have no other in their place."""
+        """Sides that could not be opened and have no replacement."""
         return [name for name in self._absent if self.side(name) is None]
 
     def is_gone(self, name: SideName) -> None:
-        """It is removed from the disk: nobody waits for it to be opened."""
+        """The side was removed from the disk, so it is not expected any more."""
         self._absent -= {name}
 
     def rewrite(self, requests: Sequence[DispatchRequest]) -> None:
-        """See ConsumeQueueStore: on every side that is joined.
+        """See ConsumeQueueStore: on every joined side.
 
-        Raises StoreBusyError also for a side that nothing is read from; repeatable.
+        Also raises StoreBusyError for a side that serves no reads; repeatable.
         """
 
         def rewrite(side: Side) -> None:
@@ -188,7 +188,7 @@ class DoubleQueueStore(SidePair):
         return values
 
     def close(self) -> None:
-        """See ConsumeQueueStore. Both sides are let go of, also when one cannot be flushed."""
+        """See ConsumeQueueStore. Both sides are closed, even if one cannot be flushed."""
         if self._closed:
             return
         self._closed = True
@@ -211,4 +211,4 @@ class DoubleQueueStore(SidePair):
 
 
 def _next_time(_: Side) -> None:
-    """A busy side is left alone: what was asked for is asked for again soon."""
+    """Ignore a busy side; the request is repeated soon."""

@@ -37,7 +37,7 @@ class FileSideStore(FileQueueStore):
         clock: Clock,
         progress: Progress,
     ) -> None:
-        """As FileQueueStore; takes over `lookup`, the records of the log."""
+        """Like FileQueueStore; takes over `lookup`, the records of the log."""
         self._lookup = lookup
         self._tags_from = options.index_tags_from
         super().__init__(
@@ -50,11 +50,11 @@ class FileSideStore(FileQueueStore):
         )
 
     def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
-        """See FileQueueStore. Tags are indexed as well, where the layout says so."""
+        """See FileQueueStore. Tags are indexed as well, if the layout says so."""
         super().dispatch(self._with_tags(requests), end_offset)
 
     def _with_tags(self, requests: Sequence[DispatchRequest]) -> Sequence[DispatchRequest]:
-        """The requests with their tags among the keys, as far as the index still takes them."""
+        """The requests with their tags among the keys, as far as the index still accepts them."""
         if self._tags_from is None:
             return requests
         first = max(self._tags_from, -1 if self._index_is_stale else self._index.end_offset)
@@ -69,7 +69,7 @@ class FileSideStore(FileQueueStore):
         return tagged
 
     def missing_tag(self, request: DispatchRequest) -> str | None:
-        """The record's tag when the index should have it, and has not."""
+        """The record's tag if the index should have it and does not."""
         if self._tags_from is None or not _may_be_tagged(request, self._tags_from):
             return None
         (tag,) = self._lookup.tags([request])
@@ -130,14 +130,14 @@ class FileSideStore(FileQueueStore):
 
 
 def _may_be_tagged(request: DispatchRequest, first: int) -> bool:
-    """Whether its record lies at `first` or above, and may have a tag that is indexed.
+    """Whether its record is at or above `first`, and may have a tag that is indexed.
 
-    One of a deleted topic goes under the name of its first light queue: nothing of it is indexed.
+    A record of a deleted topic counts for its first light queue, and nothing of it is indexed.
     """
     topic, _, _, physical_offset, _, tag_code = request[:6]
     return bool(tag_code) and physical_offset >= first and not is_light(topic)
 
 
 def _with_key(request: DispatchRequest, key: str) -> DispatchRequest:
-    """The request with one key more; `_replace` takes three times as long."""
+    """The request with one more key; `_replace` takes three times as long."""
     return DispatchRequest(*request[:7], (*request.keys, key), *request[8:])

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class SideOpener:
-    """Makes side stores of one directory. Thread: one at a time."""
+    """Opens side stores of one directory. Thread: one at a time."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class SideOpener:
         databases: PlainDatabases,
         progress: Progress,
     ) -> None:
-        """`databases`: the one database, open, of which RocksDB is a part."""
+        """`databases`: the open database, which the RocksDB side is a part of."""
         self._config = config
         self._clock = clock
         self._directory = directory
@@ -51,17 +51,17 @@ class SideOpener:
         self._progress = progress
 
     def open(self, name: SideName, state: MigrationState) -> SideStore:
-        """The side as the disk has it, empty if it is not there. Raises StoreError."""
+        """The side as on disk, empty if it does not exist. Raises StoreError."""
         if name is SideName.ROCKSDB:
             return self.rocksdb()
         return self.files(state)
 
     def rocksdb(self) -> KvConsumeQueueStore:
-        """The queues in the database, as they are."""
+        """The queues in the database, unchanged."""
         return self._databases.lend_queues()
 
     def tend(self) -> None:
-        """What is due every second, also while no queues are in the database."""
+        """Periodic work, every second, also while the database has no queues."""
         self._databases.tend()
 
     def files(self, state: MigrationState) -> FileSideStore:
@@ -77,7 +77,7 @@ class SideOpener:
         )
 
     def remove(self, name: SideName) -> None:
-        """Everything of a side that is not open. Repeatable; a crash leaves a part, or nothing."""
+        """Remove everything of a closed side. Repeatable; a crash leaves a part, or nothing."""
         root = self._directory.root
         if name is SideName.ROCKSDB:
             self._databases.clear_queues()
@@ -89,7 +89,7 @@ class SideOpener:
         fsync_directory(root)
 
     def require_files(self, state: MigrationState) -> None:
-        """Raises MigrationStateError when files that serve messages are not there."""
+        """Raises MigrationStateError if files that serve messages are missing."""
         log, path = self._directory.commitlog, self._directory.consumequeue
         if path.is_dir() or not log.is_dir() or not any(log.iterdir()):
             return
@@ -108,7 +108,7 @@ def open_files(
     clock: Clock,
     progress: Progress,
 ) -> FileSideStore:
-    """The file queues of a directory. Raises StoreFormatError when their checkpoint is damaged."""
+    """The file queues of a directory. Raises StoreFormatError if their checkpoint is damaged."""
     return FileSideStore(
         directory.root,
         RecordLookup(directory.commitlog, segment_bytes),
@@ -119,7 +119,7 @@ def open_files(
 
 
 def file_options(layout: FileLayout) -> FileQueueOptions:
-    """The sizes of files as the file queues take them."""
+    """The sizes of files in the form of the file queues."""
     return FileQueueOptions(
         units_per_file=layout.units_per_file,
         index=layout.index,
@@ -128,7 +128,7 @@ def file_options(layout: FileLayout) -> FileQueueOptions:
 
 
 def _remove_tree(path: Path) -> None:
-    """Under another name first, so that a crash never leaves half of it under its own."""
+    """Rename the tree first, so that a crash never leaves half of it under its own name."""
     doomed = path.with_name(f"{path.name}.removed")
     shutil.rmtree(doomed, ignore_errors=True)
     if path.exists():

@@ -1,11 +1,11 @@
-"""Two sides behind one dispatch: which are in use, and how far each has come.
+"""Two sides behind one dispatch: which are in use, and how far each is.
 
-Each side has its own watermark, the physical offset up to which it took everything; recovery
-starts each from its own, and dispatching again what a side has changes nothing there. A side that
-serves reads is required: its failure is dispatch's failure. The failure of the other side leaves
-that side behind, never the broker: the attendant is told, and brings it up again.
+Each side has its own watermark, the physical offset up to which it has everything. Recovery starts
+each from its own, and dispatching again what a side has changes nothing. The side that serves reads
+is required: its failure is dispatch's failure. If the other side fails it falls behind, but
+dispatch continues; the attendant is notified, and brings it up again.
 
-Invariant: a joined side has taken everything below `dispatched_offset`.
+Invariant: a joined side has everything below `dispatched_offset`.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _HELD_BACK_MOST_S = 0.05
 
 
 class Attendant(Protocol):
-    """Brings up a side that lags. Called from dispatch and upkeep: it must not wait for them."""
+    """Brings up a side that lags. Called from dispatch and upkeep, so it must not wait for them."""
 
     def side_stopped(self, name: SideName, error: BaseException) -> None:
-        """The side failed, and is left behind."""
+        """The side failed, and falls behind."""
         ...
 
     def look(self) -> None:
@@ -47,15 +47,15 @@ class Attendant(Protocol):
         ...
 
     def close(self) -> None:
-        """Called first when the store closes: nothing fills a side when it returns."""
+        """Called first when the store closes: on return no side is being filled."""
         ...
 
 
 class SidePair:
-    """One side or two, and what is dispatched to them.
+    """One side or two, and the dispatch to them.
 
-    Thread: any. `_dispatching` lets one dispatch, join, or change of phase through at a time; a
-    side's `filling` is taken before it, never after.
+    Thread: any. `_dispatching` admits one dispatch, join, or change of phase at a time; a side's
+    `filling` is taken before it, never after.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class SidePair:
         stores: dict[SideName, SideStore],
         attendant: Attendant,
     ) -> None:
-        """`stores` holds at least the side that serves reads."""
+        """`stores` has at least the side that serves reads."""
         # Constant after construction.
         self._attendant = attendant
         self._dispatching = Lock()
@@ -98,11 +98,11 @@ class SidePair:
         return self._sides.get(name)
 
     def sides(self) -> list[Side]:
-        """Those in use."""
+        """The sides in use."""
         return [side for name in SideName if (side := self._sides.get(name)) is not None]
 
     def watermark(self, name: SideName) -> int | None:
-        """Up to where the side took everything; None when it is not in use."""
+        """Physical offset up to which the side has everything; None if it is not in use."""
         side = self._sides.get(name)
         return None if side is None else side.store.dispatched_offset
 
@@ -111,9 +111,9 @@ class SidePair:
         return side is not None and side.joined
 
     def attach(self, name: SideName, store: SideStore) -> Side:
-        """A side comes into use, behind the others; a backfill brings it up and joins it.
+        """Add a side, behind the others; a backfill brings it up and joins it.
 
-        It takes the place of one of its name, which is closed.
+        Replaces one with the same name, which must be closed.
         """
         with self._dispatching:
             side = Side(name, store)
@@ -121,7 +121,7 @@ class SidePair:
             return side
 
     def detach(self, name: SideName) -> SideStore:
-        """A side goes out of use, closed by the caller. It must not be required any more."""
+        """Remove a side, which the caller must close. It must not be required any more."""
         with self._dispatching:
             side = self._sides[name]
             self._sides = {other: each for other, each in self._sides.items() if other is not name}
@@ -130,19 +130,19 @@ class SidePair:
             return side.store
 
     def change_phase(self, make: Callable[[], Phase]) -> None:
-        """At a dispatch boundary the phase becomes what `make` returns.
+        """At a dispatch boundary, set the phase to what `make` returns.
 
-        What `make` does, such as writing the state to disk, is done before anything else is
-        dispatched; when it raises, nothing changes.
+        The work of `make`, such as writing the state to disk, completes before anything else is
+        dispatched; if it raises, nothing changes.
         """
         with self._dispatching:
             self.phase = make()
             self.changes += 1
 
     def join(self, name: SideName, fill_rest: Callable[[int, int], None]) -> None:
-        """Live dispatch feeds the side from now on.
+        """From now on live dispatch feeds the side.
 
-        `fill_rest(start, end)` dispatches to it what is left, while everything else waits.
+        `fill_rest(start, end)` dispatches the remaining part to it, while everything else waits.
         """
         side = self._sides[name]
         with side.filling, self._dispatching:
@@ -152,7 +152,8 @@ class SidePair:
             side.joined = True
 
     def hold_log(self, name: SideName, start: int | None) -> None:
-        """Retention stays below `start`, which a filler of the side has yet to read; None: free."""
+        """Hold the log from `start` on, which a filler of the side still has to read; None to
+        release it."""
         with self._dispatching:
             if start is None:
                 self._held_from.pop(name, None)
@@ -160,7 +161,7 @@ class SidePair:
                 self._held_from[name] = start
 
     def still_needed(self) -> int:
-        """Physical offset at and above which something has yet to be read from the log."""
+        """Physical offset at and above which parts of the log still have to be read."""
         held = self._held_from
         return min([self._dispatched, *held.values()])
 
@@ -169,19 +170,20 @@ class SidePair:
         return side.name is self.phase.serving
 
     def _usable(self) -> list[Side]:
-        """Sides that did not fail, the required one first: when it raises, nothing else is done."""
+        """Sides that have not failed, the required one first: if it raises, nothing else is
+        done."""
         found = [side for side in self._sides.values() if side.failure is None]
         return sorted(found, key=lambda side: not self.is_required(side))
 
     def keep_out(self, name: SideName, reason: str) -> None:
-        """On opening: the side was stopped before, and stays so until somebody resumes."""
+        """On opening: the side was stopped before, and stays stopped until an operator resumes."""
         side = self._sides[name]
         side.failure = StoreError(reason)
         side.joined = False
         self._dispatched = self._least_joined()
 
     def stop_side(self, side: Side, error: BaseException) -> None:
-        """Leave the side behind; dispatch goes on without it."""
+        """Leave the side behind; dispatch continues without it."""
         if side.failure is not None:
             return
         side.failure = error
@@ -200,10 +202,11 @@ class SidePair:
         action: Callable[[Side], None],
         on_busy: Callable[[Side], None] | None = None,
     ) -> None:
-        """Do something on every usable side; the failure of one not required stops that one.
+        """Run `action` on every usable side; if one that is not required fails, it is stopped.
 
-        A side that is busy did not fail: `on_busy` is called for it if it is not required. Without
-        one the caller gets the error, and does all of it again: only for what is repeatable.
+        A busy side has not failed: `on_busy` is called for it if it is not required. Without
+        `on_busy` the caller gets the error, and repeats everything, so the action must be
+        repeatable.
         """
         for side in self._usable():
             if self.is_required(side):
@@ -239,15 +242,15 @@ class SidePair:
             self._hold_back()
 
     def delete_topic(self, topic: str, physical_offset: int) -> None:
-        """See ConsumeQueueStore: on both sides. A side that is being filled is passed over: its
-        filler meets the record that ends the topic."""
+        """See ConsumeQueueStore: on both sides. A side that is being filled is skipped, because its
+        filler reaches the record that deletes the topic."""
         with self._dispatching:
             if (topic, physical_offset) not in self._ended:
                 self._ended.append((topic, physical_offset))
             self._on_joined(lambda store: store.delete_topic(topic, physical_offset))
 
     def _on_joined(self, action: Callable[[SideStore], None]) -> None:
-        """Under `_dispatching`. Raises what the required side raises."""
+        """Must hold `_dispatching`. Raises what the required side raises."""
         action(self._sides[self.phase.serving].store)
         other = self._sides.get(self.phase.serving.other)
         if other is not None and other.joined:
@@ -261,7 +264,7 @@ class SidePair:
                 self.stop_side(other, error)
 
     def _hold_back(self) -> None:
-        """Wait in proportion to the time since the last dispatch: rates fall by the brake."""
+        """Wait in proportion to the time since the last dispatch, to slow producers down."""
         now_s = time.monotonic()
         took_s = min(now_s - self._dispatched_s, _HELD_BACK_MOST_S)
         time.sleep(min(took_s * self.brake / (1 - self.brake), _HELD_BACK_MOST_S))

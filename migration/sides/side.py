@@ -1,4 +1,4 @@
-"""One of the two stores of queues behind a double write, and what it can do besides."""
+"""One of the two stores of queues behind a double write, and its additional methods."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class SideStore(ConsumeQueueStore, Protocol):
-    """A ConsumeQueueStore that tells what it holds."""
+    """A ConsumeQueueStore that lists its content."""
 
     def names(self) -> list[str]:
-        """Every topic and light queue that it keeps anything of, also without a message."""
+        """Every topic and light queue that it has anything of, even without messages."""
         ...
 
     def last_units(self) -> Iterator[tuple[str, int, int, int]]:
@@ -29,18 +29,18 @@ class SideStore(ConsumeQueueStore, Protocol):
     def stored_units(
         self, topic: str, queue_id: int, start: int, count: int
     ) -> list[tuple[int, tuple[int, ...]]]:
-        """Up to `count` units as they are stored: physical offset, size, tag code and, where it
-        is kept, store time. Without a look at the log."""
+        """Up to `count` units as stored: physical offset, size, tag code and, if it is stored,
+        store time. Does not use the log."""
         ...
 
     def units_between(self, start: int, end: int) -> Iterator[UnitColumns]:
-        """All units, as they are stored, of records in `start..end`: some at a time, in one pass
-        over what is stored. Units that come or go meanwhile may be among them."""
+        """Yield all units, as stored, of records in `start..end`, in chunks, in one pass over the
+        store. Units added or removed meanwhile may be included or not."""
         ...
 
 
 class IngestingStore(SideStore, Protocol):
-    """One that takes files which somebody else has sorted."""
+    """A side that can ingest sorted files."""
 
     def ingest(
         self, files: Mapping[str, Sequence[Path]], end_offset: int, *, move: bool
@@ -48,7 +48,7 @@ class IngestingStore(SideStore, Protocol):
 
 
 class Side:
-    """A side that is in use. Its fields are guarded by the double store's lock, read freely."""
+    """A side in use. Its fields are guarded by the double store's lock, and read freely."""
 
     def __init__(self, name: SideName, store: SideStore) -> None:
         # Constant after construction.
@@ -64,7 +64,8 @@ class Side:
         self.is_closed = False
 
     def close(self) -> None:
-        """Close its store; the side stays. Repeatable. Raises what closing raises, when done."""
+        """Close its store; the side stays. Repeatable. Raises what closing raises, after it is
+        done."""
         self.is_closed = True
         with self.filling:  # whoever fills it ends first
             self.store.close()

@@ -1,6 +1,6 @@
 """The pipeline: a store's log, queues and messages on Spark.
 
-Rooms: source/ (what `spark.read.format` knows), queues/ (queues as they lie on disk), verify/,
-jobs/. Spark and Arrow are used here and nowhere else; the log is decoded by migration/columnar.
-A Python worker imports the rooms whose tasks it runs, so their doors are kept cheap.
+Rooms: source/ (data sources for `spark.read.format`), queues/ (queues on disk), verify/, jobs/.
+Only this package uses Spark and Arrow; migration/columnar decodes the log. A Python worker imports
+the rooms of its tasks, so importing them must be cheap.
 """

@@ -1,4 +1,4 @@
-"""The edge to Arrow: blocks of records as the columns of columns.py."""
+"""Converts blocks of records to Arrow, with the columns of columns.py."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read_batches(
     options: ReadOptions,
     choose: Callable[[RecordBlock], RecordBlock],
 ) -> Iterator[pa.RecordBatch]:
-    """Batches with the columns of `schema`, in log order. `choose` may drop records.
+    """Yield batches with the columns of `schema`, in log order. `choose` may drop records.
 
     Raises SegmentDamageError.
     """
@@ -38,7 +38,7 @@ def read_batches(
 
 
 def column_of(block: RecordBlock, field: pa.Field) -> pa.Array:
-    """The column of that name and type: Arrow names the elements of lists in more than one way."""
+    """The column with that name and type; Arrow has more than one name for elements of lists."""
     made = _MAKERS.get(field.name)
     if made is None:
         wide = getattr(block, field.name)
@@ -47,7 +47,7 @@ def column_of(block: RecordBlock, field: pa.Field) -> pa.Array:
 
 
 def batch_of(schema: pa.Schema, count: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """The columns that `schema` names, from arrays of Arrow or numpy; null where there is none."""
+    """The columns that `schema` names, from arrays of Arrow or numpy; null if missing."""
     arrays = []
     for field in schema:
         values = columns.get(field.name)
@@ -60,10 +60,10 @@ def batch_of(schema: pa.Schema, count: int, columns: Mapping[str, Any]) -> pa.Re
 
 
 def to_binary(strings: Strings) -> pa.BinaryArray:
-    """The same strings; they rise in their buffer and do not overlap.
+    """The same strings, which must ascend in their buffer and not overlap.
 
-    One Arrow buffer with a boundary at every start and every end, of which every second element
-    is taken: Arrow then copies all of them in one loop.
+    One Arrow buffer with a boundary at every start and every end, of which every second element is
+    taken, so that Arrow copies all of them in one loop.
     """
     count = len(strings)
     if not count:
@@ -81,7 +81,7 @@ def to_binary(strings: Strings) -> pa.BinaryArray:
 
 
 def to_text(strings: Strings) -> pa.StringArray:
-    """As text; what is no UTF-8 gets replacement marks, as Java puts them."""
+    """As text; invalid UTF-8 gets replacement characters, as in Java."""
     values = to_binary(strings)
     try:
         return values.cast(pa.string())
@@ -91,7 +91,7 @@ def to_text(strings: Strings) -> pa.StringArray:
 
 
 def to_names(texts: pa.StringArray) -> Names:
-    """A column of few different texts."""
+    """A column with few distinct texts."""
     encoded = texts.dictionary_encode()
     return Names(np.asarray(encoded.indices, dtype=np.int64), encoded.dictionary.to_pylist())
 
@@ -114,13 +114,13 @@ def _keys(block: RecordBlock) -> pa.Array:
 
 
 def _lists(rows: Ints, values: pa.Array, count: int) -> pa.ListArray:
-    """`count` lists; values[i] is in the list rows[i]; rows rise."""
+    """`count` lists; values[i] is in the list rows[i]; rows ascend."""
     offsets = np.searchsorted(rows, np.arange(count + 1)).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), values)
 
 
 def _hosts(packed: Strings) -> pa.Array:
-    """Few hosts, many records: each host is written out once."""
+    """There are few hosts and many records, so each host is formatted once."""
     encoded = to_binary(packed).dictionary_encode()
     texts = []
     for raw in encoded.dictionary.to_pylist():
@@ -130,7 +130,7 @@ def _hosts(packed: Strings) -> pa.Array:
 
 
 def _body(block: RecordBlock) -> pa.Array:
-    """Decompressed where its producer compressed it; null where it does not decompress."""
+    """Decompressed if its producer compressed it; null if that fails."""
     stored = to_binary(block.strings("stored_body"))
     compressed = np.flatnonzero(block.sys_flag & _COMPRESSED)
     if not len(compressed):
@@ -148,7 +148,7 @@ def _body(block: RecordBlock) -> pa.Array:
 
 
 def _properties(block: RecordBlock) -> pa.Array:
-    """What is not filled in by the store. In Python, record by record."""
+    """Properties except those that the store fills in. In Python, record by record."""
     texts = to_text(block.strings("properties_raw")).to_pylist()
     found = (decode_properties(text).items() for text in texts)
     items = [[item for item in one if item[0] not in OWN_PROPERTIES] for one in found]

@@ -70,7 +70,7 @@ COMMITLOG = pa.schema(
 
 
 def chosen(*names: str) -> pa.Schema:
-    """The columns of those names, each once."""
+    """The columns with those names, each once."""
     return pa.schema([COMMITLOG.field(name) for name in dict.fromkeys(names)])
 
 

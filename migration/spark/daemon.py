@@ -1,8 +1,8 @@
-"""Spark's daemon of Python workers, for workers that run many short tasks.
+"""Spark's daemon for Python workers, adapted to many short tasks.
 
-A worker collects garbage after every task, and walks all that it has imported to do so: with
-pyspark, pandas and pyarrow some 0.1 s, more than most tasks take. Here what is there after its
-first task is taken out of the collector's sight.
+A worker collects garbage after every task, which walks everything that it has imported: with
+pyspark, pandas and pyarrow some 0.1 s, more than most tasks take. Here everything that exists after
+its first task is hidden from the collector.
 """
 
 from __future__ import annotations

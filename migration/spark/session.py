@@ -1,8 +1,8 @@
-"""One light and silent Spark session per process.
+"""One small, quiet Spark session per process.
 
-A JVM takes its heap and options only once, when it starts, so everything that matters is decided
-before that: Java, memory, the log configuration, and the module path of the Python workers. Spark
-never runs in the broker's process: it lives in the process of the command, or of a test.
+A JVM takes its heap and options only at its start, so everything that matters is set before that:
+Java, memory, log configuration, and the module path of the Python workers. Spark never runs in the
+broker's process, only in that of the command, or of a test.
 
 Thread: start and stop from one thread; a started session may be used from any.
 """
@@ -49,7 +49,7 @@ logger.tasks.level = off
 
 @dataclass(frozen=True, kw_only=True)
 class SparkSettings:
-    """What a caller may choose. `conf` is applied last and wins."""
+    """Settings of a session. `conf` is applied last and wins."""
 
     master: str = "local[*]"
     app_name: str = "kvcq"
@@ -67,10 +67,10 @@ class SparkSettings:
 
 @contextmanager
 def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
-    """A session for the length of the block; its scratch files go with it.
+    """A session for the length of the block; its scratch files are removed with it.
 
-    It knows our data sources. Its JVM ends with this process. Raises PipelineError when the process
-    runs a session already, SparkMissingError without PySpark, JavaNotFoundError without a Java.
+    It has our data sources. Its JVM ends with this process. Raises PipelineError if the process
+    already has a session, SparkMissingError without PySpark, JavaNotFoundError without a Java.
     """
     require_packages()
     from pyspark.sql import SparkSession
@@ -97,7 +97,7 @@ def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
 
 
 def session_conf(settings: SparkSettings, work: Path) -> dict[str, str]:
-    """The settings given to Spark. `work` is an existing directory that is ours alone."""
+    """The settings for Spark. `work`: an existing private directory."""
     log4j = work / "log4j2.properties"
     log4j.write_text(_LOG4J, encoding="utf-8")
     options = f"-Dlog4j2.configurationFile={log4j.as_uri()} {settings.jvm_options}".strip()
@@ -125,7 +125,7 @@ def session_conf(settings: SparkSettings, work: Path) -> dict[str, str]:
 
 
 def require_packages() -> None:
-    """Raises SparkMissingError unless the packages of the extra are there."""
+    """Raises SparkMissingError unless the packages of the extra are installed."""
     for name in ("pyspark", "pandas", "pyarrow"):
         try:
             __import__(name)
@@ -134,7 +134,7 @@ def require_packages() -> None:
 
 
 def _prepare_environment(settings: SparkSettings) -> None:
-    """What the JVM and the workers inherit; later changes would not reach them."""
+    """Set the environment for the JVM and the workers, which later changes would not reach."""
     os.environ["JAVA_HOME"] = str(make_shim(find_java(settings.java_home)))
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if settings.is_local:

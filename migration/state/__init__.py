@@ -1,4 +1,4 @@
-"""What migration.json says, what it means for one dispatch and one read, and what comes next.
+"""migration.json, its meaning for dispatch and reads, and the next step.
 
 Uses the formats.
 """

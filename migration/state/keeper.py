@@ -1,4 +1,4 @@
-"""The state of one open directory, in memory and on disk, and what to do next."""
+"""The state of one open directory, in memory and on disk, and the next step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class StateKeeper:
-    """Thread: any. Locks: `_lock`, innermost: nothing else is taken while it is held."""
+    """Thread: any. Locks: `_lock`, innermost: no other is taken while it is held."""
 
     def __init__(self, root: Path, state: MigrationState, clock: Clock) -> None:
         self.root = root
@@ -35,7 +35,7 @@ class StateKeeper:
         return self._state
 
     def move(self, event: str, **changes: Any) -> MigrationState:  # noqa: ANN401 - fields
-        """The state is changed, durably. Raises OSError; it is then unchanged."""
+        """Change the state, durably. Raises OSError; the state is then unchanged."""
         with self._lock:
             state = self._state.moved(self._clock.now_ms(), event, **changes)
             write_state(self.root, state)
@@ -46,9 +46,9 @@ class StateKeeper:
     def stop(self, why: str | BaseException, *, unopened: str = "") -> None:
         """Remember why a side was left behind; on a full disk only in memory.
 
-        An error without words is called by its name: an empty reason is none.
-        `unopened`: the side, where it is one that cannot be opened.
-        Nothing depends on the disk here: an opening tries the side again, and stops it again.
+        An error without a message is named by its class, so the reason is never empty. `unopened`:
+        the side, if it cannot be opened. Nothing depends on the disk here, because an opening tries
+        the side again, and stops it again.
         """
         reason = str(why) or repr(why)
         try:
@@ -61,12 +61,12 @@ class StateKeeper:
                 )
 
     def refuse(self, step: str, reason: str) -> IllegalStepError:
-        """The error for a step that is not possible now; the caller raises it."""
+        """The error for a step that is not possible now, for the caller to raise."""
         return IllegalStepError(step, self._state.phase.value, reason, next_step(self._state))
 
 
 def next_step(state: MigrationState) -> NextStep:
-    """What an operator would do next to get on."""
+    """The next step for an operator."""
     if state.stopped:
         return NextStep("resume")
     if state.pending is not None:

@@ -1,4 +1,4 @@
-"""How far a migration is, and what that means for one dispatch and one read."""
+"""The phase of a migration, and what it means for dispatch and reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Phase(enum.Enum):
 
     @property
     def serving(self) -> SideName:
-        """The side that reads come from. Its failure is the store's."""
+        """The side that serves reads. Its failure is the store's."""
         return SideName.FILES if self in BEFORE_CUTOVER else SideName.ROCKSDB
 
     def uses(self, side: SideName) -> bool:

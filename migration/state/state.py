@@ -1,4 +1,5 @@
-"""The state of a migration, in `<root>/migration.json`: what it says is so, whatever crashed.
+"""The state of a migration, in `<root>/migration.json`: its content is always true, even after a
+crash.
 
 | phase        | written to     | reads come from |
 |--------------|----------------|-----------------|
@@ -8,13 +9,13 @@
 | ROCKSDB      | files, RocksDB | RocksDB         |
 | FINISHED     | RocksDB        | RocksDB         |
 
-A store without the file was made by this program and is in RocksDB alone. The file is replaced
-whole, by a rename, and fsynced; each change of phase is one replacement, so a crash leaves the
-phase before it or the phase after it. What a step does to other files is done before it when
-it makes something (a phase that needs it is not written sooner), and after it when it removes
-something (what a phase does not need is removed again on the next opening).
+A store without the file was created by this program and only uses RocksDB. The file is replaced as
+a whole, by a rename, and fsynced; each change of phase is one replacement, so a crash leaves the
+old or the new phase. A step that creates other files does so before it (no phase is written before
+its files exist), and a step that removes files does so after it (the next opening removes again
+what a phase does not need).
 
-One line of JSON, then its CRC-32 in hex, so that a flipped bit is noticed.
+One line of JSON, then its CRC-32 in hex, so that a flipped bit is detected.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _HISTORY = 50
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """Sizes of the queue and index files; RocketMQ must be set to the same ones."""
+    """Sizes of the queue and index files; RocketMQ must use the same ones."""
 
     units_per_file: int = UNITS_PER_FILE
     index_slots: int = SLOTS_PER_FILE
@@ -64,7 +65,7 @@ class FileLayout:
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """What the last finished verification found."""
+    """The result of the last complete verification."""
 
     cut_offset: int  # physical: everything below was compared
     compared_units: int
@@ -75,7 +76,7 @@ class VerifyResult:
 
 @dataclass(frozen=True, slots=True)
 class BrokenOff:
-    """Why a verification did not end. The next one begins anew, always."""
+    """Why a verification was aborted. The next one always starts over."""
 
     reason: str
     side: str = ""  # the one that could not be read; empty when none is to blame
@@ -83,7 +84,7 @@ class BrokenOff:
 
 @dataclass(frozen=True, slots=True)
 class MigrationState:
-    """All that is kept about a migration."""
+    """Everything stored about a migration."""
 
     phase: Phase
     layout: FileLayout = field(default_factory=FileLayout)
@@ -111,7 +112,7 @@ class MigrationState:
     history: tuple[tuple[int, str], ...] = ()
 
     def uses(self, side: SideName) -> bool:
-        """Whether the side is in use, or will be when a change is done."""
+        """Whether the side is in use, or will be after the current change."""
         return self.phase.uses(side) or (self.pending is not None and self.pending.uses(side))
 
     @property
@@ -125,9 +126,9 @@ class MigrationState:
         return [side for side in dict.fromkeys(found) if side in in_use]
 
     def rebuilt(self, side: str) -> dict[str, Any]:
-        """Changes of fields when a side is rebuilt: what was verified of it is invalidated.
+        """Field changes when a side is rebuilt: its verification is invalidated.
 
-        What the log proved of the other side is as true as before.
+        What the log proved about the other side stays valid.
         """
         phase = Phase.DOUBLE_WRITE if self.phase is Phase.VERIFIED else self.phase
         verified = None
@@ -172,7 +173,7 @@ def has_migration(root: Path) -> bool:
 
 
 def read_state(root: Path) -> MigrationState | None:
-    """What migration.json says; None when there is none. Raises MigrationStateError."""
+    """The content of migration.json; None if there is none. Raises MigrationStateError."""
     path = root / STATE_FILE
     try:
         document = read_checked(path)
@@ -212,7 +213,8 @@ def read_state(root: Path) -> MigrationState | None:
 
 
 def _pending(path: Path, document: dict[str, Any]) -> str | None:
-    """The phase on the way to. Raises MigrationStateError for topics that were routed apart."""
+    """The phase that is being changed to. Raises MigrationStateError for separately routed topics,
+    which are no longer supported."""
     pending = document["pending"]
     if document["version"] > 1:
         return None if pending is None else str(pending)
@@ -227,7 +229,8 @@ def _pending(path: Path, document: dict[str, Any]) -> str | None:
 
 
 def write_state(root: Path, state: MigrationState) -> None:
-    """migration.json says `state`, durably; after a crash, that or what it said before.
+    """Replace migration.json with `state`, durably; after a crash it has the new or the old
+    content.
 
     Raises OSError; the file is then unchanged.
     """

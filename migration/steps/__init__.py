@@ -1,4 +1,4 @@
-"""The steps of a migration: taking over, and what an open store goes through, with its jobs.
+"""The steps of a migration: takeover, and the steps and jobs of an open store.
 
 Uses all the rooms below: formats, files, plan, state, sides, fill.
 """

@@ -1,10 +1,10 @@
-"""Take over a directory that RocketMQ wrote: afterwards it is a store of ours in state FILES.
+"""Takes over a RocketMQ directory, which then is a store of ours in state FILES.
 
-Its log, queue files and index files stay as they are, except queues and index files in which a
-fault was found: those are rebuilt from the log. Topics and committed offsets are imported.
+Its log, queue files and index files stay as they are, except for queues and index files with a
+fault, which are rebuilt from the log. Topics and committed offsets are imported.
 
-The order makes each step repeatable: migration.json says ADOPTING before anything else is
-written, and FILES when all is done; in between only `kvcq migrate start` opens the directory.
+The order makes each step repeatable: migration.json says ADOPTING before anything else is written,
+and FILES when everything is done; in between only `kvcq migrate start` opens the directory.
 """
 
 from __future__ import annotations
@@ -58,13 +58,12 @@ def adopt(
     tell: Callable[[str], None] | None = None,
     reclaim_unexpired: bool | None = None,
 ) -> MigrationState | None:
-    """The store in `root` is ours, in state FILES. Repeatable; in a later state nothing is done.
+    """Take over the store in `root`, to state FILES. Repeatable; does nothing in a later state.
 
-    `tell` is called with a line for each thing that was rebuilt, or passed over.
-    `reclaim_unexpired`: what the broker did when its disk was full, if that is known.
-
-    None for a store of ours that has no migration. Raises StoreFormatError for a directory that is
-    no store, LogDamageError, StoreLockedError while a broker has it open. Durable on return.
+    `tell` is called with a line for each thing that was rebuilt or skipped. `reclaim_unexpired`:
+    what the broker did when its disk was full, if known. Returns None for a store of ours without a
+    migration. Raises StoreFormatError if the directory is not a store, LogDamageError,
+    StoreLockedError while a broker has it open. Durable on return.
     """
     state = read_state(root)
     kind, _ = inspect(root)
@@ -130,7 +129,7 @@ def adopt(
 
 
 def _on_a_full_disk(state: MigrationState) -> list[str]:
-    """What is no longer as an operator of RocketMQ may expect."""
+    """Differences that an operator of RocketMQ may not expect."""
     if state.reclaim_unexpired is not None:
         return []
     return [
@@ -140,7 +139,7 @@ def _on_a_full_disk(state: MigrationState) -> list[str]:
 
 
 def _what_was_done(inventory: Inventory) -> tuple[list[str], list[str]]:
-    """Queues and index that were rebuilt, each with its first fault; files passed over."""
+    """Rebuilt queues and index, each with its first fault; and skipped files."""
     made: dict[str, tuple[Finding, int]] = {}
     passed_over: dict[tuple[PurePath, str], list[str]] = {}
     for finding in inventory.findings:
@@ -205,7 +204,7 @@ def _held_back_told(inventory: Inventory) -> list[str]:
 
 
 def _make_log_durable(directory: StoreDir, inventory: Inventory, progress: Progress) -> None:
-    """What was surveyed survives a power loss, so that no opening has to survey it again."""
+    """Make the surveyed log survive a power loss, so that no opening has to survey it again."""
     paths = segment_files(directory.commitlog)
     for done, path in enumerate(paths):
         progress("making the log durable", done / len(paths))
@@ -228,9 +227,9 @@ def _make_log_durable(directory: StoreDir, inventory: Inventory, progress: Progr
 def _seed_expired(
     directory: StoreDir, inventory: Inventory, clock: Clock, progress: Progress
 ) -> None:
-    """Queues that only RocketMQ's own RocksDB knows the end of go on from there.
+    """Continue queues whose end only RocketMQ's own RocksDB has.
 
-    The log has no message of them any more, and without file queues nothing else knows them.
+    The log has no message of them any more, and without file queues nothing else has their end.
     """
     database = own_rocksdb(directory.root)
     if inventory.log.start == 0 or database is None:
@@ -252,7 +251,7 @@ def _open_files(
 
 
 def _mend(directory: StoreDir, inventory: Inventory, clock: Clock, progress: Progress) -> None:
-    """Forget queues and index files with a fault; the first opening makes them from the log."""
+    """Remove queues and index files with a fault; the first opening rebuilds them from the log."""
     queues = {
         (finding.topic, finding.queue_id)
         for finding in inventory.findings

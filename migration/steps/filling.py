@@ -1,4 +1,4 @@
-"""The job that brings up whatever side lags, and then ends a change of phase."""
+"""The job that brings up lagging sides, and then completes a change of phase."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BUSY_WAIT_S = 0.02
 
 
 def fill(on: Migration, job: Job) -> None:
-    """Every side is joined, and a change of phase that was under way is done.
+    """Join every side, and complete a pending change of phase.
 
     Raises JobCancelledError, and what a side raises; it is then left behind.
     """
@@ -41,7 +41,7 @@ def fill(on: Migration, job: Job) -> None:
 
 
 def _catch_up(on: Migration, filler: Filler) -> None:
-    """Sides that lag are joined again; none that failed."""
+    """Join lagging sides again, except failed ones."""
     for side in on.double.sides():
         if not side.joined and side.failure is None:
             with _stopping(on, side):
@@ -49,7 +49,7 @@ def _catch_up(on: Migration, filler: Filler) -> None:
 
 
 def _apply(on: Migration, target: Phase, filler: Filler, job: Job) -> None:
-    """The phase becomes the target at a dispatch boundary at which its sides are joined."""
+    """Change to the target phase at a dispatch boundary at which its sides are joined."""
 
     def change() -> Phase:
         for name in filter(target.uses, SideName):
@@ -71,7 +71,7 @@ def _apply(on: Migration, target: Phase, filler: Filler, job: Job) -> None:
 
 @contextmanager
 def _stopping(on: Migration, side: Side) -> Iterator[None]:
-    """What goes wrong inside leaves a side behind that nothing is read from."""
+    """An error inside stops the side, if it serves no reads."""
     try:
         yield
     except JobCancelledError:

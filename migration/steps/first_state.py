@@ -1,7 +1,7 @@
-"""The state of a store that is taken over: what was found of topics, groups and offsets.
+"""The initial state of a store that is taken over: its topics, groups and offsets.
 
-No record of its log tells of them, and records of the state that are there, from before the store
-was given back, count for nothing any more. So a sealed snapshot at the log's end has them.
+No record of its log contains them, and state records from before the store was given back no longer
+count. So a sealed snapshot at the log's end has them.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _PAGE = 10_000
 
 
 def make_state(directory: StoreDir, inventory: Inventory, clock: Clock) -> None:
-    """The database has topics with as many queues as anything says they have, and offsets as they
-    were committed; a snapshot has the same, and the store says that its state begins there.
+    """Write topics, with the highest known number of queues, and committed offsets to the database
+    and to a snapshot, and record that the state begins there.
 
-    Takes the place of what a try that was cut short has left. Durable on return.
+    Replaces what an interrupted attempt left. Durable on return.
     """
     for path in (directory.kvcq, directory.root / DIRECTORY):
         shutil.rmtree(path, ignore_errors=True)
@@ -100,8 +100,8 @@ def _take_shared(
     offsets: list[Committed],
     inventory: Inventory,
 ) -> None:
-    """A group whose members pop goes on where its offsets are. How far it is in its retry topics is
-    noted for `inherit`: here the message itself is delivered again."""
+    """A group whose members pop continues at its offsets. Its position in its retry topics is
+    recorded for `inherit`, since here the message itself is delivered again."""
     entries: list[Entry] = [
         GroupMade(TAKEN_GROUP, b""),
         GroupMade(group, pack_group(settings_of(inventory.config.groups.get(group, {})))),
@@ -115,7 +115,7 @@ def _take_shared(
 
 
 def _take(state: KvStateStore, engine: RocksEngine, offsets: list[Committed], end: int) -> None:
-    """All that one group has committed."""
+    """Take over everything that one group has committed."""
     _write([GroupMade(offsets[0].group, b""), *offsets], end, state, engine)
 
 

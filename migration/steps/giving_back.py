@@ -1,18 +1,18 @@
-"""What waits here is given to a broker, which delivers none of what was delivered.
+"""Gives held messages to a broker, which delivers none that was already delivered.
 
-| here                     | the broker finds                                                    |
+| here                     | for the broker                                                      |
 |--------------------------|---------------------------------------------------------------------|
-| delayed messages         | the same at the end of rmq_sys_wheel_timer, `config/timercheck`     |
-|                          | that says that it has to take these and no others, and no wheel     |
-| what was taken over of   | `config/delayOffset.json` that says that all of it was delivered    |
+| delayed messages         | the same at the end of rmq_sys_wheel_timer, a `config/timercheck`   |
+|                          | that makes it process these and no others, and no wheel             |
+| messages taken over from | a `config/delayOffset.json` that says that all were delivered       |
 | SCHEDULE_TOPIC_XXXX      |                                                                     |
 | open transactions        | halves in RMQ_SYS_TRANS_HALF_TOPIC, and the offset of its own group |
 |                          | before them; those given up in TRANS_CHECK_MAX_TIME_TOPIC           |
 | in flight of a shared    | the offset of the first message that is not done                    |
 | group                    |                                                                     |
 
-Repeatable. A process that is killed meanwhile leaves a store that can be opened: halves that were
-handed over are taken over again then.
+Repeatable. If the process is killed meanwhile, the store can still be opened, and takes over halves
+that were already handed over.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ _EVERYTHING = 1 << 62
 
 
 def waits_here(store: MessageStore) -> bool:
-    """Whether anything is appended when it is given back."""
+    """Whether giving the store back appends anything."""
     return bool(store.timers.count() or any(store.halves.counts()))
 
 
 def give_back(store: MessageStore, root: Path, clock: Clock) -> list[str]:
-    """The broker has what waits here; what was done and what a broker cannot take, for people.
+    """Give held messages to the broker. Returns what was done, and what a broker cannot take, for
+    people.
 
-    From here on the store delivers nothing that waits. Raises what an append raises, OSError.
+    From here on the store delivers no held messages. Raises what an append raises, OSError.
     """
     store.timers.firing.stop()
     lines = _halves(store)

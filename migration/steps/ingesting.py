@@ -1,4 +1,4 @@
-"""Sorted files that somebody else made become part of the RocksDB side."""
+"""Ingests sorted files from another program into the RocksDB side."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def ingest(
     *,
     start_offset: int = 0,
 ) -> bool:
-    """Sorted files, by family, made from all of the log in start_offset..dispatched_offset.
+    """Ingest sorted files, by family, made from the whole log in start_offset..dispatched_offset.
 
-    Whether they were needed. They have nothing of what ended below `dispatched_offset`.
-    Raises InvalidArgumentError, IllegalStepError. Durable on return; repeatable.
+    Returns whether they were needed. They must have nothing of names deleted below
+    `dispatched_offset`. Raises InvalidArgumentError, IllegalStepError. Durable on return;
+    repeatable.
     """
     for path in (each for paths in files.values() for each in paths):
         if not path.is_file():

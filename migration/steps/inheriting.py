@@ -1,7 +1,7 @@
-"""What a broker had not delivered yet becomes the store's own, when the store is opened first.
+"""Takes over what a broker had not delivered yet, when the store is first opened.
 
-Each append says with what it takes how far the broker's queue was taken over: a run that was cut
-short goes on there. So each message is taken once, and until all are nothing else is done.
+Each append also records how far the broker's queue was taken over, so an interrupted run continues
+there. So each message is taken once, and nothing else happens before all are.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _EVERYTHING = 1 << 62
 
 
 class Inheritance(NamedTuple):
-    """What was taken over by one run."""
+    """What one run took over."""
 
     timers: int = 0  # delayed messages as well
     halves: int = 0
     undone: int = 0  # of shared groups
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The lines to show to people."""
         return [
             f"taken over: {count} {what}"
             for count, what in (
@@ -67,8 +67,8 @@ class Inheritance(NamedTuple):
 
 
 def inherit(store: MessageStore, root: Path, end: int) -> Inheritance:
-    """What the broker kept in the log below the physical offset `end` waits here, as durable as a
-    put. Repeatable: it goes on where an earlier run ended.
+    """Take over what the broker held in the log below the physical offset `end`, as durable as a
+    put. Repeatable: continues where an earlier run ended.
 
     Raises what an append raises, and what reading queues raises; OSError.
     """
@@ -92,7 +92,7 @@ def inherit(store: MessageStore, root: Path, end: int) -> Inheritance:
 
 
 def _done(store: MessageStore, mark: Committed) -> int:
-    """Up to where the queue is taken over."""
+    """Queue offset up to which the queue is taken over."""
     (offset,) = store.committed_offsets(mark.group, [(mark.topic, mark.queue_id)])
     return offset or 0
 
@@ -103,7 +103,7 @@ def _take(
     made_of: Callable[[StoredMessage], T],
     take: Callable[[list[T], Committed], int],
 ) -> int:
-    """How many were taken over."""
+    """Returns how many were taken over."""
     count = size = 0
     last: int | None = None
     ready: list[T] = []

@@ -1,7 +1,7 @@
-"""The migration of a store that is open: its steps, and the jobs that go on meanwhile.
+"""The migration of an open store: its steps, and the jobs that run meanwhile.
 
-Each step changes migration.json once, at a dispatch boundary where reads or writes change with
-it. What takes long is a job; a store that is opened again goes on with it by itself.
+Each step changes migration.json once, at a dispatch boundary where reads or writes change with it.
+Long work is a job; a store that is opened again continues it.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _CANCELLED = "cancelled by an operator"
 class LiveMigration:
     """Owner of the steps and jobs of one open store, and the Attendant of its two sides.
 
-    Thread: any. Locks: `_steps`, outermost, held for a step. No job takes it: a step may wait for
-    the end of one. What a job changes in the state it changes at a dispatch boundary, where it
-    finds what the steps before it left.
+    Thread: any. Locks: `_steps`, outermost, held for a step. No job takes it, because a step may
+    wait for the end of one. A job changes the state at a dispatch boundary, where it sees what
+    earlier steps left.
     """
 
     def __init__(self, keeper: StateKeeper, opener: SideOpener, clock: Clock) -> None:
-        """The sides are put together with it; `begin` comes once the store is open."""
+        """The sides are created with it; `begin` must be called once the store is open."""
         # Constant after construction.
         self._keeper = keeper
         self._opener = opener
@@ -63,7 +63,7 @@ class LiveMigration:
         self._verifying: Job | None = None
 
     def begin(self, store: MessageStore, double: DoubleQueueStore) -> None:
-        """Steps can be taken, and what an earlier process left undone goes on."""
+        """Steps can be taken from now on, and unfinished work of an earlier process continues."""
         self._on = Migration(store, double, self._keeper, self._opener, self._clock)
         self._double = double
         self._verifier = Verifying(self._on)
@@ -86,17 +86,17 @@ class LiveMigration:
 
     @property
     def on(self) -> Migration:
-        """What the steps work on."""
+        """The migration that the steps work on."""
         return self._on
 
     @property
     def filling(self) -> Job | None:
-        """The backfill that runs, or ran last."""
+        """The running or last backfill."""
         return self._filling
 
     @property
     def differences(self) -> Sequence[Finding]:
-        """Rows of the last verification in this process, at most VerifyOptions.kept."""
+        """Findings of the last verification in this process, at most VerifyOptions.kept."""
         return self._verifier.differences
 
     @property
@@ -106,7 +106,7 @@ class LiveMigration:
 
     @property
     def running(self) -> Job | None:
-        """A verification or a backfill that runs."""
+        """A running verification or backfill."""
         for job in (self._verifying, self._filling):
             if job is not None and job.is_running:
                 return job
@@ -119,9 +119,9 @@ class LiveMigration:
     # --- steps -----------------------------------------------------------------------------
 
     def start(self) -> Job:
-        """FILES to DOUBLE_WRITE: RocksDB takes what comes in, and a job fills in the history.
+        """FILES to DOUBLE_WRITE: RocksDB takes new messages, and a job fills in the history.
 
-        In DOUBLE_WRITE already: the job that runs. Raises IllegalStepError.
+        In DOUBLE_WRITE already: returns the running job. Raises IllegalStepError.
         """
         with self._steps:
             state = self.state
@@ -142,7 +142,7 @@ class LiveMigration:
             return self._fill()
 
     def verify(self, options: VerifyOptions | None = None) -> Job:
-        """A job compares log, files and RocksDB below the cut point of now.
+        """Start a job that compares log, files and RocksDB up to the current cut point.
 
         In DOUBLE_WRITE it ends in VERIFIED if there is no difference. Raises IllegalStepError.
         """
@@ -160,7 +160,7 @@ class LiveMigration:
             return self._verifying
 
     def cutover(self) -> MigrationState:
-        """VERIFIED to ROCKSDB: reads come from RocksDB from one dispatch to the next.
+        """VERIFIED to ROCKSDB: reads come from RocksDB from the next dispatch on.
 
         Idempotent. Raises IllegalStepError.
         """
@@ -181,7 +181,7 @@ class LiveMigration:
             return self.state
 
     def rollback(self) -> Job | None:
-        """One phase back. The job when files have to be filled first; None when it is done.
+        """Go one phase back. Returns a job if files have to be filled first; None if it is done.
 
         ROCKSDB to DOUBLE_WRITE: reads come from files. DOUBLE_WRITE, VERIFIED to FILES: RocksDB is
         removed. FINISHED to ROCKSDB: files are rebuilt from the log. Raises IllegalStepError.
@@ -222,7 +222,7 @@ class LiveMigration:
             raise self._on.refuse("rollback", "everything is in files already")
 
     def finish(self) -> MigrationState:
-        """ROCKSDB to FINISHED: the files are removed. Repeatable.
+        """ROCKSDB to FINISHED: remove the files. Repeatable.
 
         Raises IllegalStepError.
         """
@@ -248,8 +248,8 @@ class LiveMigration:
             return self.state
 
     def resume(self) -> Job | None:
-        """Go on after a stop: a side that failed is opened again, and brought up from its
-        watermark. None when there is nothing to do."""
+        """Continue after a stop: reopen a failed side, and bring it up from its watermark. None if
+        there is nothing to do."""
         with self._steps:
             if self._filling is not None and self._filling.is_running:
                 if not self.state.stopped:
@@ -282,7 +282,7 @@ class LiveMigration:
         self._keeper.stop(error)
 
     def look(self) -> None:
-        """See Attendant: a side that fell behind is brought up again."""
+        """See Attendant: brings up a side that fell behind."""
         self._opener.tend()
         if not self._begun or self.state.stopped or self._jobs.closed:
             return
@@ -296,14 +296,14 @@ class LiveMigration:
                 self._steps.release()
 
     def close(self) -> None:
-        """See Attendant: all jobs end. Repeatable. Opening again goes on with them."""
+        """See Attendant: ends all jobs. Repeatable. The next opening continues them."""
         self._jobs.close()
         # A step under way ends first; it may have begun one more job.
         with self._steps:
             self._jobs.stop()
 
     def _fill(self) -> Job:
-        """The backfill that runs, or a new one."""
+        """The running backfill, or a new one."""
         if self._filling is None or not self._filling.is_running:
             if self.state.pending is not None and self._double.side(SideName.FILES) is None:
                 try:
@@ -325,7 +325,7 @@ class LiveMigration:
     # --- parts of steps --------------------------------------------------------------------
 
     def _rebuild_files(self) -> Job | None:
-        """FINISHED to ROCKSDB, by a job that fills the files."""
+        """FINISHED to ROCKSDB, with a job that fills the files."""
         state = self.state
         if state.pending is not None:
             return self.resume() if state.stopped else self._fill()
@@ -338,6 +338,6 @@ class LiveMigration:
         return self._fill()
 
     def _check_joined(self, step: str, names: Iterable[SideName]) -> None:
-        """Looked at again at a dispatch boundary, when no dispatch can change it."""
+        """Check again at a dispatch boundary, where no dispatch can change it."""
         if not all(map(self._double.is_joined, names)):
             raise self._on.refuse(step)

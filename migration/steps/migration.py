@@ -1,4 +1,4 @@
-"""An open store with a migration: what every step and every job of it works on."""
+"""An open store with a migration, which all steps and jobs use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Migration:
-    """Thread: any. What it says of the sides may change at once, unless dispatch waits."""
+    """Thread: any. Its information about the sides may change at any time, unless dispatch
+    waits."""
 
     store: MessageStore
     double: DoubleQueueStore
@@ -40,7 +41,7 @@ class Migration:
 
     @property
     def unopened(self) -> str:
-        """That a side could not be opened, and what to do; empty when there is none."""
+        """That a side could not be opened, and what to do; empty if there is none."""
         names = " and ".join(name.value for name in self.double.absent)
         return names and (
             f"the {names} side could not be opened: mend what it says, and start the service again"
@@ -48,7 +49,7 @@ class Migration:
 
     @property
     def waits_for(self) -> str:
-        """Why a step has to wait; empty when both sides are joined, and no phase is changing."""
+        """Why a step has to wait; empty if both sides are joined, and no phase is changing."""
         state = self.state
         if state.stopped:
             return f"it was stopped ({state.stopped})"
@@ -63,7 +64,7 @@ class Migration:
         return ""
 
     def refuse(self, step: str, reason: str = "") -> IllegalStepError:
-        """The error for a step that is not possible now; the caller raises it."""
+        """The error for a step that is not possible now, for the caller to raise."""
         return self.keeper.refuse(step, reason or self.waits_for or "a side is not ready")
 
     def moved(
@@ -72,21 +73,21 @@ class Migration:
         phase: Phase,
         **changes: Any,  # noqa: ANN401 - fields of the state
     ) -> Phase:
-        """The state is on disk, and this is its phase."""
+        """Write the state to disk. Returns its phase."""
         return self.keeper.move(event, phase=phase, **changes).phase
 
     def drop(self, name: SideName) -> None:
-        """The side is out of use, and removed; also one that could not be opened."""
+        """Take the side out of use and remove it, even if it could not be opened."""
         if self.double.side(name) is not None:
             self.double.detach(name).close()
         self.opener.remove(name)
         self.double.is_gone(name)
 
     def reopen(self, side: Side) -> None:
-        """A side that failed, opened again from disk, or empty where the log has a gap.
+        """Reopen a failed side from disk, or empty if the log has a gap.
 
-        Its failure may be one of the open database or files alone, such as a failed fsync. Raises
-        what opening it raises: it is the side that failed then, as before.
+        The failure may only affect the open database or files, such as a failed fsync. Raises what
+        opening it raises; the side then stays failed.
         """
         try:
             side.close()
@@ -107,7 +108,7 @@ class Migration:
         self.double.attach(side.name, fresh)
 
     def give_config_back(self) -> WrittenBack | None:
-        """RocketMQ's `config/` says what topics and committed offsets there are.
+        """Write topics and committed offsets to RocketMQ's `config/`.
 
         Raises StoreFormatError, OSError, EngineFailedError.
         """
@@ -132,7 +133,7 @@ def _closed_if_raised(store: SideStore) -> Iterator[None]:
 
 
 def taken_back(event: str, state: MigrationState) -> str:
-    """The event, and that what was verified is not what is there any more."""
+    """The event, with a note that the verification no longer applies."""
     if state.verified is None:
         return event
     return f"{event}; the verification is invalidated: verify again before the next cutover"

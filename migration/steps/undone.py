@@ -1,7 +1,7 @@
-"""What members of groups that pop had not done is delivered to the group again, where it stands.
+"""Redelivers messages that members of popping groups had not done, in place.
 
-A broker puts a copy into a retry topic of the group; here the message itself is given again. What
-left the log meanwhile becomes a dead letter of the group, made of the copy.
+A broker puts a copy into a retry topic of the group; here the message itself is delivered again.
+Messages that left the log meanwhile become dead letters of the group, made from the copy.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TOGETHER = 256
 
 
 class _Undone(NamedTuple):
-    """A message that a group is to be given again."""
+    """A message to deliver to a group again."""
 
     topic: str
     queue_id: int
@@ -56,8 +56,8 @@ class _Undone(NamedTuple):
 
 
 def take_undone(store: MessageStore, log: OpenLog) -> int:
-    """Messages of shared groups that the broker has in flight, or in retry topics, wait to be given
-    again; returns how many. Repeatable: what waits already waits once.
+    """Schedule messages of shared groups that the broker has in flight, or in retry topics, for
+    redelivery; returns how many. Repeatable: each is scheduled once.
 
     Raises what an append raises, and what reading queues raises.
     """
@@ -99,7 +99,8 @@ def _groups(store: MessageStore) -> Iterator[str]:
 def _in_flight(
     store: MessageStore, log: OpenLog, shared: set[str]
 ) -> tuple[dict[str, list[_Undone]], list[tuple[str, str, StoredMessage]]]:
-    """By groups; and group, topic and copy of what left the log, rising in each retry queue."""
+    """Messages by group; and group, topic and copy of those that left the log, ascending in each
+    retry queue."""
     found = defaultdict[str, list[_Undone]](list)
     gone: list[tuple[str, str, StoredMessage]] = []
     marks: list[GroupOffset] = []
@@ -132,8 +133,8 @@ def _origin_topic(group: str, retry_topic: str) -> str:
 
 
 def _take_gone(store: MessageStore, group: str, origin: str, copy: StoredMessage) -> int:
-    """A copy in flight. The revive group has no offsets in retry topics of its own: here they say
-    which of them were taken."""
+    """Take over a copy in flight. The revive group has no offsets of its own in retry topics; here
+    they record which copies were taken."""
     queue = copy.topic, copy.queue_id
     (done,) = store.committed_offsets(REVIVE_GROUP, [queue])
     if done is not None and copy.queue_offset < done:
@@ -176,7 +177,7 @@ def _take_retried(
 
 
 def _original(store: MessageStore, topic: str, was: StoredMessage) -> _Undone | None:
-    """The message that this is a copy of; None: it is not in the log any more."""
+    """The original of this copy; None if it left the log."""
     key = was.properties.get(UNIQ_KEY, "")
     if not key or not topic:
         return None

@@ -1,12 +1,12 @@
-"""Compares log, files and RocksDB below a cut point, while traffic goes on above it.
+"""Compares log, files and RocksDB below a cut point, while traffic continues above it.
 
-The log is the judge. It is read once, and so is each side, in its own order: sums prove that both
-have the same units (kvcq/inspect/sums.py). Where they differ, and only there, the log is read once
-more: what it has is asked of the side, unit by unit. If that does not account for the difference,
-the side has what it should not, and is read again. Reports, and never repairs.
+The log is the reference. It is read once, and so is each side, in its own order: sums prove that
+both have the same units (kvcq/inspect/sums.py). Only where they differ the log is read once more,
+and its units are looked up in the side. If that does not explain the difference, the side has units
+that it should not have, and is read again. It only reports, and never repairs.
 
-What comes and goes meanwhile (a segment that expires, a topic that is deleted) may make sums
-differ. It is no finding: the closer look is at what is there by then.
+Concurrent changes (a segment that expires, a topic that is deleted) may make sums differ. They are
+not findings, because the detailed comparison uses the state at that time.
 
 Memory: one page of units, 1 MiB for each side, and at most `kept` differences; the rest is counted.
 """
@@ -48,7 +48,7 @@ NOTHING = "nothing"
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """How much is compared, and kept."""
+    """What to compare, and how much to keep."""
 
     #: Of every so many messages with keys, the keys of one are looked up on each side; 0: of none.
     key_every: int = 16
@@ -57,7 +57,7 @@ class VerifyOptions:
 
 
 class Verified(NamedTuple):
-    """What a verification found."""
+    """The result of a verification."""
 
     cut_offset: int  # physical
     compared_units: int
@@ -67,7 +67,7 @@ class Verified(NamedTuple):
 
 @contextmanager
 def _reading(name: SideName) -> Iterator[None]:
-    """Raises VerificationError, which says which side it was, for what a side raises."""
+    """Convert a side's errors to VerificationError, which names the side."""
     try:
         yield
     except (JobCancelledError, StoreBusyError, CorruptRecordError):
@@ -102,8 +102,8 @@ class Verification:
         self._differences = 0
 
     def run(self) -> Verified:
-        """Raises VerificationError for a side that cannot be read, JobCancelledError,
-        CorruptRecordError, and StoreBusyError when a step is taken.
+        """Raises VerificationError if a side cannot be read, JobCancelledError, CorruptRecordError,
+        and StoreBusyError if a step is taken meanwhile.
 
         Segments that are dropped meanwhile are not compared.
         """
@@ -132,7 +132,7 @@ class Verification:
         return Verified(cut, self._compared, self._differences, self._found)
 
     def _log(self, step: str, start: int, cut: int) -> Iterator[list[DispatchRequest]]:
-        """Runs of what is in the log, of topics that exist; at the pace of a guest."""
+        """Yield runs of the log's records, of existing topics, at a reduced pace."""
         self._job.step(step, start, cut)
         at = start
         while at < cut:
@@ -149,7 +149,7 @@ class Verification:
             assert at > before
 
     def _there(self, name: SideName, step: str, start: int, cut: int) -> Iterator[UnitColumns]:
-        """Units that a side has of the records between."""
+        """Yield a side's units of the records in the range."""
         seen = 0
         self._job.step(step, 0, self._compared)
         with _reading(name):
@@ -227,8 +227,8 @@ class Verification:
                 self._differ(kind, SideName.FILES, f"tag {tag}", place, NOTHING, *request[:3])
 
     def _is_there(self, topic: str, at: int) -> bool:
-        """Whether that record of the topic, or light queue, still is: since it was read it may have
-        been dropped, or its topic deleted."""
+        """Whether that record of the topic or light queue still exists: since it was read it may
+        have been dropped, or its topic deleted."""
         if at < self._feed.start_offset:
             return False
         return not topic or self._admission.is_live(topic, at)  # none: the mark of a batch
@@ -236,7 +236,7 @@ class Verification:
     # --- where it fails -----------------------------------------------------------------------
 
     def _explain(self, name: SideName, start: int, cut: int) -> None:
-        """What is found evens out the sums; what then differs is there and should not be."""
+        """Findings balance the sums; what differs afterwards should not exist."""
         sums = self._sums[name]
         for requests in self._log("look at what differs", start, cut):
             units = _kept(name, units_of_requests(requests))
@@ -257,7 +257,7 @@ class Verification:
     def _compare_queue(
         self, name: SideName, queue: Queue, expected: list[tuple[int, Unit]]
     ) -> None:
-        """Units in question, rising, against those that the side has."""
+        """Compare ascending suspect units with those of the side."""
         first, last = expected[0][0], expected[-1][0]
         with _reading(name):
             there = dict(self._stores[name].stored_units(*queue, first, last - first + 1))
@@ -283,7 +283,8 @@ class Verification:
                 self._differ(Kind.WRONG_UNIT, name, field, ours, theirs, *place)
 
     def _compare_ends(self, name: SideName, start: int) -> None:
-        """A queue whose messages are all expired goes on at one offset on both sides."""
+        """A queue whose messages have all expired must continue at the same offset on both
+        sides."""
         other = self._stores.get(name.other)
         if other is None:
             return
@@ -311,7 +312,7 @@ class Verification:
 
 
 def _kept(name: SideName, units: UnitColumns) -> UnitColumns:
-    """Files do not keep the store time."""
+    """Files do not store the store time."""
     return units.without_times() if name is SideName.FILES else units
 
 
@@ -320,7 +321,7 @@ def _suspects(sums: RowSums, units: UnitColumns) -> Iterator[tuple[Queue, int, U
 
 
 def _runs(expected: list[tuple[int, Unit]]) -> Iterator[list[tuple[int, Unit]]]:
-    """Runs in which the queue offsets rise, and lie close enough to be read at once."""
+    """Runs in which queue offsets ascend and are close enough to be read at once."""
     begin = 0
     for at in range(1, len(expected)):
         if not 0 < expected[at][0] - expected[at - 1][0] <= _READ:

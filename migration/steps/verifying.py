@@ -1,4 +1,4 @@
-"""The job that verifies, and what its result does to the state of the migration."""
+"""The verification job, and the effect of its result on the migration's state."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Verifying:
         self.differences = found.differences
 
     def _failed(self, job: Job, compared: int, error: Exception) -> None:
-        """What an earlier one found does not hold any more."""
+        """An earlier result does not hold any more."""
         event = f"verification broke off: {error}"
         unread = error.side if isinstance(error, VerificationError) else ""
 
@@ -87,9 +87,9 @@ class Verifying:
         self.differences = ()
 
     def _at_boundary(self, job: Job, compared: int, make: Callable[[], Phase]) -> None:
-        """The state becomes what `make` says, if the verification is still of what is there.
+        """Set the state to what `make` returns, if the verification still applies.
 
-        Raises JobCancelledError, and StoreBusyError when a step has changed the phase.
+        Raises JobCancelledError, and StoreBusyError if a step has changed the phase.
         """
 
         def change() -> Phase:

@@ -1,9 +1,9 @@
-"""What a RocketMQ broker has not delivered yet: found in its topics, and in files beside them.
+"""Finds what a RocketMQ broker has not delivered yet, in its topics and in files beside them.
 
-`names.py` says where it is, `broker_log.py` reads it, of one walk or of an open store, `found.py`
-tells what waits still, `popped.py` what members of groups had, `group_settings.py` which groups
-these are, `timer_files.py` reads and writes the timer's own files, `marks.py` says how far the
-broker was. Nothing here changes a store.
+`names.py` lists the topics, `broker_log.py` reads them, in one walk or from an open store,
+`found.py` finds what still waits, `popped.py` what group members had received, `group_settings.py`
+which groups these are, `timer_files.py` reads and writes the timer's own files, `marks.py` reads
+the broker's positions. Nothing here changes a store.
 """
 
 from migration.waiting.broker_log import BrokerLog, OpenLog, Watched

@@ -1,7 +1,7 @@
-"""The records of a broker's own topics, as they are looked through for what waits.
+"""The records of a broker's own topics, searched for what waits.
 
-Twice: for a plan, of what one walk over the log has met (`Watched`), and when it is taken over, of
-the queues of the open store (`OpenLog`).
+There are two sources: for a plan, one walk over the log (`Watched`); for a takeover, the queues of
+the open store (`OpenLog`).
 """
 
 from __future__ import annotations
@@ -45,27 +45,28 @@ _PAGE_BYTES = 4 << 20
 
 
 class BrokerLog(Protocol):
-    """What the broker wrote. Thread: one at a time."""
+    """A broker's records. Thread: one at a time."""
 
     def topics(self, prefix: str) -> list[str]:
-        """Topics that there are, of names that begin so."""
+        """Existing topics with that prefix."""
         ...
 
     def ids(self, topic: str) -> list[int]:
-        """Its queues, rising."""
+        """Its queues, ascending."""
         ...
 
     def read(self, topic: str, queue_id: int, first: int) -> Iterator[StoredMessage]:
-        """Messages of the queue from that offset on, rising; what cannot be read is left out."""
+        """Yield the queue's messages from that offset on, ascending; unreadable ones are
+        skipped."""
         ...
 
     def is_later(self, topic: str, key: str, physical_offset: int) -> bool:
-        """Whether the topic has a message with that key behind that place in the log."""
+        """Whether the topic has a message with that key after that position in the log."""
         ...
 
 
 class Watched:
-    """Of one walk over the whole log: offsets of what may wait, and of what came later of it.
+    """From one walk over the whole log: offsets of what may wait, and of what came later of it.
 
     Memory: 16 bytes for each message of these topics that the broker does not count as done, and an
     entry for the key of each.
@@ -77,7 +78,7 @@ class Watched:
         first: Mapping[QueueKey, int],
         timers: TimerFiles | None,
     ) -> None:
-        """`first`: where the broker is in its queues; 0 otherwise."""
+        """`first`: the broker's position in its queues; 0 otherwise."""
         # Constant after construction.
         self._record_at = record_at
         self._first = first
@@ -90,7 +91,7 @@ class Watched:
         self._over: dict[QueueKey, deque[int]] = {}
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
-        """These records come next in the log."""
+        """The next records of the log."""
         known, awaited = self._is_watched, self._keys
         for request in requests:
             topic = request[0]
@@ -122,7 +123,7 @@ class Watched:
             self._keys.add(request.keys[0])
 
     def over(self) -> Iterator[StoredMessage]:
-        """Some of the revive log that the broker is done with."""
+        """Some recent records of the revive log that the broker has finished."""
         for places in self._over.values():
             for physical_offset in places:
                 record = self._record_at(physical_offset)
@@ -155,7 +156,7 @@ def _is_watched(topic: str) -> bool:
 
 
 class OpenLog:
-    """Of an open store, whose log the broker wrote up to there."""
+    """From an open store, whose log the broker wrote up to `end`."""
 
     def __init__(self, store: MessageStore, end: int) -> None:
         """`end`: physical offset."""

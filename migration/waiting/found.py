@@ -1,9 +1,10 @@
-"""What waits: delayed messages, timers and halves that the broker has not delivered or decided.
+"""Finds what waits: delayed messages, timers and halves that the broker has not delivered or
+decided.
 
-The broker's offsets in its own queues say what it has delivered. A broker that was killed had not
-written the last of them: then a later message with the same id, in the topic that the waiting one
-is for, shows that it was delivered. So only what the broker itself would deliver twice is
-delivered twice: a message without an id (UNIQ_KEY), delivered after the offsets were last written.
+The broker's offsets in its own queues show what it has delivered. A broker that was killed had not
+written the last of them; then a later message with the same id, in the topic that the waiting one
+is for, shows that it was delivered. So only what the broker itself would deliver twice is delivered
+twice: a message without an id (UNIQ_KEY) that was delivered after the offsets were last written.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ class Found(NamedTuple):
 
 
 def find_delayed(log: BrokerLog, queue_id: int, first: int) -> Iterator[Found]:
-    """Of one level, from that offset on, rising."""
+    """Yield messages of one level from that offset on, ascending."""
     for was in log.read(SCHEDULE_TOPIC, queue_id, first):
         yield Found(was, is_waiting=not _came(log, was))
 
 
 def find_timers(log: BrokerLog, files: TimerFiles | None, first: int) -> Iterator[Found]:
-    """Those from that offset on, rising. Memory: an entry for each recall and each that was put
-    once more."""
+    """Yield timers from that offset on, ascending. Memory: an entry for each recall and each
+    repeated timer."""
     recalls: dict[str, int] = {}
     rolled: dict[str, int] = {}
     for was in log.read(TIMER_TOPIC, 0, 0):
@@ -71,7 +72,8 @@ def find_timers(log: BrokerLog, files: TimerFiles | None, first: int) -> Iterato
 
 
 def find_halves(log: BrokerLog, first: int) -> Iterator[Found]:
-    """Those from that offset on, rising. Memory: an entry for each that was decided, or put."""
+    """Yield halves from that offset on, ascending. Memory: an entry for each decided or repeated
+    half."""
     ended: set[int] = set()
     for was in log.read(ENDED_TOPIC, 0, 0):
         numbers = was.body.decode("ascii", "replace").split(",")
@@ -92,7 +94,7 @@ def find_halves(log: BrokerLog, first: int) -> Iterator[Found]:
 
 
 def _came(log: BrokerLog, was: StoredMessage) -> bool:
-    """Whether the message it waits to be is in the log."""
+    """Whether the message was already delivered, since it is in the log."""
     key, topic = was.properties.get(UNIQ_KEY), was.properties.get("REAL_TOPIC")
     return bool(key and topic and log.is_later(topic, key, was.physical_offset))
 
@@ -105,7 +107,8 @@ def due_of(was: StoredMessage, tag_code: int) -> int:
 
 
 def message_of(was: StoredMessage) -> Message:
-    """As it is for those who read its topic. Raises InvalidArgumentError for what says no topic."""
+    """The message as readers of its topic get it. Raises InvalidArgumentError if it names no
+    topic."""
     target = target_of(was.properties)
     light = was.properties.get(LMQ_NAMES, "")
     message = again(was, target.topic, HELD_PROPERTIES | WAITING_PROPERTIES, {})

@@ -1,4 +1,4 @@
-"""Which groups pop, and are shared here; what RocketMQ's settings of a group mean for one."""
+"""Which groups pop, and so become shared groups; and RocketMQ's group settings in our terms."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MOST_DELAY_MS = 30 * 24 * 3_600_000
 def popping_groups(
     rows: Mapping[str, Mapping[str, Any]], seen: Collection[str], topics: Collection[str]
 ) -> frozenset[str]:
-    """Of the groups with these settings those whose members pop: the revive log has what they were
-    given (`seen`), they have a retry topic as only such groups have, or they are in order.
+    """Groups with these settings whose members pop: the revive log has their receives (`seen`),
+    they have a retry topic of the kind that only such groups have, or they are in order.
 
-    No setting says so. Others may pop as well, if they have not done so for long.
+    No setting shows it. Others may pop as well, if they have not done so for long.
     """
     found = {group for group in rows if group in seen or rows[group].get("consumeMessageOrderly")}
     names = set(topics)
@@ -36,7 +36,7 @@ def popping_groups(
 
 
 def settings_of(row: Mapping[str, Any]) -> SharedGroup:
-    """The settings of a shared group; what makes no sense is as by default."""
+    """The settings of a shared group; invalid values become defaults."""
     in_order = bool(row.get("consumeMessageOrderly"))
     retries = row.get("retryMaxTimes")
     settings = SharedGroup(
@@ -50,7 +50,8 @@ def settings_of(row: Mapping[str, Any]) -> SharedGroup:
 
 
 def _backoff(policy: Mapping[str, Any]) -> tuple[int, ...]:
-    """Of a policy that was set; without one a broker's groups wait for the time of their pop."""
+    """From a policy that was set; without one a broker's groups wait for their pop's invisible
+    time."""
     times: list[Any] = []
     custom, growing = policy.get("customizedRetryPolicy"), policy.get("exponentialRetryPolicy")
     if policy.get("type") == "EXPONENTIAL" and growing:

@@ -1,4 +1,4 @@
-"""How far a broker is in the queues in which it keeps what waits."""
+"""A broker's positions in the queues in which it holds messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def delivered_delayed(root: Path) -> list[GroupOffset]:
-    """Of each level the offset up to which the broker has delivered, as offsets of a group.
+    """For each level the offset up to which the broker has delivered, as offsets of a group.
 
     Raises StoreFormatError for a damaged delayOffset.json.
     """
@@ -26,6 +26,6 @@ def delivered_delayed(root: Path) -> list[GroupOffset]:
 
 
 def done_below(offsets: Iterable[GroupOffset]) -> dict[tuple[str, int], int]:
-    """Queues of the broker's own topics to where it is in them, by what its groups committed."""
+    """The broker's position in each queue of its own topics, from what its groups committed."""
     own = (HALF_GROUP, REVIVE_GROUP, TAKEN_GROUP)
     return {(each.topic, each.queue_id): each.offset for each in offsets if each.group in own}

@@ -1,17 +1,18 @@
-"""What members of a group have that pop, and did not acknowledge.
+"""What members of popping groups received and did not acknowledge.
 
-A broker moves the offset of a group when a message is handed over, so what is in flight then is
-found nowhere else than in its revive log: queues of `rmq_sys_REVIVE_LOG_<cluster>`.
+A broker advances a group's offset when it delivers a message, so messages in flight are only found
+in its revive log: queues of `rmq_sys_REVIVE_LOG_<cluster>`.
 
 | tag  | body, JSON                                                                            |
 |------|---------------------------------------------------------------------------------------|
-| ck   | handed over: `c` group, `t` topic, `q` queue id, `so` first offset, `pt` ms, `it` ms   |
+| ck   | delivered: `c` group, `t` topic, `q` queue id, `so` first offset, `pt` ms, `it` ms     |
 |      | invisible, `n` how many, `d` their offsets from the first, `bm` bits of those done     |
-| ack  | `c`, `t`, `q`, `so`, `pt` of the `ck`, `ao` offset that is acknowledged               |
+| ack  | `c`, `t`, `q`, `so`, `pt` of the `ck`, `ao` acknowledged offset                       |
 | bAck | the same with `aol`, offsets                                                           |
 
-What the broker's own group committed there is over: acknowledged, or put into a retry topic:
-%RETRY%group_topic, or %RETRY%group+topic; clients of RocketMQ 4 use %RETRY%group.
+Records below what the broker's own group committed there are finished: acknowledged, or put into a
+retry topic, which is %RETRY%group_topic or %RETRY%group+topic; clients of RocketMQ 4 use
+%RETRY%group.
 
 Source: RocketMQ 5.5, PopCheckPoint, AckMsg, BatchAckMsg, PopReviveService, KeyBuilder.
 """
@@ -36,7 +37,7 @@ _MOST = 64
 
 
 class InFlight(NamedTuple):
-    """A message that a group has."""
+    """A message in flight for a group."""
 
     group: str
     topic: str  # or a retry topic of the group's
@@ -48,10 +49,10 @@ _Handed = tuple[str, str, int, int, int]
 
 
 def find_in_flight(log: BrokerLog, done: Mapping[tuple[str, int], int]) -> list[InFlight]:
-    """Those that were handed over and not acknowledged, each once. `done`: up to where the broker
-    is in its queues. What makes no sense is logged, and left out.
+    """Messages that were delivered and not acknowledged, each once. `done`: the broker's positions
+    in its queues. Invalid records are logged and skipped.
 
-    Memory: an entry for each handing over that the broker is not done with.
+    Memory: an entry for each delivery that the broker has not finished.
     """
     handed: dict[_Handed, set[int]] = {}
     for topic in log.topics(REVIVE_TOPICS):
@@ -93,7 +94,7 @@ def _number(said: Mapping[str, object], name: str) -> int:
 
 
 def seen_groups(log: Watched, in_flight: Iterable[InFlight]) -> set[str]:
-    """Groups that were handed messages over, as far as the newest part of the revive log says."""
+    """Groups that received messages, according to the newest part of the revive log."""
     found = {each.group for each in in_flight}
     for was in log.over():
         try:
@@ -105,8 +106,8 @@ def seen_groups(log: Watched, in_flight: Iterable[InFlight]) -> set[str]:
 
 
 def retry_topics_of(group: str, topics: Collection[str]) -> list[tuple[str, str]]:
-    """Those of a group that pops, with the topic that each is of. A group and a topic may have
-    `_` in their names: what is left of it has to be a topic that there is."""
+    """The retry topics of a popping group, each with its original topic. Names of groups and topics
+    may contain `_`, so the rest of the name must be an existing topic."""
     found = []
     prefix = RETRY_TOPICS + group
     for name in topics:

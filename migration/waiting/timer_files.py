@@ -45,7 +45,7 @@ _READ_TOGETHER = 20_000 * _RECORD.size
 
 @dataclass(frozen=True)
 class TimerFiles:
-    """What the broker's timer says of messages that wait."""
+    """What the broker's timer files say about waiting messages."""
 
     #: Queue offset: those from there on have not come to the wheel.
     next_offset: int
@@ -53,14 +53,14 @@ class TimerFiles:
     slots: dict[int, int] = field(default_factory=dict)
 
     def may_wait(self, queue_offset: int, physical_offset: int) -> bool:
-        """Whether the message was not delivered, as far as these files say."""
+        """Whether these files leave open that the message was not delivered."""
         return queue_offset >= self.next_offset or physical_offset in self.slots
 
 
 def read_timer_files(root: Path) -> TimerFiles | None:
     """None without `config/timercheck`: the broker had no timer, or its files are lost.
 
-    Raises OSError. Memory: an entry for each message that waits in the wheel.
+    Raises OSError. Memory: an entry for each message in the wheel.
     """
     try:
         check = (root / "config" / _CHECK_NAME).read_bytes()
@@ -79,7 +79,7 @@ def read_timer_files(root: Path) -> TimerFiles | None:
 
 
 def _records(directory: Path) -> Iterator[tuple[int, int]]:
-    """Physical offset and slot of each, as they were written."""
+    """Yield physical offset and slot of each, in the order written."""
     paths = sorted(directory.iterdir()) if directory.is_dir() else []
     for path in paths:
         with path.open("rb") as file:
@@ -97,9 +97,10 @@ def _records(directory: Path) -> Iterator[tuple[int, int]]:
 
 
 def write_timer_files(root: Path, next_offset: int, now_ms: int) -> None:
-    """A broker's timer begins with the message at that queue offset: the wheel is empty, durably.
+    """Make a broker's timer begin with the message at that queue offset, with an empty wheel,
+    durably.
 
-    The wheel goes first: what stands there may have been delivered here. Repeatable.
+    Removes the wheel first, since its messages may have been delivered here. Repeatable.
     """
     for path in (root / "timerwheel", *sorted((root / "timerlog").glob("*"))):
         path.unlink(missing_ok=True)

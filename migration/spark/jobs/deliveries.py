@@ -87,13 +87,13 @@ Lives = dict[str, list[int]]
 
 
 def read_events(spark: SparkSession, path: Path | str) -> DataFrame:
-    """See above."""
+    """See the module."""
     state = read_state(spark, path)
     return state.mapInArrow(_events_of(*_lives(state)), struct_of(EVENTS))
 
 
 def read_deliveries(spark: SparkSession, path: Path | str) -> DataFrame:
-    """See above."""
+    """See the module."""
     from pyspark.sql import functions as F
 
     state = read_state(spark, path)
@@ -129,11 +129,11 @@ def read_deliveries(spark: SparkSession, path: Path | str) -> DataFrame:
 
 
 def read_lag(spark: SparkSession, path: Path | str) -> DataFrame:
-    """A row for each group and topic that it has received from: `messages` of the topic in the log,
-    those of them that are `done`, that were delivered and are `open`, and that were `never`
-    delivered, with `oldest_ms`, when the oldest one that is not done was stored.
+    """A row for each group and topic that it has received from: `messages` of the topic in the log;
+    those that are `done`, `open` (delivered, not done) and `never` delivered; and `oldest_ms`, the
+    store time of the oldest one that is not done.
 
-    What a filter of the group did not let through counts as never delivered.
+    Messages that a filter of the group excluded count as never delivered.
     """
     from pyspark.sql import functions as F
 
@@ -161,7 +161,7 @@ def read_lag(spark: SparkSession, path: Path | str) -> DataFrame:
 
 
 def _lives(state: DataFrame) -> tuple[Lives, Lives]:
-    """Ends of topics, and of groups: few, beside what else there is."""
+    """Deletions of topics and of groups, which are few compared with everything else."""
     schema = pa.schema(
         [("kind", pa.string()), ("name", pa.string()), ("physical_offset", pa.int64())]
     )
@@ -183,7 +183,7 @@ def _lives(state: DataFrame) -> tuple[Lives, Lives]:
 
 
 def _life(ends: Mapping[str, list[int]], name: str, at: int) -> int:
-    """The last end of the name before that place in the log; 0: there is none."""
+    """The last deletion of the name before that position in the log; 0 if there is none."""
     before = ends.get(name)
     number = bisect_left(before, at) if before else 0
     return before[number - 1] if before and number else 0
@@ -211,7 +211,7 @@ def _events_of(
 
 
 def _stored(spark: SparkSession, path: Path | str, topics: Lives) -> DataFrame:
-    """Each place that a message of the log has, in its topic and in light queues."""
+    """Each place of a message in the log: in its topic and in light queues."""
     from pyspark.sql import functions as F
 
     columns = ("topic", "queue_id", "queue_offset", "physical_offset", "store_time_ms", "in_queue")

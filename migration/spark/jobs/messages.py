@@ -1,4 +1,4 @@
-"""The messages of a log as a DataFrame, for export and report: what a consumer could read."""
+"""The messages of a log that a consumer could read, as a DataFrame for export and report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class MessageChoice:
-    """Which messages. Times are ms since 1970, both inclusive."""
+    """Which messages to read. Times are ms since 1970, both inclusive."""
 
     log: Path
     topics: tuple[str, ...] = ()  # all when empty
@@ -29,7 +29,7 @@ class MessageChoice:
 
 
 def read_messages(spark: SparkSession, choice: MessageChoice, columns: list[str]) -> DataFrame:
-    """The `columns` of messages that stand in a queue of a topic that lives."""
+    """The `columns` of messages that are in a queue of a live topic."""
     from pyspark.sql import functions as F
 
     register_sources(spark)

@@ -1,8 +1,8 @@
-"""The jobs on the directory of a store, as functions of a Spark session; `export` is beside them.
+"""Jobs on the directory of a store, as functions of a Spark session; `export` is beside them.
 
-Any classic session will do: a notebook's, that of a program under spark-submit, or one made by
-`session.spark_session`. `pyspark_kvcq` has them all. The executors need this package, and the
-directory of the store under the same path: they map its log.
+Any classic session works: a notebook's, that of a program under spark-submit, or one from
+`session.spark_session`. `pyspark_kvcq` exports them all. The executors need this package, and the
+store's directory under the same path, since they map its log.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def verify(
     verify_crc: bool = False,
     progress: Progress = no_progress,
 ) -> VerifyResult:
-    """Compare the log with the file queues and the database, all that the store has.
+    """Compare the log with the file queues and the database of the store.
 
-    The store is stopped, or `database` names that of a restored backup. `files`: file queues that
-    lie elsewhere. `end`: physical offset to stop at. `output`: a new directory for all differences,
-    as Parquet. Changes nothing else. Raises StoreError.
+    The store must be stopped, or `database` must name that of a restored backup. `files`: file
+    queues in another place. `end`: physical offset to stop at. `output`: a new directory for all
+    differences, as Parquet. Changes nothing else. Raises StoreError.
     """
     parts = find_parts(store)
     _must_be_new(output)
@@ -82,12 +82,12 @@ def rebuild(
     verify_crc: bool = False,
     progress: Progress = no_progress,
 ) -> RebuildResult:
-    """The database is made from the log, and takes the place of the old one. Store stopped.
+    """Rebuild the database from the log, and replace the old one. The store must be stopped.
 
-    With `output`, sorted files are written to that new directory instead, of the log from the
-    record at `begin` (its start) to the physical offset `end` (its end); the store may run. A crash
-    leaves the old database, or one without queues: then opening the store makes them. Raises
-    StoreError.
+    With `output`, sorted files are written to that new directory instead, from the record at
+    `begin` (default: the log's start) to the physical offset `end` (default: its end); the store
+    may be running. A crash leaves the old database, or one without queues, which opening the store
+    rebuilds. Raises StoreError.
     """
     parts = find_parts(store)
     if output is None and not uses_database(parts):
@@ -131,10 +131,10 @@ def choose(
     skip_damaged: bool = False,
     all_topics: bool = False,
 ) -> MessageChoice:
-    """Messages of a store, for `export`. Times are inclusive; it may run.
+    """Select messages of a store, for `export`. Times are inclusive; the store may be running.
 
-    `all_topics`: also those of deleted topics, and of the system's own. `skip_damaged`: pass over
-    what is no record.
+    `all_topics`: include deleted topics and system topics. `skip_damaged`: skip bytes that are not
+    records.
     """
     parts = find_parts(store)
     return MessageChoice(
@@ -148,7 +148,7 @@ def choose(
 
 
 def _of_users(liveness: Liveness, named: Sequence[str]) -> Liveness:
-    """Without what the system keeps in its own topic, unless that is named."""
+    """Without the system's own topics, unless one is named."""
     found = liveness.topics or {}
     kept = {name: at for name, at in found.items() if name != STATE_TOPIC or name in named}
     return replace(liveness, topics=kept)

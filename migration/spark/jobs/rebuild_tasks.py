@@ -1,8 +1,8 @@
-"""The work of the executors in a rebuild: log ranges in, sorted files out.
+"""The executors' work in a rebuild: log ranges in, sorted files out.
 
-Between the two kinds of task no rows travel but packs of rows: all rows of one block of records
-that go to one file are one value, pickled. Spark then moves a few large values, and the cost of a
-row in the JVM, which is most of the cost of a shuffle, is gone.
+Between the two kinds of tasks, rows travel in packs: all rows of one block of records for one file
+are one pickled value. Spark then moves a few large values, which avoids the JVM's cost per row,
+most of the cost of a shuffle.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FILES = pa.schema([("file", pa.binary())])
 
 
 class SortedFile(NamedTuple):
-    """One file, its keys disjoint from those of the others of its family."""
+    """One file; its keys are disjoint from those of other files of its family."""
 
     path: Path
     family: str
@@ -50,7 +50,7 @@ class SortedFile(NamedTuple):
 
 
 class RebuildTask(NamedTuple):
-    """What every task knows; travels to the executors."""
+    """What every task needs; sent to the executors."""
 
     liveness: Liveness
     cuts: KeyCuts
@@ -59,7 +59,7 @@ class RebuildTask(NamedTuple):
 
 
 def pack_ranges(task: RebuildTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The first kind of task: packs of rows from pickled log ranges (one binary column)."""
+    """The first kind of task: packs rows from pickled log ranges (one binary column)."""
     for batch in batches:
         for pickled in batch.column(0).to_pylist():
             log_range: LogRange = pickle.loads(pickled)
@@ -82,7 +82,8 @@ def _packs(rows: UnitRows | IndexRows, parts: Ints) -> Iterator[pa.RecordBatch]:
 
 
 def write_files(task: RebuildTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The second kind: one sorted file, pickled, for each range of keys whose packs arrive here."""
+    """The second kind: writes one sorted file, pickled, for each range of keys whose packs arrive
+    here."""
     packs: dict[int, list[bytes]] = defaultdict(list)
     for batch in batches:
         pairs = zip(batch.column("part").to_pylist(), batch.column("pack").to_pylist(), strict=True)

@@ -1,9 +1,8 @@
-"""Rebuild what is derived from the log, as sorted files to be ingested, with Spark.
+"""Rebuilds everything derived from the log, as sorted files to ingest, with Spark.
 
-Log ranges are decoded in the executors, their rows packed by key range, and each key range written
-as one file. The driver joins the bounds of all queues and writes them last, with the dispatch
-checkpoint in them: a database that has it has the rest. The rows are those of live dispatch,
-byte for byte.
+The executors decode log ranges and pack their rows by key range, and each key range becomes one
+file. The driver joins the bounds of all queues and writes them last, with the dispatch checkpoint,
+so a database that has it also has the rest. The rows are byte for byte those of live dispatch.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ ROWS_PER_FILE = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class RebuildSettings:
-    """What to read, and where the files go."""
+    """What to read, and where to write files."""
 
     log: Path  # directory of the segments
     output: Path  # made if it is missing; on the file system of the database, so files can be moved
@@ -83,7 +82,7 @@ class RebuildSettings:
 
 @dataclass(frozen=True)
 class RebuildResult:
-    """Files ready for ingestion; `log_end` is the checkpoint in them."""
+    """Files to ingest; `log_end` is the checkpoint in them."""
 
     files: tuple[SortedFile, ...]
     bounds: SortedFile
@@ -120,10 +119,10 @@ def rebuild(
     settings: RebuildSettings,
     progress: Progress = no_progress,
 ) -> RebuildResult:
-    """Write the files. What an earlier or failed run left in `output` is not touched.
+    """Write the files. Files of earlier or failed runs in `output` are not touched.
 
     Raises LogLayoutError, PipelineError; a failure in an executor as pyspark's PythonException.
-    Durability: each file is on disk when it is named here, but for its directory entry.
+    Durability: each listed file is on disk, except for its directory entry.
     """
     began = time.monotonic()
     layout = read_layout(settings.log, end=settings.end)
@@ -172,7 +171,7 @@ def rebuild(
 
 
 def write_manifest(directory: Path, result: RebuildResult) -> None:
-    """`manifest.json` beside the files says what they are, once all of them are there."""
+    """Write `manifest.json`, which describes the files, after all of them exist."""
     document = {"log_start": result.log_start, "log_end": result.log_end} | {
         name: result.as_json()[name] for name in ("units", "queues", "files")
     }
@@ -180,11 +179,10 @@ def write_manifest(directory: Path, result: RebuildResult) -> None:
 
 
 def ingest(engine: KvEngine, result: RebuildResult, *, move: bool = True) -> None:
-    """Add the files to a database without queues; the bounds, and with them the checkpoint, at
-    last.
+    """Ingest the files into a database without queues; the bounds, with the checkpoint, come last.
 
-    Durable on return. A crash before that leaves a database without a checkpoint, which is one
-    that dispatch fills again.
+    Durable on return. A crash before that leaves a database without a checkpoint, which dispatch
+    fills again.
     """
     for family in (UNITS, INDEX):
         if paths := result.paths(family):
@@ -193,11 +191,11 @@ def ingest(engine: KvEngine, result: RebuildResult, *, move: bool = True) -> Non
 
 
 def replace_queues(root: Path, result: RebuildResult) -> None:
-    """The stopped store in `root`, which the caller has locked, has queues made of the files, and
-    the state that it had.
+    """Give the stopped store in `root`, which the caller must have locked, queues from the files;
+    its state is kept.
 
-    The old database is removed at last. A crash leaves it, or one that has no queues yet, which the
-    store makes again from the log. Raises EngineFailedError, StoreFormatError.
+    The old database is removed last. A crash leaves it, or one without queues, which the store
+    rebuilds from the log. Raises EngineFailedError, StoreFormatError.
     """
     directory = StoreDir(root)
     with closing(SegmentSet.load(directory.commitlog, result.segment_bytes)) as segments:
@@ -209,7 +207,7 @@ def replace_queues(root: Path, result: RebuildResult) -> None:
 
 
 def check_disjoint(files: list[SortedFile]) -> None:
-    """Files in the order of their keys do not overlap. Raises PipelineError."""
+    """Check that files in key order do not overlap. Raises PipelineError."""
     for one, other in pairwise(files):
         if one.family == other.family and one.last_key >= other.first_key:
             raise PipelineError(f"{one.path.name} and {other.path.name} overlap")

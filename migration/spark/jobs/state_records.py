@@ -1,4 +1,4 @@
-"""Records of the state in a log, as Spark reads them: the one walk that the tables here go by."""
+"""Reads state records of a log in Spark: the single walk behind the tables here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STATE = ("physical_offset", "store_time_ms", "body")
 
 
 def read_state(spark: SparkSession, path: Path | str) -> DataFrame:
-    """What `entries_of` takes."""
+    """The input of `entries_of`."""
     return read_log(spark, path, _STATE, topic=STATE_TOPIC)
 
 
@@ -35,7 +35,7 @@ def read_log(
 
 
 def entries_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Entry, int, int]]:
-    """With where their record is, and when it was stored."""
+    """Each entry, with the position of its record, and when it was stored."""
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in _STATE)
         for at, time_ms, body in zip(*columns, strict=True):

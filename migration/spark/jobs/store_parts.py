@@ -1,4 +1,4 @@
-"""What of a store directory the pipeline reads, of this store or of RocketMQ's."""
+"""The parts of a store directory, ours or RocketMQ's, that the pipeline reads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StoreParts:
-    """Paths inside a store directory; None for what is not there."""
+    """Paths inside a store directory; None for missing ones."""
 
     root: Path
     identity: StoreIdentity | None  # None: RocketMQ's
@@ -47,7 +47,7 @@ class StoreParts:
 
 
 def find_parts(root: Path) -> StoreParts:
-    """Raises LogLayoutError for what is no store, StoreFormatError for a damaged one."""
+    """Raises LogLayoutError if it is not a store, StoreFormatError if it is damaged."""
     kind, identity = inspect(root)
     if kind not in (DirKind.OURS, DirKind.ROCKETMQ):
         raise LogLayoutError(f"{root}: is not a store")
@@ -67,9 +67,9 @@ def find_parts(root: Path) -> StoreParts:
 
 @contextmanager
 def locked(parts: StoreParts) -> Iterator[None]:
-    """Keep the store's own process out for the length of the block.
+    """A context that keeps the store's own process out.
 
-    RocketMQ's lock is the same one. Raises StoreLockedError.
+    RocketMQ uses the same lock. Raises StoreLockedError.
     """
     identity = parts.identity
     if identity is None:
@@ -80,17 +80,17 @@ def locked(parts: StoreParts) -> Iterator[None]:
 
 
 def uses_database(parts: StoreParts) -> bool:
-    """Whether the store keeps queues in RocksDB at all. Raises MigrationStateError."""
+    """Whether the store has queues in RocksDB. Raises MigrationStateError."""
     state = read_state(parts.root)
     return parts.ours and (state is None or state.uses(SideName.ROCKSDB))
 
 
 def read_liveness(parts: StoreParts) -> Liveness:
-    """Which topics live, by all that is in the log; the store may run.
+    """Which topics are live, according to the whole log; the store may be running.
 
-    What lives of RocketMQ's follows from its log and queue files, as when it is taken over: one
-    pass over the log, here. Raises EngineFailedError, MigrationStateError, StoreFormatError, and
-    LogLayoutError when it cannot be told.
+    For RocketMQ's stores that follows from log and queue files, as in a takeover: one pass over the
+    log, on this machine. Raises EngineFailedError, MigrationStateError, StoreFormatError, and
+    LogLayoutError if it cannot be determined.
     """
     if parts.identity is None:
         # Late: a worker imports this room for each rebuild, and needs no plan.
@@ -113,9 +113,9 @@ def read_liveness(parts: StoreParts) -> Liveness:
 
 
 def read_ends(parts: StoreParts, liveness: Liveness) -> list[LastUnit]:
-    """Where queues end whose last message has left the log, as far as the database knows them.
+    """The ends of live queues whose last message has left the log, as far as the database has them.
 
-    Those that live; none in a store of RocketMQ's. Raises EngineFailedError, StoreFormatError.
+    None for RocketMQ's stores. Raises EngineFailedError, StoreFormatError.
     """
     if parts.identity is None:
         return []
@@ -126,7 +126,7 @@ def read_ends(parts: StoreParts, liveness: Liveness) -> list[LastUnit]:
 
 @contextmanager
 def _database_of(parts: StoreParts) -> Iterator[RocksEngine]:
-    """The database of a store of ours, or one made of its newest snapshot, for reading."""
+    """The database of a store of ours, or one built from its newest snapshot, for reading."""
     try:
         engine = RocksEngine.open_read_only(parts.root / "kvcq", DERIVED)
     except EngineFailedError as error:

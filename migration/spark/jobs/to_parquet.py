@@ -73,11 +73,11 @@ def export(
     overwrite: bool = False,
     progress: Progress = no_progress,
 ) -> ExportResult:
-    """Write the chosen messages to the directory `output`, and return how many there are.
+    """Write the chosen messages to the directory `output`, and return their number.
 
-    With `overwrite` what is in `output` is replaced; otherwise it is new or empty, or PipelineError
-    is raised. Complete when the file `_SUCCESS` is there; after a crash run it again, with
-    `overwrite`.
+    With `overwrite` the content of `output` is replaced; otherwise it must be new or empty, or
+    PipelineError is raised. Complete once the file `_SUCCESS` exists; after a crash run it again
+    with `overwrite`.
     """
     from pyspark.sql import functions as F
 

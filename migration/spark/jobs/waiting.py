@@ -1,35 +1,36 @@
-"""Messages that wait, as DataFrames made of a log: delayed ones, and those of transactions.
+"""Held messages as DataFrames from a log: delayed messages, and those of transactions.
 
-The log is that of a store, running or not, or of a backup: `path` as the source `commitlog` takes
-it. Of what began before the log does, there is only what was said later: other columns are null.
-Times are ms since 1970.
+The log is that of a store, running or not, or of a backup: `path` as for the source `commitlog`.
+For messages that began before the log does, only later events are known, and other columns are
+null. Times are ms since 1970.
 
 `read_timers`: a row for each delayed message.
 
 | column     | type   | meaning                                                                  |
 |------------|--------|--------------------------------------------------------------------------|
-| timer      | bigint | its name: queue offset at which it was put into rmq_sys_wheel_timer      |
-| topic      | string | that it is for                                                           |
-| due_ms     | bigint |                                                                          |
+| timer      | bigint | its name: its first queue offset in rmq_sys_wheel_timer                  |
+| topic      | string | the topic that it is delivered to                                        |
+| due_ms     | bigint | when it is due                                                           |
 | set_ms     | bigint | when it was put                                                          |
-| outcome    | string | fired, recalled, gone (its topic was deleted), lost; null: it waits      |
-| ended_ms   | bigint | when that was                                                            |
-| late_ms    | bigint | of one that fired: how long after it was due                             |
-| moves      | bigint | how often it was appended again, to be kept                              |
+| outcome    | string | fired, recalled, gone (its topic was deleted), lost; null while it waits |
+| ended_ms   | bigint | when its wait ended                                                      |
+| late_ms    | bigint | for a fired one: how long after it was due                               |
+| moves      | bigint | how often it was appended again to keep it                               |
 
 `read_transactions`: a row for each message of a transaction.
 
 | column     | type   | meaning                                                                  |
 |------------|--------|--------------------------------------------------------------------------|
-| half       | bigint | its name: queue offset at which it was put into rmq_sys_kvcq_halves      |
-| group, topic | string | of its producers; that it is for                                       |
-| begun_ms   | bigint |                                                                          |
+| half       | bigint | its name: its first queue offset in rmq_sys_kvcq_halves                  |
+| group      | string | the group of its producers                                               |
+| topic      | string | the topic that it is delivered to                                        |
+| begun_ms   | bigint | when it began                                                            |
 | checks     | int    | how often its producers were asked                                       |
-| given_up   | boolean | they are not asked any more                                             |
-| outcome    | string | committed, rolled back, topic gone, record gone, handed back (to a      |
-|            |        | RocketMQ broker); null: it is open                                       |
-| ended_ms   | bigint |                                                                          |
-| open_ms    | bigint | from the begin to the end                                                |
+| given_up   | boolean | whether they are no longer asked                                        |
+| outcome    | string | committed, rolled back, topic gone, record gone, handed back (to a       |
+|            |        | RocketMQ broker); null while it is open                                  |
+| ended_ms   | bigint | when it was decided                                                      |
+| open_ms    | bigint | from its beginning to its end                                            |
 | moves      | bigint | as above                                                                 |
 """
 
@@ -89,7 +90,7 @@ _ROWS = 65_536
 
 
 def read_timers(spark: SparkSession, path: Path | str) -> DataFrame:
-    """See above."""
+    """See the module."""
     from pyspark.sql import functions as F
 
     found = _told(spark, path, _timer_row, _TIMERS)
@@ -105,7 +106,7 @@ def read_timers(spark: SparkSession, path: Path | str) -> DataFrame:
 
 
 def read_transactions(spark: SparkSession, path: Path | str) -> DataFrame:
-    """See above."""
+    """See the module."""
     from pyspark.sql import functions as F
 
     found = _told(spark, path, _half_row, _HALVES)
@@ -123,7 +124,7 @@ def read_transactions(spark: SparkSession, path: Path | str) -> DataFrame:
 
 
 def _timer_row(entry: Entry, time_ms: int) -> _Row | None:
-    """What the entry says of a delayed message, as a row of _TIMERS."""
+    """The entry's information about a delayed message, as a row of _TIMERS."""
     match entry:
         case TimerSet(topic, due_ms, place):
             return place, due_ms, topic, time_ms, None, None, 0
@@ -135,7 +136,7 @@ def _timer_row(entry: Entry, time_ms: int) -> _Row | None:
 
 
 def _half_row(entry: Entry, _: int) -> _Row | None:
-    """What the entry says of a message of a transaction, as a row of _HALVES."""
+    """The entry's information about a transaction's message, as a row of _HALVES."""
     match entry:
         case HalfBegun(group, topic, half, _, begun_ms):
             return half, group, topic, begun_ms, 0, 0, None, None, 0
@@ -155,7 +156,7 @@ def _told(
     row_of: Callable[[Entry, int], _Row | None],
     schema: pa.Schema,
 ) -> DataFrame:
-    """A row for each entry that says something."""
+    """A row for each relevant entry."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         made: list[_Row] = []

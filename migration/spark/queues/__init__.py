@@ -1,4 +1,4 @@
-"""Queues as they lie on disk, in bulk: files, or rows of a database, ours or RocketMQ's."""
+"""Queues on disk, in bulk: files, or rows of a database, ours or RocketMQ's."""
 
 from migration.spark.queues.unit_files import (
     QueueFile,

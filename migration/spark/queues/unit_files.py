@@ -1,6 +1,6 @@
 """Units of file consume queues, in bulk: `<path>/<topic>/<queue id>/<20 digits>`.
 
-Reads what is on the disk, without a store's idea of where a queue ends. Zeros and blanks are no
+Reads what is on disk, whatever the store considers the end of a queue. Zeros and blanks are not
 units and are left out; holes of a sparse file are not read.
 """
 
@@ -42,10 +42,10 @@ class QueueFile(NamedTuple):
 
 
 def list_files(directory: Path) -> list[QueueFile]:
-    """All files of all queues, in the order of their names.
+    """All files of all queues, in name order.
 
-    Passes over what is no queue: files at the top (RocketMQ's RocksDB lies there too), directories
-    whose names are no numbers. Raises QueueLayoutError for a file of a queue that cannot be one.
+    Skips everything that is not a queue: files at the top level (RocketMQ's RocksDB may be there),
+    directories whose names are not numbers. Raises QueueLayoutError for an invalid queue file.
     """
     if not directory.is_dir():
         raise QueueLayoutError(f"{directory}: no such directory")
@@ -77,7 +77,7 @@ def group_files(files: list[QueueFile], max_bytes: int) -> list[list[QueueFile]]
 def read_units(
     file: QueueFile,
 ) -> Iterator[tuple[np.ndarray[tuple[int], np.dtype[np.int64]], UnitArray]]:
-    """Queue offsets and units, some at a time; valid ones only."""
+    """Yield queue offsets and valid units, in chunks."""
     with Path(file.path).open("rb") as opened:
         for begin, end in _data_ranges(opened.fileno()):
             at = begin - begin % UNIT_SIZE
@@ -99,7 +99,7 @@ def file_batch(
     units: UnitArray,
     schema: pa.Schema,
 ) -> pa.RecordBatch:
-    """The columns of `schema` (see columns.CONSUMEQUEUE); a file holds no times."""
+    """The columns of `schema` (see columns.CONSUMEQUEUE); files have no times."""
     count = len(units)
     own = {name: units[name] for name in units.dtype.names or ()}
     queue = {"topic": pa.repeat(file.topic, count), "queue_id": np.full(count, file.queue_id)}
@@ -107,7 +107,7 @@ def file_batch(
 
 
 def _data_ranges(fd: int) -> Iterator[tuple[int, int]]:
-    """Parts of the file that are no holes, each clear of the one before by whole units."""
+    """Yield parts of the file that are not holes, in whole units."""
     size = os.fstat(fd).st_size
     at = 0
     while at < size:

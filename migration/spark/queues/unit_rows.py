@@ -55,7 +55,7 @@ class KeyRange(NamedTuple):
 
 @contextmanager
 def open_units(path: Path) -> Iterator[RocksEngine]:
-    """The database, open for reading as long as the block lasts. Nothing in `path` changes.
+    """The database, open for reading in the block. Does not change `path`.
 
     Raises EngineFailedError.
     """
@@ -68,9 +68,9 @@ def open_units(path: Path) -> Iterator[RocksEngine]:
 
 
 def key_ranges(engine: RocksEngine, max_units: int) -> list[KeyRange]:
-    """Ranges that cover all keys there can be, of about `max_units` units each.
+    """Ranges that cover all possible keys, of about `max_units` units each.
 
-    Cut by the `max` rows; a unit of a queue without one is still in some range.
+    Split by the `max` rows; a unit of a queue without one is still in some range.
     """
     cuts: list[bytes] = []
     size = 0
@@ -93,7 +93,7 @@ def key_ranges(engine: RocksEngine, max_units: int) -> list[KeyRange]:
 def read_rows(
     engine: RocksEngine, keys: tuple[bytes, bytes], family: str = UNITS
 ) -> Iterator[list[Pair]]:
-    """Rows from the first key to the second, exclusive, some at a time, in key order."""
+    """Yield rows from the first key to the second, exclusive, in chunks, in key order."""
     yield from pages(engine, family, *keys, rows=_SCAN_ROWS)
 
 

@@ -1,6 +1,7 @@
-"""What `spark.read.format` and `writeStream.format` know: `kvcq`, `commitlog`, `consumequeue`.
+"""Data sources and sinks for `spark.read.format` and `writeStream.format`: `kvcq`, `commitlog`,
+`consumequeue`.
 
-Uses the client of the service, for `kvcq` alone: a task on files does not import it.
+Only `kvcq` uses the service's client; a task on files does not import it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["KvcqSource", "register_sources"]
 
 
 def __getattr__(name: str) -> object:
-    """`KvcqSource` on first use."""
+    """Imports `KvcqSource` on first use."""
     if name != "KvcqSource":
         raise AttributeError(name)
     from migration.spark.source.kvcq_source import KvcqSource

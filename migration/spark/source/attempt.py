@@ -1,12 +1,12 @@
-"""One task's rows, stored once, however often and in whichever order its attempts bring them.
+"""Stores a task's rows once, however often and in whichever order its attempts send them.
 
-A task that is run again gets the same rows, but behind a shuffle in another order: then its batches
-are not those that an earlier attempt stored under the same numbers, and the service refuses them.
-The attempt reads what is stored under the number, crosses those rows off its own, and goes on
-behind it. Two attempts at the same time do the same to each other: each number has one batch, and
-each row is in one of them.
+A task that is run again gets the same rows, but after a shuffle in another order. Then its batches
+are not those that an earlier attempt stored under the same numbers, and the service rejects them.
+The attempt reads what is stored under the number, crosses those rows off its own, and continues
+after it. Two concurrent attempts do the same to each other: each number has one batch, and each row
+is in one of them.
 
-What is kept: for each row of another attempt that has not come here yet, 16 bytes and a counter.
+Memory: 16 bytes and a counter for each row of another attempt that has not arrived here yet.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 class Chosen(NamedTuple):
-    """What the service chooses where a row leaves it open: None. Such a row fits any choice."""
+    """What the service chooses where a row leaves it open: None. Such a row matches any choice."""
 
     queue_id: int | None
     born_time_ms: int | None
 
 
 class Attempt:
-    """Sends batches under the numbers of `producer_id`, from 0 on. One task, one thread.
+    """Sends batches with the numbers of `producer_id`, from 0 on. One task, one thread.
 
-    `has_queues` and `has_born_times`: whether rows may say these themselves.
+    `has_queues` and `has_born_times`: whether rows may set these themselves.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Attempt:
         self.repeated = 0
 
     def put(self, messages: Sequence[Message]) -> None:
-        """These rows are stored. Raises KvcqError, PipelineError."""
+        """Store these rows. Raises KvcqError, PipelineError."""
         left = self._without_theirs(messages)
         while left:
             try:
@@ -73,9 +73,9 @@ class Attempt:
                 return
 
     def finish(self, *, may_have_run_before: bool) -> int:
-        """All rows have come. Returns how many messages are stored for the task.
+        """Call after all rows. Returns the number of messages stored for the task.
 
-        Raises PipelineError when another attempt stored rows that did not come here.
+        Raises PipelineError if another attempt stored rows that did not arrive here.
         """
         strange = sum(counts.total() for counts in self._theirs.values())
         if not strange and (self.repeated or may_have_run_before):
@@ -90,7 +90,7 @@ class Attempt:
         return self._sequence
 
     def _learn(self) -> None:
-        """What another attempt stored under the next number is known, and left behind."""
+        """Read what another attempt stored under the next number, and skip that number."""
         stored = self._client.stored_batch(self._producer_id, self._sequence)
         if stored is None or stored.is_partial:
             raise PipelineError(
@@ -113,7 +113,7 @@ class Attempt:
         return [message for message in messages if not self._cross_off(message)]
 
     def _cross_off(self, message: Message) -> bool:
-        """Whether it is one of theirs; it is crossed off then."""
+        """Whether it is one of the other attempt's rows, which is then crossed off."""
         identity = _identity(message)
         counts = self._theirs.get(identity)
         if counts is None:
@@ -134,7 +134,7 @@ class Attempt:
 
 
 def _fitting(wanted: Chosen, counts: Counter[Chosen]) -> Chosen | None:
-    """What the service chose for such a row."""
+    """The service's choice for such a row."""
     for found in counts:
         if all(one in (None, other) for one, other in zip(wanted, found, strict=True)):
             return found
@@ -142,7 +142,7 @@ def _fitting(wanted: Chosen, counts: Counter[Chosen]) -> Chosen | None:
 
 
 def _identity(message: Message) -> bytes:
-    """16 bytes for what a row says, but for queue and time of birth. As `_stored_identity`."""
+    """16 bytes that identify a row, without queue and time of birth. Like `_stored_identity`."""
     properties = {name: value for name, value in (message.properties or {}).items() if value}
     return _digest(
         message.topic,

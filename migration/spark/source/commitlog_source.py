@@ -83,7 +83,7 @@ DEFAULT_PARTITION_BYTES = 64 << 20
 
 
 class LogOptions(NamedTuple):
-    """The options of the table above, checked."""
+    """The options of the table above, validated."""
 
     path: Path | str  # text: a place of backups
     backup_id: str | None
@@ -162,8 +162,8 @@ def parse_options(options: Mapping[str, str]) -> LogOptions:
 
 
 def _segments(path: str) -> Path | str:
-    """The directory of the segments, also where that of the store was given; or a place of
-    backups, as it is."""
+    """The directory of the segments, even if the store's was given; or a place of backups,
+    unchanged."""
     if keeps_backups(path):
         return path
     given = Path(path.removeprefix("file://"))
@@ -172,7 +172,7 @@ def _segments(path: str) -> Path | str:
 
 
 class _Reader:
-    """What batch and stream share. A partition is one range of one segment."""
+    """The common part of batch and stream. A partition is one range of one segment."""
 
     def __init__(self, options: LogOptions, schema: StructType) -> None:
         self._options = options
@@ -187,7 +187,7 @@ class _Reader:
 
 
 class CommitLogReader(_Reader, DataSourceReader):
-    """Reads the log as it is when the query is planned."""
+    """Reads the log as of when the query is planned."""
 
     def partitions(self) -> Sequence[InputPartition]:
         layout = self._options.layout()
@@ -201,7 +201,7 @@ class CommitLogReader(_Reader, DataSourceReader):
 
 
 class PushingCommitLogReader(CommitLogReader):
-    """Takes limits from the query too. Spark asks no other reader for them."""
+    """Also takes limits from the query. Spark does not pass them to other readers."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self._filter &= from_spark(filters)
@@ -267,7 +267,7 @@ class CommitLogStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvai
 
 
 def _prune_by_time(layout: LogLayout, wanted: RecordFilter) -> LogLayout:
-    """Leaves out segments whose records were all stored outside the times asked for."""
+    """Leave out segments whose records were all stored outside the requested times."""
     times = wanted.store_time_ms
     if not times.is_limited:
         return layout

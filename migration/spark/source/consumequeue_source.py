@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class QueueOptions(NamedTuple):
-    """The options of the table above, checked."""
+    """The options of the table above, validated."""
 
     path: Path
     format: str
@@ -76,7 +76,7 @@ def parse_options(options: Mapping[str, str]) -> QueueOptions:
 
 
 class ConsumeQueueReader(DataSourceReader):
-    """Reads all queues there are. A partition is some files of queues, or a range of keys."""
+    """Reads all queues. A partition is some files of queues, or a range of keys."""
 
     def __init__(self, options: QueueOptions, schema: StructType) -> None:
         self._options = options

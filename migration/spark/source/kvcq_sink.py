@@ -64,14 +64,14 @@ _BATCH_BYTES = 1 << 20
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task did."""
+    """The result of one task."""
 
     messages: int
     repeated: int  # of these, what an earlier run had stored
 
 
 class _Sink:
-    """What batch and stream share. Travels to the executors."""
+    """The common part of batch and stream. Sent to the executors."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         given = Options(options)
@@ -130,14 +130,14 @@ class _Sink:
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):
-    """`df.write.format("kvcq")`. A task that is run again repeats nothing; a new write does."""
+    """`df.write.format("kvcq")`. A repeated task stores nothing twice; a new write does."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self._send(f"{self._job}.{_task().partitionId()}", iterator)
 
 
 class StreamSink(_Sink, DataSourceStreamArrowWriter):
-    """`df.writeStream.format("kvcq")`. A batch that is run again repeats nothing."""
+    """`df.writeStream.format("kvcq")`. A repeated batch stores nothing twice."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         task = _task()

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
 
 class ServiceOptions(NamedTuple):
-    """The options of the table above, checked."""
+    """The options of the table above, validated."""
 
     service: Service
     subscription: Subscription
@@ -154,7 +154,7 @@ def parse_options(options: Mapping[str, str], default_start: str) -> ServiceOpti
 
 
 class _Reader:
-    """What batch and stream share. A partition is offsets of some queues, each once."""
+    """The common part of batch and stream. A partition is offsets of some queues, each once."""
 
     def __init__(self, options: ServiceOptions, schema: StructType) -> None:
         self._options = options
@@ -178,7 +178,7 @@ class _Reader:
 
 
 class KvcqReader(_Reader, DataSourceReader):
-    """Reads what the queues hold when the query is planned."""
+    """Reads the content of the queues as of when the query is planned."""
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
@@ -199,7 +199,7 @@ class KvcqReader(_Reader, DataSourceReader):
 
 
 class KvcqStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows the queues. What an offset is, is told in stream_places.py."""
+    """Follows the queues. stream_places.py defines its offsets."""
 
     def __init__(self, options: ServiceOptions, schema: StructType) -> None:
         super().__init__(options, schema)

@@ -1,4 +1,4 @@
-"""Options of data sources: text in, checked values out. Names are matched without case."""
+"""Options of data sources: parses and validates text. Names are case-insensitive."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Options:
         return self._values.get(name.lower())
 
     def refuse_others(self) -> None:
-        """Every option was asked for by now: one that was not is a mistake."""
+        """Reject options that were not read by now, since they are mistakes."""
         for name in self._given:
             if name.lower() not in self._known.keys() | _SPARKS:
                 near = get_close_matches(name.lower(), self._known, n=1)
@@ -85,7 +85,7 @@ class Options:
 
 
 def wanted_columns(schema: StructType, known: pa.Schema, source: str) -> pa.Schema:
-    """The Arrow schema that Spark expects, each column one that the source has.
+    """The Arrow schema that Spark expects, with columns that the source has.
 
     Raises SourceOptionError.
     """

@@ -26,7 +26,7 @@ LATEST = -1
 
 
 class Positions(NamedTuple):
-    """One side, the start or the end. At most one of the three is set; none is the default."""
+    """The start or the end. At most one of the three is set; none means the default."""
 
     option: str  # where it was said
     default: int  # EARLIEST or LATEST: for queues that nothing else names
@@ -46,7 +46,7 @@ class Positions(NamedTuple):
     ) -> dict[Queue, int]:
         """An offset for each queue.
 
-        Raises SourceOptionError when a time finds no message, or other queues were named.
+        Raises SourceOptionError if a time finds no message, or other queues were named.
         """
         named = self.offsets if self.times is None else self.times
         if named is not None:

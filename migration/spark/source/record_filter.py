@@ -1,7 +1,7 @@
-"""Which records are wanted, by topic, queue, time and place: from options, or Spark's filters.
+"""Selects records by topic, queue, time and position, from options or Spark's filters.
 
-Spark checks its filters again behind the source: what is taken from them may let too much
-through, never too little. So what is not understood is left out.
+Spark applies its filters again after the source, so the source may let too much through, but never
+too little. Filters that are not understood are ignored.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Span:
 
 @dataclass(frozen=True)
 class RecordFilter:
-    """Records that may be wanted; None stands for any."""
+    """Conditions on records; None stands for any."""
 
     topics: frozenset[str] | None = None
     queue_ids: frozenset[int] | None = None
@@ -72,7 +72,7 @@ class RecordFilter:
         return self == RecordFilter()
 
     def choose(self, block: RecordBlock) -> RecordBlock:
-        """The records of the block that may be wanted. The cheap questions come first."""
+        """The records of the block that may be wanted. Cheap conditions are checked first."""
         if self.is_open or not len(block):
             return block
         if self.physical_offset.is_limited:
@@ -106,7 +106,7 @@ def filter_from_options(options: Options) -> RecordFilter:
 
 
 def from_spark(filters: Iterable[Filter]) -> RecordFilter:
-    """All of the filters that this understands, joined by and."""
+    """The filters that are understood, joined by and."""
     result = RecordFilter()
     for one in filters:
         match getattr(one, "attribute", None):

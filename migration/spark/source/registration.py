@@ -1,4 +1,4 @@
-"""The data sources that read a store's files by name, for any Spark session.
+"""Registers the data sources that read a store's files by name, for any Spark session.
 
 `kvcq` is known to every session: see pyspark_kvcq.
 """
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def register_sources(session: SparkSession) -> None:
-    """Make `commitlog` and `consumequeue` known to `spark.read.format` of this session."""
+    """Make `commitlog` and `consumequeue` available to `spark.read.format` of this session."""
     from migration.spark.source.commitlog_source import CommitLogSource
     from migration.spark.source.consumequeue_source import ConsumeQueueSource
 

@@ -1,4 +1,4 @@
-"""A running service as the pipeline sees it: queues, bounds, records of ranges of offsets."""
+"""A running service from the pipeline's view: queues, bounds, records of ranges of offsets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BLOCK_MESSAGES = 10_000
 
 
 class Service(NamedTuple):
-    """How to reach it."""
+    """The address and credentials."""
 
     target: str
     timeout_s: float
@@ -49,9 +49,10 @@ class Service(NamedTuple):
 
     @contextmanager
     def connect(self) -> Iterator[Client]:
-        """A client for the length of the block. One a task: a connection cannot be pickled.
+        """A client for the length of the block. One for each task, since a connection cannot be
+        pickled.
 
-        Raises SourceOptionError for files that this machine does not have.
+        Raises SourceOptionError for files that this machine lacks.
         """
         keep_freed_memory()  # the process is Spark's worker, and reads as fast as it can
         credentials: Credentials | None = None
@@ -102,7 +103,7 @@ class Subscription(NamedTuple):
     assigned: tuple[Queue, ...] = ()
 
     def queues(self, client: Client) -> list[Queue]:
-        """All queues there are now, in order. Raises NotFoundError for a name that is unknown."""
+        """All current queues, in order. Raises NotFoundError for an unknown name."""
         if self.assigned:
             return sorted(self.assigned)
         if self.pattern is not None:
@@ -132,8 +133,8 @@ def share_out(
 ) -> list[tuple[QueueRange, ...]]:
     """The same offsets in parts of at most `most` messages, all but the last of one size.
 
-    Small ranges share a part, a large one is cut; a queue is in a part once at most. No more parts
-    than are needed, and than `min_parts` asks for.
+    Small ranges share a part, a large one is split; a queue occurs at most once in a part. There
+    are no more parts than needed, or than `min_parts` requires.
     """
     ranges = [one for one in ranges if one.begin < one.end]
     total = sum(end - begin for _, begin, end in ranges)
@@ -157,7 +158,7 @@ def share_out(
 def begin_inside(
     queue: Queue, begin: int, bounds: Mapping[Queue, Bounds], *, fail_on_data_loss: bool
 ) -> int:
-    """Where reading can begin. Raises PipelineError when messages before that are gone."""
+    """Where reading can begin. Raises PipelineError if earlier messages are gone."""
     low, high = bounds[queue]
     if low <= begin <= high:
         return begin
@@ -170,14 +171,14 @@ def begin_inside(
 
 
 class Records(NamedTuple):
-    """Some records: runs of one queue that was asked, and their offsets in it."""
+    """Some records: runs of a requested queue, with their offsets in it."""
 
     block: RecordBlock
     runs: list[tuple[Queue, int]]  # with how many records
     offsets: list[int]
 
     def batch(self, wanted: pa.Schema) -> pa.RecordBatch:
-        """As columns; topic, queue_id and queue_offset are of the queue that was asked."""
+        """As columns; topic, queue_id and queue_offset are of the requested queue."""
         run_of = np.repeat(np.arange(len(self.runs)), [count for _, count in self.runs])
         topics = Names(run_of, [queue.topic for queue, _ in self.runs])
         own = {
@@ -195,10 +196,10 @@ class Records(NamedTuple):
 def pull_ranges(
     client: Client, ranges: Sequence[QueueRange], *, idle_s: float, fail_on_data_loss: bool
 ) -> Iterator[Records]:
-    """The records of all the ranges, over one stream of the server's; each queue in its order.
+    """Yield the records of all ranges, over one stream from the server; each queue in order.
 
-    Raises PipelineError when nothing comes for `idle_s`, and what the client raises for messages
-    that are gone, unless `fail_on_data_loss` is false: then they are left out.
+    Raises PipelineError if nothing arrives for `idle_s`, and what the client raises for messages
+    that are gone, unless `fail_on_data_loss` is false, when they are left out.
     """
     ends = {part.queue: part.end for part in ranges}
     longest = max((end - begin for _, begin, end in ranges), default=1)
@@ -241,7 +242,8 @@ def pull_ranges(
 
 
 def _drop_reached(ends: dict[Queue, int], positions: Mapping[Queue, int], idle_s: float) -> None:
-    """Ranges whose last messages are not there any more end too. Raises PipelineError for none."""
+    """Also ends ranges whose last messages no longer exist. Raises PipelineError if there are
+    none."""
     reached = [queue for queue, end in ends.items() if positions[queue] >= end]
     if not reached:
         raise PipelineError(
@@ -253,7 +255,7 @@ def _drop_reached(ends: dict[Queue, int], positions: Mapping[Queue, int], idle_s
 
 
 class _Pending:
-    """Messages of many queues, until they are worth a block."""
+    """Messages of many queues, collected until they fill a block."""
 
     def __init__(self) -> None:
         self._records: list[bytes] = []
@@ -276,6 +278,6 @@ class _Pending:
         return self._bytes >= BLOCK_BYTES or len(self._records) >= BLOCK_MESSAGES
 
     def records(self) -> Records:
-        """All of it; there is at least one message."""
+        """All of them; there is at least one message."""
         records = Strings.of(self._records)
         return Records(RecordBlock(records.data, 0, records.starts), self._runs, self._offsets)

@@ -1,13 +1,13 @@
-"""Where a stream stands, in few bytes however many queues stand still.
+"""The position of a stream, in a few bytes however many queues are idle.
 
-The offset of a stream is `{"log": P, "queues": {topic: {queue id: next offset}}}`: a queue that is
-not named stands at its first message at or behind the physical offset P. Named are those that moved
-lately, and those that were not read to their end.
+The offset of a stream is `{"log": P, "queues": {topic: {queue id: next offset}}}`. A queue that is
+not listed is at its first message at or after the physical offset P. Listed are queues with recent
+messages, and those that were not read to their end.
 
-Why that holds: two looks at the service are kept. Each asks how far the queues are dispatched, then
-for the bounds of the queues, then where the log ends. P is the end of the log in the older look;
-the younger one began when all below P was dispatched. So a queue that has the same max in both has
-no message between that max and P, and every message below that max lies below P.
+This is correct because two snapshots of the service are kept. Each reads how far the queues are
+dispatched, then the bounds of the queues, then where the log ends. P is the end of the log in the
+older snapshot; the newer one began after everything below P was dispatched. So a queue with the
+same max in both has no message between that max and P, and every message below that max is below P.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KEPT = 4
 
 
 class Look(NamedTuple):
-    """What the service held at one time."""
+    """A snapshot of the service."""
 
     dispatched: int  # asked before: each message below that is in `bounds`
     bounds: dict[Queue, Bounds]
@@ -49,7 +49,7 @@ class StreamPlaces:
         self._known: list[tuple[Document, dict[Queue, int]]] = []
 
     def look(self, client: Client) -> Look:
-        """What the service holds. One short call when nothing was dispatched since the last."""
+        """A snapshot of the service. One short call if nothing was dispatched since the last."""
         dispatched = int(client.statistics()["store.log_dispatched_offset"])
         if self._next_base is not None and self._next_base.log_end <= dispatched:
             self._base, self._next_base = self._next_base, None
@@ -63,7 +63,7 @@ class StreamPlaces:
         return self._now
 
     def document(self, positions: dict[Queue, int]) -> Document:
-        """These as an offset of the stream. After a look."""
+        """These positions as an offset of the stream. Call after `look`."""
         queues: dict[str, dict[str, int]] = {}
         for queue, position in sorted(positions.items()):
             if not self._stands_still(queue, position):
@@ -79,7 +79,8 @@ class StreamPlaces:
         return now is not None and was == position == now.max_offset
 
     def positions(self, client: Client, document: Document) -> dict[Queue, int]:
-        """Inverse of `document`; of one of an earlier process for the queues that there are."""
+        """Inverse of `document`; an offset of an earlier process is applied to the current
+        queues."""
         for known, positions in self._known:
             if known == document:
                 return positions
@@ -98,9 +99,9 @@ EARLIEST: Document = {"log": 0, "queues": {}}
 def first_behind(
     client: Client, bounds: Mapping[Queue, Bounds], place: int, idle_s: float
 ) -> dict[Queue, int]:
-    """Of each queue the offset of its first message at or behind `place` in the log, or its max.
+    """For each queue the offset of its first message at or after `place` in the log, or its max.
 
-    One message of each queue is read, the last; a few more of those that have such messages.
+    Reads the last message of each queue, and a few more of those that have such messages.
     """
     if not place:
         return {queue: one.min_offset for queue, one in bounds.items()}

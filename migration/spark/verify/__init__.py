@@ -1,4 +1,5 @@
-"""The log against file queues and RocksDB: digests of all rows, then a look at what differs."""
+"""Compares the log with file queues and RocksDB: digests of all rows, then details of
+differences."""
 
 from migration.spark.verify.compare import VerifySettings, verify
 from migration.spark.verify.result import VerifyResult

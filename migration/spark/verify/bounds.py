@@ -1,4 +1,4 @@
-"""The `max` rows of RocksDB against the ends of the queues in the log."""
+"""Compares the `max` rows of RocksDB with the ends of the queues in the log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENDS = pa.schema([CONSUMEQUEUE.field(name) for name in ("physical_offset", "que
 
 
 class StoredEnds:
-    """What the `max` rows say. In memory: all queues, some hundred bytes each."""
+    """The `max` rows. In memory: all queues, some hundred bytes each."""
 
     def __init__(self, engine: RocksEngine, task: VerifyTask) -> None:
         rows = list(KvConsumeQueueStore(engine).last_units())
@@ -48,7 +48,7 @@ class StoredEnds:
         self.ends.add(hashes[kept], pa.RecordBatch.from_arrays(columns, schema=_ENDS))
 
     def differing(self, log: EndsByHash) -> Hashes:
-        """Queues whose row is not what the log says."""
+        """Queues whose row differs from the log."""
         found = differing(log, self.ends)
         return found[~np.isin(found, self._beyond)]
 
@@ -60,7 +60,7 @@ def bounds_differences(
     queues: Hashes,
     stored: StoredEnds,
 ) -> list[Difference]:
-    """Both values of every field that differs, for queues with these hashes."""
+    """Both values of every differing field, for queues with these hashes."""
     log: dict[tuple[str, int], End] = {}
     mine = [piece for piece in pieces if piece.source == LOG]
     if mine:

@@ -1,12 +1,12 @@
-"""Compare consume queues with the log they are made from: log against file queues against RocksDB.
+"""Compares consume queues with their log: log against file queues against RocksDB.
 
-Of RocksDB all three families are compared: units, the end of each queue, and the key index. First a
-digest of each source, in 4096 buckets; where all agree nothing else is read. Then the units
-of the buckets that differ, joined by their keys, and each field that differs as a row of Parquet.
+For RocksDB all three families are compared: units, the end of each queue, and the key index. First
+a digest of each source, in 4096 buckets; if all agree nothing else is read. Then the units of the
+differing buckets are joined by their keys, and each differing field becomes a row of Parquet.
 Nothing is repaired.
 
-All sources are looked at between two physical offsets: from the start of the log (what is below is
-expired) to a pinned end. A source may be ahead of that end, and grow while this runs.
+All sources are compared between two physical offsets: from the start of the log (anything below has
+expired) to a fixed end. A source may be ahead of that end, and grow meanwhile.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class VerifySettings:
-    """What to compare. The log always, and files or a database, or both."""
+    """What to compare: always the log, and files or a database, or both."""
 
     log: Path
     files: Path | None = None  # directory of the file queues
@@ -116,7 +116,7 @@ def verify(
 
 
 class _Bad(NamedTuple):
-    """Where a closer look is needed: buckets of units and of index rows, and queues."""
+    """Where details are needed: buckets of units and of index rows, and queues."""
 
     units: npt.NDArray[np.int64]
     keys: npt.NDArray[np.int64]

@@ -1,7 +1,8 @@
-"""What a source holds, as sums in buckets; the driver compares those of all sources.
+"""The content of a source, as sums in buckets; the driver compares those of all sources.
 
-A bucket is that of a unit's place or an index row's key, so that all that a closer look joins comes
-from the same buckets. The sums with store times are kept apart, for file queues do not have those.
+Buckets are selected by a unit's place or an index row's key, so everything that a detailed
+comparison joins comes from the same buckets. Sums with store times are separate, since file queues
+have no store times.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def _sums() -> BucketSums:
 
 @dataclass
 class Digest:
-    """Of one source: its units, the end of each queue (of the log), its index rows."""
+    """The digest of one source: its units, the end of each queue (of the log), its index rows."""
 
     units: BucketSums = field(default_factory=_sums)
     times: BucketSums = field(default_factory=_sums)
@@ -40,7 +41,7 @@ class Digest:
     ends: EndsByHash = field(default_factory=EndsByHash)
 
     def add_units(self, units: pa.RecordBatch) -> None:
-        """Take in units, as CONSUMEQUEUE."""
+        """Add units, as CONSUMEQUEUE."""
         offset, *numbers = (
             _ints(units.column(name))
             for name in ("queue_offset", "physical_offset", "record_size", "tag_code")
@@ -57,16 +58,16 @@ class Digest:
             self.times.add(timed(hashes, times) ^ _ints(wrong).view(np.uint64), places)
 
     def add_keys(self, rows: KeyRows) -> None:
-        """Take in index rows."""
+        """Add index rows."""
         self.keys.add(rows.hashes(), rows.key_hashes())
 
     def differing(self, other: Digest, *, times: bool) -> npt.NDArray[np.int64]:
-        """Buckets in which the units are not the same."""
+        """Buckets in which the units differ."""
         found = self.units.differing(other.units)
         return np.union1d(found, self.times.differing(other.times)) if times else found
 
     def merge(self, other: Digest) -> Digest:
-        """This one, with the other added."""
+        """Add the other's sums to this one, and return it."""
         self.units.merge(other.units)
         self.times.merge(other.times)
         self.keys.merge(other.keys)

@@ -1,4 +1,4 @@
-"""The closer look of a verification: rows of buckets that differ, joined, as one row a field.
+"""The detailed comparison of a verification: rows of differing buckets, joined, one row per field.
 
 The columns of every result are those of verify_result.Difference.
 """
@@ -23,7 +23,7 @@ DIFFERENCE_DDL = (
 
 
 def unit_differences(units: DataFrame, sources: list[str]) -> DataFrame:
-    """One row for each field that differs; columns of Difference."""
+    """One row for each differing field; columns of Difference."""
     from pyspark.sql import functions as F
 
     sides = []
@@ -71,7 +71,7 @@ def _has(source: str, name: str) -> bool:
 
 
 def key_differences(rows: DataFrame) -> DataFrame:
-    """Index rows that one side has and the other has not, and values that differ."""
+    """Index rows that only one side has, and values that differ."""
     from pyspark.sql import functions as F
 
     def of(source: str) -> Column:

@@ -1,4 +1,4 @@
-"""Rows of the key index in RocksDB, in bulk, and ranges of keys to read them by."""
+"""Rows of the key index in RocksDB, in bulk, and key ranges to read them by."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class IndexRange(NamedTuple):
 
 
 def has_index(database: Path) -> bool:
-    """Whether there is a key index: RocketMQ's database has none."""
+    """Whether there is a key index; RocketMQ's database has none."""
     try:
         RocksEngine.open_read_only(database, DERIVED).close()
     except EngineFailedError:
@@ -45,14 +45,14 @@ def has_index(database: Path) -> bool:
 def index_ranges(
     layout: LogLayout, end: int, liveness: Liveness, max_rows: int
 ) -> list[IndexRange]:
-    """Ranges that cover all keys there can be, of about `max_rows` rows each, by the log's keys."""
+    """Ranges that cover all possible keys, of about `max_rows` rows each, by the log's keys."""
     sample = sample_log(layout, layout.start, end, liveness)
     edges = plan_cuts(sample, end - layout.start, max_rows, 1).index_edges
     return [IndexRange(*pair) for pair in pairwise([b"", *map(whole_key, edges), LAST_KEY])]
 
 
 def read_index(engine: RocksEngine, keys: IndexRange) -> Iterator[KeyRows]:
-    """Rows of the range, some at a time, in key order. Raises QueueLayoutError."""
+    """Yield rows of the range, in chunks, in key order. Raises QueueLayoutError."""
     for rows in read_rows(engine, keys, INDEX):
         found = Strings.of([key for key, _ in rows])
         data, starts, lengths = found.data, found.starts, found.lengths

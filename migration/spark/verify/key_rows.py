@@ -1,7 +1,7 @@
-"""Many rows of the key index, and hashes of them.
+"""Many rows of the key index, and their hashes.
 
-A row is known by its whole key: topic, message key, store time, place in the log. Its value, the
-expiry stamp, follows from the time; one that does not is part of the row's hash.
+A row is identified by its complete key: topic, message key, store time, position in the log. Its
+value, the expiry stamp, follows from the time; one that does not is part of the row's hash.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WORD = 8
 
 
 class KeyRows(NamedTuple):
-    """Keys of index rows; `stamps` None: as they should be."""
+    """Keys of index rows; `stamps` None: all correct."""
 
     keys: Strings
     stamps: Ints | None = None
@@ -42,7 +42,7 @@ class KeyRows(NamedTuple):
         return KeyRows(self.keys[mask], None if self.stamps is None else self.stamps[mask])
 
     def key_hashes(self) -> Hashes:
-        """A hash of each whole key; the same in every process."""
+        """A hash of each complete key; the same in every process."""
         keys = self.keys
         lengths = keys.lengths
         if not len(lengths):

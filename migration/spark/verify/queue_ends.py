@@ -1,7 +1,7 @@
-"""The last unit of every queue, as a table small enough to travel: 24 bytes a queue.
+"""The last unit of every queue, as a table small enough to send: 24 bytes a queue.
 
-A `max` row in RocksDB says where the last unit of its queue lies: the one that was dispatched last,
-which lies highest in the log. Queues are told apart by hashes of their names.
+A `max` row in RocksDB has the place of the last unit of its queue: the one that was dispatched
+last, with the highest physical offset. Queues are identified by hashes of their names.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class EndsByHash:
         self._pending = 0
 
     def add(self, queues: Hashes, units: pa.RecordBatch) -> None:
-        """Take in units whose queues have these hashes."""
+        """Add units whose queues have these hashes."""
         places = np.asarray(units.column("physical_offset"))
         offsets = np.asarray(units.column("queue_offset"))
         self._append(_reduced(_Table(queues, places, offsets)))
 
     def merge(self, other: EndsByHash) -> EndsByHash:
-        """This one, with the other's units."""
+        """Add the other's units to this one, and return it."""
         for part in other._parts:
             self._append(part)
         return self
 
     def table(self) -> _Table:
-        """One row for each queue, hashes rising."""
+        """One row for each queue, hashes ascending."""
         if not self._parts:
             none = np.empty(0, dtype=np.int64)
             return _Table(none.view(np.uint64), none, none)
@@ -77,7 +77,7 @@ def _reduced(table: _Table) -> _Table:
 
 
 def differing(one: EndsByHash, other: EndsByHash) -> Hashes:
-    """Queues whose ends are not the same in both, rising."""
+    """Queues whose ends differ, ascending."""
     left, right = one.table(), other.table()
     queues = np.union1d(left.queues, right.queues)
     same = np.ones(len(queues), dtype=np.bool_)

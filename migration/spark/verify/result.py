@@ -1,4 +1,4 @@
-"""What a verification found, for people and for programs."""
+"""The result of a verification, for people and for programs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _FILE_FIELDS = ("unit", "physical_offset", "record_size", "tag_code")
 
 
 class Difference(NamedTuple):
-    """A row of the output: one field that is not the same everywhere; None: there is no such value.
+    """A row of the output: one field that is not the same everywhere; None for a missing value.
 
-    The field `unit` stands for the whole of it: 1 where there is a unit, None where there is not.
-    `max_offset` and `max_place` are those of a queue's last unit, by the log and by the row that
-    says so; they have no queue offset. `key` is a row of the key index: it has no queue, and the
-    values are physical offsets of the record; `key_stamp` is the value of such a row.
+    The field `unit` stands for the whole unit: 1 if it exists, None if not. `max_offset` and
+    `max_place` are those of a queue's last unit, by the log and by the `max` row; they have no
+    queue offset. `key` is a row of the key index: it has no queue, and the values are physical
+    offsets of the record; `key_stamp` is the value of such a row.
     """
 
     topic: str
@@ -47,7 +47,7 @@ class Difference(NamedTuple):
     key: str | None = None
 
     def findings(self, liveness: Liveness, sides: Collection[str]) -> Iterator[Finding]:
-        """One for each of the sides that does not have what the log has."""
+        """One for each side that lacks something of the log."""
         for name in (SideName.FILES, SideName.ROCKSDB):
             there = self.files if name is SideName.FILES else self.rocksdb
             # Of a unit that is not there, `unit` is the field that tells.
@@ -76,7 +76,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """What was compared, and what came out."""
+    """What was compared, and the result."""
 
     begin: int
     end: int
@@ -95,7 +95,7 @@ class VerifyResult:
         return self.differences == 0
 
     def summary(self) -> str:
-        """The result in some lines of text."""
+        """The result as some lines of text."""
         lines = [f"compared records from {self.begin} to {self.end} of the log"]
         lines += [f"  {source:14} {count:>14,} units" for source, count in self.units.items()]
         lines += [f"  {source:14} {count:>14,} index rows" for source, count in self.keys.items()]
@@ -114,7 +114,7 @@ class VerifyResult:
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
-        """The same, for machines."""
+        """The same for machines."""
         return {
             "equal": self.equal,
             "begin": self.begin,

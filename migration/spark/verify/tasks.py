@@ -1,4 +1,4 @@
-"""The work of the executors in a verification: units of any source, as one form of columns."""
+"""The executors' work in a verification: units of any source, in one form of columns."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Piece(NamedTuple):
 
 
 class VerifyTask(NamedTuple):
-    """What every task knows; travels to the executors."""
+    """What every task needs; sent to the executors."""
 
     liveness: Liveness
     options: ReadOptions
@@ -106,7 +106,7 @@ def join_digests(one: dict[str, Digest], other: dict[str, Digest]) -> dict[str, 
 def rows_in_buckets(
     task: VerifyTask, buckets: npt.NDArray[np.int64], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Units that fall into some buckets, from pickled pieces (one binary column)."""
+    """Units in some buckets, from pickled pieces (one binary column)."""
     for piece in _unpickled(batches):
         for units, _ in _read(task, piece):
             if units is None:
@@ -121,7 +121,7 @@ def rows_in_buckets(
 def keys_in_buckets(
     task: VerifyTask, buckets: npt.NDArray[np.int64], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Index rows that fall into some buckets, from pickled pieces (one binary column)."""
+    """Index rows in some buckets, from pickled pieces (one binary column)."""
     for piece in _unpickled(batches):
         for _, keys in _read(task, piece):
             if keys is None:
@@ -165,7 +165,7 @@ def ends_of_queues(
 
 
 def _read(task: VerifyTask, piece: Piece) -> Iterator[tuple[pa.RecordBatch | None, KeyRows | None]]:
-    """Units of the piece that are to be compared, as CONSUMEQUEUE, and index rows."""
+    """Yield units of the piece to compare, as CONSUMEQUEUE, and index rows."""
     part = piece.part
     if isinstance(part, LogRange):
         for block in read_blocks(part, task.options):
@@ -206,7 +206,7 @@ def _derived_units(block: RecordBlock, liveness: Liveness) -> pa.RecordBatch:
 
 
 def _kept_keys(task: VerifyTask, rows: KeyRows) -> KeyRows:
-    """Without what lies outside the part of the log."""
+    """The keys inside the compared part of the log."""
     return rows.where((rows.places >= task.begin) & (rows.places < task.end))
 
 
