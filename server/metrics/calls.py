@@ -89,6 +89,11 @@ class CallMetrics:
         """Add to a counter of the server, such as `messages_put`."""
         self._counts[name] += amount
 
+    def acknowledged(self, group: str, messages: int) -> None:
+        """Count messages that the group is done with."""
+        self.count("messages_acknowledged", messages)
+        self.groups.acknowledged(group, messages)
+
     def put_one(self, topic: str, size: int) -> None:
         """Count one stored message, with its bytes in the log."""
         self._counts["messages_put"] += 1

@@ -40,9 +40,7 @@ class Settlements:
     async def acknowledge(self, group: str, handles: Sequence[str]) -> list[Outcome]:
         """Acknowledge these deliveries."""
         settle = partial(self._groups.acknowledge, group, handles, wait=False)
-        outcomes = await self._settle("messages_acknowledged", settle)
-        self._metrics.groups.acknowledged(group, outcomes.count(Outcome.DONE))
-        return outcomes
+        return await self._settle(partial(self._metrics.acknowledged, group), settle)
 
     def acknowledge_now(self, group: str, handles: Sequence[str]) -> list[Outcome] | None:
         """Like `acknowledge`, without a turn of the loop; None, and nothing done, if it would take
@@ -53,15 +51,13 @@ class Settlements:
             answered = self._groups.acknowledge(group, handles, wait=False, at_once=True)
         except AppendWouldWaitError:
             return None
-        done = answered.outcomes.count(Outcome.DONE)
-        self._metrics.count("messages_acknowledged", done)
-        self._metrics.groups.acknowledged(group, done)
+        self._metrics.acknowledged(group, answered.outcomes.count(Outcome.DONE))
         return answered.outcomes
 
     async def hold_on(self, group: str, handles: Sequence[str], hold_ms: int) -> list[Outcome]:
         """Keep the deliveries for `hold_ms` from now on; the handles stay valid."""
         settle = partial(self._groups.change_invisible, group, handles, hold_ms, wait=False)
-        return await self._settle("messages_held_on", settle)
+        return await self._settle(partial(self._metrics.count, "messages_held_on"), settle)
 
     async def give_back(
         self,
@@ -76,23 +72,25 @@ class Settlements:
         settle = partial(
             self._groups.give_back, group, handles, delay_ms, not_begun=not_begun, wait=False
         )
-        outcomes = await self._settle("messages_given_back", settle)
+        outcomes = await self._settle(partial(self._metrics.count, "messages_given_back"), settle)
         self._metrics.groups.given_back(group, outcomes.count(Outcome.DONE))
         return outcomes
 
     async def bury(self, group: str, handle: str) -> list[Outcome]:
         """Make the message a dead letter."""
         answered = await self._threads.run(self._groups.bury, group, handle, wait=False)
-        return await self._answered("messages_buried", answered)
+        return await self._answered(partial(self._metrics.count, "messages_buried"), answered)
 
-    async def _settle(self, name: str, settle: Callable[..., Answered]) -> list[Outcome]:
+    async def _settle(
+        self, count: Callable[[int], None], settle: Callable[..., Answered]
+    ) -> list[Outcome]:
         try:
             answered = settle(at_once=True)
         except AppendWouldWaitError:
             answered = await self._threads.run(settle)
-        return await self._answered(name, answered)
+        return await self._answered(count, answered)
 
-    async def _answered(self, name: str, answered: Answered) -> list[Outcome]:
+    async def _answered(self, count: Callable[[int], None], answered: Answered) -> list[Outcome]:
         await self._durability.wait(answered.end_offset)
-        self._metrics.count(name, answered.outcomes.count(Outcome.DONE))
+        count(answered.outcomes.count(Outcome.DONE))
         return answered.outcomes

@@ -240,8 +240,7 @@ class Receives:
             current_caller().took_messages(count)
         if wanted.acknowledge:
             done = found.received.outcomes.count(Outcome.DONE)
-            self._metrics.count("messages_acknowledged", done)
-            self._metrics.groups.acknowledged(wanted.group, done)
+            self._metrics.acknowledged(wanted.group, done)
         return found.answer
 
     async def _until_durable(self, wanted: Receive[T], found: _Found[T]) -> None:

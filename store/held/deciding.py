@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from store.config import StoreConfig
-    from store.format import Prepared
+    from store.held.records import Ready
     from store.held.transaction_ids import Named
     from store.message import Message
     from store.state import Entry, OpenHalf, StateView
@@ -68,13 +68,6 @@ class Decide(NamedTuple):
 
     transaction_id: str
     commit: bool  # otherwise it is rolled back
-
-
-class Ready(NamedTuple):
-    """A message and its prepared parts."""
-
-    message: Message
-    prepared: Prepared
 
 
 class Found(NamedTuple):

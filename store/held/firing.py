@@ -19,8 +19,7 @@ from store.errors import (
     StoreError,
     StoreFailedError,
 )
-from store.format import prepare_again, unpack_record
-from store.held.records import TIMER_DELIVER, delivered
+from store.held.records import TIMER_DELIVER, ready
 from store.puts import Step
 from store.state import (
     NOWHERE,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
     from store.format import Prepared
     from store.held.readable import Scattered
+    from store.held.records import Ready
     from store.log import StoreTimes
     from store.message import Message
     from store.puts import AppendPath
@@ -69,8 +69,7 @@ class _Due(NamedTuple):
 
     key: bytes
     row: TimerRow
-    message: Message | None  # None: it cannot be put
-    prepared: Prepared | None
+    ready: Ready | None  # None: it cannot be put
 
 
 class Firing:
@@ -170,22 +169,20 @@ class Firing:
                 time.sleep(0)
             record = records.get(row.place)
             reason = lost.get(row.place)
-            message: Message | None = None
-            prepared: Prepared | None = None
+            what: Ready | None = None
             if record is not None:
                 size += len(record)
                 if size > _MOST_BYTES and due:
                     break
                 try:
-                    message = delivered(unpack_record(record, verify=False), (TIMER_DELIVER,))
-                    prepared = prepare_again(message)
+                    what = ready(record, (TIMER_DELIVER,))
                 except (InvalidArgumentError, CorruptRecordError) as error:
-                    message, reason = None, str(error)
-            if message is None and reason is None:
+                    reason = str(error)
+            if what is None and reason is None:
                 continue  # it is not dispatched yet, or its queue is being rebuilt
             if reason is not None:
                 logger.error("the delayed message at place %d is lost: %s", row.place, reason)
-            due.append(_Due(key, row, message, prepared))
+            due.append(_Due(key, row, what))
         return due
 
     def _put(self, due: Sequence[_Due]) -> tuple[int, int]:
@@ -196,15 +193,16 @@ class Firing:
             ended.clear()
             tables = self._topics.view.tables
             rows = tables.timers([each.key for each in due])
-            names = {each.message.topic for each in due if each.message is not None}
+            names = {each.ready.message.topic for each in due if each.ready is not None}
             found = dict(zip(names, tables.topics(list(names)), strict=True))
             messages: list[Message] = []
             details: list[Prepared] = []
-            for (key, row, message, prepared), now in zip(due, rows, strict=True):
+            for (key, row, what), now in zip(due, rows, strict=True):
                 if now != row:
                     continue  # it was recalled, or moved
                 how = TimerEnd.LOST
-                if message is not None and prepared is not None:
+                if what is not None:
+                    message, prepared = what
                     topic = found[message.topic]
                     how = TimerEnd.GONE
                     if topic is not None and topic.created_offset == row.begins:

@@ -23,7 +23,6 @@ from store.format import (
     check_group,
     check_may_put,
     check_topic,
-    prepare_again,
     prepare_all,
     unpack_record,
 )
@@ -34,13 +33,19 @@ from store.held.deciding import (
     Ending,
     Found,
     ReadAgainError,
-    Ready,
     Turn,
     id_of,
     is_live,
 )
 from store.held.readable import read_each
-from store.held.records import check_may_wait, delivered, prepare_waiting, waiting
+from store.held.records import (
+    Ready,
+    check_may_wait,
+    delivered,
+    prepare_waiting,
+    ready,
+    waiting,
+)
 from store.held.transaction_ids import unpack_transaction_id
 from store.state import (
     HALVES_TOPIC,
@@ -191,10 +196,10 @@ class Halves:
 
     def _decide(self, calls: Sequence[Begin | Decide]) -> Decided:
         """Decide them in one append."""
-        ready = [self._prepared(call) for call in calls]
+        taken = [self._prepared(call) for call in calls]
         for _ in range(_TRIES):
-            messages = self._messages([each for each in ready if isinstance(each, Ending)])
-            turn = Turn(self._topics, self._appends.config, ready, messages, self._now_ms())
+            messages = self._messages([each for each in taken if isinstance(each, Ending)])
+            turn = Turn(self._topics, self._appends.config, taken, messages, self._now_ms())
             try:
                 end = self._appends.decide_steps(turn.steps)
             except ReadAgainError:
@@ -241,19 +246,13 @@ class Halves:
         found: dict[int, Found] = {}
         for place, half in places.items():
             if place in records:
-                found[half] = Found(place, self._ready(records[place]))
+                try:
+                    found[half] = Found(place, ready(records[place]))
+                except (CorruptRecordError, InvalidArgumentError) as error:
+                    found[half] = Found(place, UnreadableTransactionError(str(error)))
             elif place in lost:
                 found[half] = Found(place, self._lost(place, lost[place]))
         return found
-
-    @staticmethod
-    def _ready(record: bytes) -> Ready | StoreError:
-        """The message to put, or why it cannot be put."""
-        try:
-            message = delivered(unpack_record(record, verify=False))
-            return Ready(message, prepare_again(message))
-        except (CorruptRecordError, InvalidArgumentError) as error:
-            return UnreadableTransactionError(str(error))
 
     def _lost(self, place: int, reason: str) -> StoreError | None:
         """Why the record there cannot be read; None if it left the log."""

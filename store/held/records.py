@@ -25,7 +25,9 @@ from store.format import (
     MAX_PROPERTIES_BYTES,
     OWN_PROPERTIES,
     TRANSACTION_MASK,
+    prepare_again,
     prepare_all,
+    unpack_record,
 )
 from store.message import Message
 from store.puts import MOST_BODY_BYTES
@@ -139,6 +141,20 @@ def delivered(was: StoredMessage, kept: tuple[str, ...] = ()) -> Message:
     `target_of`."""
     target = target_of(was.properties)
     return again(was, target.topic, _held_but(kept), {}, target.queue_id, target.light_queues)
+
+
+class Ready(NamedTuple):
+    """A message and its prepared parts."""
+
+    message: Message
+    prepared: Prepared
+
+
+def ready(record: bytes, kept: tuple[str, ...] = ()) -> Ready:
+    """`delivered` of the record of a held message, prepared. Raises InvalidArgumentError,
+    CorruptRecordError."""
+    message = delivered(unpack_record(record, verify=False), kept)
+    return Ready(message, prepare_again(message))
 
 
 @cache
