@@ -98,7 +98,7 @@ def subset(found: dict[object, bytes], truth: dict[object, bytes]) -> bool:
     return all(truth.get(place) == record for place, record in found.items())
 
 
-@pytest.mark.parametrize("seed", seeds(3, 10))
+@pytest.mark.parametrize("seed", seeds(2, 10))
 def test_p13_a_flipped_bit_in_the_log(
     template: Path, truth: dict[object, bytes], tmp_path: Path, seed: int
 ) -> None:

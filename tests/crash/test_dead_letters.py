@@ -109,7 +109,7 @@ def _text(record: bytes) -> str:
     return unpack_record(record).body.decode().strip()
 
 
-@pytest.mark.parametrize("seed", seeds(4, 16))
+@pytest.mark.parametrize("seed", seeds(2, 16))
 def test_a_loss_of_power_leaves_each_message_in_one_place(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     image = tmp_path / "image"

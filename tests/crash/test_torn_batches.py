@@ -134,7 +134,7 @@ def test_the_queues_of_a_batch_that_is_cut_are_cut_too(tmp_path: Path) -> None:
         assert differences(store) == []
 
 
-@pytest.mark.parametrize("seed", seeds(3, 8))
+@pytest.mark.parametrize("seed", seeds(2, 8))
 def test_after_a_power_loss_batches_are_whole(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     image = tmp_path / "image"

@@ -38,17 +38,17 @@ async def test_refused_pulls_are_told_once(
 
 
 async def test_one_consumer_follows_many_light_queues(tmp_path: Path) -> None:
-    names = [f"%LMQ%device-{number}" for number in range(3000)]
+    names = [f"%LMQ%device-{number}" for number in range(1000)]
     async with (
         serving(tmp_path) as served,
         AsyncClient(served.target) as client,
         await client.consumer(names) as consumer,
     ):
-        for number in (7, 2999, 7):
+        for number in (7, 999, 7):
             await client.put("commands", b"%d" % number, light_queues=[names[number]])
         found = await consumer.take(3, timeout_s=20)
         assert sorted(one.queue.topic for one in found) == sorted(
-            names[number] for number in (7, 7, 2999)
+            names[number] for number in (7, 7, 999)
         )
         consumer.leave([names[7], Queue(names[8])])
-        assert len(consumer.positions()) == 2998
+        assert len(consumer.positions()) == 998
