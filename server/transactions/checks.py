@@ -27,6 +27,8 @@ LOOK_S = 1.0
 _SEND_S = 5.0
 #: Of one group, in one look.
 _TOGETHER = 64
+#: Producers that each of these is offered to in one turn of the loop.
+_IN_A_TURN = 16
 
 
 class Listener(Protocol):
@@ -97,14 +99,21 @@ class Checks:
         due = await self._thread.run(self._halves.due, group, _TOGETHER)
         if not due:
             return
-        sent = await asyncio.gather(*(self._ask(group, check) for check in due))
+        listeners = list(self._listeners.get(group, {}).values())
+        sent = await asyncio.gather(*(self._ask(listeners, check) for check in due))
         asked = [check.half for check, was_sent in zip(due, sent, strict=True) if was_sent]
         if asked:
             await self._thread.run(self._halves.checked, asked)
 
-    async def _ask(self, group: str, check: Check) -> bool:
-        """Whether a connected producer was asked."""
-        for listener in self._in_turn(group, check.topic):
+    async def _ask(self, listeners: Sequence[Listener], check: Check) -> bool:
+        """Whether a connected producer was asked. Each check begins with another one."""
+        first = next(self._turn)
+        for step in range(len(listeners)):
+            if step % _IN_A_TURN == _IN_A_TURN - 1:
+                await asyncio.sleep(0)  # ten thousand may not be asked, or not take it
+            listener = listeners[(first + step) % len(listeners)]
+            if not listener.may_be_asked(check.topic):
+                continue
             try:
                 async with asyncio.timeout(_SEND_S):
                     await listener.send(check)
@@ -112,10 +121,3 @@ class Checks:
                 continue
             return True
         return False
-
-    def _in_turn(self, group: str, topic: str) -> Sequence[Listener]:
-        able = [
-            each for each in self._listeners.get(group, {}).values() if each.may_be_asked(topic)
-        ]
-        first = next(self._turn) % len(able) if able else 0
-        return [*able[first:], *able[:first]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,12 +24,17 @@ MINUTES = 60
 class Producer:
     """One that may be gone."""
 
-    def __init__(self, *, is_there: bool = True) -> None:
+    rights_looked_at = 0
+
+    def __init__(self, *, is_there: bool = True, topic: str = "T") -> None:
+        """`topic`: of what it may be asked."""
         self.is_there = is_there
         self.asked: list[Check] = []
+        self._topic = topic
 
     def may_be_asked(self, topic: str) -> bool:
-        return topic == "T"
+        Producer.rights_looked_at += 1
+        return topic == self._topic
 
     async def send(self, check: Check) -> None:
         if not self.is_there:
@@ -64,4 +70,29 @@ async def test_an_hour_without_a_producer_keeps_a_half_and_counts_no_check(
         store.wait_visible()
         assert len(store.pull("T", 0, 0).records) == 1
         remove()
+        checks.close()
+
+
+@pytest.mark.parametrize("topic", ["T", "another"])
+async def test_ten_thousand_producers_do_not_hold_the_loop_while_some_are_asked(
+    tmp_path: Path, topic: str
+) -> None:
+    """`topic`: of what all but one of them may be asked."""
+    clock = FakeClock()
+    with open_small(tmp_path / "s", clock) as store:
+        for _ in range(64):
+            store.halves.begin(Message("T", b"x"), "g")
+        clock.advance(3600)
+        checks = Checks(store.halves)
+        producers = [Producer(topic=topic) for _ in range(10_000)] + [Producer()]
+        removes = [checks.listen("g", each) for each in producers]
+        most, seen = 0, Producer.rights_looked_at
+        while sum(len(each.asked) for each in producers[:64] + producers[-1:]) < 64:
+            await asyncio.sleep(0)
+            most, seen = max(most, Producer.rights_looked_at - seen), Producer.rights_looked_at
+        assert most <= 64 * 16
+        asked = [len(each.asked) for each in producers if each.asked]
+        assert asked == ([1] * 64 if topic == "T" else [64])
+        for remove in removes:
+            remove()
         checks.close()
