@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from server.rocketmq.clients import SILENT_S, Clients
@@ -26,6 +27,7 @@ class Settled:
 
     async def hold_on(self, group: str, handles: Sequence[str], hold_ms: int) -> list[v2.Status]:
         self.held += handles
+        await asyncio.sleep(0)  # as the store, which is never done at once
         return [OK] * len(handles)
 
     async def give_back(self, group: str, handles: Sequence[str], delay_ms: int) -> list[v2.Status]:
@@ -97,6 +99,45 @@ async def test_they_are_given_back_when_the_client_says_that_it_ends() -> None:
     assert setting.settled.back == ["h1", "h2"]
     assert len(setting.renewals) == 1
     setting.end()
+
+
+async def test_thousands_of_clients_do_not_hold_the_loop_when_one_ends_or_all_are_due() -> None:
+    setting = Setting()
+    others = [_Other(("", f"{number}")) for number in range(1000)]
+    for other in others:
+        setting.clients.hear(other)
+        setting.renewals.begin(other, "g", [f"{other[1]}-{n}" for n in range(32)])
+    _Other.compared = 0
+    setting.renewals.give_back(CLIENT)
+    assert _Other.compared < 10
+    for task in tuple(setting.renewals._giving_back):
+        await task
+    assert setting.settled.back == ["h1", "h2"]
+    setting.now_s += 36
+    most = seen = 0
+    looking = asyncio.create_task(setting.renewals.look())
+    while not looking.done():
+        await asyncio.sleep(0)
+        most, seen = max(most, _Other.compared - seen), _Other.compared
+    looking.result()
+    assert len(setting.settled.held) == 32_000
+    assert most <= 2 * 4096
+    setting.end()
+
+
+class _Other(tuple[str, str]):
+    """A client that counts how often it is looked for."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __hash__(self) -> int:
+        _Other.compared += 1
+        return super().__hash__()
+
+    def __eq__(self, other: object) -> bool:
+        _Other.compared += 1
+        return super().__eq__(other)
 
 
 async def test_nothing_is_held_on_to_for_ever() -> None:
