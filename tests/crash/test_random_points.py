@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.crash
 
-FEW, MORE, MANY = 3, 8, 500
+FEW, MORE, MANY = 3, 6, 500
 SEEDS = [
     *seeds(FEW, MORE),
     *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(MORE, MANY)),
