@@ -29,7 +29,9 @@ TOPIC, OPEN = "rec_8545fbde_32d922", "orphan_8545fbde_6dca24"
 IN_ORDER = "fifo_g_8545fbde_5be490"
 
 
-@pytest.mark.parametrize("client", ["java-5.2.0", "node-1.0.8", "python-5.1.2"])
+@pytest.mark.parametrize(
+    "client", ["go-5.1.3", "java-5.2.0", "node-1.0.8", "python-5.1.2", "rust-5.0.0"]
+)
 def test_a_recorded_conversation_goes_as_it_went(tmp_path: Path, client: str) -> None:
     command = [sys.executable, "-m", __name__, client, str(tmp_path)]
     done = subprocess.run(
