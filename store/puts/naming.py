@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from store.errors import InvalidArgumentError
@@ -13,13 +14,16 @@ if TYPE_CHECKING:
 
     from store.message import Message
 
+_topic_of = attrgetter("topic")
+
 
 def check_topics_of(messages: Sequence[Message]) -> None:
     """Raises InvalidArgumentError for the first message whose topic only the store writes."""
-    if isinstance(messages, PlainMessages):
-        check_all_may_put(messages.topics)
-    else:
-        check_all_may_put([each.topic for each in messages])
+    if len(messages) == 1 and messages[0].topic[:1] != "%":
+        return  # the common case
+    # By type: isinstance asks an abstract class, which takes ten times as long.
+    columns = messages if type(messages) is PlainMessages else None
+    check_all_may_put([*map(_topic_of, messages)] if columns is None else columns.topics)
 
 
 def placed_in_batch(
