@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.support.rebuild import differences
 from tests.support.stores import bodies, open_small
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from store.groups import Redriven
@@ -26,6 +28,14 @@ if TYPE_CHECKING:
 
 DLQ = "%DLQ%g"
 LIGHT = "%LMQ%l"
+
+
+def put_letter(
+    store: MessageStore, body: bytes, properties: Mapping[str, str] | None = None
+) -> None:
+    """As another program wrote it: callers may not."""
+    with patch.object(naming, "check_all_may_put"):
+        store.put([Message(DLQ, body, properties=properties)])
 
 
 def bury(
@@ -183,17 +193,13 @@ def test_a_light_queue_gets_its_own_back_and_the_topic_beside_it_nothing(
     assert store.bounds([("T", 0), ("%LMQ%other", 0), (LIGHT, 0)]) == [(0, 2), (0, 1), (0, 2)]
 
 
-def test_what_came_from_a_topic_that_is_gone_is_left(
-    store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_came_from_a_topic_that_is_gone_is_left(store: MessageStore, clock: FakeClock) -> None:
     put(store, "a", topic="U")
     put(store, "b", "c")
     bury(store, clock, "U", "T")
-    # As another program wrote them: callers may not.
-    monkeypatch.setattr(naming, "check_all_may_put", lambda *_: None)
-    store.put([Message(DLQ, b"by hand")])
+    put_letter(store, b"by hand")
     forged = {"DLQ_ORIGIN_TOPIC": "rmq_sys_kvcq_state"}
-    store.put([Message(DLQ, b"forged", properties=forged)])
+    put_letter(store, b"forged", forged)
     store.delete_topic("U")
     done = store.groups.redrive("g", max_messages=2)
     assert (said(done), done.last) == ((1, 1, False), 1)

@@ -13,7 +13,7 @@ from store.held import rolling
 from store.log.disk import DiskLevel
 from store.message import Message
 from store.metadata import SharedGroup
-from tests.store.groups.test_dead_letters import DLQ, bury, letters, said
+from tests.store.groups.test_dead_letters import DLQ, bury, letters, put_letter, said
 from tests.store.groups.test_shared import put, receive, texts
 from tests.support.rebuild import differences
 from tests.support.stores import open_small
@@ -256,7 +256,7 @@ def test_somebody_puts_to_the_topic_of_dead_letters_meanwhile(
     def other_first(steps: object, *, wait: bool) -> int:
         calls.append(steps)
         if len(calls) == 1:
-            store.put([Message(DLQ, b"by hand")])
+            put_letter(store, b"by hand")
         return decide(steps, wait=wait)  # type: ignore[arg-type]
 
     monkeypatch.setattr(store._appends, "decide_steps", other_first)
@@ -272,7 +272,7 @@ def test_forged_names_change_no_other_letter(store: MessageStore, clock: FakeClo
     bury(store, clock)
     drop_all(store, clock)
     forged = {"DLQ_LETTER_OFFSET": "0", "DLQ_LETTER_TIME": "9" * 18, "DLQ_ORIGIN_TOPIC": "T"}
-    store.put([Message(DLQ, b"forged", properties=forged)])
+    put_letter(store, b"forged", forged)
     store.wait_visible()
     found = store.groups.list_dead_letters("g")
     assert [(each.offset, each.place) for each in found] == [(0, 2), (1, 3), (4, 4)]
