@@ -34,8 +34,6 @@ LONGER = {
     "store/groups/shared.py",
     "store/message_store.py",
     "tests/server/console/test_in_browser.py",
-    "tests/server/services/test_call_stream.py",
-    "tests/store/log/test_segment.py",
 }
 
 ROOMS = rooms_of(MAY_IMPORT)
