@@ -167,7 +167,7 @@ def _has_meta(directory: StoreDir) -> bool:
         raise StoreFormatError(
             directory.meta,
             "is missing: topics, groups and committed offsets of a store of format 1 are in it. "
-            "Bring it back from a copy of the directory",
+            "Restore it from a copy of the directory",
         )
     return False
 

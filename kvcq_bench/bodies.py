@@ -1,13 +1,13 @@
-"""Message bodies that say what they are, made from the seed, so that none must be remembered.
+"""Message bodies that identify themselves, generated from the seed, so that none has to be stored.
 
 | at | size | type  | field                                                            |
 |---:|-----:|-------|------------------------------------------------------------------|
-|  0 |    4 | u32   | stream: the queue it was written to, by number                    |
+|  0 |    4 | u32   | stream: number of the queue that it was written to               |
 |  4 |    8 | u64   | number of the message in its stream, from 0                       |
 | 12 |    8 | u64   | mark: seed, stream and number, mixed                              |
 | 20 |      | bytes | a piece of a random pool, chosen by the mark                      |
 
-Little-endian. A body that was cut, mixed up with another one, or written by another run does not
+Little-endian. A body that was cut, swapped with another one, or written by another run does not
 match.
 """
 
@@ -28,7 +28,7 @@ _U64 = (1 << 64) - 1
 
 
 def mix(seed: int, stream: int, number: int) -> int:
-    """64 well-stirred bits of the three. Source: the finaliser of splitmix64."""
+    """A 64-bit hash of the three. Source: the finaliser of splitmix64."""
     value = (seed * 0x9E3779B97F4A7C15 + stream * 0xD1B54A32D192ED03 + number + 1) & _U64
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _U64
     value = (value ^ value >> 27) * 0x94D049BB133111EB & _U64
@@ -36,7 +36,7 @@ def mix(seed: int, stream: int, number: int) -> int:
 
 
 class BodyMaker:
-    """Makes and checks bodies of one run, up to `max_bytes` each. Thread: any."""
+    """Creates and checks the bodies of one run, up to `max_bytes` each. Thread: any."""
 
     def __init__(self, seed: int, max_bytes: int) -> None:
         self._seed = seed

@@ -1,4 +1,4 @@
-"""What a run can find, and what can stop it."""
+"""Errors that a run can find, or that stop it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ class BenchError(Exception):
 
 
 class ScenarioError(BenchError):
-    """A scenario file, or a setting, is wrong. The message names it."""
+    """A scenario file, or a setting, is invalid. The message names it."""
 
 
 class NotPossibleHereError(BenchError):
-    """The scenario needs something of its target that this one cannot do, such as a restart."""
+    """The target does not support what the scenario needs, such as a restart."""
 
 
 class CheckFailedError(BenchError):
-    """What was read is not what was acknowledged."""
+    """What was read differs from what was acknowledged."""
 
 
 class WrongBodyError(CheckFailedError):
-    """A message has another body than was sent."""
+    """A message has a different body than was sent."""

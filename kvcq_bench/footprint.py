@@ -1,4 +1,4 @@
-"""What queues cost a store: memory and disk above those of the same store when it was empty."""
+"""What queues cost a store: memory and disk above those of the same store when empty."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ _OF_QUEUES = ("disk_kvcq_bytes",)
 
 
 def note_made(recorder: Recorder, queues: int, what: str, empty: Mapping[str, float]) -> None:
-    """Figures of `queues` queues, called `what`, that were just made: part is in memory."""
+    """Record figures for `queues` queues, called `what`, that were just created and are partly in
+    memory."""
     _note(recorder, f"{queues:,} {what}, just made", empty, recorder.point(queues))
 
 
 def restart(run: Run, queues: int, what: str, empty: Mapping[str, float]) -> None:
-    """Open the target again, where that can be; how long it took, and figures as above."""
+    """Reopen the target, if possible; record the time it took, and figures as in `note_made`."""
     recorder = run.recorder
     recorder.begin(f"restart with {queues:,} {what}")
     try:

@@ -24,7 +24,7 @@ class Histogram:
         self.total_s = 0.0
 
     def add(self, seconds: float, count: int = 1) -> None:
-        """`count` events took so long."""
+        """Count `count` events of that duration."""
         bucket = 0
         if seconds > _FIRST_S:
             bucket = min(_BUCKETS - 1, int(math.log(seconds / _FIRST_S) / _LOG_RATIO) + 1)
@@ -34,7 +34,8 @@ class Histogram:
             self.total_s += seconds * count
 
     def percentile(self, share: float) -> float:
-        """Seconds that `share` per cent did not exceed, to two per cent; 0 without events."""
+        """The duration in seconds that `share` per cent of events did not exceed, accurate to two
+        per cent; 0 without events."""
         with self._lock:
             due = self.count * share / 100
             seen = 0

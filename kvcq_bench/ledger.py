@@ -1,8 +1,9 @@
-"""What was sent and acknowledged, against what is read: no loss, no repeat, order, right body.
+"""Compares what was sent and acknowledged with what is read: no loss, no repeat, order, correct
+body.
 
-One writer at a time writes a stream, and numbers its messages; a stream goes to one queue. So two
-counters for each stream are all that is kept: 16 bytes, however many messages there are. Messages
-that were refused are kept by number, and there may not be many.
+A stream has one writer at a time, which numbers its messages, and goes to one queue. So two
+counters for each stream are enough: 16 bytes, for any number of messages. Rejected messages are
+recorded by number, and must be few.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ class Ledger:
             self.acknowledged_messages += count
 
     def failed(self, messages: Iterable[tuple[int, int]]) -> None:
-        """Streams and numbers that were refused: they may be stored, or not."""
+        """Streams and numbers of rejected messages, which may or may not be stored."""
         with self._lock:
             self._failed.update(messages)
 
     def check_failed(self) -> None:
-        """Raises CheckFailedError when too many were refused. Not as they are told of: a client
-        would log what its callback raises."""
+        """Raises CheckFailedError if too many were rejected. Not raised by `failed`, since a client
+        would only log what its callback raises."""
         if self.failed_messages > MAX_FAILED:
             raise CheckFailedError(f"more than {MAX_FAILED} messages were refused")
 
@@ -54,14 +55,14 @@ class Ledger:
         return len(self._failed)
 
     def may_miss(self, stream: int, begin: int, end: int) -> bool:
-        """Whether all numbers from `begin` to `end` (exclusive) were refused."""
+        """Whether all numbers from `begin` to `end` (exclusive) were rejected."""
         return end - begin <= len(self._failed) and all(
             (stream, number) in self._failed for number in range(begin, end)
         )
 
 
 class Checker:
-    """Reads streams once, each in its order, and compares. Thread: one.
+    """Reads streams once, each in order, and compares. Thread: one.
 
     Raises CheckFailedError at the first difference.
     """
@@ -72,7 +73,7 @@ class Checker:
         self.checked_messages = 0
 
     def see(self, messages: Sequence[StoredMessage], stream: int | None = None) -> None:
-        """The next messages of their queues; `stream`: the one that they must be of."""
+        """Check the next messages of their queues; `stream`: the one that they must belong to."""
         check = self._ledger.bodies.check
         expected = self._next
         for message in messages:
@@ -91,7 +92,7 @@ class Checker:
         self.checked_messages += len(messages)
 
     def finish(self, streams: Iterable[int]) -> None:
-        """Every acknowledged message of these streams was seen."""
+        """Check that every acknowledged message of these streams was seen."""
         for stream in streams:
             seen, sent = int(self._next[stream]), int(self._ledger.sent[stream])
             if seen != sent and not self._ledger.may_miss(stream, seen, sent):

@@ -1,4 +1,5 @@
-"""Load: producers that make messages from the seed and keep the ledger, readers that check."""
+"""Load generation: producers that create messages from the seed and update the ledger, readers that
+check."""
 
 from __future__ import annotations
 
@@ -20,20 +21,20 @@ if TYPE_CHECKING:
 
 
 class Workers:
-    """Threads that work until they are done, or one of them fails: then all stop.
+    """Threads that work until they are done, or one of them fails, which stops all.
 
     `with Workers() as workers: workers.start(...)` waits for all at the end, and raises the first
     failure.
     """
 
     def __init__(self, stop: threading.Event | None = None) -> None:
-        """With `stop`, those that share it stop together."""
+        """Workers that share a `stop` stop together."""
         self.stop = stop or threading.Event()
         self._threads: list[threading.Thread] = []
         self._failures: list[BaseException] = []
 
     def start(self, work: Callable[..., object], *arguments: object) -> None:
-        """Run `work` in a thread of its own."""
+        """Run `work` in a new thread."""
 
         def run() -> None:
             try:
@@ -47,7 +48,7 @@ class Workers:
         thread.start()
 
     def wait(self) -> None:
-        """All have ended. Raises the first failure."""
+        """Wait until all have ended. Raises the first failure."""
         for thread in self._threads:
             thread.join()
         if self._failures:
@@ -63,7 +64,7 @@ class Workers:
 
 
 class Rate:
-    """Holds a loop to so many events a second; None: as fast as it goes. Thread: one."""
+    """Limits a loop to a number of events a second; None for no limit. Thread: one."""
 
     def __init__(self, per_second: float | None, stop: threading.Event) -> None:
         self._per_second = per_second
@@ -72,7 +73,7 @@ class Rate:
         self._events = 0
 
     def wait(self, events: int) -> None:
-        """So many more happened: wait until they are due."""
+        """Wait until `events` more are due."""
         if self._per_second is None:
             return
         self._events += events
@@ -82,7 +83,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one producer does. Its streams are its own: no other producer writes them."""
+    """The work of one producer. No other producer writes its streams."""
 
     queues: Mapping[int, Queue] | Sequence[Queue]  # by stream
     #: Streams of the next messages, a list each time; the end of it ends the producer.
@@ -95,7 +96,7 @@ class Plan:
 
 
 def produce(run: Run, ledger: Ledger, plan: Plan, stop: threading.Event) -> None:
-    """Send what the plan says until its end, or `stop`; returns when all has its outcome."""
+    """Send the plan's messages until its end, or `stop`; returns when all have a result."""
     writer = run.target.writer()
     try:
         _produce(run, ledger, plan, stop, writer)
@@ -107,7 +108,8 @@ def produce(run: Run, ledger: Ledger, plan: Plan, stop: threading.Event) -> None
 def produce_all(
     run: Run, ledger: Ledger, plans: Iterable[Plan], stop: threading.Event | None = None
 ) -> None:
-    """Each plan by a producer of its own; returns when all have ended. Raises the first failure."""
+    """Run each plan with a producer of its own; returns when all have ended. Raises the first
+    failure."""
     with Workers(stop) as workers:
         for plan in plans:
             workers.start(produce, run, ledger, plan, workers.stop)
@@ -160,14 +162,14 @@ def _produce(run: Run, ledger: Ledger, plan: Plan, stop: threading.Event, writer
 
 
 def in_turn(streams: Sequence[int], messages: int, batch: int) -> Iterable[list[int]]:
-    """The streams one after the other, again and again, in lists of `batch`."""
+    """Yield the streams one after the other, repeatedly, in lists of `batch`."""
     count = len(streams)
     for begin in range(0, messages, batch):
         yield [streams[at % count] for at in range(begin, min(begin + batch, messages))]
 
 
 def until(choices: Iterable[Sequence[int]], seconds: float) -> Iterable[Sequence[int]]:
-    """The choices, for so long."""
+    """Yield the choices for that many seconds."""
     end_s = perf_counter() + seconds
     for choice in choices:
         if perf_counter() >= end_s:
@@ -176,9 +178,9 @@ def until(choices: Iterable[Sequence[int]], seconds: float) -> Iterable[Sequence
 
 
 def read_back(run: Run, ledger: Ledger, queues: Sequence[Queue]) -> Checker:
-    """Read queues from their start and check that all that was acknowledged is there.
+    """Read queues from their start and check that everything acknowledged is there.
 
-    Queue `i` holds stream `i` alone. Raises CheckFailedError.
+    Queue `i` must only have stream `i`. Raises CheckFailedError.
     """
     streams = range(len(queues))
     checker = Checker(ledger)
@@ -200,9 +202,9 @@ def follow(
     stop: threading.Event,
     pause_s: float = 0.0,
 ) -> None:
-    """Read the queues while they are written, and once more when all is written; check all.
+    """Read the queues while they are written, and once more at the end; check all messages.
 
-    `pause_s`: between two rounds; without one 20 ms, and that only when nothing came.
+    `pause_s`: between two rounds; by default 20 ms, and only if nothing arrived.
     """
     checker = Checker(ledger)
     stream_of = {queues[stream]: stream for stream in streams}

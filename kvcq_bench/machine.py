@@ -1,6 +1,6 @@
-"""The machine below a measurement: what it is, what processes use of it, its memory and its disk.
+"""The machine of a measurement: its properties, resource usage of processes, its memory and disk.
 
-Figures without it mean nothing. What processes use is known on Linux only, from `/proc`.
+Figures are meaningless without it. Usage of processes is only known on Linux, from `/proc`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What some processes use at one moment."""
+    """Resource usage of some processes at one moment."""
 
     resident_bytes: int = 0  # with pages of mapped files
     private_bytes: int = 0  # without them: what is needed on a machine that is full
@@ -59,8 +59,8 @@ class Used:
 
 
 def used_by(pids: Iterable[int], *, alone: bool = False) -> Used:
-    """What the processes and, unless `alone`, all their descendants use. A process that has ended
-    counts nothing."""
+    """Usage of the processes and, unless `alone`, of all their descendants. A process that has
+    ended counts as zero."""
     resident = private = files = 0
     cpu_s = 0.0
     for pid in pids if alone else _with_descendants(pids):
@@ -90,11 +90,11 @@ def _with_descendants(pids: Iterable[int]) -> set[int]:
 
 def touch_memory(size: int) -> float:
     """Write to `size` bytes of fresh memory, at most an eighth of what is available, and free them:
-    MB a second of processor time.
+    returns MB a second of processor time.
 
     The host of a virtual machine takes free memory back, and returns it page by page at the first
-    touch, much more slowly than memory that is already there. What is measured right afterwards
-    finds its memory there, as on a machine of its own.
+    touch, much more slowly than resident memory. A measurement right afterwards finds its memory
+    resident, as on a physical machine.
     """
     piece = bytes(1 << 20)
     size = max(min(size, os.sysconf("SC_AVPHYS_PAGES") * _PAGE_BYTES // 8), len(piece))
@@ -106,7 +106,8 @@ def touch_memory(size: int) -> float:
 
 
 def disk_bytes(directory: Path) -> dict[str, int]:
-    """Allocated bytes of each entry of the store in `directory`; files may vanish meanwhile."""
+    """Allocated bytes of each entry of the store in `directory`; ignores files that vanish
+    meanwhile."""
     found: dict[str, int] = {}
     root = directory / "store"
     for entry in sorted(root.iterdir()) if root.exists() else ():

@@ -1,4 +1,4 @@
-"""What a run measures: counters and latencies while it goes, samples of the target, figures."""
+"""Measurements of a run: counters, latencies, samples of the target, figures."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Recorder:
     # --- what scenarios call ---------------------------------------------------------------
 
     def begin(self, phase: str) -> None:
-        """What follows is called so, in the progress and in the plots."""
+        """Begin a phase with that name, for the progress and the plots."""
         self.phase = phase
         self.phases.append((self.elapsed_s, phase))
         self._watch(phase)
@@ -78,22 +78,23 @@ class Recorder:
             return dict(self._counters)
 
     def latency(self, name: str) -> Histogram:
-        """The histogram of that name; made when it is first asked for."""
+        """The histogram of that name; created on first use."""
         with self._lock:
             return self._latencies.setdefault(name, Histogram())
 
     def figure(self, name: str, value: float, unit: str = "") -> None:
-        """One number of the result. Without a unit: a ratio."""
+        """Add a figure to the result. Without a unit it is a ratio."""
         self.figures[name] = Figure(value, unit)
 
     def point(self, queues: int, **values: float) -> dict[str, float]:
-        """Memory and disk at this number of queues, and what else is known there."""
+        """Record memory and disk at this number of queues. Returns the point, for further
+        values."""
         point: dict[str, float] = {"queues": queues, **values, **self._used(), **self._disk()}
         self.points.append(point)
         return point
 
     def watching(self, target: Target) -> None:
-        """Samples and points are of this target from now on. Not while one is being opened."""
+        """Sample this target from now on. Must not be called while one is being opened."""
         with self.sampling:
             self._target = target
 
@@ -102,7 +103,7 @@ class Recorder:
         return perf_counter() - self._started_s
 
     def result(self, work: str, number: int) -> Result:
-        """All of it, for the report: what the target did in that round."""
+        """Everything for the report: the target's results in that round."""
         figures, course = dict(self.figures), self._course()
         for name, summary in course["latencies"].items():
             for share in ("p50", "p99"):
@@ -127,7 +128,7 @@ class Recorder:
             self.sample()
 
     def sample(self) -> None:
-        """Note how things are."""
+        """Take a sample."""
         with self.sampling:
             row: dict[str, float] = {"at_s": self.elapsed_s}
             with self._lock:

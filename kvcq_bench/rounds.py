@@ -1,4 +1,4 @@
-"""Rounds: systems in turns, and the report that their results go into."""
+"""Runs systems in turns, round by round, and collects the report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def new_report(
 
 
 def in_turns(systems: Sequence[T], rounds: int, turn: Callable[[T, int], None]) -> None:
-    """A turn of each system in each round; no system is first in all of them."""
+    """Run each system once in each round; the first one differs between rounds."""
     for number in range(rounds):
         first = number % max(1, len(systems))
         for system in (*systems[first:], *systems[:first]):
@@ -47,10 +47,11 @@ def run_scenario(
     sample_interval_s: float = 1.0,
     watch: Callable[[Recorder], None] = lambda _: None,
 ) -> Result:
-    """Run a scenario once, to its end. `watch` is told about every phase and sample, on any thread.
+    """Run a scenario once, to its end. `watch` is called with every phase and sample, on any
+    thread.
 
-    Raises CheckFailedError when something acknowledged is missing, repeated or wrong,
-    ScenarioError, NotPossibleHereError.
+    Raises CheckFailedError if an acknowledged message is missing, repeated or wrong, ScenarioError,
+    NotPossibleHereError.
     """
     kind = KINDS.get(scenario.kind)
     if kind is None:
@@ -62,7 +63,7 @@ def run_scenario(
 
 
 def report_of(scenario: Scenario, turns: Sequence[Callable[[int], Result]]) -> Report:
-    """The report of a scenario, run once by each of `turns`: its rounds, one after the other."""
+    """The report of a scenario, run once by each of `turns`; its rounds follow each other."""
     began_s = monotonic()
     conditions = {
         **{name: getattr(scenario, name) for name in ("seed", "scale")},

@@ -1,4 +1,4 @@
-"""One round: a scenario on a target, with its seed, its ledger and its recorder."""
+"""One round: a scenario on a target, with its seed, ledger and recorder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOUCHED_BYTES = 2 << 30
 
 @dataclass(frozen=True)
 class Run:
-    """What a kind of scenario works with."""
+    """The context of a scenario."""
 
     scenario: Scenario
     target: Target
@@ -34,14 +34,14 @@ class Run:
         return self.scenario.seed
 
     def random(self, *which: int) -> np.random.Generator:
-        """A generator of its own for each purpose, the same in every run of the seed."""
+        """A separate generator for each purpose, the same in every run with the seed."""
         return np.random.default_rng((self.seed, *which))
 
     def ledger(self, streams: int, max_body_bytes: int) -> Ledger:
         return Ledger(streams, BodyMaker(self.seed, max_body_bytes))
 
     def touch_memory(self) -> None:
-        """Before something is timed that writes much, see `machine.touch_memory`."""
+        """Call before timing something that writes much, see `machine.touch_memory`."""
         with self.recorder.sampling:  # it is not the target's, should that be in this process
             rate = touch_memory(int(_TOUCHED_BYTES * min(1.0, self.scenario.scale)))
         name = "first touch of fresh memory, lowest"
@@ -55,6 +55,6 @@ class Run:
         kill: bool = False,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> float:
-        """Open the target again while no sample is taken: seconds until ready."""
+        """Reopen the target without sampling meanwhile. Returns the seconds until ready."""
         with self.recorder.sampling:
             return self.target.reopen(settings, kill=kill, meanwhile=meanwhile)

@@ -37,7 +37,7 @@ _KEYS = {"name", "title", "kind", "seed", "scaled", "store", "parameters", "goal
 
 @dataclass(frozen=True)
 class Scenario:
-    """One file, read and scaled."""
+    """One file, parsed and scaled."""
 
     name: str
     title: str
@@ -68,13 +68,13 @@ class Scenario:
 
 
 def shipped_scenarios() -> list[str]:
-    """Names of the scenarios that come with the program, in order."""
+    """Names of the built-in scenarios, in order."""
     names = (path.stem for path in SHIPPED.glob("*.toml"))
     return sorted(names, key=lambda name: int(name.partition("-")[0]))
 
 
 def load_scenario(name: str, *, scale: float = 1.0, seed: int | None = None) -> Scenario:
-    """A shipped scenario by name or number, or a file by path. Raises ScenarioError."""
+    """A built-in scenario by name or number, or a file by path. Raises ScenarioError."""
     path = Path(name)
     if path.suffix != ".toml":
         matching = [one for one in shipped_scenarios() if name in (one, one.partition("-")[0])]
@@ -92,7 +92,7 @@ def load_scenario(name: str, *, scale: float = 1.0, seed: int | None = None) -> 
 def make_scenario(
     document: Mapping[str, Any], *, scale: float = 1.0, seed: int | None = None, where: str = ""
 ) -> Scenario:
-    """The scenario of a document that was read. Raises ScenarioError."""
+    """The scenario of a parsed document. Raises ScenarioError."""
     if not 0 < scale <= _MOST_SCALE:
         raise ScenarioError(f"a scale of {scale} is not above 0, and {_MOST_SCALE} at most")
     unknown = sorted(set(document) - _KEYS)
@@ -130,7 +130,7 @@ def _goal(work: str, row: Mapping[str, Any], where: str) -> Goal:
 
 
 def _check_numbers(where: str, value: object) -> None:
-    """Of a parameter, or of what is in it. Raises ScenarioError."""
+    """Check a parameter, including nested values. Raises ScenarioError."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):

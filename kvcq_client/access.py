@@ -67,7 +67,7 @@ class UserLimits:
         for name in self.__match_args__:
             given = getattr(self, name)
             if given is not None and whole(name, given) < 1:
-                raise ValueError(f"{name}: {given} is below 1; None is no limit")
+                raise ValueError(f"{name}: {given} is below 1; use None for no limit")
 
 
 @dataclass(frozen=True, slots=True)

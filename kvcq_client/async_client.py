@@ -115,8 +115,8 @@ class AsyncClient(Calls, AsyncClosing):
         """A receiver of topics, or light queues, for a shared group: `receiver("jobs", group="g")`.
 
         The group's members share the messages: each is delivered to one of them, until it is
-        acknowledged. `settings` are fields of ReceiverConfig. It begins to receive with its first
-        reader. Raises ClosedError.
+        acknowledged. `settings` are fields of ReceiverConfig. Receiving starts with the first read.
+        Raises ClosedError.
         """
         return AsyncReceiver(self._endpoints.receiver(topics, config, settings), LoopWaits())
 
@@ -130,12 +130,12 @@ class AsyncClient(Calls, AsyncClosing):
         in_order: bool = True,
         **settings: Unpack[ReceiverSettings],
     ) -> AsyncLiteReceiver:
-        """A receiver of lite topics of a parent, for a shared group: subscribe it to some.
+        """A receiver of lite topics of a parent, for a shared group. Subscribe it to lite topics.
 
-        A group that does not exist is made: in order, so that one receiver at a time works on a
-        lite topic, unless `in_order` is off; with `exclusive` a lite topic belongs to the receiver
-        that subscribed last; in a `wildcard` group the receivers share all lite topics of the
-        parent. Otherwise as `receiver`.
+        A missing group is created. By default it is in order: one receiver at a time works on a
+        lite topic; `in_order=False` allows several. With `exclusive`, a lite topic belongs to the
+        receiver that subscribed last. In a `wildcard` group the receivers share all lite topics of
+        the parent. Everything else is as in `receiver`.
         """
         kind = LiteSettings(parent, exclusive=exclusive, wildcard=wildcard)
         core = self._endpoints.lite_receiver(kind, config, settings, in_order=in_order)
@@ -146,18 +146,18 @@ class AsyncClient(Calls, AsyncClosing):
     ) -> AsyncTransaction:
         """A transaction of the message, as a block: `with client.transaction(message, group="g"):`.
 
-        The message is delivered when the block ends, and never when it raises. `group`,
+        The message is delivered when the block ends, and dropped if it raises. `group`,
         `immunity_s`: see `begin_transaction`.
         """
         return AsyncTransaction(self, message, group, immunity_s)
 
     def answer_checks(self, group: str, check: Check) -> AsyncTransactionChecks:
-        """Answer the server when it asks what became of transactions of the group.
+        """Answer the server's checks of undecided transactions of the group.
 
         `check` takes a TransactionCheck and returns True to commit it, False to roll it back, None
-        to be asked again. It may be a coroutine function; otherwise it is called in threads. What
-        it raises is logged, and it is asked again. Until the returned object, or the client, is
-        closed. Raises ClosedError.
+        to be asked again. It may be a coroutine function; otherwise it is called in threads. If it
+        raises, the error is logged, and the server asks again. Checks are answered until the
+        returned object, or the client, is closed. Raises ClosedError.
         """
         return AsyncTransactionChecks(self._endpoints.checks(group, check))
 

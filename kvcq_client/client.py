@@ -140,8 +140,8 @@ class Client(Blocking[AsyncClient], Closing):
         """A receiver of topics, or light queues, for a shared group: `receiver("jobs", group="g")`.
 
         The group's members share the messages: each is delivered to one of them, until it is
-        acknowledged. `settings` are fields of ReceiverConfig. It begins to receive with its first
-        reader. Raises ClosedError.
+        acknowledged. `settings` are fields of ReceiverConfig. Receiving starts with the first read.
+        Raises ClosedError.
         """
 
         async def make() -> ReceiverCore:
@@ -159,12 +159,12 @@ class Client(Blocking[AsyncClient], Closing):
         in_order: bool = True,
         **settings: Unpack[ReceiverSettings],
     ) -> LiteReceiver:
-        """A receiver of lite topics of a parent, for a shared group: subscribe it to some.
+        """A receiver of lite topics of a parent, for a shared group. Subscribe it to lite topics.
 
-        A group that does not exist is made: in order, so that one receiver at a time works on a
-        lite topic, unless `in_order` is off; with `exclusive` a lite topic belongs to the receiver
-        that subscribed last; in a `wildcard` group the receivers share all lite topics of the
-        parent. Otherwise as `receiver`.
+        A missing group is created. By default it is in order: one receiver at a time works on a
+        lite topic; `in_order=False` allows several. With `exclusive`, a lite topic belongs to the
+        receiver that subscribed last. In a `wildcard` group the receivers share all lite topics of
+        the parent. Everything else is as in `receiver`.
         """
         kind = LiteSettings(parent, exclusive=exclusive, wildcard=wildcard)
 
@@ -176,19 +176,19 @@ class Client(Blocking[AsyncClient], Closing):
     def transaction(self, message: Message, *, group: str, immunity_s: float = 0.0) -> Transaction:
         """A transaction of the message, as a block: `with client.transaction(message, group="g"):`.
 
-        The message is delivered when the block ends, and never when it raises. `group`,
+        The message is delivered when the block ends, and dropped if it raises. `group`,
         `immunity_s`: see `begin_transaction`.
         """
         made = self._calls.transaction(message, group=group, immunity_s=immunity_s)
         return Transaction(made, self._wait)
 
     def answer_checks(self, group: str, check: Check) -> TransactionChecks:
-        """Answer the server when it asks what became of transactions of the group.
+        """Answer the server's checks of undecided transactions of the group.
 
         `check` takes a TransactionCheck and returns True to commit it, False to roll it back, None
-        to be asked again. It may be a coroutine function; otherwise it is called in threads. What
-        it raises is logged, and it is asked again. Until the returned object, or the client, is
-        closed. Raises ClosedError.
+        to be asked again. It may be a coroutine function; otherwise it is called in threads. If it
+        raises, the error is logged, and the server asks again. Checks are answered until the
+        returned object, or the client, is closed. Raises ClosedError.
         """
 
         async def make() -> AsyncTransactionChecks:

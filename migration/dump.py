@@ -116,7 +116,7 @@ class Dump:
         """
         root, identity = self._root, self._identity
         if not (root / "commitlog").is_dir():
-            raise StoreFormatError(root, "is no store: it has no commitlog/")
+            raise StoreFormatError(root, "is not a store: it has no commitlog/")
         size = detect_segment_bytes(root) if identity is None else identity.segment_bytes
         with closing(SegmentSet.load(root / "commitlog", size, read_only=True)) as segments:
             at = segments.first_offset if start is None else start

@@ -64,7 +64,10 @@ def release(
     state = read_state(root)
     if state is None and inspect(root)[0] is DirKind.ROCKETMQ:
         raise IllegalStepError(
-            "release", None, "it is RocketMQ's already", NextStep(hint=_START_THE_BROKER)
+            "release",
+            None,
+            "the directory already belongs to RocketMQ",
+            NextStep(hint=_START_THE_BROKER),
         )
     if state is not None and state.released:
         home = Home(state.released)
@@ -92,7 +95,7 @@ def _check_files(state: MigrationState | None) -> MigrationState:
     following = NextStep("rollback", options, hint="roll back until the state is FILES")
     if state is not None and (state.phase is Phase.ADOPTING or state.pending is not None):
         following = next_step(state)
-    raise IllegalStepError("release", phase, "not everything is in files alone", following)
+    raise IllegalStepError("release", phase, "the store does not use only files yet", following)
 
 
 def _check_rocksdb(state: MigrationState | None) -> MigrationState:
@@ -123,7 +126,10 @@ def _give_back(
             live = migrator.live
             if live.on.waits_for:
                 raise IllegalStepError(
-                    "release", state.phase.value, "a side is behind", NextStep("resume")
+                    "release",
+                    state.phase.value,
+                    "one side is behind the log; it has to catch up first",
+                    NextStep("resume"),
                 )
             store = live.on.store
             if home is None and _rocketmqs_rocksdb_is_behind(root, store):
@@ -131,8 +137,9 @@ def _give_back(
                     "release",
                     state.phase.value,
                     "RocketMQ's own RocksDB does not have all messages. A broker with "
-                    "storeType=defaultRocksDB takes the queues from it: move to RocksDB, and "
-                    "`kvcq migrate release --rocksdb`. For one with storeType=default it can go",
+                    "storeType=defaultRocksDB reads the queues from it. For such a broker, move to "
+                    "RocksDB and run `kvcq migrate release --rocksdb`. For a broker with "
+                    "storeType=default, let --files remove that RocksDB",
                     NextStep("release", ("--files",), stopped_only=True),
                 )
             if home is None and own_rocksdb(root) is None and _came_from_databases(state):

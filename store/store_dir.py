@@ -306,7 +306,7 @@ def _check(root: Path, segment_bytes: int, *, adopt: bool) -> StoreIdentity | No
     if kind is DirKind.ROCKETMQ and not adopt:
         raise StoreFormatError(
             root,
-            "a store that RocketMQ wrote: `kvcq migrate plan` says what taking it over means",
+            "a store of RocketMQ: `kvcq migrate plan` shows what taking it over would do",
         )
     if kind is DirKind.FOREIGN:
         raise StoreFormatError(
@@ -316,8 +316,9 @@ def _check(root: Path, segment_bytes: int, *, adopt: bool) -> StoreIdentity | No
     if identity is not None and identity.segment_bytes != segment_bytes:
         raise StoreFormatError(
             root,
-            f"made with segments of {identity.segment_bytes} bytes, opened with {segment_bytes}: "
-            f"leave the setting out, or give --set store.segment_bytes={identity.segment_bytes}",
+            f"created with segments of {identity.segment_bytes} bytes, but opened with "
+            f"{segment_bytes}: leave the setting out, or give "
+            f"--set store.segment_bytes={identity.segment_bytes}",
         )
     return identity
 
@@ -346,7 +347,7 @@ def _check_crc(path: Path, document: dict[str, object]) -> None:
     if not sound:
         raise StoreFormatError(
             path,
-            "damaged, its checksum does not fit: bring it back from a copy of the directory; if it "
+            "damaged, its checksum does not match: restore it from a copy of the directory; if it "
             f"was changed by hand, set segment_bytes to the length of the files in commitlog/ and "
             f'take the line "{_CRC}" out',
         )
@@ -357,7 +358,7 @@ def _read_identity(path: Path) -> StoreIdentity:
         document = json.loads(path.read_bytes())
     except ValueError as error:
         raise StoreFormatError(
-            path, f"damaged, not JSON ({error}): bring it back from a copy of the directory"
+            path, f"damaged, not JSON ({error}): restore it from a copy of the directory"
         ) from None
     if not isinstance(document, dict) or document.get("product") != _PRODUCT:
         raise StoreFormatError(path, f"not of a {_PRODUCT} store: give another directory")
@@ -383,6 +384,6 @@ def _number(path: Path, document: dict[str, object], name: str) -> int:
     value = document.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         raise StoreFormatError(
-            path, f"damaged, {name} is {value!r}: bring it back from a copy of the directory"
+            path, f"damaged, {name} is {value!r}: restore it from a copy of the directory"
         )
     return value

@@ -217,7 +217,7 @@ def _opened(name: str, data: bytes) -> dict[str, Any]:
         )
     stated = document.pop("crc32c", None)
     if stated != _crc_of(document):
-        raise BackupDamagedError(f"{name} is damaged, its checksum does not fit")
+        raise BackupDamagedError(f"{name} is damaged, its checksum does not match")
     return document
 
 

@@ -71,7 +71,7 @@ def take_backup(
     root = store.config.root.absolute()
     _, identity = inspect(root)
     if identity is None:
-        raise BackupRefusedError(f"{root} is no store on disk")
+        raise BackupRefusedError(f"{root} is not a store on disk")
     _keep_apart(root, url)
     place = open_place(url, make=True)
     check_owner(place, identity.created_ms, identity.segment_bytes)

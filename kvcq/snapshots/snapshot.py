@@ -124,10 +124,10 @@ class Snapshot:
         """Raises StoreFormatError if it is not a snapshot, or is damaged."""
         data = Notes(path).get(_MARK)
         if data is None:
-            raise StoreFormatError(path, "is no snapshot: it has no mark")
+            raise StoreFormatError(path, "is not a snapshot: it has no mark")
         document = json.loads(data)
         if document.get("form") != _FORM:
-            raise StoreFormatError(path, "is of another form: a newer program wrote it")
+            raise StoreFormatError(path, "has an unknown form: a newer version wrote it")
         return cls(path, Mark(**document))
 
     @property

@@ -38,7 +38,10 @@ REPLAY_BYTES_S = 48 << 20
 
 
 class Snapshots:
-    """Thread: any; one operation at a time. Locks: `_working`, taken before the engine's."""
+    """Takes, seals and removes the snapshots of a store.
+
+    Thread: any; one operation at a time. Locks: `_working`, taken before the engine's.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The same traffic into queues in files and queues in RocksDB, in this process."""
+"""Compares queues in files with queues in RocksDB, under the same traffic, in this process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Parameters:
 def run_file_against_kv(run: Run) -> None:
     """Figures for each kind and count: put/s, read/s, open files, memory, disk, restart time.
 
-    It opens stores of its own, in the run's directory.
+    Opens stores of its own, in the run's directory.
     """
     parameters = run.scenario.parameters_as(Parameters)
     if run.target.directory is None:

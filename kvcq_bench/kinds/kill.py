@@ -1,4 +1,4 @@
-"""The server is killed under full load, and started again, while its producers go on."""
+"""Kills the server under full load and restarts it, while its producers continue."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Parameters:
 
 
 def run_kill(run: Run) -> None:
-    """Figures: seconds until ready and until a first pull, of the slowest kill; put/s; repeats.
+    """Figures: seconds until ready and until a first pull, for the slowest kill; put/s; repeats.
 
-    The producers do not stop: what was under way is sent again, and must be stored once.
+    The producers do not stop: what was in flight is sent again, and must be stored once.
     """
     parameters = run.scenario.parameters_as(Parameters)
     queues = [Queue(f"kill-{number}", 0) for number in range(parameters.queues)]
@@ -73,13 +73,14 @@ def run_kill(run: Run) -> None:
 
 
 def _some_are_there(run: Run, workers: Workers, queue: Queue) -> None:
-    """However slowly it began: what is pulled first afterwards is one of these."""
+    """Wait until the queue has messages, however slow the start was: the first pull later returns
+    one of these."""
     while not (run.target.bounds([queue])[queue].max_offset or workers.stop.is_set()):
         workers.stop.wait(0.05)
 
 
 def _first_pull(run: Run, ledger: Ledger, queues: list[Queue]) -> None:
-    """One message of the first queue, which held some before the kill."""
+    """Pull one message of the first queue, which had some before the kill."""
     pulled = run.target.pull(queues[0], 0, 1)
     if not pulled.messages or ledger.bodies.check(pulled.messages[0].body) != (0, 0):
         raise CheckFailedError(f"{queues[0]} does not begin with its first message: {pulled}")

@@ -1,8 +1,8 @@
-"""Light queues: one message stands in 1, 10, 100, 1,000 of them, and readers pick some.
+"""Light queues: one message is in 1, 10, 100, 1,000 of them, and readers pick some.
 
-Message `number` of a fan-out stands in `fan_out` queues behind one another, and each message goes
-on where the one before ended, round and round. So which messages a queue must hold follows from
-arithmetic: nothing is remembered for ten million queues.
+Each message of a fan-out is in `fan_out` consecutive queues, and the next message continues after
+them, round and round. So the messages of a queue follow from arithmetic, and nothing has to be
+stored for ten million queues.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ class Parameters:
 
 def run_light_queues(run: Run) -> None:
     """Figures for each fan-out: units/s, sampled queues/s; seconds until ready after a restart,
-    memory and disk above an empty store.
-    """
+    memory and disk above an empty store."""
     parameters = run.scenario.parameters_as(Parameters)
     homes = [Queue(f"fan-out-{fan_out}", 0) for fan_out in parameters.fan_outs]
     run.target.create_topics({home.topic: 1 for home in homes})
@@ -91,7 +90,7 @@ def _fill(
 def _sample(
     run: Run, parameters: Parameters, ledger: Ledger, stream: int, fan_out: int, messages: int
 ) -> None:
-    """Read light queues at random: each holds exactly the messages that name it, in order."""
+    """Read light queues at random: each must have exactly the messages that name it, in order."""
     run.recorder.begin(f"read {parameters.sample_queues:,} light queues of fan-out {fan_out:,}")
     touched = min(parameters.queues, messages * fan_out)
     random = run.random(3, stream)

@@ -40,14 +40,14 @@ class Parameters:
 
 
 def run_soak(run: Run) -> None:
-    """Figures: full and half rate; growth of memory, files and disk in the second half of the time,
-    by straight lines, for an hour. By then caches are full and segments expire as fast as they
-    come. Memory is that of the process alone: pages of the log come and go as the kernel likes.
-    The latencies of the parts of the time stand side by side, each with how quickly the
-    machine gave fresh memory then.
+    """Figures: full and half rate; growth of memory, files and disk an hour in the second half of
+    the time, from fitted lines. By then caches are full and segments expire as fast as they arrive.
+    Memory is that of the process only, since the kernel decides about pages of the log. Latencies
+    of the parts of the time are shown side by side, each with the speed at which the machine
+    provided fresh memory.
 
-    Full speed is that of the same work, reading and checking included. Half of what producers
-    reach alone would leave the readers no room, and then latency tells how long the queue is.
+    Full speed is that of the same work, including reads and checks. Half of what producers reach
+    alone would leave the readers no capacity, and latency would measure the length of the queue.
     """
     parameters = run.scenario.parameters_as(Parameters)
     began_s = perf_counter()
@@ -71,7 +71,7 @@ def run_soak(run: Run) -> None:
 
 
 class _Traffic:
-    """Producers over queues of their own, and a reader that follows them all and checks."""
+    """Producers on queues of their own, and a reader that follows and checks all of them."""
 
     def __init__(self, run: Run, parameters: Parameters, name: str) -> None:
         self.began_at_s = run.recorder.elapsed_s
@@ -87,7 +87,7 @@ class _Traffic:
         return self._ledger.acknowledged_messages
 
     def run(self, parts: list[tuple[float, float | None, str]]) -> None:
-        """Seconds, messages a second, and name of each part; returns when all is read."""
+        """Seconds, messages a second, and name of each part; returns when everything is read."""
         with Workers() as reader:
             streams = range(len(self._queues))
             what = self._run, self._ledger, self._queues, streams, self._written, reader.stop

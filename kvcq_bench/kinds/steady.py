@@ -1,4 +1,4 @@
-"""Steady put and pull: producers and consumers side by side, case after case."""
+"""Steady put and pull: producers and consumers in parallel, case after case."""
 
 from __future__ import annotations
 

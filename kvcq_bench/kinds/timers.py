@@ -1,8 +1,8 @@
-"""Delayed messages by the million: some wait all the time, others come due while they do.
+"""Delayed messages by the million: some wait throughout, others become due meanwhile.
 
-First a thousand a second come due, each in its own millisecond. Then very many are due at one
-instant, over which the target is stopped: how fast are they put when it is back, in which order,
-and what does a put cost beside them.
+First a thousand a second become due, each in its own millisecond. Then very many become due at one
+instant at which the target is stopped: how fast are they delivered when it is back, in which order,
+and how much does that slow puts down?
 """
 
 from __future__ import annotations
@@ -49,9 +49,8 @@ class Parameters:
 
 
 def run_timers(run: Run) -> None:
-    """Figures: put/s; memory, disk and start with those that wait; how late; fired/s after a stop;
-    the time of a put while they fire, and while nothing does.
-    """
+    """Figures: put/s; memory, disk and start with waiting messages; lateness; deliveries/s after a
+    stop; the time of a put during deliveries, and without them."""
     parameters = run.scenario.parameters_as(Parameters)
     run.target.create_topics({queue.topic: 1 for queue in _QUEUES})
     ledger = run.ledger(len(_QUEUES), parameters.size)
@@ -69,7 +68,7 @@ def run_timers(run: Run) -> None:
 
 
 def _messages(ledger: Ledger, queue: Queue, count: int, size: int) -> list[Message]:
-    """The next ones of the queue, which is its stream."""
+    """The next messages of the queue, which is its stream."""
     stream = _QUEUES.index(queue)
     first = int(ledger.sent[stream])
     ledger.sent[stream] = first + count
@@ -100,7 +99,7 @@ def _fill(run: Run, parameters: Parameters, ledger: Ledger) -> None:
 
 
 def _come_due(run: Run, parameters: Parameters, ledger: Ledger) -> None:
-    """Twenty calls a second; each message has a time of its own."""
+    """Twenty calls a second; each message has its own time."""
     a_second = parameters.a_second
     run.recorder.begin(f"{a_second:,} a second come due")
     histogram = run.recorder.latency(f"late, {a_second:,} a second")
@@ -152,7 +151,7 @@ def _all_at_once(run: Run, parameters: Parameters, ledger: Ledger) -> None:
 
 
 def _beside(run: Run, ledger: Ledger, histogram: Histogram, work: Callable[[], object]) -> float:
-    """Puts, one after the other, while `work` goes on: how many a second."""
+    """Puts, one after the other, while `work` runs; returns the rate a second."""
     done = threading.Event()
     puts = 0
 
@@ -184,7 +183,7 @@ def _refused_none(errors: Mapping[int, Exception]) -> None:
 
 
 def _check_order(run: Run, ledger: Ledger, count: int) -> None:
-    """Those of one instant are put in the order in which they came."""
+    """Check that messages due at one instant are delivered in the order in which they were put."""
     expected = 0
     for _, batch in run.target.read_to_end({_TOGETHER: 0}):
         for message in batch:
@@ -197,7 +196,7 @@ def _check_order(run: Run, ledger: Ledger, count: int) -> None:
 
 
 def _wait(run: Run, queue: Queue, count: int) -> None:
-    """Return once the queue has `count` messages. Raises CheckFailedError."""
+    """Block until the queue has `count` messages. Raises CheckFailedError."""
     until_s = perf_counter() + _TIMEOUT_S
     while run.target.bounds([queue])[queue].max_offset < count:
         if perf_counter() > until_s:

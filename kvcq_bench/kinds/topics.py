@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parameters:
-    """`counts` rise; each step adds topics up to that count, and its figures stand alone."""
+    """`counts` must ascend; each step adds topics up to that count, and has figures of its own."""
 
     counts: list[int]
     traffic_messages: int  # after each step

@@ -1,6 +1,6 @@
-"""What a run leaves to read: its results on disk, goals and their outcome, tables, a page of plots.
+"""Results on disk, goals and their outcome, tables, and a page with plots.
 
-Uses only `errors`: a report can be read where nothing of a store is.
+Only uses `errors`, so a report can be read on a machine without a store.
 """
 
 from kvcq_bench.report.goal import Goal

@@ -1,7 +1,7 @@
-"""A goal: what a figure is to reach, and why.
+"""Goals: the value that a figure should reach, and why.
 
-A goal is written once, beside the workload that measures it; the report of a run carries the goals
-of what it measured.
+A goal is defined once, beside the workload that measures it; the report of a run includes the goals
+of its workloads.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A bound of one figure of one workload."""
+    """A bound for one figure of one workload."""
 
     work: str
     bound: float

@@ -1,4 +1,4 @@
-"""A report as one HTML page, from the conclusion to the conditions. It needs nothing outside."""
+"""A report as one self-contained HTML page, from the conclusion to the conditions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _parts(report: Report) -> Iterator[str]:
 
 
 def _work(work: str, results: list[Result]) -> Iterator[str]:
-    """All rounds of a workload side by side; what happened meanwhile is that of the last one."""
+    """All rounds of a workload side by side; the course is that of the last round."""
     yield f"<h2>{html.escape(work)}</h2>{_table(tables.figures(results))}"
     last = results[-1]
     if not last.course:

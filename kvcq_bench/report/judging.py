@@ -1,7 +1,7 @@
-"""Whether goals were met.
+"""Decides whether goals were met.
 
-A bound is a number, or a multiple of what another system or workload reached in the same run.
-Multiples are taken round by round.
+A bound is a number, or a multiple of the result of another system or workload in the same run.
+Multiples are computed round by round.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MET, MISSED, OUT_OF_REACH = "met", "missed", "out of reach"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A goal, what was reached, and the limit of it that was measured in the same run."""
+    """A goal, the value reached, and its limit as measured in the same run."""
 
     goal: Goal
     unit: str
@@ -39,10 +39,10 @@ class Outcome:
 
 
 def judge(report: Report) -> list[Outcome]:
-    """The goals that the report has figures for; none below scale 1, for which they are not meant.
+    """The goals for which the report has figures; none below scale 1, for which they are not meant.
 
-    A goal is met where the median gets there. One that is missed is out of reach where even the
-    nearest limit, which does less than we do, does not get there in any round.
+    A goal is met if the median reaches it. A missed goal is out of reach if even the nearest limit,
+    which does less work, reaches it in no round.
     """
     if report.conditions.get("scale", 1.0) < 1:
         return []
@@ -77,7 +77,7 @@ def _compared(report: Report, goal: Goal, system: str) -> Spread | None:
 
 
 def _limit(report: Report, goal: Goal, ours: Spread) -> str:
-    """The limit that is nearest to ours and better than it; "" where there is none."""
+    """The limit that is nearest to our value and better; "" if there is none."""
     sign = -1 if goal.at_most else 1
     found = [
         (sign * one.median, name)

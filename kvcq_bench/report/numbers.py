@@ -1,4 +1,4 @@
-"""Numbers as people read them, and the spread of several rounds."""
+"""Formats numbers for people, and the spread of several rounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def number_text(value: float) -> str:
 
 
 def short(value: float) -> str:
-    """Three significant digits: a round varies by more than the fourth."""
+    """Three significant digits, since rounds vary by more than the fourth."""
     if value == 0:
         return "0"
     if abs(value) < 100:
@@ -35,7 +35,7 @@ class Spread:
     rounds: int
 
     def text(self) -> str:
-        """`median (low to high)`; a single round stands alone."""
+        """`median (low to high)`; only the value for a single round."""
         if self.rounds == 1:
             return number_text(self.median)
         return f"{short(self.median)} ({short(self.low)} to {short(self.high)})"
@@ -45,6 +45,6 @@ class Spread:
 
 
 def spread_of(values: Iterable[float]) -> Spread | None:
-    """None without any value."""
+    """None without values."""
     found = list(values)
     return Spread(median(found), min(found), max(found), len(found)) if found else None

@@ -29,7 +29,7 @@ _MAPPED = (
 
 
 class Plot(NamedTuple):
-    """One plot, and what a reader must know of it."""
+    """One plot, with notes for its reader."""
 
     title: str
     explanation: str
@@ -37,7 +37,7 @@ class Plot(NamedTuple):
 
 
 def plots(course: Mapping[str, Any]) -> list[Plot]:
-    """Those that the course of a run has data for; none without matplotlib."""
+    """The plots for which the course of a run has data; none without matplotlib."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -78,7 +78,8 @@ def plots(course: Mapping[str, Any]) -> list[Plot]:
 
 
 def _figure(paints: Sequence[Callable[[Axes], bool]], inches: float) -> str:
-    """One below the other, over the same times, each `inches` high; "" when one drew nothing."""
+    """Plots one below the other, over the same times, each `inches` high; "" if none drew
+    anything."""
     # Not pyplot: that keeps figures alive, and picks a window system.
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -100,9 +101,8 @@ def _figure(paints: Sequence[Callable[[Axes], bool]], inches: float) -> str:
 
 
 def _rates(samples: Sequence[Mapping[str, float]], phases: Sequence[Mapping[str, Any]]) -> str:
-    """Each kind of event over a scale of its own: hundreds of queries stand beside a hundred
-    thousand puts.
-    """
+    """Each kind of event on a scale of its own, since hundreds of queries appear beside a hundred
+    thousand puts."""
     names = sorted({name for row in samples for name in row if name.startswith("count.")})[:_LINES]
 
     def rate(name: str) -> Callable[[Axes], bool]:

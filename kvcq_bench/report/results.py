@@ -1,7 +1,7 @@
-"""What was measured: a result for each workload, system and round, and the report that holds them.
+"""Measurements: a result for each workload, system and round, and the report with all of them.
 
-A report on disk is JSON, which may be compressed. Samples and points stand by columns there: a
-sample is a row of some thirty numbers, and by columns their names stand once.
+A report on disk is JSON, optionally compressed. Samples and points are stored in columns, so that
+the names of their some thirty values are stored once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Figure(NamedTuple):
 
 @dataclass
 class Result:
-    """One workload, done once by one system."""
+    """The result of one run of a workload by one system."""
 
     system: str
     work: str
@@ -87,7 +87,7 @@ class Report:
 
     @property
     def works(self) -> list[str]:
-        """In the order in which they were first done."""
+        """Workloads in the order in which they were first run."""
         return list(dict.fromkeys(one.work for one in self.results))
 
     def units(self, work: str, figure: str = RATE) -> str:
@@ -99,7 +99,7 @@ class Report:
         return [one for one in self.results if one.work == work and system in (None, one.system)]
 
     def rounds(self, system: str, work: str, figure: str = RATE) -> dict[int, float]:
-        """A figure by the number of its round."""
+        """A figure by round number."""
         return {
             one.round: one.figures[figure].value
             for one in self.of(work, system)
@@ -107,14 +107,14 @@ class Report:
         }
 
     def spread(self, system: str, work: str, figure: str = RATE) -> Spread | None:
-        """None where the system has no such figure."""
+        """None if the system has no such figure."""
         return spread_of(self.rounds(system, work, figure).values())
 
     def ratio(
         self, one: tuple[str, str], other: tuple[str, str], figure: str = RATE
     ) -> Spread | None:
-        """The figure of a system and workload over that of another, round by round: a machine
-        that changes its speed changes both."""
+        """The ratio of a system and workload's figure to another's, round by round, since a change
+        of the machine's speed affects both."""
         ours, theirs = self.rounds(*one, figure), self.rounds(*other, figure)
         return spread_of(value / theirs[at] for at, value in ours.items() if theirs.get(at))
 
@@ -128,7 +128,7 @@ class Report:
 
 
 def write_report(report: Report, path: Path) -> None:
-    """Creates the directory. Compresses when the name ends in `.gz`."""
+    """Create the directory, and compress if the name ends in `.gz`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     data = json.dumps(report.document(), separators=(",", ":")).encode()
     # Without a time, so that the same report is the same file.

@@ -27,7 +27,7 @@ SHARES = {
 
 
 class Table(NamedTuple):
-    """A head, and rows of as many cells."""
+    """A header, and rows with as many cells."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -42,7 +42,7 @@ def _cell(text: str) -> str:
 
 
 def figures(results: Sequence[Result]) -> Table:
-    """Figures of one workload with their units: a column for each result, and for two their
+    """Figures of one workload with their units: a column for each result, and, for two, their
     ratio."""
     rows = []
     for name in dict.fromkeys(name for result in results for name in result.figures):
@@ -75,8 +75,8 @@ def latencies(result: Result) -> Table:
 
 
 def rates(report: Report, works: Sequence[str], systems: Sequence[str]) -> Table:
-    """A row for each workload, a column for each system that has a figure of any. A cell of another
-    system ends with how many times as fast ours is."""
+    """A row for each workload, a column for each system with a figure for any of them. A cell of
+    another system ends with our speed as a multiple of it."""
     ours = report.ours
     there = [one for one in systems if any(report.spread(one, work) for work in works)]
     rows = []
@@ -100,7 +100,7 @@ def _rate(report: Report, work: str, system: str, ours: str) -> str:
 
 
 def costs(report: Report, works: Sequence[str], systems: Sequence[str]) -> Table:
-    """Processor time of each workload's unit, server and client, in microseconds."""
+    """Processor time per unit of each workload, server and client, in microseconds."""
 
     def cell(system: str, work: str) -> str:
         server, client = (
@@ -121,7 +121,7 @@ def _short(spread: Spread) -> str:
 
 
 def goals(outcomes: Sequence[Outcome]) -> Table:
-    """What was wanted and reached, with the reason of each goal."""
+    """Wanted and reached values, with the reason of each goal."""
     return Table(
         ["work", "wanted", "reached", "", "nearest limit", "why"],
         [
@@ -149,7 +149,7 @@ def _of(outcome: Outcome) -> str:
 
 
 def met_text(outcomes: Sequence[Outcome]) -> str:
-    """How many goals were met, in words."""
+    """How many goals were met, as a phrase."""
     if not outcomes:
         return "no figure that was measured has a goal"
     met = sum(one.verdict == MET for one in outcomes)

@@ -1,6 +1,7 @@
-"""What a scenario runs against: a server, started here or far, or a store in this process.
+"""The targets of a scenario: a server, started by the run or already running, or a store in this
+process.
 
-Uses `machine` and `errors`, the client, and for a store in this process all of the store.
+Uses `machine` and `errors`, the client, and, for a store in this process, the whole store.
 """
 
 from kvcq_bench.targets.embedded import EmbeddedTarget

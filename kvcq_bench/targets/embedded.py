@@ -1,4 +1,4 @@
-"""A store in this process as target: without gRPC, and with queues in RocksDB or in files."""
+"""A store in this process as target: without gRPC, with queues in RocksDB or in files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BATCH = 1024
 
 
 def _setting(name: str, value: Any) -> Any:  # noqa: ANN401 - StoreConfig checks it
-    """The setting as StoreConfig has it, from what a TOML file can hold."""
+    """A value from a TOML file, converted to the type of StoreConfig."""
     if name == "flush_mode":
         return FlushMode(value)
     return tuple(value) if isinstance(value, list) else value
@@ -60,14 +60,14 @@ class EmbeddedWriter:
         on_done({})
 
     def flush(self) -> None:
-        """Every put waited."""
+        """Does nothing, since every put has waited."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing, since nothing is held."""
 
 
 class EmbeddedTarget:
-    """A MessageStore of this process."""
+    """A MessageStore in this process."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A store whose consume queues are files, as RocketMQ's are: what RocksDB is compared with."""
+"""A store with consume queues in files, as in RocketMQ, for comparison with RocksDB."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def open_file_store(config: StoreConfig) -> MessageStore:
-    """A running store in `config.root`, made there if it is empty. Raises StoreError."""
+    """Open and run a store in `config.root`; create it if it is empty. Raises StoreError."""
     if not has_migration(config.root):
         StoreDir.open(config.root, config.segment_bytes, SystemClock()).close()
         write_state(config.root, MigrationState(Phase.FILES))

@@ -1,4 +1,5 @@
-"""A server as target, through the client: one that runs, or one that is started for the run."""
+"""A server as target, through the client: one that is already running, or one that the run
+starts."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class RemoteWriter:
 
 
 class RemoteTarget:
-    """A server that somebody else runs."""
+    """A server that is already running."""
 
     def __init__(
         self, address: str, *, tls: TLS | None = None, credentials: Credentials | None = None
@@ -72,8 +73,8 @@ class RemoteTarget:
         self._client.put_delayed_many(messages, times)
 
     def create_topics(self, topics: Mapping[str, int]) -> None:
-        """Raises CheckFailedError when one has messages: they would be taken for those of the
-        run."""
+        """Raises CheckFailedError if a topic already has messages, which would be taken for those
+        of the run."""
         self._client.create_topics(topics)
         if self.directory is not None:  # a store of the run's own is new
             return
@@ -129,10 +130,11 @@ class RemoteTarget:
 
 
 class OwnServer(RemoteTarget):
-    """A server process that is started for the run, on a directory of the run."""
+    """A server process that the run starts, on one of its own directories."""
 
     def __init__(self, directory: Path, settings: Mapping[str, Any], program: str) -> None:
-        """`settings`: of the store, or of the server with its table, as `server.worker_threads`.
+        """`settings`: of the store, or of the server with its table, such as
+        `server.worker_threads`.
 
         `program`: the module that is run as `python -m … serve`.
         """
@@ -184,7 +186,7 @@ class OwnServer(RemoteTarget):
         self._stop(kill=False)
 
     def _start(self, port: str = "0") -> tuple[subprocess.Popen[str], str]:
-        """The process and its address, once it is ready."""
+        """Start the process. Returns it and its address, once it is ready."""
         arguments = [sys.executable, "-m", self._program, "serve", "--json", "--port", port]
         arguments += ["--data", str(self._root / "store")]
         for name, value in self._settings.items():

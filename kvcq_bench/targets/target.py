@@ -1,6 +1,6 @@
-"""What a scenario runs against: a server, one of our own or any other, or a store in the process.
+"""The interface of targets: a server, ours or any other, or a store in this process.
 
-All methods are blocking, and may be called from any thread unless they say otherwise.
+All methods block, and may be called from any thread unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ if TYPE_CHECKING:
 
 
 class Writer(Protocol):
-    """Sends lists of messages, many under way at a time. Thread: one."""
+    """Sends lists of messages, many in flight at a time. Thread: one."""
 
     def write(
         self, messages: Sequence[Message], on_done: Callable[[Mapping[int, Exception]], None]
     ) -> None:
-        """Sent, or buffered; blocks when too much is under way. `on_done` comes on any thread."""
+        """Send or buffer the messages; blocks while too many are in flight. `on_done` is called on
+        any thread."""
         ...
 
     def flush(self) -> None:
-        """All has its outcome."""
+        """Block until all messages have a result."""
         ...
 
     def close(self) -> None: ...
 
 
 class Target(Protocol):
-    """Something with topics and messages."""
+    """A system with topics and messages."""
 
     name: str
     #: Of the run, where it is ours; None where it is far.
@@ -41,7 +42,7 @@ class Target(Protocol):
     def writer(self) -> Writer: ...
 
     def put_later(self, messages: Sequence[Message], due_ms: Sequence[int]) -> None:
-        """Delayed messages, up to 1,024, each due at its time, ms since 1970."""
+        """Put delayed messages, up to 1,024, each due at its time, ms since 1970."""
         ...
 
     def create_topics(self, topics: Mapping[str, int]) -> None: ...
@@ -53,17 +54,17 @@ class Target(Protocol):
     def read_to_end(
         self, starts: Mapping[Queue, int]
     ) -> Iterator[tuple[Queue, list[StoredMessage]]]:
-        """All that is there, each queue in its order, in lists of one queue."""
+        """Yield all messages, each queue in order, in lists of one queue."""
         ...
 
     def statistics(self) -> dict[str, float]: ...
 
     def used(self) -> Used | None:
-        """What the serving process uses; None when it is far."""
+        """Resource usage of the serving process; None if it is on another machine."""
         ...
 
     def disk_bytes(self) -> dict[str, int]:
-        """Allocated bytes below the store directory, by its first level; {} when it is far."""
+        """Allocated bytes of each entry in the store directory; {} if it is on another machine."""
         ...
 
     def reopen(
@@ -73,12 +74,11 @@ class Target(Protocol):
         kill: bool = False,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> float:
-        """Close (or kill) and open again, with changed store settings: seconds until ready.
+        """Close (or kill) and reopen with changed store settings. Returns the seconds until ready.
 
-        `meanwhile` is called, and not counted, while it is down.
-
-        Writers go on over a kill: what they have under way is sent again. They do not over a close.
-        Raises NotPossibleHereError.
+        `meanwhile` is called while the target is down; its time is not counted. Writers continue
+        across a kill, and send messages in flight again, but not across a close. Raises
+        NotPossibleHereError.
         """
         ...
 

@@ -223,12 +223,11 @@ class MessageCalls(CallGroup):
     ) -> Trace:
         """What became of a message: who received it, when and how often, who acknowledged it.
 
-        By the id that a put returned; or by the `handle` of a delayed message and its `topic`; or
-        by the id of a transaction. The server looks through what its log says since the message
-        was put; after `search_s` the answer is what was found until then, and its
-        `next_page_token` goes on behind that. Only groups that the caller may receive or read with
-        are in it. `timeout_s` is for each half second of the search. Raises NotFoundError, also
-        when the message has left the log.
+        Identify it by the id that a put returned, by the `handle` of a delayed message and its
+        `topic`, or by the id of a transaction. The server searches its log from the message onward.
+        After `search_s` it returns what it has found so far, and a `next_page_token` to continue.
+        Only groups with which the caller may receive or read are included. `timeout_s` is for each
+        half second of the search. Raises NotFoundError, also when the message has left the log.
         """
         request = pb.TraceRequest(
             message_id=message_id,

@@ -44,7 +44,7 @@ class ServerCalls(CallGroup):
     async def reload_settings(self, *, timeout_s: float | None = None) -> ReloadedSettings:
         """Make the server reread its settings, and apply those that can change while it runs.
 
-        Raises NotPossibleError, reason SETTINGS_REFUSED, when they are wrong: the old ones stay.
+        Raises NotPossibleError with reason SETTINGS_REFUSED if they are invalid; the old ones stay.
         """
         answer = await self._call(self._admin.ReloadSettings, pb.ReloadSettingsRequest(), timeout_s)
         return ReloadedSettings.of(answer)

@@ -71,24 +71,24 @@ class SharedGroupCalls(CallGroup):
         acknowledge: Sequence[Received | str] = (),
         timeout_s: float | None = None,
     ) -> ReceivedBatch:
-        """Receive messages of a topic, or light queue, for a shared group; [] if there are none.
+        """Receive messages of a topic or light queue for a shared group; [] if there are none.
 
-        No other member gets them for `invisible_s`, by default as long as the group says; messages
-        that are neither acknowledged nor given back by then are delivered again. `wait_s`: how long
-        to wait for the first message. At least one message is returned whatever its size. Messages
+        No other member gets them for `invisible_s`, by default the group's setting; messages that
+        are neither acknowledged nor given back by then are delivered again. `wait_s`: how long to
+        wait for the first message. At least one message is returned whatever its size. Messages
         that a filter (see `pull`) excludes count as done for the whole group. `client.receiver`
         receives ahead, and renews.
 
-        `acknowledge`: messages that are done, acknowledged before it receives, by the same call.
-        `outcomes` of the result has an outcome for each, as `acknowledge` returns them. Such a call
-        does not wait for a message: repeat it without them. If it raises, they may not be
-        acknowledged. An error of receiving is raised by the next call without them. All but the
-        last 256 are acknowledged by calls of their own.
+        `acknowledge`: messages to acknowledge before receiving, in the same call. `outcomes` of the
+        result has an outcome for each, as `acknowledge` returns them. Such a call does not wait for
+        a message: repeat it without them. If it raises, they may not be acknowledged. An error of
+        receiving is raised by the next call without them. If there are more than 256, earlier ones
+        are acknowledged by separate calls.
 
-        The first receive makes the group, where the server allows it. If the response is lost, its
+        The first receive creates the group, if the server allows it. If the response is lost, its
         messages are delivered again after `invisible_s`. Raises NotFoundError, NotPossibleError if
-        the group reads by offsets, DataLossError if the next message is damaged; with
-        `skip_damaged` a message that cannot be read is done for the whole group instead.
+        the group is a reader group, DataLossError if the next message is damaged; with
+        `skip_damaged` an unreadable message is done for the whole group instead.
         """
         limit_s = self._connection.timeout_s if timeout_s is None else timeout_s
         before, acknowledge = (
@@ -185,9 +185,9 @@ class SharedGroupCalls(CallGroup):
     ) -> list[Outcome]:
         """Give messages back: they are delivered again, to any member, after `delay_s`.
 
-        None: after the group's backoff. A message that was delivered as often as the group allows
-        becomes a dead letter instead. `not_begun`: no work on them began, so this delivery does not
-        count. Returns and raises as `acknowledge` does.
+        With None, after the group's backoff. A message that has used up the group's deliveries
+        becomes a dead letter instead. `not_begun`: no work on them has begun, so this delivery does
+        not count. Returns and raises as `acknowledge` does.
         """
 
         def request(handles: Sequence[str]) -> shared_pb.GiveBackRequest:
@@ -233,8 +233,8 @@ class SharedGroupCalls(CallGroup):
     ) -> SharedGroup:
         """Create a shared group durably. Settings: see SharedGroup; None for the default.
 
-        Repeatable; raises AlreadyExistsError if the group exists with other settings or reads by
-        offsets.
+        Repeatable; raises AlreadyExistsError if the group exists with other settings or is a reader
+        group.
         """
         settings = _settings_out(
             max_deliveries=max_deliveries,
@@ -264,10 +264,10 @@ class SharedGroupCalls(CallGroup):
         lite: LiteSettings | None = None,
         timeout_s: float | None = None,
     ) -> SharedGroup:
-        """Change settings of a shared group durably; None leaves one as it is.
+        """Change settings of a shared group durably; None leaves one unchanged.
 
-        What is in flight keeps its time. Raises NotFoundError, and NotPossibleError if the group
-        reads by offsets.
+        Messages in flight keep their leases. Raises NotFoundError, and NotPossibleError if the
+        group is a reader group.
         """
         settings = _settings_out(
             max_deliveries=max_deliveries,
@@ -308,9 +308,9 @@ class SharedGroupCalls(CallGroup):
     ) -> GroupReset:
         """Move a shared group in a topic: to an end, an offset, or a time.
 
-        All queues when `queue_ids` is empty. `time_ms` overrules `to`. What is in flight there
-        ends: handles are no longer valid. Raises NotFoundError, and NotPossibleError if the group
-        reads by offsets.
+        With empty `queue_ids`, in all queues. `time_ms` takes precedence over `to`. Messages in
+        flight there are ended, and their handles become invalid. Raises NotFoundError, and
+        NotPossibleError if the group is a reader group.
         """
         queue_ids = [whole("queue_ids", queue_id, INT32_MAX) for queue_id in queue_ids]
         request = shared_pb.ResetGroupRequest(group=group, topic=topic, queue_ids=queue_ids)
@@ -360,7 +360,7 @@ def _settings_of(settings: shared_pb.SharedGroupSettings) -> SharedGroup:
 
 
 def _members_of(found: Sequence[GroupMember]) -> list[GroupMember]:
-    """Each once: an answer tells what it has of the queues of that answer."""
+    """Each member once, although every response has its messages in the queues of that response."""
     members: dict[tuple[str, str], GroupMember] = {}
     for one in found:
         before = members.get((one.user, one.address))

@@ -55,14 +55,14 @@ class TimerCalls(CallGroup):
         """Store a message that is delivered later: `put_delayed("orders", b"…",
         deliver_at=timedelta(minutes=5))`.
 
-        `deliver_at`: a datetime with a time zone, or a timedelta from now on, at most 40 days; a
-        time that is over is now. Until then no reader sees the message; then it is put into its
-        topic and light queues as by `put`, once. If the topic is deleted before, the message ends
-        with it. Fields: see Message, which may also be given instead of all fields.
+        `deliver_at`: a datetime with a time zone, or a timedelta from now, at most 40 days; a past
+        time means now. No reader sees the message before that; then it is put into its topic and
+        light queues as by `put`, exactly once. If the topic is deleted before, so is the message.
+        Fields: see Message, which may also be given instead of all fields.
 
         The message is sent once, as by `put`: after an UnavailableError or DeadlineError it may be
-        waiting, and putting it again may deliver it twice. Raises as `put`, and
-        InvalidArgumentError for a time too far ahead.
+        stored, and putting it again may deliver it twice. Raises as `put`, and InvalidArgumentError
+        for a time too far ahead.
         """
         if timeout_s is not None:
             number("timeout_s", timeout_s)
@@ -78,7 +78,8 @@ class TimerCalls(CallGroup):
         *,
         timeout_s: float | None = None,
     ) -> list[Scheduled]:
-        """The same for up to 1,024 messages, atomically; `deliver_at` has a time for each.
+        """Like `put_delayed`, for up to 1,024 messages, atomically; `deliver_at` has a time for
+        each.
 
         Raises as `put_delayed`.
         """
@@ -104,12 +105,11 @@ class TimerCalls(CallGroup):
     async def recall(
         self, topic: str, handles: str | Sequence[str], *, timeout_s: float | None = None
     ) -> list[RecallOutcome]:
-        """Delayed messages of the topic will not be delivered, if they still wait: what became of
-        each handle, in order.
+        """Cancel the delivery of delayed messages of the topic. Returns an outcome for each handle,
+        in order.
 
-        A recall and the time of the message have one outcome: either it is recalled, or it is
-        delivered. `timeout_s` is for each 1,024 handles. Raises InvalidArgumentError for a handle
-        of another topic.
+        A message is either recalled or delivered, never both. `timeout_s` is for each 1,024
+        handles. Raises InvalidArgumentError for a handle of another topic.
         """
         wanted = [handles] if isinstance(handles, str) else handles
         outcomes: list[RecallOutcome] = []
@@ -126,7 +126,7 @@ class TimerCalls(CallGroup):
         max_messages: int | None = None,
         timeout_s: float | None = None,
     ) -> list[Delayed]:
-        """Messages that wait for their time, without their bodies, the next one first.
+        """Waiting delayed messages, without their bodies, earliest due first.
 
         `topic`: empty for all topics. Raises PermissionDeniedError.
         """
@@ -140,7 +140,7 @@ class TimerCalls(CallGroup):
         return found[:max_messages]
 
     async def delayed_pending(self, *, timeout_s: float | None = None) -> int:
-        """How many messages of all topics wait for their time."""
+        """Number of waiting delayed messages in all topics."""
         request = pb.ListDelayedRequest(page_size=1)
         answer = await self._call(self._timers.ListDelayed, request, timeout_s)
         pending: int = answer.pending

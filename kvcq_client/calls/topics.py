@@ -45,9 +45,9 @@ class TopicCalls(CallGroup):
     ) -> Topic:
         """Create a topic durably, with `queue_count` queues or the server's default.
 
-        Without a `retention` it keeps all that is in the log, without a `message_type` RocketMQ's
-        clients may send messages of any. Repeatable; raises AlreadyExistsError if the topic exists
-        with another count, or another retention or type than the given one.
+        Without a `retention` it keeps everything in the log; without a `message_type` RocketMQ's
+        clients may send messages of any type. Repeatable; raises AlreadyExistsError if the topic
+        exists with another count, or another retention or type than given.
         """
         made = await self.create_topics(
             {name: queue_count},
@@ -105,9 +105,9 @@ class TopicCalls(CallGroup):
         timeout_s: float | None = None,
     ) -> Topic:
         """Change what the topic keeps, see Retention, or what RocketMQ's clients may send to it.
-        None leaves a setting as it is.
+        None leaves a setting unchanged.
 
-        Raises NotFoundError, InvalidArgumentError when nothing is given.
+        Raises NotFoundError, and InvalidArgumentError if nothing is given.
         """
         answer = await self._call(
             self._topics.UpdateTopic,
@@ -162,8 +162,8 @@ class TopicCalls(CallGroup):
     ) -> AsyncIterator[Topic]:
         """Yield topics or light queues with the prefix. `timeout_s` is for each page of 1,000.
 
-        `system_topics`: also those that the server keeps for itself, or that an adopted store has
-        of its broker.
+        `system_topics`: include the server's internal topics, and those of the broker in an adopted
+        store.
         """
         request = pb.ListTopicsRequest(
             prefix=prefix, light_queues=light_queues, system_topics=system_topics

@@ -32,14 +32,14 @@ class TransactionCalls(CallGroup):
         immunity_s: float = 0.0,
         timeout_s: float | None = None,
     ) -> str:
-        """Store a message that nobody receives before it is committed; returns the id of its
+        """Store a message that is not delivered before it is committed. Returns the id of its
         transaction. `client.transaction` begins, commits and rolls back.
 
-        `group`: of producers; when nobody decides, one of those that answer checks for it (see
-        `answer_checks`) is asked, after 6 s or after `immunity_s`, whichever is longer. The message
-        is sent once: after UnavailableError or DeadlineError without a reason it may be stored, and
-        is asked about. Raises NotFoundError, ResourceExhaustedError when too many are open or the
-        disk is full.
+        `group`: of producers. If the transaction is not decided, the server asks one that answers
+        checks for the group (see `answer_checks`), after 6 s or after `immunity_s`, whichever is
+        longer. The message is sent once: after UnavailableError or DeadlineError without a reason
+        it may be stored, and the server asks about it. Raises NotFoundError, ResourceExhaustedError
+        if too many are open or the disk is full.
         """
         request = pb.BeginTransactionRequest(group=group, immunity_ms=round(immunity_s * 1000))
         write_to(request.message, _check(outgoing_of(message))[0])
@@ -51,10 +51,10 @@ class TransactionCalls(CallGroup):
     async def commit_transaction(
         self, transaction_id: str, *, timeout_s: float | None = None
     ) -> None:
-        """Deliver the message of the transaction. May be called again: it is delivered once.
+        """Deliver the message of the transaction. Repeatable: it is delivered once.
 
         Raises NotPossibleError with reason TRANSACTION_ENDED if it was rolled back, or its topic
-        was deleted; NotFoundError if it never was, or was decided more than ten minutes ago.
+        was deleted; NotFoundError if it does not exist, or was decided more than ten minutes ago.
         """
         request = pb.DecideTransactionRequest(transaction_id=transaction_id, commit=True)
         await self._call(self._transactions.DecideTransaction, request, timeout_s)
@@ -62,10 +62,10 @@ class TransactionCalls(CallGroup):
     async def roll_back_transaction(
         self, transaction_id: str, *, timeout_s: float | None = None
     ) -> None:
-        """Never deliver the message of the transaction. May be called again.
+        """Drop the message of the transaction. Repeatable.
 
         Raises NotPossibleError with reason TRANSACTION_ENDED if it was committed; NotFoundError if
-        it never was, or was decided more than ten minutes ago.
+        it does not exist, or was decided more than ten minutes ago.
         """
         request = pb.DecideTransactionRequest(transaction_id=transaction_id, commit=False)
         await self._call(self._transactions.DecideTransaction, request, timeout_s)
@@ -78,9 +78,9 @@ class TransactionCalls(CallGroup):
         max_transactions: int | None = None,
         timeout_s: float | None = None,
     ) -> list[OpenTransaction]:
-        """Open transactions, of a group or of all, the oldest first.
+        """Open transactions, of a group or of all, oldest first.
 
-        `given_up`: only those that nobody is asked about any more.
+        `given_up`: only those that the server no longer asks about.
         """
         most = _TRANSACTIONS_A_CALL
         if max_transactions is not None and not (group or given_up):

@@ -137,7 +137,7 @@ def outgoing_or_message(
         raise wrong_kind("body", "bytes", body)
     if fields:
         outgoing_with("", b"", **fields)  # reports an unknown field first
-        raise TypeError("a Message has all fields of what is put: give none beside it")
+        raise TypeError("a Message has all fields: give no others beside it")
     return outgoing_of(topic)
 
 
@@ -238,7 +238,9 @@ def _check_ordering_key(
     """Raises ValueError, TypeError."""
     text("ordering_key", key)
     if queue_id is not None:
-        raise ValueError("ordering_key: decides the queue; leave out one of it and queue_id")
+        raise ValueError(
+            "ordering_key: cannot be combined with queue_id, since it decides the queue"
+        )
     if len(key) > _LONGEST_KEY or not key.isprintable():
         raise ValueError(f"ordering_key: {key!r} is not up to {_LONGEST_KEY} printable characters")
     if properties and SHARDING_KEY in properties:

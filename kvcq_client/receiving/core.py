@@ -415,7 +415,7 @@ class ReceiverCore:
         """
         with self._lock:
             if self._on_stop is not None:
-                raise NotPossibleError("the receiver runs a function already")
+                raise NotPossibleError("the receiver is already running a function")
             self._on_stop = on_stop
             is_stopped = self._is_stopped
         if is_stopped:
@@ -472,7 +472,7 @@ def topics_of(topics: object) -> tuple[str, ...]:
         raise wrong_kind("topics", "the name of a topic, or a list of names", topics)
     found = tuple(dict.fromkeys(text("topics", topic) for topic in topics))
     if not 0 < len(found) <= MOST_TOPICS:
-        raise ValueError(f"topics: {len(found)} names are not from 1 to {MOST_TOPICS}")
+        raise ValueError(f"topics: {len(found)} names, not 1 to {MOST_TOPICS}")
     return found
 
 

@@ -55,7 +55,7 @@ class AsyncTransaction:
 
     async def _begin(self) -> None:
         if self._id:
-            raise RuntimeError("the transaction has begun before: make another one")
+            raise RuntimeError("the transaction has already begun: create another one")
         self._id = await self._calls.begin_transaction(
             self._message, group=self._group, immunity_s=self._immunity_s
         )

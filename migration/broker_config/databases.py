@@ -165,7 +165,7 @@ def _sensible(path: Path) -> Iterator[None]:
     try:
         yield
     except (AttributeError, TypeError, ValueError, KeyError, struct.error) as error:
-        raise StoreFormatError(path, f"a row does not make sense: {error!r}") from error
+        raise StoreFormatError(path, f"a row is invalid: {error!r}") from error
 
 
 def _read_first(engine: KvEngine, place: _Place, table: Table, *, has_version: bool) -> None:

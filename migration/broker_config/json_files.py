@@ -191,7 +191,7 @@ def read_document(path: Path) -> dict[str, Any] | None:
         if document is not None:
             return document
     if problem is not None:
-        raise StoreFormatError(path, f"damaged, and so is its .bak: {problem}")
+        raise StoreFormatError(path, f"it is damaged, and so is its .bak: {problem}")
     return None
 
 

@@ -51,7 +51,7 @@ def read_checkpoint(root: Path) -> FileQueueCheckpoint | None:
     try:
         fields = read_checked(path)
     except ChecksumError:
-        raise StoreFormatError(path, "its checksum does not fit") from None
+        raise StoreFormatError(path, "its checksum does not match") from None
     if fields is None:
         return None
     if fields.pop("version", None) != _VERSION:

@@ -32,7 +32,7 @@ def check_name(name: str) -> None:
     if "/" in name or "\0" in name:
         raise QueueNameError(name, "it has a '/' or a zero byte in it")
     if name in {".", ".."}:
-        raise QueueNameError(name, "it means another directory")
+        raise QueueNameError(name, "it refers to another directory")
     if len(name) * 4 > _NAME_MAX and len(name.encode()) > _NAME_MAX:
         raise QueueNameError(name, f"it is longer than {_NAME_MAX} bytes")
 

@@ -54,7 +54,8 @@ _HEAD = picking("record_size", "magic", "physical_offset")
 
 
 class RecordLookup:
-    """Thread: any. Locks: `_lock` for the table of open files, held while one is opened."""
+    """Reads records from the segment files. Thread: any. Locks: `_lock` for the table of open
+    files, held while one is opened."""
 
     def __init__(self, commitlog: Path, segment_bytes: int) -> None:
         # Constant after construction.

@@ -25,7 +25,7 @@ def read_checked(path: Path) -> dict[str, Any] | None:
         return None
     body, _, checksum = data.rstrip(b"\n").rpartition(b"\n")
     if f"{zlib.crc32(body):08x}".encode() != checksum:
-        raise ChecksumError(f"{path}: its checksum does not fit")
+        raise ChecksumError(f"{path}: its checksum does not match")
     document: dict[str, Any] = json.loads(body)
     return document
 

@@ -21,7 +21,8 @@ logger = logging.getLogger(__name__)
 
 
 class StateKeeper:
-    """Thread: any. Locks: `_lock`, innermost: no other is taken while it is held."""
+    """Holds the state, and changes it durably. Thread: any. Locks: `_lock`, innermost: no other is
+    taken while it is held."""
 
     def __init__(self, root: Path, state: MigrationState, clock: Clock) -> None:
         self.root = root

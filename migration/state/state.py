@@ -179,7 +179,7 @@ def read_state(root: Path) -> MigrationState | None:
         document = read_checked(path)
     except ChecksumError:
         raise MigrationStateError(
-            path, "its checksum does not fit: bring it back from a copy of the directory"
+            path, "its checksum does not match: restore it from a copy of the directory"
         ) from None
     if document is None:
         return None

@@ -31,7 +31,7 @@ def ingest(
     """
     for path in (each for paths in files.values() for each in paths):
         if not path.is_file():
-            raise InvalidArgumentError("files", f"{path} is no file on this machine")
+            raise InvalidArgumentError("files", f"{path} is not a file on this machine")
     side = on.double.side(SideName.ROCKSDB)
     if side is None:
         raise on.refuse("ingest", "RocksDB is not in use")

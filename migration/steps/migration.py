@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Migration:
-    """Thread: any. Its information about the sides may change at any time, unless dispatch
-    waits."""
+    """The parts of an open migration. Thread: any. Its information about the sides may change at
+    any time, unless dispatch waits."""
 
     store: MessageStore
     double: DoubleQueueStore

@@ -33,7 +33,7 @@ _NO_SECRET = "0" * 43
 
 
 class Gatekeeper:
-    """Owned by the event loop's thread."""
+    """Authenticates callers. Owned by the event loop's thread."""
 
     def __init__(self, stage: Stage, now_s: Callable[[], float] = time) -> None:
         self._stage = stage

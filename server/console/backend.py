@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Backend:
-    """Owned by the event loop's thread."""
+    """The server's parts that pages use. Owned by the event loop's thread."""
 
     calls: ApiCalls
     viewers: Viewers

@@ -26,7 +26,7 @@ M = TypeVar("M", bound=Message)
 
 
 class ApiCalls:
-    """Owned by the event loop's thread."""
+    """Calls API methods for viewers. Owned by the event loop's thread."""
 
     def __init__(
         self,

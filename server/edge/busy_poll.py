@@ -24,7 +24,7 @@ LOOK_S = 500e-6
 
 
 class BusyPoll:
-    """Owned by the thread of its event loop."""
+    """Polls for the next call of fast callers. Owned by the thread of its event loop."""
 
     def __init__(self, limit_s: float = LOOK_S, clock: Callable[[], float] = perf_counter) -> None:
         """`limit_s`: how long to poll for the next call; 0 to not poll."""

@@ -63,7 +63,7 @@ class Registry(Protocol):
 
 
 class Edge:
-    """Owned by the event loop's thread."""
+    """Registers services, and handles all their calls. Owned by the event loop's thread."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ class _Reading(NamedTuple):
 
 
 class Readings:
-    """Owned by the event loop's thread."""
+    """Tracks requests that are being read. Owned by the event loop's thread."""
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         self._now_s = now_s

@@ -116,7 +116,7 @@ SENT_LIMIT_BYTES = 128 << 20
 
 
 class RequestMemory:
-    """Owned by the event loop's thread."""
+    """Admits large requests and responses by memory. Owned by the event loop's thread."""
 
     def __init__(
         self,

@@ -19,10 +19,11 @@ CACHE_S = 1.0
 
 
 class Activity:
-    """Owned by the event loop's thread, except `find`.
+    """Computes the lag of groups.
 
-    Thread: "activity" reads the store, for one request at a time: any number of requests takes one
-    thread, and none from the pools for calls. Locks: `_looking`, held during a read.
+    Owned by the event loop's thread, except `find`. Thread: "activity" reads the store, for one
+    request at a time: any number of requests takes one thread, and none from the pools for calls.
+    Locks: `_looking`, held during a read.
     """
 
     def __init__(self, store: MessageStore, groups: int, now_ms: Callable[[], int]) -> None:

@@ -111,7 +111,8 @@ class _Rows:
 
 
 class TopicTraffic:
-    """Owned by the event loop's thread. Light queues share one row, named %LMQ%."""
+    """Traffic by topic. Owned by the event loop's thread. Light queues share one row, named
+    %LMQ%."""
 
     def __init__(
         self, rows: int, now_s: Callable[[], float] = monotonic, candidates: int = CANDIDATES
@@ -147,7 +148,7 @@ class TopicTraffic:
 
 
 class GroupTraffic:
-    """Owned by the event loop's thread."""
+    """Deliveries by shared group. Owned by the event loop's thread."""
 
     def __init__(self, rows: int, now_s: Callable[[], float] = monotonic) -> None:
         """`rows`: number of groups with a row, 0 or more."""

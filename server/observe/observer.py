@@ -116,10 +116,10 @@ class _Seen(NamedTuple):
 
 
 class Observer:
-    """Owned by the event loop's thread.
+    """Gathers metrics and builds their text.
 
-    Thread: "metrics" reads the store and builds the text, one request at a time: any number of
-    requests takes one thread, and none from the pools for calls.
+    Owned by the event loop's thread. Thread: "metrics" reads the store and builds the text, one
+    request at a time: any number of requests takes one thread, and none from the pools for calls.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class ServiceManager:
-    """Thread: any. Never blocks or fails the server."""
+    """Sends notifications to the service manager. Thread: any. Never blocks or fails the server."""
 
     def __init__(self, address: str, watchdog_s: float | None) -> None:
         #: Without a sign of life for so long the process is killed. None: nobody watches.

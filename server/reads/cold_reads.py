@@ -35,7 +35,7 @@ _LOOKS = 5
 
 
 class ColdReads:
-    """Owned by the event loop's thread."""
+    """Schedules cold reads. Owned by the event loop's thread."""
 
     def __init__(
         self,

@@ -52,7 +52,8 @@ class Found(Protocol):
 
 
 class Line:
-    """Owned by the event loop's thread. Every entry must be paired with a leave."""
+    """The line of one group and topic. Owned by the event loop's thread. Every entry must be paired
+    with a leave."""
 
     def __init__(
         self, topic: str, growth: QueueGrowth, stage: Stage, time_ms: Callable[[], int]
@@ -221,7 +222,7 @@ class Line:
 
 
 class Lines:
-    """Owned by the event loop's thread, but for `changed`."""
+    """The lines of all groups and topics. Owned by the event loop's thread, except `changed`."""
 
     def __init__(
         self,

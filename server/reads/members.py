@@ -51,7 +51,8 @@ class _Member:
 
 
 class Members:
-    """Owned by the event loop's thread. Memory: bounded by MEMBERS and LEASES, about 10 MiB."""
+    """The members of all shared groups. Owned by the event loop's thread. Memory: bounded by
+    MEMBERS and LEASES, about 10 MiB."""
 
     def __init__(self, time_ms: Callable[[], int]) -> None:
         """`time_ms`: the store's clock."""

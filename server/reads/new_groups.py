@@ -19,7 +19,7 @@ OF_ALL = 1000
 
 
 class NewGroups:
-    """Thread: any."""
+    """Limits how many groups callers create a second. Thread: any."""
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         self._now_s = now_s

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ReadyQueues:
-    """Owned by the event loop's thread.
+    """The followed queues of one pull or subscription. Owned by the event loop's thread.
 
     Every followed queue must be left, and `close` called.
     """

@@ -124,7 +124,7 @@ class _Look:
 
 
 class Receives:
-    """Owned by the event loop's thread."""
+    """Runs receives of shared groups. Owned by the event loop's thread."""
 
     def __init__(
         self,

@@ -84,7 +84,7 @@ class Clients:
         """Record a heartbeat. Raises ClientStatusError if the client is unknown."""
         if client not in self._known:
             raise ClientStatusError(
-                v2.UNRECOGNIZED_CLIENT_TYPE, "this client has told no settings yet"
+                v2.UNRECOGNIZED_CLIENT_TYPE, "this client has not sent its settings yet"
             )
         self.hear(client)
 

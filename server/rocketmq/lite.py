@@ -64,7 +64,8 @@ def is_lite(settings: v2.Settings) -> bool:
 
 
 class LiteConsumers:
-    """Owned by the event loop's thread. It accesses the store in threads."""
+    """Serves clients of lite topics. Owned by the event loop's thread. It accesses the store in
+    threads."""
 
     def __init__(
         self, store: MessageStore, reads: Reads, pools: Pools, clients: Clients, streams: Streams
@@ -91,7 +92,7 @@ class LiteConsumers:
         group, parent = request.group.name, request.topic.name
         action = _ACTIONS.get(request.action)
         if action is None:
-            raise InvalidArgumentError("action", f"{request.action} is none of 0 to 3")
+            raise InvalidArgumentError("action", f"{request.action} is not from 0 to 3")
         names, start = list(request.lite_topic_set), _start_of(request.offset_option)
         version = not_negative("version", request.version)
         if action is not Action.LEAVE:
@@ -137,7 +138,7 @@ class LiteConsumers:
             if not self._store.has_group(wanted.group) and self.takes_lite(wanted.topic):
                 raise ClientStatusError(
                     v2.UNRECOGNIZED_CLIENT_TYPE,
-                    "this client has told no settings yet: they say what its group is for",
+                    "this client has not sent its settings yet: they say what its group is for",
                 )
             with suppress(LiteGroupError):
                 return await self._reads.take(wanted, wait_s)

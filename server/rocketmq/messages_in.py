@@ -194,7 +194,7 @@ def _check_group(group: str) -> None:
 def _check_properties(properties: dict[str, str]) -> None:
     for name, value in properties.items():
         if name in RESERVED:
-            raise InvalidArgumentError("properties", f"{name!r} is the system's own")
+            raise InvalidArgumentError("properties", f"{name!r} is reserved for the system")
         if not name.strip() or _CONTROL.search(name) or _CONTROL.search(value):
             raise InvalidArgumentError(
                 "properties", f"{name!r} is blank, or it or its value has a control character"

@@ -50,7 +50,8 @@ class _Held(NamedTuple):
 
 
 class Renewals:
-    """Owned by the event loop's thread."""
+    """Renews messages until their clients settle them or are gone. Owned by the event loop's
+    thread."""
 
     def __init__(
         self,

@@ -57,7 +57,7 @@ _OF_GROUPS = "%"
 
 
 class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
-    """Owned by the event loop's thread."""
+    """The calls of `apache.rocketmq.v2`. Owned by the event loop's thread."""
 
     def __init__(
         self,

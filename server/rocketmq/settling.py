@@ -34,7 +34,7 @@ _NO_HANDLE = v2.Status(
 
 
 class Settling:
-    """Owned by the event loop's thread."""
+    """Settles deliveries, with a status for each handle. Owned by the event loop's thread."""
 
     def __init__(self, settlements: Settlements) -> None:
         self._settlements = settlements

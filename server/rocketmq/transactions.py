@@ -54,7 +54,8 @@ def is_transaction(messages: Sequence[v2.Message], types: Sequence[v2.MessageTyp
 
 
 class Transactions:
-    """Owned by the event loop's thread."""
+    """Begins and decides transactions, and sends checks to producers. Owned by the event loop's
+    thread."""
 
     def __init__(self, writer: TransactionWriter, checks: Checks) -> None:
         self._writer = writer

@@ -259,7 +259,7 @@ class CallStream:
                 begun[0].cancel()
             return
         if begun is not None:
-            raise InvalidArgumentError("calls.id", f"{call.id} is already under way")
+            raise InvalidArgumentError("calls.id", f"{call.id} is already in progress")
         method = self._methods.get(call.method)
         try:
             if method is None:

@@ -39,7 +39,8 @@ _COUNTED = 1000
 
 
 class LiteTopicService(lite_topics_pb2_grpc.LiteTopicServiceServicer):
-    """Owned by the event loop's thread. It accesses the store in threads."""
+    """The calls on lite topics. Owned by the event loop's thread. It accesses the store in
+    threads."""
 
     def __init__(self, store: MessageStore, pools: Pools) -> None:
         self._lite = store.lite

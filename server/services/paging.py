@@ -43,4 +43,4 @@ def cursor_of(token: str) -> bytes | None:
 
 
 def _not_ours() -> InvalidArgumentError:
-    return InvalidArgumentError("page_token", "was returned by no call of this kind")
+    return InvalidArgumentError("page_token", "was not returned by this call")

@@ -51,7 +51,7 @@ DEFAULT_LETTERS = 100
 
 
 class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
-    """Owned by the event loop's thread."""
+    """The calls on shared groups. Owned by the event loop's thread."""
 
     def __init__(
         self,

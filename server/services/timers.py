@@ -33,7 +33,7 @@ _DEFAULT_LISTED = 100
 
 
 class TimerService(timers_pb2_grpc.TimerServiceServicer):
-    """Owned by the event loop's thread."""
+    """The calls on delayed messages. Owned by the event loop's thread."""
 
     def __init__(self, store: MessageStore, puts: Puts, pools: Pools) -> None:
         self._timers = store.timers

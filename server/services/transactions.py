@@ -43,7 +43,7 @@ _MOST_WAITING = 16
 
 
 class TransactionService(transactions_pb2_grpc.TransactionServiceServicer):
-    """Owned by the event loop's thread."""
+    """The calls on transactions. Owned by the event loop's thread."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ class Listener(Protocol):
 
 
 class Checks:
-    """Owned by the event loop's thread."""
+    """Sends checks to the listeners of groups. Owned by the event loop's thread."""
 
     def __init__(self, halves: Halves) -> None:
         self._halves = halves

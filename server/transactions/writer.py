@@ -23,7 +23,7 @@ _Waiting = tuple["Begin | Decide", asyncio.Future[str]]
 
 
 class TransactionWriter:
-    """Owned by the event loop's thread."""
+    """Joins concurrent calls into appends. Owned by the event loop's thread."""
 
     def __init__(self, halves: Halves, durability: Durability) -> None:
         self._halves = halves

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Changes:
-    """Thread: any.
+    """State guarded by a lock, with waiters for its changes. Thread: any.
 
     threading.Condition would do, but for Ctrl-C: a waiter releases and reacquires the lock in
     Python code. If a signal handler raises in between, the `with` block releases a lock that

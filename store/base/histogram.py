@@ -22,10 +22,10 @@ class Counted(NamedTuple):
 
 
 class Histogram:
-    """Thread: one that adds; any that reads. A reader may see a value in the counts before it is in
-    the sum.
+    """Counts of values between fixed bounds, and their sum.
 
-    An `add` takes well under a microsecond.
+    Thread: one that adds; any that reads. A reader may see a value in the counts before it is in
+    the sum. An `add` takes well under a microsecond.
     """
 
     __slots__ = ("_bounds", "_counts", "_total")

@@ -40,10 +40,11 @@ class _Wanted(NamedTuple):
 
 
 class KeptBytes:
-    """Thread: any for `first_kept`, one at a time for `run`. Memory: bounded.
+    """The first kept message of each queue that has a limit in bytes.
 
-    Durability: the first kept message of a queue never moves back. Its first row is durable before
-    it is used, and after a crash `catch_up` counts to the log's end before the first read.
+    Thread: any for `first_kept`, one at a time for `run`. Memory: bounded. Durability: the first
+    kept message of a queue never moves back. Its first row is durable before it is used, and after
+    a crash `catch_up` counts to the log's end before the first read.
     """
 
     def __init__(self, queues: ConsumeQueueStore, state: StateStore) -> None:

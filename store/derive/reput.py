@@ -269,7 +269,7 @@ class ReputService:
                 if self._untold:
                     with self._dispatching:
                         self._tell()
-                # A watermark that has failed does not rise any more.
+                # A watermark that has failed is not above the one before any more.
                 while self.dispatched.failure is None and self.dispatched.value < self._limit():
                     try:
                         self._step()

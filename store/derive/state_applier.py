@@ -26,7 +26,10 @@ _MOST_RECENT = 256
 
 
 class StateApplier:
-    """Thread: that of dispatch, in log order; `appended` under the append lock."""
+    """Applies the entries of state records to the rows, in log order.
+
+    Thread: that of dispatch; `appended` under the append lock.
+    """
 
     def __init__(
         self,

@@ -82,13 +82,13 @@ def unpack_checkpoint(path: Path, data: bytes) -> Checkpoint:
     fields = data[: _FIELDS.size]
     # Of RocketMQ's, both of our own fields are 0.
     if any(data[_FIELDS.size - 8 : _USED_BYTES]) and _crc_in(data) != zlib.crc32(fields):
-        raise StoreFormatError(path, "a damaged checkpoint: its CRC does not fit")
+        raise StoreFormatError(path, "the checkpoint is damaged: its CRC does not match")
     if data.count(0, _USED_BYTES) != CHECKPOINT_BYTES - _USED_BYTES:
-        raise StoreFormatError(path, "a damaged checkpoint: its tail is not zero")
+        raise StoreFormatError(path, "the checkpoint is damaged: its tail is not zero")
     checkpoint = Checkpoint(*_FIELDS.unpack(fields))
     for name, value in checkpoint._asdict().items():
         if value < 0:
-            raise StoreFormatError(path, f"a damaged checkpoint: {name} is {value}")
+            raise StoreFormatError(path, f"the checkpoint is damaged: {name} is {value}")
     return checkpoint
 
 

@@ -438,7 +438,7 @@ def _check_carrier(message: Message, where: str) -> None:
         )
     if message.sys_flag & TRANSACTION_MASK not in (0, 0x8):
         raise InvalidArgumentError(
-            f"{where}.light_queues", "an open or rolled back transaction stands in no queue"
+            f"{where}.light_queues", "an open or rolled-back transaction is in no queue"
         )
 
 
@@ -448,7 +448,7 @@ def _check_properties(properties: Mapping[str, str], where: str) -> None:
         raise InvalidArgumentError(field, f"{len(properties)}, more than {_MAX_PROPERTIES}")
     for name, value in properties.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise InvalidArgumentError(field, f"{name!r}: names and values are text")
+            raise InvalidArgumentError(field, f"{name!r}: names and values must be text")
         if len(name) + len(value) > MAX_PROPERTIES_BYTES:
             raise InvalidArgumentError(
                 field,
@@ -478,7 +478,8 @@ def _check_numbers(message: Message, index: int) -> None:
     _check_number(message.born_time_ms, _I64, index, "born_time_ms")
     if message.sys_flag & ~_CALLER_SYS_FLAGS:
         raise InvalidArgumentError(
-            f"messages[{index}].sys_flag", f"{message.sys_flag:#x} has bits only the store sets"
+            f"messages[{index}].sys_flag",
+            f"{message.sys_flag:#x} has bits that only the store may set",
         )
 
 

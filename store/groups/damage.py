@@ -21,7 +21,7 @@ _MOST_TOLD = 1024
 
 
 class Damages:
-    """Thread: any. Memory: _MOST_TOLD places."""
+    """Counts unreadable messages, and logs each once. Thread: any. Memory: _MOST_TOLD places."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -50,7 +50,7 @@ class _Round:
 
 
 class Letters:
-    """Thread: any. All changes are decided in turns."""
+    """Redrives and deletes dead letters. Thread: any. All changes are decided in turns."""
 
     def __init__(self, appends: AppendPath, box: LetterBox, turns: Turns) -> None:
         # Constant after construction.
@@ -161,4 +161,4 @@ def _check_offsets(offsets: Sequence[int]) -> None:
         raise InvalidArgumentError("offsets", f"{len(offsets)} offsets, not {MOST_LETTERS} at most")
     for at, offset in enumerate(offsets):
         if not 0 <= offset < 1 << 63:
-            raise InvalidArgumentError(f"offsets[{at}]", f"{offset} is no queue offset")
+            raise InvalidArgumentError(f"offsets[{at}]", f"{offset} is not a queue offset")

@@ -56,7 +56,8 @@ def checked(settings: SharedGroup) -> SharedGroup:
         check_within("lite.client_quota", settings.lite.client_quota, 1, MOST_LITE_QUOTA)
         if settings.lite.is_exclusive and settings.lite.is_wildcard:
             raise InvalidArgumentError(
-                "lite.exclusive", "is of no use in a wildcard group, whose clients share all"
+                "lite.exclusive",
+                "has no effect in a wildcard group, whose clients share all lite topics",
             )
     return settings
 
@@ -67,13 +68,13 @@ def check_fixed(before: SharedGroup, after: SharedGroup) -> None:
         if getattr(before, field) != getattr(after, field):
             raise InvalidArgumentError(
                 field,
-                f"is {getattr(before, field)} since the group was made, and cannot be changed: "
-                "make another group, or delete this one first",
+                f"is {getattr(before, field)} since the group was created, and cannot be changed: "
+                "create another group, or delete this one first",
             )
     old, new = before.lite, after.lite
     if (old and old._replace(client_quota=0)) != (new and new._replace(client_quota=0)):
         raise InvalidArgumentError(
             "lite",
-            f"is {old} since the group was made; only its client_quota can be changed: "
-            "make another group, or delete this one first",
+            f"is {old} since the group was created; only its client_quota can be changed: "
+            "create another group, or delete this one first",
         )

@@ -160,7 +160,7 @@ class Known:
 
 
 class Turn:
-    """Thread: one."""
+    """The decisions of one turn, until they are appended. Thread: one."""
 
     def __init__(
         self,

@@ -46,7 +46,10 @@ class _Call(Generic[T]):
 
 
 class Turns:
-    """Thread: any. Locks: `turn`, before the append lock. Memory: that of the calls in progress."""
+    """Runs turns, one at a time, for all waiting callers.
+
+    Thread: any. Locks: `turn`, before the append lock. Memory: that of the calls in progress.
+    """
 
     def __init__(self, appends: AppendPath, topics: Topics, now_ms: Callable[[], int]) -> None:
         # Constant after construction.
@@ -89,7 +92,7 @@ class Turns:
         """
         self._appends.check_open()
         if self.turn.locked() or self.waiting or self._appends.log.lock.locked():
-            raise AppendWouldWaitError("another turn, or an append, is under way")
+            raise AppendWouldWaitError("another turn or append is in progress")
         call = _Call(plan)
         with self.turn:
             self._take([call], may_wait=False)  # type: ignore[list-item]

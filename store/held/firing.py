@@ -73,8 +73,8 @@ class _Due(NamedTuple):
 
 
 class Firing:
-    """Thread: "timers", and any for `fire`; one step at a time. Locks: `_step`, before the append
-    lock; `_lock`, innermost."""
+    """Delivers due messages. Thread: "timers", and any for `fire`; one step at a time. Locks:
+    `_step`, before the append lock; `_lock`, innermost."""
 
     def __init__(
         self,

@@ -124,7 +124,10 @@ class Transaction(NamedTuple):
 
 
 class Halves:
-    """Thread: any. Locks: that of appends. Memory: that of the calls in progress."""
+    """Begins, decides, lists and checks transactions.
+
+    Thread: any. Locks: that of appends. Memory: that of the calls in progress.
+    """
 
     def __init__(
         self,

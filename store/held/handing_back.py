@@ -47,7 +47,7 @@ class HandedBack(NamedTuple):
 
 
 class HandBack:
-    """Thread: one. Locks: the append lock."""
+    """Hands transactions over to a broker. Thread: one. Locks: the append lock."""
 
     def __init__(
         self, appends: AppendPath, topics: Topics, state: Rows, times: StoreTimes, reads: Reads

@@ -52,7 +52,7 @@ def unpack_handle(topic: str, text: str, field: str) -> TimerHandle:
         or _CHECKSUM.unpack(checksum)[0] != _checksum(topic, body)
     ):
         raise InvalidArgumentError(
-            field, f"{text!r:.80} is no handle of a delayed message of topic {topic!r}"
+            field, f"{text!r:.80} is not the handle of a delayed message of topic {topic!r}"
         )
     _, due_ms, timer, nonce = _HEAD.unpack_from(body)
     return TimerHandle(due_ms, timer, nonce, body[_HEAD.size :].decode(errors="replace"))

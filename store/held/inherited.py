@@ -60,7 +60,7 @@ class InheritedHalf(NamedTuple):
 
 
 class Inherited:
-    """Thread: one. Locks: the append lock."""
+    """Takes over messages from a broker. Thread: one. Locks: the append lock."""
 
     def __init__(
         self,

@@ -81,7 +81,7 @@ def check_may_wait(message: Message, at: int, field: str) -> None:
             )
     if message.sys_flag & TRANSACTION_MASK or message.prepared_transaction_offset:
         raise InvalidArgumentError(
-            f"{where}.{field}", "is given for a message of a transaction: only one of both can be"
+            f"{where}.{field}", "cannot be set for a message of a transaction"
         )
 
 

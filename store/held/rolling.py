@@ -75,7 +75,8 @@ class Kind(Protocol):
 
 
 class Rolling:
-    """Thread: that of retention. Locks: those of appends."""
+    """Moves held records of all kinds before segments are dropped. Thread: that of retention.
+    Locks: those of appends."""
 
     def __init__(self, queues: ConsumeQueueStore, reads: Reads, kinds: Sequence[Kind]) -> None:
         # Constant after construction.

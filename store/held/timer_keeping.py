@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class TimerKeeping(WaitingKind):
-    """Thread: that of retention."""
+    """Timers as a kind of held record. Thread: that of retention."""
 
     def __init__(self, appends: AppendPath, topics: Topics, tables: Tables, reads: Reads) -> None:
         """`tables`: the state at the dispatch point."""

@@ -272,7 +272,7 @@ class Timers:
             raise InvalidArgumentError("limit", f"{limit} is outside 1 to {MOST_LISTED}")
         self._appends.check_open()
         if cursor is not None and (len(cursor) != len(timer_key(0, 0)) or cursor[:1] != b"i"):
-            raise InvalidArgumentError("page_token", "was returned by no call of this kind")
+            raise InvalidArgumentError("page_token", "was not returned by this call")
         start = timer_key(0, 0) if cursor is None else cursor
         found: list[Waiting] = []
         for _ in range(_MOST_LOOKED // _LOOKED_TOGETHER):

@@ -49,7 +49,5 @@ def unpack_transaction_id(text: str, field: str = "transaction_id") -> Named:
         if pack_transaction_id(*named) != text:
             raise ValueError
     except (ValueError, Error, struct.error):
-        raise InvalidArgumentError(
-            field, f"{text!r:.80} is no id of a transaction that a store gave"
-        ) from None
+        raise InvalidArgumentError(field, f"{text!r:.80} is not the id of a transaction") from None
     return named

@@ -34,7 +34,8 @@ class Deletes(Protocol):
 
 
 class LiteExpiry:
-    """Thread: one at a time. Memory: a position, whatever the number of lite topics."""
+    """Finds and deletes idle lite topics. Thread: one at a time. Memory: a position, whatever the
+    number of lite topics."""
 
     def __init__(
         self,

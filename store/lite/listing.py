@@ -44,7 +44,7 @@ class LiteTopic(NamedTuple):
 
 
 class LiteListing:
-    """Thread: any. Memory: a page."""
+    """Lists parents and lite topics, page by page. Thread: any. Memory: a page."""
 
     def __init__(
         self,

@@ -18,7 +18,8 @@ _MOST_STALE = 64
 
 
 class ReadyNames:
-    """Not thread-safe. Memory: of the names that are ready, or have an alarm."""
+    """A queue of ready names, and alarms for others. Not thread-safe. Memory: of the names that are
+    ready, or have an alarm."""
 
     __slots__ = ("_alarms", "_due", "_names")
 

@@ -38,9 +38,10 @@ _MOST_ATTEMPTS = 16
 
 
 class Subscriptions:
-    """Thread: any. Locks: `_lock`, inside all others; held for as long as one call has names.
+    """The subscriptions of all groups of lite topics.
 
-    Memory: about 250 bytes a name and client.
+    Thread: any. Locks: `_lock`, inside all others; held for as long as one call has names. Memory:
+    about 250 bytes a name and client.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ _PLACE = picking("record_size", "magic", "physical_offset")
 
 
 class ReadableLog:
-    """Thread: any, for all methods. Locks: none."""
+    """Reads records, runs of records and raw bytes. Thread: any, for all methods. Locks: none."""
 
     def __init__(self, segments: SegmentSet, hot_read_bytes: int) -> None:
         # Constant after construction.

@@ -112,7 +112,7 @@ def recover_log(
             raise StoreFormatError(
                 segments.directory,
                 f"no segments, but the log reached {proven}: files are missing. "
-                "Bring them back, or remove the whole store directory to begin anew",
+                "Restore them, or remove the whole store directory to start over",
             )
         segments.roll()
         return Recovered(0, None, 0, "a new log")

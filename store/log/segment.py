@@ -131,7 +131,7 @@ class Segment:
         loss on return. A crash before that leaves a file under a temporary name, or none.
         """
         if path.exists():
-            raise StoreFormatError(path, "is there already, a new segment was to have that name")
+            raise StoreFormatError(path, "already exists, but a new segment needs that name")
         temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
         temporary.unlink(missing_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

@@ -346,7 +346,8 @@ def _segment_files(directory: Path, segment_bytes: int, *, read_only: bool) -> l
             leftovers.append(path)
         else:
             raise StoreFormatError(
-                path, "is no segment of a commit log: move it elsewhere, then open the store again"
+                path,
+                "is not a segment of a commit log: move it elsewhere, then open the store again",
             )
     if files and files[-1].stat().st_size < segment_bytes:
         # Our own segments get their name when they are complete; other writers' do not.

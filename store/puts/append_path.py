@@ -166,7 +166,7 @@ class AppendPath:
         log = self.log
         offer = self._reput.offer if dispatch else self._reput.hold
         if not wait and log.lock.locked():
-            raise AppendWouldWaitError("another append is under way")
+            raise AppendWouldWaitError("another append is in progress")
         with log.lock:  # no interrupt leaves it held, as one behind `acquire` would
             done = self._append(messages, prepared, offer, separate=separate, wait=wait, mark=mark)
         if done.row_count > SLICE_ROWS and self.acknowledged.at_append:
@@ -455,7 +455,7 @@ class AppendPath:
             self.check_open()
         failure = self.flushed.failure or self.dispatched.failure
         if failure is not None:
-            raise StoreFailedError(f"the store takes no more writes: {failure}") from failure
+            raise StoreFailedError(f"the store rejects writes: {failure}") from failure
         if self._guard.refuses_puts:
             self._guard.check_put()
         lack = self._reput.waits_for

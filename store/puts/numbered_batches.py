@@ -133,7 +133,9 @@ class NumberedBatches:
         except MessageNotFoundError:
             if offset < self._log.start_offset:
                 return None
-            raise CorruptRecordError(offset, "the key index points where no record is") from None
+            raise CorruptRecordError(
+                offset, "the key index refers to a place without a record"
+            ) from None
         mark = mark_of(record)
         return None if mark is None or mark.key != key else (mark, record)
 

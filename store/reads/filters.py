@@ -15,6 +15,7 @@ def parse_filter(tags: str, sql: str) -> Filter | None:
     by_tag, by_condition = TagFilter.parse(tags), SqlFilter.parse(sql)
     if by_tag is not None and by_condition is not None:
         raise InvalidArgumentError(
-            "sql_filter", "there is a tag_filter too: write TAGS = 'created' in the condition"
+            "sql_filter",
+            "cannot be combined with tag_filter: write TAGS = 'created' in the condition",
         )
     return by_tag or by_condition

@@ -131,14 +131,14 @@ class Lookups:
             if hit.physical_offset < self._log.start_offset:
                 return None
             raise CorruptRecordError(
-                hit.physical_offset, "the key index points where no record is"
+                hit.physical_offset, "the key index refers to a place without a record"
             ) from None
         message = unpack_record(record, verify=False)
         if message.topic != topic or (
             key not in message.keys and key != message.properties.get("UNIQ_KEY")
         ):
             raise CorruptRecordError(
-                hit.physical_offset, "the key index points at a message without the key"
+                hit.physical_offset, "the key index refers to a message without the key"
             )
         if not dispatch_request(record, 0).in_queue:
             return record  # it has no offset that a queue could begin behind, or hide

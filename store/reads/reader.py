@@ -306,14 +306,14 @@ class Reader:
                 raise OffsetOutOfRangeError(topic, queue_id, first, low, high) from None
             if isinstance(error, MessageNotFoundError):
                 raise DamagedQueueError(
-                    topic, queue_id, first, "its unit points outside the log"
+                    topic, queue_id, first, "its unit refers to a place outside the log"
                 ) from error
             raise CorruptMessageError(
                 topic, queue_id, first, error.physical_offset, error.reason
             ) from error
         misplaced = plan.misplaced(records)
         if misplaced == 0:
-            raise DamagedQueueError(topic, queue_id, first, "its unit points at another message")
+            raise DamagedQueueError(topic, queue_id, first, "its unit refers to another message")
         pulled = plan.pulled(records if misplaced is None else records[:misplaced])
         if pulled.filter_errors:
             with self._counting:

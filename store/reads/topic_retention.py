@@ -33,7 +33,8 @@ class _First(NamedTuple):
 
 
 class TopicRetention:
-    """Thread: any. Memory: bounded, and nothing for queues of topics that keep everything."""
+    """Computes the first offset that a topic keeps. Thread: any. Memory: bounded, and nothing for
+    queues of topics that keep everything."""
 
     def __init__(self, queues: ConsumeQueueStore, kept_bytes: KeptBytes, times: StoreTimes) -> None:
         # Constant after construction.

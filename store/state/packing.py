@@ -242,7 +242,8 @@ def unpack_entries(body: bytes) -> list[Entry]:
         form, size = _HEAD.unpack_from(body)
         if form != _FORM:
             raise CorruptStateError(
-                f"a state record of form {form}, this program knows form {_FORM}: use a newer one"
+                f"a state record has form {form}, and this program only knows form {_FORM}: "
+                "use a newer version"
             )
         at = _HEAD.size + size
         names = _piece(body, _HEAD.size, size).decode().split(_SEPARATOR)

@@ -44,7 +44,7 @@ _PAGE = 1000
 
 
 class Tables:
-    """Thread: that of the rows."""
+    """Reads topics, groups, offsets and windows from the rows. Thread: that of the rows."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows

@@ -20,7 +20,8 @@ class End(NamedTuple):
 
 
 class Ends:
-    """Thread: any. Memory: bounded; for an evicted name, a later offset is returned."""
+    """Remembers deletions. Thread: any. Memory: bounded; for an evicted name, a later offset is
+    returned."""
 
     def __init__(self, log_end: int) -> None:
         self._changing = Lock()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class LiveTopics(Remembered[int | None]):
-    """Thread: any. Memory: bounded."""
+    """Looks up where topics begin. Thread: any. Memory: bounded."""
 
     def __init__(self, tables: Tables) -> None:
         super().__init__()

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Remembered(ABC, Generic[T]):
-    """Thread: any. Memory: bounded."""
+    """The cache. Thread: any. Memory: bounded."""
 
     def __init__(self) -> None:
         self._changing = Lock()

@@ -56,4 +56,4 @@ def unpack_cursor(data: bytes, places: int, most_at: int) -> Cursor:
             [(group, number, letter) for group, number, letter in letters],
         )
     except (ValueError, TypeError, RecursionError):
-        raise InvalidArgumentError("page_token", "was returned by no call of this kind") from None
+        raise InvalidArgumentError("page_token", "was not returned by this call") from None

@@ -75,7 +75,7 @@ MOST_STANDINGS = 1000
 
 
 class Traces:
-    """Thread: any. Takes no lock, stores nothing."""
+    """Finds messages and builds their traces. Thread: any. Takes no lock, stores nothing."""
 
     def __init__(
         self,

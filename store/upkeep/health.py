@@ -23,7 +23,7 @@ _NEVER = 1 << 63
 
 
 class Health:
-    """Thread: any. Never blocks."""
+    """Reports the state of a store. Thread: any. Never blocks."""
 
     def __init__(
         self,

@@ -215,7 +215,7 @@ def test_a_file_of_no_rows_is_none_and_keys_must_rise(kind: Kind, tmp_path: Path
     path = tmp_path / "f.sst"
     assert kind.write_file(path, iter(())) is None
     for rows in ([(b"b", b""), (b"a", b"")], [(b"a", b""), (b"a", b"")]):
-        with pytest.raises(InvalidArgumentError, match="does not rise"):
+        with pytest.raises(InvalidArgumentError, match="is not above the one before"):
             kind.write_file(path, rows)
         assert not path.exists()
 

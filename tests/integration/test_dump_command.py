@@ -107,7 +107,7 @@ def test_what_is_not_there_is_an_error(
 def test_no_store_is_an_error(tmp_path: Path) -> None:
     done = run("log", tmp_path, "--json")
     assert done.exit_code == 1
-    assert "is no store" in json.loads(done.stderr)["error"]["reason"]
+    assert "is not a store" in json.loads(done.stderr)["error"]["reason"]
     assert not done.stdout
 
 

@@ -121,7 +121,7 @@ def test_an_enum_value_of_a_newer_server_is_an_error_that_says_so() -> None:
         (Right, {"role": Role.ADMIN, "topic": "a", "group": "b"}, "topic, group"),
         (Right, {"role": "admin", "topic": "a"}, "role"),
         (Right, {"role": Role.ADMIN, "group": 5}, "group"),
-        (UserLimits, {"calls": 0}, "calls: 0 is below 1; None is no limit"),
+        (UserLimits, {"calls": 0}, "calls: 0 is below 1; use None for no limit"),
         (UserLimits, {"bytes_per_s": 1.5}, "bytes_per_s"),
     ],
 )

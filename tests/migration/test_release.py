@@ -123,7 +123,7 @@ def test_only_a_store_on_files_alone_is_released(root: Path) -> None:
 
 def test_a_store_that_was_given_back_is_not_called_finished(root: Path) -> None:
     release(root)
-    with pytest.raises(IllegalStepError, match="RocketMQ's already") as refused:
+    with pytest.raises(IllegalStepError, match="already belongs to RocketMQ") as refused:
         release(root)
     assert refused.value.hint == "start the RocketMQ broker on it"
 

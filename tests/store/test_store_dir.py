@@ -255,7 +255,7 @@ def test_another_number_in_the_identity_is_told_with_what_to_do(tmp_path: Path) 
     document = json.loads(path.read_text())
     document["segment_bytes"] *= 2
     path.write_text(json.dumps(document))
-    with pytest.raises(StoreFormatError, match="checksum does not fit") as caught:
+    with pytest.raises(StoreFormatError, match="checksum does not match") as caught:
         opened(tmp_path, size=2 * SIZE)
     assert "length of the files in commitlog/" in str(caught.value)
 
@@ -279,7 +279,7 @@ def test_an_identity_without_a_checksum_is_read(tmp_path: Path) -> None:
     opened(tmp_path).close()
     document["crd"] = 5  # a checksum whose name was damaged
     path.write_text(json.dumps(document))
-    with pytest.raises(StoreFormatError, match="checksum does not fit"):
+    with pytest.raises(StoreFormatError, match="checksum does not match"):
         opened(tmp_path)
 
 

@@ -196,7 +196,7 @@ def write_sorted(path: Path, rows: Iterable[Pair]) -> Path | None:
     pairs = list(rows)
     for (before, _), (key, _) in pairwise(pairs):
         if key <= before:
-            raise InvalidArgumentError("rows", f"key {key.hex()} does not rise")
+            raise InvalidArgumentError("rows", f"key {key.hex()} is not above the one before")
     if not pairs:
         return None
     with path.open("wb") as file:

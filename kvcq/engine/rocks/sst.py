@@ -49,7 +49,9 @@ def write_sst(path: Path, rows: Iterable[Pair], family: FamilyProfile) -> SstFil
     except BaseException as error:
         path.unlink(missing_ok=True)
         if "strict ascending order" in str(error):
-            raise InvalidArgumentError("rows", f"key {key.hex()} does not rise") from error
+            raise InvalidArgumentError(
+                "rows", f"key {key.hex()} is not above the one before"
+            ) from error
         if type(error) is Exception:
             raise failure(f"file {path}", error) from error
         raise

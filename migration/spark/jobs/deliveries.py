@@ -1,8 +1,8 @@
-"""What shared groups did with messages, as DataFrames made of a log: deliveries, and their events.
+"""What shared groups did with messages, as DataFrames from a log: deliveries, and their events.
 
-The log is that of a store, running or not, or of a backup: `path` as the source `commitlog` takes
-it. Who may read these files may read this. It goes back as far as the log does: of what was
-received before that, later events are there and earlier ones are not.
+The log is that of a store, running or not, or of a backup: `path` as for the source `commitlog`.
+Anyone who may read these files may read this. It goes back as far as the log does: for messages
+that were received before that, only later events are known.
 
 `read_events`: a row for each message and event.
 
@@ -12,15 +12,15 @@ received before that, later events are there and earlier ones are not.
 | queue_id        | int     |                                                                     |
 | queue_offset    | bigint  |                                                                     |
 | event           | string  | delivered, held on, given back, acknowledged, dead, gone, damaged   |
-| delivery        | int     | the how manieth; null for the last four                             |
+| delivery        | int     | number of the delivery, from 1; null for the last four              |
 | time_ms         | bigint  | when its record was stored, ms since 1970                           |
-| until_ms        | bigint  | until when the message is out of reach of others; null as above     |
-| physical_offset | bigint  | of the record that says so                                          |
-| topic_life      | bigint  | below it in the log other records of that name are of an earlier    |
-|                 |         | topic; 0: the first one                                             |
-| group_life      | bigint  | the same of the group                                               |
+| until_ms        | bigint  | until when other members cannot receive it; null as above           |
+| physical_offset | bigint  | of the record of the event                                          |
+| topic_life      | bigint  | records of that name below it in the log belong to an earlier       |
+|                 |         | topic; 0: there was none                                            |
+| group_life      | bigint  | the same for the group                                              |
 
-`read_deliveries`: a row for each message that a group was given.
+`read_deliveries`: a row for each message that a group received.
 
 | column            | type   | meaning                                                             |
 |-------------------|--------|---------------------------------------------------------------------|
@@ -28,11 +28,11 @@ received before that, later events are there and earlier ones are not.
 | deliveries        | bigint | how often it was delivered; one more than its retries               |
 | given_back, held_on | bigint | how often                                                         |
 | first_ms, last_ms | bigint | when it was delivered first, and last                               |
-| outcome           | string | acknowledged, dead, gone, damaged; null: it is in flight, or is to  |
-|                   |        | be delivered again                                                  |
+| outcome           | string | acknowledged, dead, gone, damaged; null while it is in flight or    |
+|                   |        | waits for redelivery                                                |
 | done_ms           | bigint | when that was                                                       |
-| stored_ms         | bigint | when the message was stored; null: the log has it no longer         |
-| waited_ms         | bigint | from then to the first delivery: lag as the message saw it          |
+| stored_ms         | bigint | when the message was stored; null if it has left the log            |
+| waited_ms         | bigint | from then to the first delivery: lag from the message's view        |
 | latency_ms        | bigint | from then to its end                                                |
 """
 

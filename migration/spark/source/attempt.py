@@ -66,7 +66,7 @@ class Attempt:
             except NumberPassedError as error:
                 raise PipelineError(
                     f"{error}; an earlier attempt of the task stored it, and it has expired "
-                    "since: whether this row is among it cannot be said any more"
+                    "since: whether this row is among it is no longer known"
                 ) from error
             else:
                 self._sequence += len(left)
@@ -96,7 +96,7 @@ class Attempt:
             raise PipelineError(
                 f"the batch {self._sequence} of {self._producer_id!r} was stored by an earlier "
                 "attempt of the task, and its messages have expired or were deleted since: "
-                "whether these rows are among it cannot be said any more"
+                "whether these rows are among it is no longer known"
             )
         for message in stored.messages:
             chosen = Chosen(

@@ -134,7 +134,7 @@ def parse_options(options: Mapping[str, str]) -> LogOptions:
     starting = given.text("startingOffset", "earliest")
     if starting not in ("earliest", "latest") and not starting.isdecimal():
         raise SourceOptionError(
-            "startingOffset", f"{starting!r} is none of earliest, latest, a physical offset"
+            "startingOffset", f"{starting!r} is not earliest, latest, or a physical offset"
         )
     segments = _segments(given.text("path"))
     found = LogOptions(

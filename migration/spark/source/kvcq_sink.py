@@ -144,7 +144,7 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
         who = self._producer_id or task.getLocalProperty("sql.streaming.queryId")
         batch = task.getLocalProperty("streaming.sql.batchId")
         if who is None or batch is None:
-            raise SourceOptionError("producerId", "this is no batch of a streaming query")
+            raise SourceOptionError("producerId", "this is not a batch of a streaming query")
         # Ids are of any length here; the service takes 64 characters.
         name = hashlib.blake2b(who.encode(), digest_size=12).hexdigest()
         return self._send(f"{name}.{batch}.{task.partitionId()}", iterator)

@@ -107,7 +107,7 @@ class KvcqSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         if overwrite:
-            raise SourceOptionError("mode", "a service is only appended to")
+            raise SourceOptionError("mode", "only append is supported")
         return BatchSink(self.options, schema)
 
     def streamWriter(
@@ -116,7 +116,7 @@ class KvcqSource(DataSource):
         overwrite: bool,  # noqa: FBT001
     ) -> DataSourceStreamWriter:
         if overwrite:
-            raise SourceOptionError("outputMode", "a service is only appended to")
+            raise SourceOptionError("outputMode", "only append is supported")
         return StreamSink(self.options, schema)
 
 

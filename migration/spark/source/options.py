@@ -69,7 +69,7 @@ class Options:
         if value is None:
             return None
         if not (value.isascii() and value.isdigit()):
-            raise SourceOptionError(name, f"{value!r} is no whole number of 0 or more")
+            raise SourceOptionError(name, f"{value!r} is not a whole number of 0 or more")
         return int(value)
 
     def maybe_count(self, name: str) -> int | None:

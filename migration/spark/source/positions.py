@@ -143,5 +143,5 @@ def parse(option: str, text: str, least: int) -> dict[Queue, int]:
         raise SourceOptionError(option, f'{text!r} is not like {{"topic": {{"0": 1}}}}') from None
     for number in found.values():
         if not isinstance(number, int) or number < least:
-            raise SourceOptionError(option, f"{number!r} is no number of {least} or more")
+            raise SourceOptionError(option, f"{number!r} is not a number of {least} or more")
     return found

@@ -91,7 +91,7 @@ def filter_from_options(options: Options) -> RecordFilter:
     topics = options.maybe_text("topic")
     ids = options.maybe_text("queueId")
     if ids is not None and not all(part.strip().isdecimal() for part in ids.split(",")):
-        raise SourceOptionError("queueId", f"{ids!r} is no list of queue ids")
+        raise SourceOptionError("queueId", f"{ids!r} is not a list of queue ids")
     return RecordFilter(
         frozenset(part.strip() for part in topics.split(",")) if topics else None,
         frozenset(int(part) for part in ids.split(",")) if ids else None,

@@ -164,7 +164,7 @@ def begin_inside(
         return begin
     if fail_on_data_loss:
         raise PipelineError(
-            f"queue {queue.queue_id} of {queue.topic!r} holds {low} to {high}, not {begin}:"
+            f"queue {queue.queue_id} of {queue.topic!r} has {low} to {high}, not {begin}:"
             " messages are gone unread (failOnDataLoss false reads on with what is there)"
         )
     return low

@@ -58,7 +58,7 @@ def read_index(engine: RocksEngine, keys: IndexRange) -> Iterator[KeyRows]:
         data, starts, lengths = found.data, found.starts, found.lengths
         stamps = Strings.of([value for _, value in rows])
         if (stamps.lengths != _STAMP_BYTES).any():
-            raise QueueLayoutError("a value of the key index that is no expiry stamp")
+            raise QueueLayoutError("a value of the key index is not an expiry stamp")
         if int(lengths.min()) < INDEX_KEY_BYTES:
             raise QueueLayoutError("an index key that is too short")
         topics = gather_ints(data, ">i4", starts)

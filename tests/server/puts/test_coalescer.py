@@ -57,7 +57,7 @@ class RecordingStore:
     ) -> Appended:
         assert separate, "puts of several callers are no batch"
         if not wait and self.would_wait:
-            raise AppendWouldWaitError("another append is under way")
+            raise AppendWouldWaitError("another append is in progress")
         for index, message in enumerate(messages):
             error = self.refusals.get(message.body)
             if isinstance(error, InvalidArgumentError):

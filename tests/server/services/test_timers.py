@@ -85,7 +85,7 @@ async def test_a_recalled_message_is_not_delivered(client: AsyncClient) -> None:
     (left,) = await client.delayed("orders")
     assert (left.handle, left.body_bytes, left.topic) == (second.handle, 1, "orders")
     assert await client.delayed_pending() == 1
-    with pytest.raises(InvalidArgumentError, match="no handle of a delayed message"):
+    with pytest.raises(InvalidArgumentError, match="not the handle of a delayed message"):
         await client.recall("others", second.handle)
 
 

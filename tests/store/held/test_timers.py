@@ -123,7 +123,9 @@ def test_a_handle_of_another_topic_or_none_is_refused(
 ) -> None:
     handle = delay(store, clock, 5)
     for topic, wrong in (("U", handle), ("T", handle[:-2] + "AA"), ("T", ""), ("T", "é" * 9)):
-        with pytest.raises(InvalidArgumentError, match="no handle of a delayed message") as caught:
+        with pytest.raises(
+            InvalidArgumentError, match="not the handle of a delayed message"
+        ) as caught:
             store.timers.recall(topic, [wrong])
         assert caught.value.field == "handles[0]"
     assert store.timers.count() == 1

@@ -88,6 +88,6 @@ def test_leftover_of_a_crash_is_replaced(tmp_path: Path) -> None:
 def test_creation_never_replaces_a_segment(tmp_path: Path) -> None:
     path = tmp_path / segment_name(0)
     path.write_bytes(b"precious")
-    with pytest.raises(StoreFormatError, match="is there already"):
+    with pytest.raises(StoreFormatError, match="already exists"):
         Segment.create(path, 0, SIZE)
     assert path.read_bytes() == b"precious"

@@ -222,9 +222,9 @@ def test_nothing_is_read_past_the_committed_end(spark: SparkSession, tmp_path: P
     [
         ({}, "option path: is required"),
         ({"path": "x", "verifyCrc": "yes"}, "neither true nor false"),
-        ({"path": "x", "endingOffset": "-1"}, "no whole number"),
-        ({"path": "x", "queueId": "1,a"}, "no list of queue ids"),
-        ({"path": "x", "startingOffset": "soon"}, "none of earliest, latest"),
+        ({"path": "x", "endingOffset": "-1"}, "not a whole number"),
+        ({"path": "x", "queueId": "1,a"}, "not a list of queue ids"),
+        ({"path": "x", "startingOffset": "soon"}, "not earliest, latest"),
     ],
 )
 def test_options_are_checked(options: dict[str, str], message: str) -> None:
