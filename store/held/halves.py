@@ -47,6 +47,7 @@ from store.held.records import (
     waiting,
 )
 from store.held.transaction_ids import unpack_transaction_id
+from store.puts import check_fit
 from store.state import (
     HALVES_TOPIC,
     NEVER,
@@ -233,6 +234,7 @@ class Halves:
             more = {GROUP: group, IS_TRANSACTION: "true"}
             half = waiting(HALVES_TOPIC, message, more)
             (prepared,) = prepare_waiting([half], config.max_body_bytes)
+            check_fit([half], [prepared], self._appends.log.segments.segment_bytes)
             check_ms = max(FIRST_CHECK_MS, immunity_ms)
             waits = Ready(half, prepared)
             return Beginning(message, waits, group, self._new_nonce(), check_ms)

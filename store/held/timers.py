@@ -21,7 +21,7 @@ from store.held.records import (
 )
 from store.held.timer_keeping import TimerKeeping
 from store.metadata import KEEP_ALL
-from store.puts import Step, placed_in_batch
+from store.puts import Step, check_fit, placed_in_batch
 from store.state import (
     NOWHERE,
     TIMER_TOPIC,
@@ -157,6 +157,7 @@ class Timers:
             for message, due in zip(messages, due_ms, strict=True)
         ]
         prepared = prepare_waiting(held, self._appends.config.max_body_bytes)
+        check_fit(held, prepared, self._appends.log.segments.segment_bytes)
         queues = list(dict.fromkeys((each.topic, each.queue_id) for each in messages))
         first = -1
 

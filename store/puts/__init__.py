@@ -6,7 +6,7 @@ It connects the log, its flushing and the dispatch, and defines when a put is ac
 
 from store.puts.append_path import MOST_BODY_BYTES, AppendPath, Step
 from store.puts.committed_offsets import CommittedOffsets
-from store.puts.naming import placed_in_batch
+from store.puts.naming import check_fit, placed_in_batch
 from store.puts.numbered_batches import FoundBatch, NumberedBatches
 from store.puts.topic_changes import TopicChanges
 
@@ -18,5 +18,6 @@ __all__ = [
     "NumberedBatches",
     "Step",
     "TopicChanges",
+    "check_fit",
     "placed_in_batch",
 ]

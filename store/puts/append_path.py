@@ -20,7 +20,7 @@ from store.errors import (
 )
 from store.format import MAX_LIGHT_QUEUES, MAX_MESSAGES, PLAIN, is_system_topic, prepare_all
 from store.message import Appended, Message
-from store.puts.naming import check_topics_of, placed_in_batch
+from store.puts.naming import check_fit, check_topics_of, placed_in_batch
 from store.state import STATE_TOPIC, TopicEnded, changes_of, pack_entries
 from store.topics import TopicsNeededError
 
@@ -196,6 +196,7 @@ class AppendPath:
             except TopicsNeededError as needed:
                 if not wait and len(needed.names) > _FEW_TOPICS:
                     raise AppendWouldWaitError(f"{len(needed.names)} topics are made") from None
+                check_fit(messages, prepared, self.log.segments.segment_bytes)
                 topics = self._topics.automatic(needed.names)
                 self._append_state(topics, offer)
                 self._topics.made(topics, self.log.appended_offset)

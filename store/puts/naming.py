@@ -6,12 +6,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from store.errors import InvalidArgumentError
-from store.format import check_all_may_put
+from store.format import BLANK_BYTES, MIN_RECORD_BYTES, check_all_may_put
 from store.message import PlainMessages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from store.format import Prepared
     from store.message import Message
 
 _topic_of = attrgetter("topic")
@@ -24,6 +25,21 @@ def check_topics_of(messages: Sequence[Message]) -> None:
     # By type: isinstance asks an abstract class, which takes ten times as long.
     columns = messages if type(messages) is PlainMessages else None
     check_all_may_put([*map(_topic_of, messages)] if columns is None else columns.topics)
+
+
+def check_fit(
+    messages: Sequence[Message], prepared: Sequence[Prepared], segment_bytes: int
+) -> None:
+    """Raises InvalidArgumentError for the first message that is too long for a segment by its body,
+    properties and name alone. The append checks all records; this check is for what is decided
+    before it, such as the topics that the messages create."""
+    for index, (message, details) in enumerate(zip(messages, prepared, strict=True)):
+        size = len(message.body) + len(details.properties) + len(message.topic)
+        if MIN_RECORD_BYTES + size + BLANK_BYTES > segment_bytes:
+            raise InvalidArgumentError(
+                f"messages[{index}].body",
+                f"the record does not fit a segment of {segment_bytes} bytes",
+            )
 
 
 def placed_in_batch(

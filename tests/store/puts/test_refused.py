@@ -9,9 +9,11 @@ import pytest
 from store.errors import InvalidArgumentError, UnknownQueueError
 from store.held import Begin
 from store.message import Message
+from tests.support.stores import open_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from store.message_store import MessageStore
 
@@ -67,3 +69,17 @@ def test_the_error_says_that_the_topic_would_have_been_made(store: MessageStore)
     with pytest.raises(UnknownQueueError, match="does not exist, and would be created") as refused:
         store.put([BAD])
     assert refused.value.is_new
+
+
+@pytest.mark.parametrize("put", PUTS)
+def test_what_fits_no_segment_makes_no_topic(
+    tmp_path: Path, put: Callable[[MessageStore, Message], object]
+) -> None:
+    with open_small(tmp_path) as store:
+        room = store.log.segments.segment_bytes
+        end = store.log.appended_offset
+        with pytest.raises(InvalidArgumentError, match="does not fit a segment") as refused:
+            put(store, Message("new", b"x" * room))
+        assert refused.value.field.endswith("].body")
+        assert store.log.appended_offset == end
+        assert store.list_topics("", None, 10) == []
