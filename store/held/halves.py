@@ -234,7 +234,7 @@ class Halves:
             more = {GROUP: group, IS_TRANSACTION: "true"}
             half = waiting(HALVES_TOPIC, message, more)
             (prepared,) = prepare_waiting([half], config.max_body_bytes)
-            check_fit([half], [prepared], self._appends.log.segments.segment_bytes)
+            check_fit([half], [prepared], self._appends.log.segment_bytes)
             check_ms = max(FIRST_CHECK_MS, immunity_ms)
             waits = Ready(half, prepared)
             return Beginning(message, waits, group, self._new_nonce(), check_ms)

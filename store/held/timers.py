@@ -157,7 +157,7 @@ class Timers:
             for message, due in zip(messages, due_ms, strict=True)
         ]
         prepared = prepare_waiting(held, self._appends.config.max_body_bytes)
-        check_fit(held, prepared, self._appends.log.segments.segment_bytes)
+        check_fit(held, prepared, self._appends.log.segment_bytes)
         queues = list(dict.fromkeys((each.topic, each.queue_id) for each in messages))
         first = -1
 

@@ -317,6 +317,11 @@ class CommitLog(ReadableLog):
         done = LogAppend(requests, start, runs[-1].end_offset, now_ms, row_count)
         return runs, places, done
 
+    @property
+    def segment_bytes(self) -> int:
+        """Size of each segment."""
+        return self._segments.segment_bytes
+
     def next_offset(self, topic: str, queue_id: int) -> int:
         """The offset of the next message in this existing queue. The caller must hold `lock`, with
         no append half done. Raises what loading a queue raises."""

@@ -196,7 +196,7 @@ class AppendPath:
             except TopicsNeededError as needed:
                 if not wait and len(needed.names) > _FEW_TOPICS:
                     raise AppendWouldWaitError(f"{len(needed.names)} topics are made") from None
-                check_fit(messages, prepared, self.log.segments.segment_bytes)
+                check_fit(messages, prepared, self.log.segment_bytes)
                 topics = self._topics.automatic(needed.names)
                 self._append_state(topics, offer)
                 self._topics.made(topics, self.log.appended_offset)

@@ -76,7 +76,7 @@ def test_what_fits_no_segment_makes_no_topic(
     tmp_path: Path, put: Callable[[MessageStore, Message], object]
 ) -> None:
     with open_small(tmp_path) as store:
-        room = store.log.segments.segment_bytes
+        room = store.log.segment_bytes
         end = store.log.appended_offset
         with pytest.raises(InvalidArgumentError, match="does not fit a segment") as refused:
             put(store, Message("new", b"x" * room))
