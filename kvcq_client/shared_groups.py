@@ -108,7 +108,7 @@ class GroupMember(NamedTuple):
 
 
 class GroupState(NamedTuple):
-    """A group. One that reads by offsets has no settings, and the rest is empty."""
+    """A group of either kind. A reader group has no settings, and the rest is empty."""
 
     settings: SharedGroup | None
     queues: list[SharedQueue]  # all of the topics that it has received from

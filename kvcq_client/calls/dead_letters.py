@@ -56,7 +56,7 @@ class DeadLetterCalls(CallGroup):
 
         `offsets`: their queue offsets in `%DLQ%` and the group's name; empty for all. Each is put
         in the same append that ends its dead letter. `timeout_s` is for each 1,000 messages. Raises
-        NotFoundError, NotPossibleError if the group reads by offsets, and PermissionDeniedError for
+        NotFoundError, NotPossibleError if it is a reader group, and PermissionDeniedError for
         the first one whose topic the caller may not publish to; those before it were put back.
         """
         wanted = [whole("offsets", offset) for offset in offsets]

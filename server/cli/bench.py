@@ -314,7 +314,7 @@ def _show(reports: Sequence[Report], *, as_json: bool) -> None:
 
 
 def _document(report: Report) -> dict[str, Any]:
-    """The report as the command line prints JSON: its fields in camelCase, with the outcomes."""
+    """The report as JSON for the command line: its fields in camelCase, with the outcomes."""
     found: dict[str, Any] = camel_case(report.document(), names=_NAMES)
     outcomes = [
         {"work": one.goal.work, "figure": one.goal.figure, "wanted": one.wanted}

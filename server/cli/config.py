@@ -1,4 +1,4 @@
-"""kvcq config: what the settings are, where they came from; reload; a broker's settings as ours."""
+"""kvcq config: shows the settings and their sources, reloads them, and imports a broker's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is told how the server is doing: a person, a program, systemd."""
+"""Listeners for the state of the server: for a person, a program, and systemd."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class TextListener:
         self._note("reloading the settings")
 
     def reload_refused(self, error: SettingsRefusedError) -> None:
-        """The log has said it."""
+        """Does nothing; the log has the error."""
 
     def reloaded(self, taken: Sequence[Change], waiting: Sequence[Change]) -> None:
         if not taken and not waiting:
@@ -103,7 +103,7 @@ class JsonListener:
         self._emit(event="ready", host=host, port=port)
 
     def reloading(self) -> None:
-        """What came of it is told."""
+        """Does nothing; the result is reported."""
 
     def reload_refused(self, error: SettingsRefusedError) -> None:
         self._emit(event="reload refused", reason=str(error))

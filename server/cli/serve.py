@@ -156,7 +156,7 @@ def _begin_audit(file: Path | None, errors: Outlet) -> logging.Handler:
 
 
 def _why_not_opened(error: StoreError | OSError, config: ServerConfig) -> CommandError:
-    """What is wrong with the directory, and what to do where the text does not say so itself."""
+    """Why the directory could not be opened, and what to do if the text does not say so."""
     if isinstance(error, StoreFailedError):  # after it had been opened
         return CommandError(f"the store could not be closed cleanly: {error}")
     if isinstance(error, StoreError):

@@ -123,7 +123,7 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_settings(sources: Sources) -> Settings:
-    """What the sources say. Raises click.UsageError, naming the flag where there is one."""
+    """The settings from all sources. Raises click.UsageError, naming the flag if there is one."""
     try:
         return sources.read()
     except InvalidArgumentError as error:

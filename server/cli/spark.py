@@ -66,7 +66,7 @@ class SparkRun:
             yield spark, bars.show
 
     def show(self, document: dict[str, Any], told: str) -> None:
-        """The result, for a program or for a person."""
+        """Show the result, for a program or for a person."""
         if self.as_json:
             print_json(document)
         else:
@@ -236,7 +236,7 @@ def _amount(messages: int, topics: int) -> str:
 
 
 def _of_times(choice: dict[str, Any]) -> dict[str, Any]:
-    """The same with the times, ms since 1970 among the options, as `choose` has them."""
+    """The options with times in ms since 1970, as for `choose`."""
     at = {name: choice[name] for name in ("since", "until") if choice[name] is not None}
     return choice | {name: datetime.fromtimestamp(ms / 1000, UTC) for name, ms in at.items()}
 
@@ -256,7 +256,7 @@ def _refusals() -> Iterator[None]:
 
 
 def _reason(text: str) -> str:
-    """The last error named in a traceback that came from an executor."""
+    """The last error in a traceback from an executor."""
     named = re.findall(
         r"^(?:Caused by: )?[\w.]+(?:Error|Exception): (.+)$", text, flags=re.MULTILINE
     )

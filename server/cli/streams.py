@@ -12,7 +12,8 @@ import sys
 
 
 def open_standard_streams() -> None:
-    """Those of descriptors 0 to 2 that are closed lead nowhere. Before any other file is opened."""
+    """Open the closed ones of descriptors 0 to 2 on /dev/null. Must be called before any other file
+    is opened."""
     for number in range(3):
         try:
             os.fstat(number)

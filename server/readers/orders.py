@@ -78,7 +78,8 @@ def send_answer(link: socket.socket, answer: Encoded | None) -> None:
 
 
 def receive_answer(link: socket.socket) -> Encoded | None:
-    """None if the reader rejected it. Raises LinkEndedError, OSError."""
+    """The encoded response; None if the reader rejected the order. Raises LinkEndedError,
+    OSError."""
     news, next_offset, max_offset, given_at, count, cost, size = _HEAD.unpack(
         _exactly(link, _HEAD.size)
     )

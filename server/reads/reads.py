@@ -165,8 +165,8 @@ class Reads:
         return await self._receives.receive(request, wait_seconds(wait_ms, remaining_s))
 
     def receive_now(self, request: shared_groups_pb2.ReceiveRequest) -> bytes | None:
-        """The same without a turn of the loop, None when it takes one. Raises as `receive`, but for
-        MemoryFullError."""
+        """Like `receive`, without a turn of the loop; None if it would take one. Raises like
+        `receive`, except MemoryFullError."""
         in_range("wait_ms", request.wait_ms, 0, MAX_WAIT_MS)
         return self._receives.receive_now(request)
 
@@ -175,11 +175,11 @@ class Reads:
         self._receives.members.gone(peer)
 
     def members(self, group: str, held: Mapping[int, int]) -> list[Shown]:
-        """Who receives from the group; `held`: messages in flight by nonces of leases."""
+        """The members of the group; `held`: messages in flight by nonce of lease."""
         return self._receives.members.of(group, held)
 
     def receivers(self, nonces: Iterable[int]) -> dict[int, tuple[str, str]]:
-        """User and address of who was given these leases, as far as that is remembered."""
+        """User and address that got these leases, as far as remembered."""
         return {
             nonce: (user, host_text(host_of_peer(peer)))
             for nonce, (user, peer) in self._receives.members.who(nonces).items()
@@ -190,8 +190,8 @@ class Reads:
         return await self._receives.take(wanted, wait_s)
 
     async def make_group(self, group: str, settings: SharedGroup) -> None:
-        """Make a group that did not exist, for one that receives. Raises TooManyGroupsError, and
-        what SharedGroups.create raises."""
+        """Create a missing group for a receiver. Raises TooManyGroupsError, and what
+        SharedGroups.create raises."""
         await self._receives.make_group(group, settings)
 
     def _asked(self, request: pb.PullRequest) -> tuple[Place, int]:

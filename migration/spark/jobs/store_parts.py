@@ -115,7 +115,7 @@ def read_liveness(parts: StoreParts) -> Liveness:
 def read_ends(parts: StoreParts, liveness: Liveness) -> list[LastUnit]:
     """The ends of live queues whose last message has left the log, as far as the database has them.
 
-    None for RocketMQ's stores. Raises EngineFailedError, StoreFormatError.
+    Empty for RocketMQ's stores. Raises EngineFailedError, StoreFormatError.
     """
     if parts.identity is None:
         return []

@@ -21,7 +21,8 @@ def add_to_store(
     secret: str,
     limits: dict[str, int],
 ) -> str:
-    """The secret of the new user. What is not given stands in the file. Raises CommandError."""
+    """Add the user to the store; returns its secret. Options that are not given come from the file.
+    Raises CommandError."""
     prepare_to_open_stores()
     flags: dict[str, object] = {"data_dir": data_dir, "key_file": key_file}
     given = {f"server.{name}": value for name, value in flags.items() if value}

@@ -338,7 +338,7 @@ def _check_can_finish(status: MigrationStatus) -> None:
 def _layout(
     on: OnStore, units_per_file: int | None, index_slots: int | None, index_entries: int | None
 ) -> FileLayout | None:
-    """What is not given is taken from the files. A running store knows its sizes."""
+    """Sizes that are not given are taken from the files. A running store knows its sizes."""
     if on.directory is None:
         return None
     return layout_given(on.directory, units_per_file, index_slots, index_entries)

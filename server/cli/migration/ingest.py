@@ -105,7 +105,7 @@ def _link(path: Path, target: Path) -> None:
 
 
 class _Manifest(NamedTuple):
-    """What the files are; see `AsyncMigration.ingest`."""
+    """The parsed manifest; see `AsyncMigration.ingest`."""
 
     files: list[SortedFile]
     start_offset: int
@@ -113,7 +113,7 @@ class _Manifest(NamedTuple):
 
 
 def _manifest(directory: Path) -> _Manifest:
-    """What the manifest says. Raises CommandError."""
+    """Parse the manifest. Raises CommandError."""
     path = directory / _MANIFEST
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))

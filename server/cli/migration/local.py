@@ -160,7 +160,7 @@ class LocalTarget:
         return _job(job)
 
     def _settled(self, step: str) -> LiveMigration:
-        """What an opening went on with by itself is done first: nothing else could bring it on."""
+        """Wait for work that the opening continued, since no other process could do it."""
         live = self._migrator().live_for(step)
         if live.filling is not None:
             live.filling.wait()

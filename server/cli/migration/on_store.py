@@ -1,4 +1,4 @@
-"""What each command has in common: the store that it works on, a progress bar, and --json."""
+"""The common parts of all commands: the store that they work on, a progress bar, and --json."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ existing_directory = click.Path(exists=True, file_okay=False, path_type=Path)
 
 @dataclass(frozen=True)
 class OnStore:
-    """What a command works on, and how it tells what happens."""
+    """The store of a command, and how it reports."""
 
     target: LocalTarget | RemoteTarget
     bars: Bars

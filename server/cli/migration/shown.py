@@ -1,4 +1,4 @@
-"""What a migration's plan, status and differences look like, for people and for programs."""
+"""Shows a migration's plan, status and differences, for people and for programs."""
 
 from __future__ import annotations
 

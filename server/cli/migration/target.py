@@ -1,6 +1,6 @@
-"""What a running store and a stopped one have in common for `kvcq migrate`.
+"""The common interface of a running and a stopped store for `kvcq migrate`.
 
-Both answer with the client's types, so that the commands need not know which it is.
+Both return the client's types, so the commands need not distinguish them.
 """
 
 from __future__ import annotations

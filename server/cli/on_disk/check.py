@@ -163,7 +163,7 @@ def _remedy_lines(directory: Path, findings: Sequence[Finding]) -> Iterator[str]
 
 
 def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, str | None]]:
-    """What to do for each sort of fault that is there: a sentence, and a command or None."""
+    """The remedy for each kind of fault found: a sentence, and a command or None."""
     faults = [finding for finding in findings if finding.is_fault]
     kinds = {finding.kind for finding in faults}
     advice: list[tuple[str, str | None]] = []

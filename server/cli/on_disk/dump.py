@@ -272,7 +272,7 @@ def _body_fields(message: StoredMessage) -> dict[str, Any]:
 
 
 def _entries_of(message: StoredMessage) -> list[Entry] | None:
-    """What a record of the state says; None: it is another one, or cannot be read."""
+    """The entries of a state record; None for another record, or an unreadable one."""
     if message.topic != STATE_TOPIC:
         return None
     try:

@@ -80,9 +80,9 @@ def repair(directory: Path, what: str | None, skip_damaged: bool, as_json: bool)
 def _repair_queues(
     directory: Path, show: Callable[[str, float], None], *, skip_damaged: bool
 ) -> tuple[dict[str, object], int]:
-    """What was done, and how many damaged places were left out.
+    """Returns what was done, and the number of damaged places that were skipped.
 
-    The old database comes back under its name if the new one cannot be made.
+    The old database gets its name back if the new one cannot be created.
     """
     aside = set_queues_aside(directory, show, skip_damaged=skip_damaged)
     config = StoreConfig(

@@ -86,7 +86,8 @@ def _whose(directory: Path) -> tuple[str | None, str | None]:
 
 
 def leave_out_command(directory: Path) -> str | None:
-    """Rebuilds the queues without what is damaged in the log; None where a migration has them."""
+    """The command that rebuilds the queues without damaged records; None if a migration manages
+    them."""
     if has_migration(directory):
         return None
     return shlex.join(["kvcq", "repair", str(directory), "--queues", "--skip-damaged"])

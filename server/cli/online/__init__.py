@@ -1,7 +1,7 @@
-"""Commands that talk to a running server, through the client alone.
+"""Commands that talk to a running server, only through the client.
 
-The door is that of `connection`, for other commands with `--server`, and what starts a job; `main`
-takes each command out of its module, and none before it is called for.
+This package exports `connection`, for other commands with `--server`, and `start_job`; `main`
+imports each command's module on demand.
 """
 
 from __future__ import annotations

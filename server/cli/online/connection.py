@@ -64,7 +64,7 @@ CONNECT_TIMEOUT_S = 2.0
 
 
 def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--server, and who the command is there, which `connect` uses both; and --json."""
+    """Adds --server and the options of the user, both for `connect`, and --json."""
     named = click.option(
         "--server",
         type=server_address,
@@ -104,7 +104,7 @@ def connect(server: str, timeout_s: float = TIMEOUT_S) -> Iterator[Client]:
 
 
 def _serve_command(server: str) -> str | None:
-    """What would serve there, on this machine."""
+    """The command that would serve at this address, if it is on this machine."""
     host, _, port = server.rpartition(":")
     if host not in ("127.0.0.1", "localhost"):
         return None
@@ -113,7 +113,7 @@ def _serve_command(server: str) -> str | None:
 
 @contextmanager
 def client_log_shown() -> Iterator[None]:
-    """What the client logs goes to standard error, as a line each."""
+    """Write the client's log lines to standard error."""
     logger = logging.getLogger("kvcq_client")
     handler, level = _NotesHandler(), logger.level
     logger.addHandler(handler)
@@ -296,7 +296,7 @@ def _look_at_group(metadata: dict[str, str], server: str) -> str:
 
 
 def _behind_damage(reason: str, metadata: dict[str, str], server: str) -> tuple[str, str]:
-    """What reads behind a message that cannot be read; empty if its place is unknown."""
+    """The command that reads after an unreadable message; empty if its place is unknown."""
     look = "for details, stop the server and run `kvcq check DIRECTORY` on its store"
     if "nextOffset" in metadata and "topic" in metadata:
         place = ["--queue", metadata.get("queueId", "0"), "--offset", metadata["nextOffset"]]

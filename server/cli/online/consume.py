@@ -216,7 +216,8 @@ class _Commits:
 def _batches(
     consumer: Consumer, limit: int | None, *, follow: bool
 ) -> Iterator[list[StoredMessage]]:
-    """Messages until the end, or for ever; at most `limit` of them. [] when none came for long."""
+    """Yield messages until the end, or forever; at most `limit` of them. [] after a while without
+    messages."""
     left = limit
     ends = consumer.batches_to_end() if not follow else iter(lambda: consumer.batch(_WAIT_S), None)
     for batch in ends:

@@ -41,13 +41,13 @@ def group() -> None:
     """Manage the groups of a running server.
 
     Members of a shared group share the messages of a topic, and acknowledge
-    each of them. Every consumer of a group by offsets reads all messages, and
-    commits how far it has read.
+    each of them. Every consumer of a reader group, one by offsets, reads all
+    messages, and commits how far it has read.
     """
 
 
 def _settings(command: Callable[..., None]) -> Callable[..., None]:
-    """What can be set when a group is made, and changed."""
+    """Adds the options for settings of a group."""
     for option in reversed(
         (
             click.option(
@@ -87,7 +87,7 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:
-    """Those that were given. No backoff is none that was given."""
+    """The settings that were given. An empty backoff counts as not given."""
     return {name: value for name, value in settings.items() if value not in (None, ())}
 
 
@@ -107,7 +107,7 @@ def create(
     as_json: bool,
     **settings: Any,  # noqa: ANN401 - those of `_settings`
 ) -> None:
-    """Create the shared group GROUP. What is not given has its default.
+    """Create the shared group GROUP. Settings that are not given have their defaults.
 
     --in-order and --from-latest cannot be changed later.
     """
@@ -130,7 +130,7 @@ def update(
     as_json: bool,
     **settings: Any,  # noqa: ANN401 - those of `_settings`
 ) -> None:
-    """Change settings of the shared group GROUP. What is in flight keeps its time."""
+    """Change settings of the shared group GROUP. Messages in flight keep their leases."""
     given = _given(settings)
     if no_backoff:
         if "backoff_ms" in given:
@@ -207,9 +207,9 @@ def reset(
 ) -> None:
     """Move GROUP in TOPIC.
 
-    Of a shared group what is in flight there ends: it can no longer be
-    acknowledged, and is delivered again if it is not before WHERE. Of a group
-    by offsets the committed offsets are moved; running consumers keep their
+    A shared group loses its messages in flight there: they can no longer be
+    acknowledged, and are delivered again unless they are before WHERE. For a
+    reader group the committed offsets are moved; running consumers keep their
     positions.
     """
     where, time_ms = _where(to)
@@ -254,7 +254,8 @@ def resume(name: str, server: str, as_json: bool) -> None:
 def delete(name: str, yes: bool, server: str, as_json: bool) -> None:
     """Delete GROUP, with its position in each queue. Messages are not deleted.
 
-    What a shared group has in flight ends. Its dead letters are kept.
+    Messages in flight of a shared group can no longer be acknowledged. Its
+    dead letters are kept.
     """
     with connect(server) as client:
         state = client.describe_group(name)

@@ -56,7 +56,7 @@ def row_of(name: str, state: GroupState, offsets: Sequence[GroupOffset]) -> Grou
 
 
 def print_offsets(name: str, offsets: Sequence[GroupOffset], *, as_json: bool) -> None:
-    """Of a group by offsets."""
+    """Show a reader group."""
     if as_json:
         print_json(
             {
@@ -80,7 +80,7 @@ def print_offsets(name: str, offsets: Sequence[GroupOffset], *, as_json: bool) -
 
 
 def print_shared(name: str, state: GroupState, *, as_json: bool, ended: int | None = None) -> None:
-    """Of a shared group. `ended`: deliveries that a reset has ended."""
+    """Show a shared group. `ended`: number of deliveries that a reset ended."""
     assert state.settings is not None, "it is shared"
     if as_json:
         document = {

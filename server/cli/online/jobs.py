@@ -270,7 +270,7 @@ def _print(found: Job, server: str) -> None:
 
 
 def _remedy(findings: Iterable[JobFinding], server: str) -> tuple[str | None, str | None]:
-    """What to type, and a sentence."""
+    """A command, and a sentence."""
     topic = next((each.topic for each in findings if each.topic), "")
     if topic:
         return command_at(server, "job start rebuild", name=topic), None

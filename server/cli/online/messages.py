@@ -146,7 +146,7 @@ def pull(
 
 
 def _behind(error: DataLossError, asked: int, waits: Iterator[int]) -> int | None:
-    """Where to read on without what is damaged; None: nowhere. Waits for a queue's rebuild."""
+    """The offset after the damaged message; None if unknown. Waits for a queue's rebuild."""
     if error.next_offset is not None:
         text = f"skipped: {error}; continuing at offset {error.next_offset}"
         say(text)
@@ -283,7 +283,7 @@ def print_documents(messages: Iterable[StoredMessage]) -> None:
 
 
 def print_bodies(messages: Iterable[StoredMessage]) -> None:
-    """The bodies alone, each and a newline, as bytes."""
+    """Print only the bodies, each with a newline, as bytes."""
     for message in messages:
         sys.stdout.buffer.write(body_of(message) + b"\n")
     sys.stdout.buffer.flush()

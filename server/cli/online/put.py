@@ -159,7 +159,8 @@ def put(
 
 
 def _check_takes_lite(client: Client, topic: str, server: str) -> None:
-    """Raises BadRequestError for a topic that is not made for lite topics: nobody would receive."""
+    """Raises BadRequestError for a topic that was not created for lite topics, whose message no one
+    would receive."""
     try:
         if client.describe_topic(topic).lite is not None:
             return
@@ -175,7 +176,7 @@ def _check_takes_lite(client: Client, topic: str, server: str) -> None:
 
 
 def _content(body: str | None) -> bytes:
-    """Raises CommandError when standard input is empty: mostly something went wrong before it."""
+    """Raises CommandError if standard input is empty, since that is usually a mistake."""
     if body is not None:
         return argument_bytes(body)
     if sys.stdin.isatty():
@@ -312,7 +313,7 @@ def _limit_bytes(client: Client) -> int:
 
 
 def _request_bytes(message: Message) -> int:
-    """At most the size of a request with this message alone."""
+    """An upper bound of the size of a request with this message only."""
     properties = (message.properties or {}).items()
     texts = [
         *(message.topic, message.tag, message.ordering_key),

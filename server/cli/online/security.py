@@ -1,7 +1,7 @@
-"""How a command shows who it is, and whom it trusts: options beside --server, or the environment.
+"""Options and environment variables for the user and the certificates of a command.
 
-A secret comes from a file or the environment, and from no option: command lines are in lists of
-processes and in the histories of shells.
+A secret is only read from a file or the environment, never from an option, because command lines
+appear in process lists and shell histories.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def security_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def given_options() -> str:
-    """Those of the command line, to be repeated in another command; with a space before them."""
+    """The given options, to repeat them in another command; with a leading space."""
     context = click.get_current_context(silent=True)
     if context is None:
         return ""
@@ -83,7 +83,7 @@ def given_options() -> str:
 
 
 def tls_of() -> TLS | None:
-    """What the command is to trust. Raises BadRequestError."""
+    """The TLS settings of the command. Raises BadRequestError."""
     ca, cert, key = (_given(name) for name in ("tls_ca", "tls_cert", "tls_key"))
     if not (_given("tls") or ca or cert or key):
         return None
@@ -97,7 +97,7 @@ def tls_of() -> TLS | None:
 
 
 def credentials_of() -> Credentials | None:
-    """The user that the command is to be; None: nobody. Raises BadRequestError."""
+    """The user of the command; None for none. Raises BadRequestError."""
     access_key, file = _given("access_key"), _given("secret_file")
     if access_key is None:
         if file is not None:

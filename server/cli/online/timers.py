@@ -31,7 +31,7 @@ _DOCUMENT = "handle deliver_at_ms topic queue_id tag keys light_queues body_byte
 
 
 def deliver_at(delay_ms: int | None, at_ms: int | None) -> DeliverAt | None:
-    """What --delay and --at say; None: neither is given. Raises UsageError for both."""
+    """The value of --delay or --at; None if neither is given. Raises UsageError for both."""
     if delay_ms is not None and at_ms is not None:
         raise click.UsageError("--delay and --at exclude each other")
     if delay_ms is not None:

@@ -86,7 +86,7 @@ def _type_of(name: str | None) -> MessageType | None:
 
 
 def _given(keeping: dict[str, Any]) -> dict[str, Any]:
-    """Those of the options that are given, as fields of a Retention."""
+    """The given options, as fields of a Retention."""
     fields = {"keep": "time_ms", "keep_bytes": "bytes", "keep_messages": "messages"}
     return {fields.get(name, name): value for name, value in keeping.items() if value is not None}
 

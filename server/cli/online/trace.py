@@ -108,7 +108,8 @@ def trace(
 
 
 def _followed(client: Client, found: Trace, search_s: float) -> list[Trace]:
-    """Traces of what it became when it was redriven, and so on: the log goes one way only."""
+    """Traces of the messages that it was redriven to, and so on, since the log only leads
+    forward."""
     others: list[Trace] = []
     ids = deque(found.redriven_as)
     while ids and len(others) < _MOST_FOLLOWED:

@@ -24,7 +24,7 @@ class Bars:
         self._steps: dict[str, TaskID] = {}
 
     def show(self, step: str, share: float | None, remark: str = "") -> None:
-        """How far the step is, 0 to 1, or not to be said; it has a bar from the first time on."""
+        """Show the step's progress, 0 to 1, or unknown; its bar appears at the first call."""
         if self._quiet:
             return
         if self._progress is None:

@@ -12,7 +12,7 @@ SHOWN_BODY_BYTES = 80
 
 
 def plain_body(stored: bytes, sys_flag: int) -> bytes:
-    """The body decompressed; as it is stored where that is not possible."""
+    """The decompressed body; unchanged if that fails."""
     # Here, since it brings gRPC: see server_address.
     from kvcq_client.format import BodyError, decompress
 

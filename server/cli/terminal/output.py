@@ -1,10 +1,10 @@
-"""What the command line prints: tables for people, JSON for programs.
+"""Prints results: tables for people, JSON for programs.
 
-Results go to standard output, everything else to standard error, so that a pipe gets results
-alone. With --json a result is one JSON document in one line, and one line for each message or row
-where there are many; an error is one JSON object, the last line of standard error, in place of
-the words for people. Exit codes: 0 success, 1 findings or a refusal, 2 wrong usage, 3 cannot
-connect, 130 Ctrl-C, 141 nobody reads what is printed any more.
+Results go to standard output, everything else to standard error, so that a pipe only gets results.
+With --json a result is one JSON document in one line, or one line for each of many messages or
+rows; an error is one JSON object, the last line of standard error, instead of the text for people.
+Exit codes: 0 success, 1 findings or a rejection, 2 wrong usage, 3 cannot connect, 130 Ctrl-C, 141
+the reader of the output has gone.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 
 
 class CommandError(click.ClickException):
-    """Ends the command; says what went wrong, and what to do next.
+    """Ends the command, with an error message and the next step.
 
-    `command` can be pasted into a shell; `hint` is a sentence, beside it or instead of it.
+    `command` can be pasted into a shell; `hint` is a sentence, with it or instead of it.
     """
 
     exit_code = EXIT_REFUSED
@@ -65,7 +65,7 @@ class CommandError(click.ClickException):
         self.field = field
 
     def saying(self, message: str, *, hint: str | None = None, field: str | None = None) -> Self:
-        """The same error with another text; hint and field as well, where they are given."""
+        """The same error with another text; and another hint and field, if given."""
         return type(self)(
             message,
             self.hint if hint is None else hint,
@@ -106,14 +106,15 @@ def say(text: str) -> None:
 
 
 def print_next(command: str | None, hint: str | None) -> None:
-    """What to do next, for people: a command for a shell, and a sentence. Each may be absent."""
+    """Print the next step for people: a command for a shell, and a sentence. Either may be
+    missing."""
     for name, text in (("next:", command), ("hint:", hint)):
         if text:
             notes.print(f"[bold]{name}[/]  {escape(text)}", highlight=False, soft_wrap=True)
 
 
 def ask(question: str, without: str) -> None:
-    """Returns when the answer is yes. Raises CommandError when nobody can give one.
+    """Return if the user confirms. Raises CommandError if no one can be asked.
 
     `without`: the command that does not ask.
     """
@@ -165,7 +166,8 @@ def document_of(value: object, names: str) -> dict[str, Any]:
 
 
 def camel_case(document: Any, *, names: frozenset[str] = frozenset()) -> Any:  # noqa: ANN401
-    """The document with its fields in camelCase. Below `names` keys are data, and stay."""
+    """The document with field names in camelCase. Keys below `names` are data, and do not
+    change."""
     if isinstance(document, dict):
         return {
             _camel(key): value if key in names else camel_case(value, names=names)
@@ -228,7 +230,7 @@ def print_first(
 
 
 def print_done(done: str, name: str, *, as_json: bool) -> None:
-    """What was done to the one of that name, such as "deleted"."""
+    """Report what was done to the object, such as "deleted"."""
     if as_json:
         print_json({done: name})
     else:

@@ -54,7 +54,7 @@ def one_line(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    """The same for a JSON document, which stays the same document."""
+    """Like `visible`, for a JSON document, whose value does not change."""
     return _with_unseen(text, lambda one: json.dumps(one)[1:-1])
 
 

@@ -43,7 +43,7 @@ class Sections(click.Group):
 
 
 def _typed(ctx: click.Context) -> str:
-    """The group as it is typed, whatever the program was called by."""
+    """The command group as the user types it, whatever the program's name."""
     names: list[str] = []
     here: click.Context | None = ctx
     while here is not None and here.parent is not None:

@@ -1,7 +1,7 @@
-"""What arguments and options may be: numbers that fit the request, and text that is UTF-8.
+"""Types of arguments and options: numbers that fit the request, and text that is UTF-8.
 
-A number that its field in the request cannot hold, or bytes that are no text, are wrong usage:
-click says so with the name of the option, and exit code 2.
+A number that does not fit its field in the request, or bytes that are not text, are usage errors:
+click reports them with the option's name, and exit code 2.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ TIMES = "Times are UTC: 2026-01-31T12:00, or -1h for an hour ago."
 
 
 def text(value: str) -> str:
-    """Text that can be sent: bytes that are not UTF-8 come in as lone surrogates."""
+    """Text that can be sent. Bytes that are not UTF-8 arrive as lone surrogates and are
+    rejected."""
     try:
         value.encode()
     except UnicodeEncodeError:

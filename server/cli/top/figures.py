@@ -69,7 +69,7 @@ class RunningJob(NamedTuple):
 
 @dataclass(frozen=True)
 class Rates:
-    """Of the whole server."""
+    """Rates of the whole server."""
 
     messages_in: float
     bytes_in: float
@@ -83,7 +83,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Figures:
-    """What is shown."""
+    """The values that are shown."""
 
     version: str
     uptime_s: float

@@ -17,7 +17,7 @@ _NOTHING_YET = Activity([], [], None, None, None)
 
 @dataclass(frozen=True)
 class Sample:
-    """What the server said, and when."""
+    """A response of the server, and its time."""
 
     time_s: float  # of a clock that only rises
     version: str
