@@ -129,11 +129,11 @@ check: $(CHECK_STATIC) $(CHECK_TESTS)  ## All that must pass
 
 LOAD ?= test
 soak-kills: $(STAMPS)/dev  ## 500 kills and 500 losses of power under each load, or LOAD=waiting; hours
-	$(PYTEST) -m "soak or not soak" --timeout 0 -o faulthandler_timeout=0 \
+	SOAK_SEEDS=500 $(PYTEST) -m "soak or not soak" --timeout 0 -o faulthandler_timeout=0 \
 		tests/crash/test_random_points.py -k $(LOAD)
 
 soak: $(STAMPS)/dev  ## The long tests
-	$(PY) -m pytest -m soak --timeout 0 -o faulthandler_timeout=0
+	SOAK_SEEDS=500 $(PY) -m pytest -m soak --timeout 0 -o faulthandler_timeout=0
 
 clean:  ## Remove what the targets made, not the data
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
