@@ -7,14 +7,16 @@ ended by cancelling its task.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from server.edge.call_gate import STREAMS, CallKind
 from server.errors import MemoryFullError, RequestLateError
+from server.in_turns import in_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 #: How long a request may take to arrive, by the kind of its call; the requests of a stream may take
 #: for ever. A call without a user asks for a health status: 30 bytes. The largest request of a user
@@ -32,6 +34,9 @@ class _Reading(NamedTuple):
     since_s: float
 
 
+_Chosen = tuple[CallKind, object, _Reading]
+
+
 class Readings:
     """Tracks requests that are being read. Owned by the event loop's thread."""
 
@@ -42,6 +47,11 @@ class Readings:
         # Of the streams those of which nothing has come.
         self._unsent: dict[CallKind, dict[object, _Reading]] = {kind: {} for kind in STREAMS}
         self._ended: dict[object, Exception] = {}
+        self._is_ending = False
+
+    def count(self, kind: CallKind) -> int:
+        """Number of calls of that kind of which a request is awaited."""
+        return len(self._by_kind[kind])
 
     @property
     def of_streams(self) -> bool:
@@ -79,10 +89,12 @@ class Readings:
         """Cancel reads that take longer than LATE_S."""
         now_s = self._now_s()
         for kind, late_s in LATE_S.items():
+            late: list[_Chosen] = []
             for call, reading in self._by_kind[kind].items():
                 if now_s - reading.since_s <= late_s:
                     break
-                self._end(call, reading, RequestLateError(late_s))
+                late.append((kind, call, reading))
+            in_turns(self._end_each(late, partial(RequestLateError, late_s)))
 
     def end_oldest(self, kind: CallKind) -> None:
         """Cancel the oldest read, to make room for another call. For streams only one that received
@@ -100,17 +112,34 @@ class Readings:
     def end_newer_half(self, *, streams: bool) -> None:
         """Cancel the newer half of the slow reads, to make room in memory. Those of `streams`,
         whose requests may not have been sent yet, come last."""
+        if self._is_ending:
+            return
         chosen = [each for kind in LATE_S for each in self._slow(kind)]
-        chosen.sort(key=lambda each: each[1].since_s)
+        chosen.sort(key=lambda each: each[2].since_s)
         if len(chosen) <= 1 and streams:
             chosen += [each for kind in STREAMS for each in self._slow(kind)]
-        for call, reading in chosen[(len(chosen) + 1) // 2 :]:
-            self._end(call, reading, MemoryFullError("this request arrived too slowly"))
+        in_turns(self._end_half(chosen[(len(chosen) + 1) // 2 :]))
 
-    def _slow(self, kind: CallKind) -> list[tuple[object, _Reading]]:
+    def _slow(self, kind: CallKind) -> list[_Chosen]:
         slow_s = self._now_s() - SLOW_S
-        found = self._by_kind[kind].items()
-        return [one for one in found if one[1].since_s <= slow_s and one[0] not in self._ended]
+        return [
+            (kind, call, reading)
+            for call, reading in self._by_kind[kind].items()
+            if reading.since_s <= slow_s and call not in self._ended
+        ]
+
+    def _end_half(self, chosen: list[_Chosen]) -> Iterator[Callable[[], None]]:
+        self._is_ending = True
+        error = partial(MemoryFullError, "this request arrived too slowly")
+        yield from self._end_each(chosen, error)
+        self._is_ending = False
+
+    def _end_each(
+        self, chosen: list[_Chosen], error: Callable[[], Exception]
+    ) -> Iterator[Callable[[], None]]:
+        for kind, call, reading in chosen:
+            if self._by_kind[kind].get(call) is reading:  # it did not come meanwhile
+                yield partial(self._end, call, reading, error())
 
     def _end(self, call: object, reading: _Reading, error: Exception) -> None:
         if call not in self._ended:

@@ -30,15 +30,13 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from server.edge.call_gate import STREAMS
+from server.edge.call_gate import STREAMS, CallKind
 from server.edge.readings import SLOW_S, Readings
 from server.errors import MemoryFullError
 from server.process import give_back, private_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from server.edge.call_gate import CallKind
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +57,9 @@ LAST_FACTOR = 1.25
 #: 2,048 streams that are held back take 256 MiB. Left to its bandwidth probe, gRPC makes it
 #: megabytes.
 UNREAD_BYTES = 128 << 10
+#: What an idle client of RocketMQ takes, with its connection and its stream, above the limit: ten
+#: thousand of them are no reason to refuse anybody's requests.
+CLIENT_BYTES = 64 << 10
 #: What one queue of a subscription takes, with a name of 30 characters.
 QUEUE_BYTES = 400
 #: One part in this many of what may wait to be sent is little.
@@ -356,6 +357,7 @@ class RequestMemory:
         self.readings.end_late()
         private = self._private()
         most = max(self._limit_bytes, self._own_bytes + self._limit_bytes // 4)
+        most += self.readings.count(CallKind.TELEMETRY) * CLIENT_BYTES
         self._is_full = private > most
         if self._is_full:
             is_last = private > most * LAST_FACTOR

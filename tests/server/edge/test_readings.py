@@ -15,6 +15,7 @@ from server.edge.call_gate import Places
 from server.edge.readings import LATE_S, SLOW_S, UNSENT_S, Readings
 from server.edge.request_limits import OPEN_PLACES, PLACES
 from server.errors import MemoryFullError, RequestLateError
+from server.in_turns import AT_A_TIME
 from tests.support.attacks import begun_and_never_sent, close
 from tests.support.serving import serving
 from tests.support.until import until
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHORT, STREAM, OPEN = CallKind.SHORT, CallKind.STREAM, CallKind.OPEN
+TELEMETRY = CallKind.TELEMETRY
 
 
 class Reader:
@@ -81,6 +83,28 @@ async def test_of_slow_requests_the_newer_half_is_ended_and_those_of_streams_las
         assert await reader.taken() == [(number, MemoryFullError) for number in expected]
     reader.readings.end_newer_half(streams=True)
     assert await reader.taken() == [(8, MemoryFullError)]
+    await reader.close()
+
+
+@pytest.mark.parametrize(("kind", "ended"), [(TELEMETRY, range(1000, 2000)), (OPEN, range(2000))])
+async def test_thousands_are_ended_a_few_in_a_turn_of_the_loop(
+    kind: CallKind, ended: range
+) -> None:
+    """Half of those of streams where memory is full, and all others that are late."""
+    reader = Reader()
+    for number in range(2000):
+        await reader.begin(number, kind)
+    reader.now_s += LATE_S[OPEN] + 1
+    in_a_turn: list[int] = []
+    while len(reader.ended) < len(ended):
+        if len(in_a_turn) < 10:  # memory has not been freed yet
+            reader.readings.end_late()
+            reader.readings.end_newer_half(streams=kind is TELEMETRY)
+        before = len(reader.ended)
+        await asyncio.sleep(0)
+        in_a_turn.append(len(reader.ended) - before)
+    assert max(in_a_turn) <= 3 * AT_A_TIME
+    assert sorted(number for number, _ in await reader.taken()) == [*ended]
     await reader.close()
 
 

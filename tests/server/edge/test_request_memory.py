@@ -87,6 +87,28 @@ async def test_above_the_limit_one_is_read_at_a_time(process: Process) -> None:
     await second
 
 
+async def test_what_ten_thousand_idle_clients_take_refuses_nothing(process: Process) -> None:
+    calls = [object() for _ in range(10_000)]
+    for call in calls:
+        process.memory.readings.begin(call, CallKind.TELEMETRY, is_first=True)
+    process.private = LIMIT + 600 * MIB
+    process.look()
+    assert (await _begun(process, "a")).done()
+    assert (await _begun(process, "b")).done()
+    task = asyncio.current_task()
+    assert task is not None
+    await asyncio.sleep(0)
+    assert not task.cancelling()
+    for call in calls:
+        process.memory.readings.end(call, CallKind.TELEMETRY)
+    process.look()
+    third = await _begun(process, "c")
+    assert not third.done(), "nobody is connected, and it is full"
+    process.memory.end_large("a", 1000)
+    process.memory.end_large("b", 1000)
+    await third
+
+
 async def test_well_above_the_limit_the_newer_half_that_waits_is_refused(
     process: Process,
 ) -> None:
