@@ -104,7 +104,7 @@ def _cpu_s(pid: int) -> float:
 
 
 class _Idle:
-    """One client. A heartbeat that fails ends the program."""
+    """One client. A heartbeat that fails, or a stream that ends, ends the program."""
 
     def __init__(self, target: str, client_id: str, group: v2.Resource | None) -> None:
         """`group`: of a push consumer; None: a producer."""
@@ -133,7 +133,9 @@ class _Idle:
         return v2.Settings(client_type=v2.PUSH_CONSUMER, subscription=subscription)
 
     async def _stay(self) -> None:
-        waits = [self._beat()] if self._group is None else [self._beat(), self._receive()]
+        waits = [self._beat(), self._listen()]
+        if self._group is not None:
+            waits.append(self._receive())
         await asyncio.gather(*waits)
 
     async def close(self) -> None:
@@ -149,6 +151,9 @@ class _Idle:
             assert answer.status.code == v2.OK, answer.status
             self.beats += 1
             await asyncio.sleep(_BEAT_S)
+
+    async def _listen(self) -> None:
+        raise AssertionError(f"the stream has ended, or said {await self._stream.read()}")
 
     async def _receive(self) -> None:
         assert self._group is not None
