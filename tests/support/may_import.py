@@ -305,6 +305,7 @@ UNITS |= {
         "server.access",
         "server.config",
         "server.errors",
+        "server.in_turns",
         "server.metrics",
         "server.process",
         "server.receiving",
