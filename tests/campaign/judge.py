@@ -155,6 +155,7 @@ def _compare(model: Model, reads: dict[str, Read], retention: RetentionJudge, st
         if number in found:
             raise Failure(f"{model.name}/{number} stands twice: {found[number]} and {topic} {each}")
         found[number] = (topic, each)
+    model.stored_anew({at: each.message.physical_offset for at, (_, each) in found.items()}, start)
     in_lights: dict[int, dict[str, Found]] = defaultdict(dict)
     for name, each in _all_of(reads, model.light_queues):
         if _was_altered(model, each.message.body, start):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.campaign.limits import Kept, Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 class Place(NamedTuple):
@@ -88,6 +88,9 @@ class Model:
     #: Group offsets by (topic, queue): what may be committed. One value where it is certain.
     committed: dict[tuple[str, int], set[int | None]] = field(default_factory=dict)
     batches: list[Batch] = field(default_factory=list)
+    #: Of those that were answered, one that was sent again without an answer: where it has expired,
+    #: it may have been stored anew.
+    sent_again: Batch | None = None
     #: Those of which something was deleted.
     touched: list[Batch] = field(default_factory=list)
     #: Bodies sent under numbers that were used, and where the batches stood that had these: such a
@@ -166,6 +169,21 @@ class Model:
     def limited_lights(self) -> set[str]:
         """Light queues that may hide messages."""
         return {name for name in self.light_queues if self.kept[name].hides}
+
+    def stored_anew(self, found: Mapping[int, int], start_offset: int) -> None:
+        """Of the batch sent again without an answer, what is found where it did not stand, by
+        number to physical offset, and had expired where it did, is as if it had been in doubt."""
+        batch, self.sent_again = self.sent_again, None
+        for message in () if batch is None else batch.messages:
+            place, at = message.place, found.get(message.number)
+            if place is None or at in (None, place.physical_offset):
+                continue
+            if place.physical_offset < start_offset:
+                assert batch is not None
+                batch.store_time_ms, message.place = 0, None
+                self.required.pop(message.number, None)
+                self.orphaned.pop(message.number, None)
+                self.doubtful[message.number] = message
 
     def stands(self, message: Sent) -> bool:
         """Whether it is in a queue still."""

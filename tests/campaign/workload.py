@@ -5,7 +5,7 @@ Only a single put without an answer stays in doubt.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -222,7 +222,7 @@ class Worker:
         request = _request(batch, self._chance.random() < 0.5)
         before = batch.store_time_ms
         try:
-            answer = session.call(session.stubs.messages.PutBatch, request)
+            answer = self._call_again(session, batch, request)
         except Refused as refused:
             self._expect_expired(session, batch, str(refused))
             return
@@ -235,6 +235,14 @@ class Worker:
             raise Failure(f"{batch.producer_id}:{batch.sequence}: another store time")
         self.resent += 1
 
+    def _call_again(self, session: Session, batch: Batch, request: pb.PutBatchRequest) -> Any:  # noqa: ANN401 - the response
+        """Under the number of a batch that was answered. Raises Refused and Gone."""
+        try:
+            return session.call(session.stubs.messages.PutBatch, request)
+        except Gone:
+            self.model.sent_again = batch
+            raise
+
     def _resend_deleted(self, session: Session) -> None:
         """A batch of which something was deleted: what stands is never stored again."""
         model = self.model
@@ -246,7 +254,7 @@ class Worker:
         if not standing:
             self._begin_anew(batch)
         try:
-            answer = session.call(session.stubs.messages.PutBatch, request)
+            answer = self._call_again(session, batch, request)
         except Refused as refused:
             if "another batch" in str(refused):
                 raise
@@ -306,7 +314,7 @@ class Worker:
             producer=pb.ProducerSequence(producer_id=batch.producer_id, sequence=batch.sequence),
         )
         try:
-            answer = session.call(session.stubs.messages.PutBatch, request)
+            answer = self._call_again(session, batch, request)
         except Refused:
             self.refused += 1
             return
