@@ -35,6 +35,7 @@ class _Reading(NamedTuple):
 
 
 _Chosen = tuple[CallKind, object, _Reading]
+_TOO_SLOW = "this request arrived too slowly"
 
 
 class Readings:
@@ -47,7 +48,7 @@ class Readings:
         # Of the streams those of which nothing has come.
         self._unsent: dict[CallKind, dict[object, _Reading]] = {kind: {} for kind in STREAMS}
         self._ended: dict[object, Exception] = {}
-        self._is_ending = False
+        self._is_ending_streams = False
 
     def count(self, kind: CallKind) -> int:
         """Number of calls of that kind of which a request is awaited."""
@@ -89,12 +90,10 @@ class Readings:
         """Cancel reads that take longer than LATE_S."""
         now_s = self._now_s()
         for kind, late_s in LATE_S.items():
-            late: list[_Chosen] = []
             for call, reading in self._by_kind[kind].items():
                 if now_s - reading.since_s <= late_s:
                     break
-                late.append((kind, call, reading))
-            in_turns(self._end_each(late, partial(RequestLateError, late_s)))
+                self._end(call, reading, RequestLateError(late_s))
 
     def end_oldest(self, kind: CallKind) -> None:
         """Cancel the oldest read, to make room for another call. For streams only one that received
@@ -111,14 +110,16 @@ class Readings:
 
     def end_newer_half(self, *, streams: bool) -> None:
         """Cancel the newer half of the slow reads, to make room in memory. Those of `streams`,
-        whose requests may not have been sent yet, come last."""
-        if self._is_ending:
-            return
+        whose requests may not have been sent yet, come last, a few in a turn of the loop: there may
+        be thousands of idle ones. All others end at once, since their requests are on their way."""
         chosen = [each for kind in LATE_S for each in self._slow(kind)]
         chosen.sort(key=lambda each: each[2].since_s)
-        if len(chosen) <= 1 and streams:
+        if len(chosen) <= 1 and streams and not self._is_ending_streams:
             chosen += [each for kind in STREAMS for each in self._slow(kind)]
-        in_turns(self._end_half(chosen[(len(chosen) + 1) // 2 :]))
+            in_turns(self._end_streams(chosen[(len(chosen) + 1) // 2 :]))
+            return
+        for _, call, reading in chosen[(len(chosen) + 1) // 2 :]:
+            self._end(call, reading, MemoryFullError(_TOO_SLOW))
 
     def _slow(self, kind: CallKind) -> list[_Chosen]:
         slow_s = self._now_s() - SLOW_S
@@ -128,18 +129,12 @@ class Readings:
             if reading.since_s <= slow_s and call not in self._ended
         ]
 
-    def _end_half(self, chosen: list[_Chosen]) -> Iterator[Callable[[], None]]:
-        self._is_ending = True
-        error = partial(MemoryFullError, "this request arrived too slowly")
-        yield from self._end_each(chosen, error)
-        self._is_ending = False
-
-    def _end_each(
-        self, chosen: list[_Chosen], error: Callable[[], Exception]
-    ) -> Iterator[Callable[[], None]]:
+    def _end_streams(self, chosen: list[_Chosen]) -> Iterator[Callable[[], None]]:
+        self._is_ending_streams = True
         for kind, call, reading in chosen:
             if self._by_kind[kind].get(call) is reading:  # it did not come meanwhile
-                yield partial(self._end, call, reading, error())
+                yield partial(self._end, call, reading, MemoryFullError(_TOO_SLOW))
+        self._is_ending_streams = False
 
     def _end(self, call: object, reading: _Reading, error: Exception) -> None:
         if call not in self._ended:
