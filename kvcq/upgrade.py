@@ -180,8 +180,8 @@ def _open_meta(directory: StoreDir) -> RocksEngine:
     except EngineFailedError as error:
         raise StoreFormatError(
             directory.meta,
-            f"is not the database that was written last ({error}). Nothing was changed. Bring it "
-            "back from a copy of the directory",
+            f"is not the database that was written last ({error}). Nothing was changed. Restore it "
+            "from a copy of the directory",
         ) from error
 
 

@@ -1,7 +1,7 @@
-"""Numbers and switches among settings: each is of its kind, finite, and within its bounds.
+"""Checks the numbers and switches among settings: type, finite, within bounds.
 
-One check for all fields of a settings class, so that none is forgotten: a number without bounds of
-its own may not be negative, nor above 2**53.
+One check for all fields of a settings class, so that none is forgotten. A number without bounds of
+its own must be from 0 to 2**53.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _UNITS = {"ms": " ms", "s": " s", "bytes": " bytes", "hours": " hours"}
 
 
 def numbers(settings: Any, bounds: Mapping[str, Bounds]) -> Iterator[tuple[str, bool, Bounds]]:  # noqa: ANN401 - a dataclass, or an instance
-    """Name, whether it is a whole number, and bounds of each field whose default is a number."""
+    """Yield the name, whether it is a whole number, and the bounds of each field whose default is a
+    number."""
     for field in dataclasses.fields(settings):
         if isinstance(field.default, int | float) and not isinstance(field.default, bool):
             whole = isinstance(field.default, int)
@@ -34,7 +35,7 @@ def check_settings(
     bounds: Mapping[str, Bounds],
     error: Callable[[str, str], Exception],
 ) -> None:
-    """Raises `error(name, what is wrong)` for the first field that is not as it should be."""
+    """Raise `error(name, reason)` for the first field with an invalid value."""
     for name, whole, (least, most) in numbers(settings, bounds):
         value = getattr(settings, name)
         kinds = (int,) if whole else (int, float)

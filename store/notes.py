@@ -40,7 +40,7 @@ class Notes:
         value = data[_HEAD_BYTES:]
         if data[:_HEAD_BYTES] != _head(value):
             raise StoreFormatError(
-                path, "damaged, its checksum does not match: bring it back from a backup"
+                path, "damaged, its checksum does not match: restore it from a backup"
             )
         return value
 

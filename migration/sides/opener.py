@@ -95,8 +95,8 @@ class SideOpener:
             return
         raise MigrationStateError(
             path,
-            f"is missing, and in state {state.phase.value} messages are read through it. Bring it "
-            f"back from a copy, or rebuild it from the log: "
+            f"is missing, and in state {state.phase.value} messages are read through it. Restore "
+            f"it from a copy, or rebuild it from the log: "
             f"kvcq migrate resume {self._directory.root} --rebuild {SideName.FILES.value}",
         )
 

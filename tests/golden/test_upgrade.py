@@ -221,7 +221,7 @@ def test_without_its_metadata_a_store_of_format_1_is_refused_and_left_as_it_is(
         if what == "empty":
             (root / "meta").mkdir()
     for _ in range(2):
-        with pytest.raises(StoreFormatError, match=r"meta.*Bring it\s+back"):
+        with pytest.raises(StoreFormatError, match=r"meta.*Restore it"):
             open_then(root)
     assert StoreDir(root).format_version == 1
     assert snapshots_in(root / DIRECTORY) == []

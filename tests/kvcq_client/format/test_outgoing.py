@@ -168,7 +168,7 @@ def test_what_passes_the_check_can_be_sent(message: Named) -> None:
         (outgoing(properties={"a": "\ud800"}), "surrogates"),
         (outgoing(flag=1 << 31), "flag"),
         (outgoing(born_time_ms=-1), "born_time_ms"),
-        (outgoing()._replace(ordering_key="k"), "ordering_key: decides the queue"),
+        (outgoing()._replace(ordering_key="k"), "ordering_key: cannot be combined"),
         (outgoing(queue_id=None)._replace(ordering_key="k" * 256), "ordering_key: .*up to 255"),
         (outgoing(queue_id=None)._replace(ordering_key="a\x01"), "ordering_key: .*printable"),
         (

@@ -230,7 +230,7 @@ def test_handed_over_files_move_the_watermark_forward_and_only_so(
         live(store).ingest(files, end, start_offset=end - 1)
     with pytest.raises(InvalidArgumentError, match="durable"):
         live(store).ingest(files, end + 1)
-    with pytest.raises(InvalidArgumentError, match="no file"):
+    with pytest.raises(InvalidArgumentError, match="not a file"):
         live(store).ingest({UNITS: [tmp_path / "missing"]}, end)
     assert live(store).double.watermark(SideName.ROCKSDB) == 0
     assert live(store).ingest(files, end)

@@ -156,7 +156,7 @@ def test_sub_directories_are_ignored(tmp_path: Path) -> None:
 def test_foreign_files_are_refused_by_name(tmp_path: Path, name: str) -> None:
     filled(tmp_path, 1).close()
     (tmp_path / name).write_bytes(b"")
-    with pytest.raises(StoreFormatError, match="no segment") as caught:
+    with pytest.raises(StoreFormatError, match="not a segment") as caught:
         SegmentSet.load(tmp_path, SIZE)
     assert caught.value.path.name == name
     assert (tmp_path / name).exists()
