@@ -52,9 +52,9 @@ def _place(directory: StoreDir, segments: SegmentSet, why: str) -> None:
     if max(segments.first_offset, directory.base_offset) > 0:
         raise StoreFormatError(
             directory.kvcq,
-            "cannot be read, and there is no snapshot: topics and groups of before the log tells "
-            "of them are nowhere else. Bring either back from a copy, or run "
-            f"`kvcq repair {directory.root} --state`",
+            "cannot be read, and there is no snapshot: topics and groups from before the log's "
+            "start are nowhere else. Restore either from a backup, or rebuild what the log still "
+            f"has: `kvcq repair {directory.root} --state`",
         )
     place_empty(directory.kvcq, why)
 

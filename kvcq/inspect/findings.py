@@ -35,6 +35,7 @@ class Kind(enum.Enum):
     # RocksDB.
     DATABASE = "database unreadable"
     NO_DATABASE = "no database"  # information: made on opening
+    LOST_STATE = "no database and no snapshot"
     OLD_DATABASE = "database of an earlier time"
     BEYOND_CHECKPOINT = "row beyond the dispatch point"
     MISSING_BOUND = "missing bound"
@@ -97,6 +98,7 @@ _REMEDIES = {
     Kind.OLD_FORMAT: Remedy.NEXT_START,
     Kind.UNDISPATCHED: Remedy.NEXT_START,
     Kind.NO_DATABASE: Remedy.NEXT_START,
+    Kind.LOST_STATE: Remedy.RESTORE,
     Kind.FILES_UNREAD: Remedy.NEXT_START,
 }
 

@@ -14,6 +14,7 @@ from kvcq.inspect.lookup import stands_in
 from kvcq.inspect.rows import ROCKSDB
 from store.errors import CorruptRecordError, MessageNotFoundError, StoreError
 from store.format import FastParser, dispatch_request
+from store.light_queue import is_light
 from store.log import Damage, Poison, PreadWindow, Run, walk
 
 if TYPE_CHECKING:
@@ -187,9 +188,18 @@ class Scrub:
 
     def _is_live(self, topic: str, physical_offset: int) -> bool:
         """Whether the record is still in the log, and its topic was not deleted since."""
-        return physical_offset >= self._log.start_offset and self._admission().is_live(
-            topic, physical_offset
-        )
+        if physical_offset < self._log.start_offset:
+            return False
+        if not self._admission().is_live(topic, physical_offset):
+            return False
+        return not is_light(topic) or self._was_there(topic, physical_offset)
+
+    def _was_there(self, light_queue: str, physical_offset: int) -> bool:
+        """Whether the light queue has rows, and not only later ones: no row of state says when it
+        was deleted, but a deletion leaves no rows, and what is put then begins it anew."""
+        low, high = self._queues.bounds(light_queue, 0, self._log.start_offset)
+        first = self._queues.read_units(light_queue, 0, low, 1)
+        return high > 0 and (not first or first[0][1][0] <= physical_offset)
 
     def _is_its_record(self, physical_offset: int, topic: str, queue_id: int, offset: int) -> bool:
         try:

@@ -17,6 +17,7 @@ from kvcq.inspect.log import LOG, LogCheck
 from kvcq.inspect.rows import ROCKSDB
 from kvcq.inspect.side import OpenedStore
 from kvcq.inspect.state import StateSide, endings_in
+from kvcq.snapshots import DIRECTORY, snapshots_in
 from kvcq.state_store import KvStateStore
 from store.base import SystemClock, no_progress
 from store.errors import StoreFormatError
@@ -87,9 +88,28 @@ def open_database(
         return None
 
 
-def _open_engine(directory: StoreDir, findings: Findings, stack: ExitStack) -> RocksEngine | None:
+def _is_state_lost(directory: StoreDir, segments: SegmentSet) -> bool:
+    """Whether topics and groups from before the log's start are nowhere, without the database."""
+    if max(segments.first_offset, directory.base_offset) == 0:
+        return False
+    snapshots = snapshots_in(directory.root / DIRECTORY, read_only=True)
+    return not any(each.is_sealed and each.mark.fits(segments) for each in snapshots)
+
+
+def _open_engine(
+    directory: StoreDir, segments: SegmentSet, findings: Findings, stack: ExitStack
+) -> RocksEngine | None:
     """The database, read-only; None if it is missing or cannot be read."""
     path = directory.kvcq
+    if not path.exists() and _is_state_lost(directory, segments):
+        findings.add(
+            Kind.LOST_STATE,
+            "kvcq",
+            "a database, or a snapshot in snapshots/",
+            f"neither; the log begins at {segments.first_offset}",
+            side=ROCKSDB,
+        )
+        return None
     if not path.exists():
         findings.add(
             Kind.NO_DATABASE,
@@ -195,7 +215,7 @@ def _sides(
 ) -> list[Side]:
     """The state, and all sides with queues."""
     was_closed = directory.was_closed_cleanly
-    engine = _open_engine(directory, findings, stack)
+    engine = _open_engine(directory, segments, findings, stack)
     if engine is None:
         return []
     try:

@@ -28,12 +28,10 @@ from store.log import Damage, Run, SegmentSet, walk
 from store.metadata import TopicConfig
 from store.state import (
     STATE_TOPIC,
+    Changes,
     CorruptStateError,
-    LiteTopicsOf,
     Tables,
-    TopicKeeps,
-    TopicTakes,
-    changes_of,
+    apply_entry_of_rest,
     pack_topic,
     topic_key,
 )
@@ -134,7 +132,7 @@ def _replay(
             if name == STATE_TOPIC and at < base_offset:
                 continue
             if name == STATE_TOPIC:
-                ended.update(_apply(segments, state, tables, at, request.record_size))
+                ended.update(_apply(segments, state, at, request.record_size))
             elif request.in_queue and not is_light(name):
                 # Without a record that made it: it is older than the log, and so are its queues.
                 created_offset = at if name in ended else 0
@@ -143,22 +141,17 @@ def _replay(
     state.advance(end)
 
 
-def _apply(
-    segments: SegmentSet, state: KvStateStore, tables: Tables, at: int, size: int
-) -> list[str]:
+def _apply(segments: SegmentSet, state: KvStateStore, at: int, size: int) -> list[str]:
     """Apply the record to the state. Returns the names that it deletes."""
     try:
         entries = read_entries(segments, at, size)
     except (CorruptRecordError, CorruptStateError) as error:
         logger.error("a record of state is left out: %s", error)
         return []
-    known = [
-        each
-        for each in entries
-        if not isinstance(each, (LiteTopicsOf, TopicKeeps, TopicTakes))
-        or tables.topic(each.topic) is not None
-    ]
-    changes = changes_of(known, at, state)
+    changes = Changes(state)
+    for entry in entries:
+        if not apply_entry_of_rest(entry, at, changes):
+            logger.warning("left out, what it changes is from before the log's start: %s", entry)
     state.apply(changes, at + size)
     return changes.ended
 

@@ -4,7 +4,7 @@ Each change is an entry in a record of the state topic. Dispatch turns entries i
 of a snapshot and the records behind it give the same rows again. Uses format and base.
 """
 
-from store.state.changes import Changes, apply_entry, changes_of
+from store.state.changes import Changes, apply_entry, apply_entry_of_rest, changes_of
 from store.state.entries import (
     MOST_MADE,
     NOWHERE,
@@ -135,6 +135,7 @@ __all__ = [
     "TopicsMade",
     "Window",
     "apply_entry",
+    "apply_entry_of_rest",
     "changes_of",
     "dead_key",
     "group_key",

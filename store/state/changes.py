@@ -38,7 +38,7 @@ from store.state.half_entries import (
     HalfMoved,
     HalvesForgotten,
 )
-from store.state.halves import apply_half_entry
+from store.state.halves import HalfTables, apply_half_entry
 from store.state.rows import (
     DEAD_LETTERS,
     PLACES,
@@ -228,6 +228,41 @@ def apply_entry(entry: Entry, at: int, changes: Changes) -> None:
             apply_half_entry(entry, at, changes)
         case LiteTopicsOf(topic, expiry_ms):
             changes.put(lite_key(topic), pack_offset(expiry_ms))
+
+
+def apply_entry_of_rest(entry: Entry, at: int, changes: Changes) -> bool:
+    """Like `apply_entry`, for a log whose first records and their state are lost.
+
+    Leaves out changes to things that are not known. Of these, a delayed message that waits is kept:
+    its topic is older than the log, too. Returns whether nothing was lost that had not ended.
+    """
+    tables = Tables(changes)
+    match entry:
+        case LiteTopicsOf(topic) | TopicKeeps(topic) | TopicTakes(topic):
+            if tables.topic(topic) is None:
+                return False
+        case TimerSet(topic, due_ms, place, nonce):
+            if tables.topic(topic) is None:
+                _keep_timer(timer_key(due_ms, place), TimerRow(place, 0, nonce), changes)
+                return True
+        case TimerEnded(due_ms, timer, moved_to, _):
+            key = timer_key(due_ms, timer)
+            if changes.get(key) is None:
+                if moved_to != NOWHERE:  # its nonce is lost, so no caller can recall it
+                    _keep_timer(key, TimerRow(moved_to, 0, max(1, at)), changes)
+                return True
+        case HalfEnded(half) | HalfChecked(half) | HalfMoved(half):
+            if HalfTables(changes).open(half) is None:
+                return isinstance(entry, HalfEnded)
+        case _:
+            pass
+    apply_entry(entry, at, changes)
+    return True
+
+
+def _keep_timer(key: bytes, row: TimerRow, changes: Changes) -> None:
+    changes.put(key, pack_timer(row))
+    _count_timers(changes, 1)
 
 
 def _count_timers(changes: Changes, more: int) -> None:

@@ -201,6 +201,13 @@ def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, st
     if Kind.FALLING_TIME in kinds:
         hint = "store times that go back harm no message, but a search by time may be inexact there"
         advice.append((hint, None))
+    if Kind.LOST_STATE in kinds:
+        hint = (
+            "the store cannot be opened: topics, groups and offsets from before the log's start "
+            "are nowhere. Restore kvcq/ or snapshots/ from a backup, or let the command rebuild "
+            "what the log still has"
+        )
+        advice.append((hint, shlex.join(["kvcq", "repair", str(directory), "--state"])))
     if Kind.STATE in kinds:
         hint = (
             "topics, groups or offsets differ from what the log says: move the database aside, and "

@@ -278,6 +278,9 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
             return "", "free disk space, or lower store.reserved_hours; reads still work"
         case "STORE_FAILED" | "FLUSH_FAILED":
             return "", "check the server's log and the disk, then restart the server"
+        case "ENGINE_DAMAGED":
+            hint = "restart the server: it sets kvcq/ aside, and rebuilds it from the log"
+            return "", hint
         case "CORRUPT_RECORD" | "DAMAGED_QUEUE" | "CORRUPT_VALUE":
             return _behind_damage(reason, metadata, server)
         case _:

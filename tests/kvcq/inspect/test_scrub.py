@@ -162,3 +162,23 @@ def test_a_disk_that_cannot_be_read_is_told_and_tried_again(
     monkeypatch.setattr(found, "_look", look)
     assert not found.advance(end, 1 << 40)
     assert found.records == RECORDS
+
+
+@pytest.mark.parametrize("again", [0, 3, 400])
+def test_a_light_queue_that_was_deleted_is_no_finding(store: MessageStore, again: int) -> None:
+    """Nor is one that begins anew after that."""
+    store.delete_topic("%LMQ%a")
+    for _ in range(again):
+        store.put([Message("T", b"new", 0, light_queues=("%LMQ%a",))])
+    assert whole_pass(store).findings == []
+
+
+def test_a_missing_unit_of_a_light_queue_is_found(store: MessageStore) -> None:
+    low, high = store.bounds([("%LMQ%a", 0)])[0]
+    for lost in (low, high - 1):
+        live_engine(store).write(KvBatch(deletes=[(UNITS, unit_key("%LMQ%a", 0, lost))]))
+    found = whole_pass(store).findings
+    assert [(each.kind, each.topic, each.queue_offset) for each in found] == [
+        (Kind.MISSING_UNIT, "%LMQ%a", low),
+        (Kind.MISSING_UNIT, "%LMQ%a", high - 1),
+    ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kvcq.inspect import Kind
 from kvcq.opening import open_store
 from migration.check import check_store
 from migration.errors import IllegalStepError
@@ -31,6 +32,8 @@ from tests.support.migrating import make_on_files
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from store.message_store import MessageStore
 
 
 LAYOUT = FileLayout(UNITS_PER_FILE, INDEX_SLOTS, INDEX_ENTRIES)
@@ -80,6 +83,39 @@ def test_what_is_nowhere_is_refused_with_the_way_out_and_the_way_out_works(tmp_p
         with pytest.raises(UnknownTopicError):
             store.pull("gone", 0, 0)
     assert check_store(root) == []
+
+
+def test_delayed_messages_and_transactions_from_before_the_log_are_kept_as_far_as_it_has_them(
+    tmp_path: Path,
+) -> None:
+    """They are moved before their segments go; what began them is no longer in the log."""
+    root = tmp_path / "s"
+    with open_store(config(root)) as store:
+        store.put([Message("old", b"1", 0)])
+        hour_ms = store.lease_time_ms() + 3_600_000
+        store.timers.put([Message("old", b"waits", 0)], [hour_ms])
+        set_too = store.timers.put([Message("old", b"recalled", 0)], [hour_ms])
+        store.halves.begin(Message("old", b"open", 0), "g")
+        _expire(store)
+        store.timers.recall("old", set_too.handles)
+        store.put([Message("old", b"2", 0)])
+    lose_all(root)
+    assert {finding.kind for finding in check_store(root)} == {Kind.LOST_STATE}
+    assert repair_state(root) is not None
+    with open_store(config(root)) as store:
+        assert [each.message.body for each in store.timers.page().found] == [b"waits"]
+        assert store.timers.count() == 1
+        assert store.halves.list() == ([], None)
+    assert check_store(root) == []
+
+
+def _expire(store: MessageStore) -> None:
+    while store.log.appended_offset < 3 * store.config.segment_bytes:
+        store.put([Message("new", b"x" * 1000, 1)])
+    store.flush()
+    while not store._services.retention.run_once(now=True):
+        pass  # it has expired after 3.6 ms
+    assert store.log.start_offset > 0
 
 
 def test_a_snapshot_is_enough(tmp_path: Path) -> None:
