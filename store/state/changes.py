@@ -213,8 +213,7 @@ def apply_entry(entry: Entry, at: int, changes: Changes) -> None:
             changes.put(reader_key(topic, group), pack_offset(at))
         case TimerSet(topic, due_ms, place, nonce):
             begins = _found(topic, changes).created_offset
-            changes.put(timer_key(due_ms, place), pack_timer(TimerRow(place, begins, nonce)))
-            _count_timers(changes, 1)
+            _keep_timer(timer_key(due_ms, place), TimerRow(place, begins, nonce), changes)
         case TimerEnded(due_ms, timer, moved_to, _):
             key = timer_key(due_ms, timer)
             if moved_to == NOWHERE:

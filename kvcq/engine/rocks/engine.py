@@ -101,7 +101,8 @@ class RocksEngine:
         """Open the database for reading and writing, or create it, or families that it lacks.
 
         A new database is created in a scratch directory (`<name>.tmp`) and renamed, so a crash
-        leaves all of it or nothing; `in_place` it is not, for who uses none of it after a crash.
+        leaves all of it or nothing. With `in_place` it is created under its own name, for a caller
+        that discards it after a crash.
         So a directory without its families, CURRENT or manifest is damaged and rejected.
         Raises EngineFailedError; EngineUnavailableError if the cause does not lie in the files;
         EngineNewerError if the database has families of a newer program.

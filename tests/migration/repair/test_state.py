@@ -50,14 +50,22 @@ def fill(root: Path) -> None:
     with open_store(config(root)) as store:
         store.put([Message("old", b"1", 2), Message("gone", b"2", 0, light_queues=("%LMQ%x",))])
         store.commit_offsets("early", [("old", 2, 1)])
-        while store.log.appended_offset < 3 * store.config.segment_bytes:
-            store.put([Message("new", b"x" * 1000, 1)])
+        fill_segments(store)
         store.delete_topic("gone")
         store.commit_offsets("late", [("new", 1, 5)])
-        store.flush()
-        while not store._services.retention.run_once(now=True):
-            pass  # it has expired after 3.6 ms
-        assert store.log.start_offset > 0
+        expire(store)
+
+
+def fill_segments(store: MessageStore) -> None:
+    while store.log.appended_offset < 3 * store.config.segment_bytes:
+        store.put([Message("new", b"x" * 1000, 1)])
+
+
+def expire(store: MessageStore) -> None:
+    store.flush()
+    while not store._services.retention.run_once(now=True):
+        pass  # it has expired after 3.6 ms
+    assert store.log.start_offset > 0
 
 
 def lose_all(root: Path) -> None:
@@ -96,7 +104,8 @@ def test_delayed_messages_and_transactions_from_before_the_log_are_kept_as_far_a
         store.timers.put([Message("old", b"waits", 0)], [hour_ms])
         set_too = store.timers.put([Message("old", b"recalled", 0)], [hour_ms])
         store.halves.begin(Message("old", b"open", 0), "g")
-        _expire(store)
+        fill_segments(store)
+        expire(store)
         store.timers.recall("old", set_too.handles)
         store.put([Message("old", b"2", 0)])
     lose_all(root)
@@ -107,15 +116,6 @@ def test_delayed_messages_and_transactions_from_before_the_log_are_kept_as_far_a
         assert store.timers.count() == 1
         assert store.halves.list() == ([], None)
     assert check_store(root) == []
-
-
-def _expire(store: MessageStore) -> None:
-    while store.log.appended_offset < 3 * store.config.segment_bytes:
-        store.put([Message("new", b"x" * 1000, 1)])
-    store.flush()
-    while not store._services.retention.run_once(now=True):
-        pass  # it has expired after 3.6 ms
-    assert store.log.start_offset > 0
 
 
 def test_a_snapshot_is_enough(tmp_path: Path) -> None:
