@@ -11,11 +11,11 @@ import importlib
 import json
 import os
 import runpy
-import select
 import signal
 import socket
 import sys
 from contextlib import suppress
+from multiprocessing.connection import wait
 
 #: What takes most of the time to import. None starts a thread.
 _IMPORTED = (
@@ -74,8 +74,8 @@ def _next(
     requests: socket.socket, woken: socket.socket
 ) -> tuple[bytes | None, list[int], int, object]:
     """The next request; None when a process has ended instead."""
-    ready, _, _ = select.select([requests, woken], [], [])
-    if requests in ready:
+    # `select` takes no descriptor above 1,023; a worker that has run many tests has those.
+    if requests in wait([requests, woken]):
         return socket.recv_fds(requests, _MOST_BYTES, 4)
     woken.recv(_MOST_BYTES)
     return None, [], 0, None

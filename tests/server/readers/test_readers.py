@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import select
 from contextlib import contextmanager
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,7 +71,7 @@ def begin(readers: Readers, plan: PullPlan) -> None:
     assert ask(readers, plan) is None
     [reader] = readers._all
     assert reader._link is not None
-    assert select.select([reader._link], [], [], WAIT_S)[0]
+    assert wait([reader._link], WAIT_S)
 
 
 def is_whole(store: MessageStore, found: Encoded | None) -> bool:
