@@ -70,7 +70,7 @@ class Expiry(Protocol):
         """Check the clocks; called about every second. Returns whether the filter was set again."""
         ...
 
-    def taken_too_far_ms(self) -> int:
+    def dropped_too_early_ms(self) -> int:
         """Store time in ms before which units may have been dropped too early; 0 if none. Each loss
         is returned once."""
         ...
@@ -357,7 +357,7 @@ class KvConsumeQueueStore:
         if self._expiry is None:
             return 0
         self._expiry.tick()
-        return self._expiry.taken_too_far_ms()
+        return self._expiry.dropped_too_early_ms()
 
     def compact(
         self,

@@ -215,7 +215,7 @@ class PlainDatabases:
         """The queues as of now; closing them leaves the database open."""
         return KvConsumeQueueStore(self._engine, self._expiry, owns_engine=False)
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         """Periodic work, about every second, for queues that do not do it themselves: see
         KvEngine.settle."""
         self._engine.settle()

@@ -288,7 +288,7 @@ def start(
         if acknowledged.at_append
         else GroupCommitService(log, flushed, GATHER_S)
     )
-    _follow_flush(flushed, reput)
+    _dispatch_after_flush(flushed, reput)
     guard = DiskGuard(directory.root, config)
     appends = AppendPath(
         config, log, acknowledged, reput, flush_service, guard, topics, view, applier
@@ -439,13 +439,13 @@ def _note(parts: Parts, falls: Falls) -> None:
     parts.databases.queues.keep_from(falls[-1].after_ms)
 
 
-def _follow_flush(flushed: Watermark, reput: ReputService) -> None:
+def _dispatch_after_flush(flushed: Watermark, reput: ReputService) -> None:
     """Dispatch more each time more is durable; a failed fsync fails the waiters as well."""
 
     def risen(error: BaseException | None) -> None:
         if error is None:
             try:
-                reput.follow()
+                reput.dispatch_due()
             finally:
                 flushed.call_when(flushed.value + 1, risen)
         elif isinstance(error, FlushError):

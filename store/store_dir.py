@@ -215,7 +215,7 @@ class StoreDir:
         for path in (self.meta, *self.root.glob(f"{self.meta.name}.{OLD_FORMAT}-*")):
             shutil.rmtree(path, ignore_errors=True)
 
-    def what_is_gone(self) -> Path | None:
+    def missing_path(self) -> Path | None:
         """A path that was removed or replaced while the directory is open; None if none was.
 
         Writes to a removed file do not fail, but are lost.

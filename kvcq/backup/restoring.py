@@ -26,7 +26,7 @@ from store.base import (
     make_directory,
     no_progress,
     open_new,
-    telling_of_full_disk,
+    raising_disk_full,
 )
 from store.errors import InvalidArgumentError, StoreFormatError
 from store.format import (
@@ -304,7 +304,7 @@ def _fetch(
         crc = size = 0
         length = segment_bytes if file.place.startswith(SEGMENTS) else file.size
         with (
-            telling_of_full_disk(path, length),
+            raising_disk_full(path, length),
             open(path, "wb", buffering=0, opener=open_new) as target,
         ):
             if length:

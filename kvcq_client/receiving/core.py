@@ -263,7 +263,7 @@ class ReceiverCore:
         self._asked_s[this] = monotonic()
         try:
             if not done:
-                self._settlements.stir()
+                self._settlements.wake_if_waiting()
                 return await self._receive_some(topic, count, size)
             self._carrying += 1
             self._none_carries.clear()

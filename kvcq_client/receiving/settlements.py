@@ -106,7 +106,7 @@ class Settlements:
             with suppress(RuntimeError):  # the loop is closed; so is the connection
                 self._loop.call_soon_threadsafe(self._wake)
 
-    def stir(self) -> None:
+    def wake_if_waiting(self) -> None:
         """Look again whether a receive comes. Owned by the event loop."""
         if self._waiting:
             self._wake()

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.base import FILE_MODE, Lock, fsync_directory, telling_of_descriptors
+from store.base import FILE_MODE, Lock, fsync_directory, raising_out_of_descriptors
 from store.errors import DiskFullError, OutOfDescriptorsError
 
 if TYPE_CHECKING:
@@ -248,12 +248,12 @@ class FileHandles:
 
     def _open(self, path: str, more_flags: int = 0) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC | more_flags
-        with contextlib.suppress(OutOfDescriptorsError), telling_of_descriptors():
+        with contextlib.suppress(OutOfDescriptorsError), raising_out_of_descriptors():
             return os.open(path, flags, FILE_MODE)
         # Others in this process took the handles we counted on: half of ours is theirs from now.
         self._limit = max(1, len(self._table) // 2)
         self._evict(len(self._table) - self._limit)
-        with telling_of_descriptors():
+        with raising_out_of_descriptors():
             return os.open(path, flags, FILE_MODE)
 
     def _evict(self, count: int) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from migration.columnar import BulkPlan, liveness_of
-from migration.fill.pace import patiently
+from migration.fill.pace import retry_while_side_busy
 from migration.state import SideName
 from store.base import DIRECTORY_MODE, start_module
 from store.errors import StoreError
@@ -199,7 +199,7 @@ class BulkBackfill:
         while side.store.statistics().get("default.l0_files", 0) > _L0_FILES:
             self._job.pause(_POLL_S)
         with side.filling:
-            patiently(self._job, lambda: end_before(side.store, end, endings))
+            retry_while_side_busy(self._job, lambda: end_before(side.store, end, endings))
             store = cast("IngestingStore", side.store)
             store.ingest(files, end, move=True)
         self._double.hold_log(side.name, end)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from migration.fill.bulk import BulkBackfill
 from migration.fill.feed import LogFeed
-from migration.fill.pace import Pace, patiently
+from migration.fill.pace import Pace, retry_while_side_busy
 from store.consume_queue import DispatchRequest, LastUnit
 from store.errors import StoreBusyError
 
@@ -68,7 +68,7 @@ class Filler:
                     self._bulk.run(side)
                     rest = max(_REST_BYTES, min(_REST_MOST_BYTES, 2 * rest))
                 if side.store.dispatched_offset >= flush_at:
-                    patiently(self._job, side.store.flush)
+                    retry_while_side_busy(self._job, side.store.flush)
                     flush_at = side.store.dispatched_offset + _FLUSH_BYTES
         finally:
             self._double.hold_log(name, None)
@@ -89,7 +89,7 @@ class Filler:
                 requests: list[DispatchRequest] = []
             else:
                 requests, at = self._feed.read(at, end, BATCH)
-                patiently(self._job, lambda: self._put(side, requests, at))
+                retry_while_side_busy(self._job, lambda: self._put(side, requests, at))
         self._double.hold_log(side.name, at)
         self._job.report(at, end)
         self._job.count(rows=len(requests))
@@ -134,4 +134,4 @@ class Filler:
         for topic, queue_id, offset, physical_offset in source.store.last_units():
             if physical_offset < log_start:
                 unit = LastUnit(topic, queue_id, offset, physical_offset)
-                patiently(self._job, partial(side.store.restore_last_units, [unit]))
+                retry_while_side_busy(self._job, partial(side.store.restore_last_units, [unit]))

@@ -24,7 +24,7 @@ _TREND_S = 5.0
 _BUSY_WAIT_S = 0.02
 
 
-def patiently(job: Job, action: Callable[[], object]) -> None:
+def retry_while_side_busy(job: Job, action: Callable[[], object]) -> None:
     """Retry until the side is not busy. Raises JobCancelledError."""
     while True:
         try:

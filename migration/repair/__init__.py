@@ -5,10 +5,10 @@ Uses state, and the check of a store.
 
 from migration.repair.queues import rebuild_side_step, set_queues_aside
 from migration.repair.rebuild_side import set_side_aside
-from migration.repair.state import StateMade, repair_state
+from migration.repair.state import RepairedState, repair_state
 
 __all__ = [
-    "StateMade",
+    "RepairedState",
     "rebuild_side_step",
     "repair_state",
     "set_queues_aside",

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class StateMade(NamedTuple):
+class RepairedState(NamedTuple):
     """The result of `repair_state`."""
 
     topics: int
@@ -55,7 +55,7 @@ class StateMade(NamedTuple):
 
 def repair_state(
     root: Path, progress: Progress = no_progress, clock: Clock | None = None
-) -> StateMade | None:
+) -> RepairedState | None:
     """Replace `kvcq/` by a database with only the state from the log; an old one is kept beside it.
 
     None if there is a database that opens, or a sealed snapshot: nothing is changed then, and the
@@ -81,7 +81,7 @@ def repair_state(
             base = identity.base_offset
             _replay(segments, base, state, engine, progress, clock.now_ms())
             tables = Tables(state)
-            made = StateMade(
+            made = RepairedState(
                 sum(1 for _ in tables.every_topic()),
                 len(tables.list_groups(None, 1 << 30)),
                 segments.first_offset,

@@ -60,9 +60,9 @@ class SideOpener:
         """The queues in the database, unchanged."""
         return self._databases.lend_queues()
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         """Periodic work, every second, also while the database has no queues."""
-        self._databases.tend()
+        self._databases.maintain()
 
     def files(self, state: MigrationState) -> FileSideStore:
         """Raises StoreFormatError for a damaged checkpoint of the files."""

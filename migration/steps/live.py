@@ -283,7 +283,7 @@ class LiveMigration:
 
     def look(self) -> None:
         """See Attendant: brings up a side that fell behind."""
-        self._opener.tend()
+        self._opener.maintain()
         if not self._begun or self.state.stopped or self._jobs.closed:
             return
         lags = any(not side.joined and side.failure is None for side in self._double.sides())

@@ -275,7 +275,8 @@ class Server:
 
     async def _serve(self, opened: Opened, port: int) -> None:
         store = opened.store
-        store.log.make_segments_aside()  # a roll must not hold the event loop while the disk works
+        # A roll must not block the event loop while the disk works.
+        store.log.create_segments_in_background()
         users: Users | None = None
         if self._gatekeeper is not None:
             users = self._gatekeeper.users = await asyncio.to_thread(

@@ -22,7 +22,7 @@ async def watch_writes(store: MessageStore, stage: Stage) -> None:
     last: str | None = None
     remark: str | None = None
     while True:
-        about_clock = store.health.what_about_the_clock()
+        about_clock = store.health.clock_warning()
         if (about_clock is None) != (remark is None):
             logger.error("%s", about_clock or "the clock is correct again")
         remark = about_clock

@@ -135,7 +135,7 @@ class Line:
             self._next_look_ms = time_ms
             self._queues.wake()
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """Something has changed."""
         self._queues.make_ready(self._key)
         self._queues.wake()
@@ -295,7 +295,7 @@ class Lines:
             else:
                 for line in [*self._by_group.get(group, {}).values()]:
                     if not topic or line.topic == topic:
-                        line.stir()
+                        line.wake()
 
     def _end_group(self, group: str) -> None:
         """Receives that waited when the group was deleted do not create it again."""

@@ -99,7 +99,7 @@ class Renewals:
         if client in self._of_client:
             self._in_background(self._give_back(list(self._of_client[client])))
 
-    def nobody_took(self, group: str, handles: Iterable[str]) -> None:
+    def give_back_undelivered(self, group: str, handles: Iterable[str]) -> None:
         """The client went away before it received these."""
         self._in_background(self._give_back([(group, each) for each in handles]))
 

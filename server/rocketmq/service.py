@@ -302,7 +302,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
             is_told = True
         finally:
             if not is_told and handles:
-                self._renewals.nobody_took(group, handles)
+                self._renewals.give_back_undelivered(group, handles)
 
     async def AckMessage(
         self, request: pb.AckMessageRequest, context: Context

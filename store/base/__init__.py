@@ -16,8 +16,8 @@ from store.base.files import (
     make_directory,
     move_aside,
     open_new,
-    telling_of_descriptors,
-    telling_of_full_disk,
+    raising_disk_full,
+    raising_out_of_descriptors,
     write_file,
 )
 from store.base.histogram import Counted, Histogram
@@ -44,9 +44,9 @@ __all__ = [
     "move_aside",
     "no_progress",
     "open_new",
+    "raising_disk_full",
+    "raising_out_of_descriptors",
     "retry_while_busy",
     "start_module",
-    "telling_of_descriptors",
-    "telling_of_full_disk",
     "write_file",
 ]

@@ -26,7 +26,7 @@ _TOO_MANY = (errno.EMFILE, errno.ENFILE)
 
 
 @contextlib.contextmanager
-def telling_of_descriptors() -> Iterator[None]:
+def raising_out_of_descriptors() -> Iterator[None]:
     """Turn an OSError for a lack of file descriptors into OutOfDescriptorsError."""
     try:
         yield
@@ -37,7 +37,7 @@ def telling_of_descriptors() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def telling_of_full_disk(path: Path, size: int) -> Iterator[None]:
+def raising_disk_full(path: Path, size: int) -> Iterator[None]:
     """Turn an OSError for a lack of disk space into DiskFullError, with the `size` in bytes."""
     try:
         yield
@@ -52,7 +52,7 @@ def fsync_directory(path: Path) -> None:
 
     Raises OSError, OutOfDescriptorsError.
     """
-    with telling_of_descriptors():
+    with raising_out_of_descriptors():
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -60,11 +60,11 @@ _BUSY_WAIT_S = 0.02
 class ReputService:
     """Feeds the dispatchers. Owns the watermark `dispatched`.
 
-    Thread: "reput", any appending thread through `offer`, and the flush thread through `follow`;
-    `_dispatching` admits one at a time. Locks: `_dispatching`, taken after the append lock, never
-    before it; see docs/threads.md. Failure: final. An error other than "busy" stops dispatch and
-    fails the watermark, so that appends are rejected. The log stays readable; reopening the store
-    dispatches the rest.
+    Thread: "reput", any appending thread through `dispatch_or_queue`, and the flush thread through
+    `dispatch_due`; `_dispatching` admits one at a time. Locks: `_dispatching`, taken after the
+    append lock, never before it; see docs/threads.md. Failure: final. An error other than "busy"
+    stops dispatch and fails the watermark, so that appends are rejected. The log stays readable;
+    reopening the store dispatches the rest.
     """
 
     def __init__(
@@ -107,14 +107,14 @@ class ReputService:
 
     # --- for the appender ------------------------------------------------------------------
 
-    def offer(self, batch: LogAppend) -> None:
+    def dispatch_or_queue(self, batch: LogAppend) -> None:
         """Dispatch or queue a batch that was appended. Called under the append lock; never waits
         for the disk.
 
         May be interrupted at any point; the next `wake` then dispatches the rest.
         """
         if self._at_append and self.dispatched.value < batch.start_offset:
-            self._dispatch_little(batch.start_offset)  # what is held goes first
+            self._dispatch_little(batch.start_offset)  # deferred batches go first
         if (
             self._at_append
             and batch.row_count <= SLICE_ROWS
@@ -141,13 +141,14 @@ class ReputService:
         if self._at_append:
             self._wake.set()
 
-    def hold(self, batch: LogAppend) -> None:
-        """Like `offer`, but a few rows wait for `follow`, which the caller must call soon.
+    def defer(self, batch: LogAppend) -> None:
+        """Like `dispatch_or_queue`, but a few rows wait until `dispatch_due` is called.
 
-        If it does not, the next `offer` or `wake` dispatches them as well.
+        The caller must call it soon. If it does not, the next `dispatch_or_queue` or `wake`
+        dispatches them as well.
         """
         if batch.row_count > _GATHERED_ROWS:
-            self.offer(batch)  # `follow` would leave them to the thread
+            self.dispatch_or_queue(batch)  # `dispatch_due` would leave them to the thread
         else:
             self._keep(batch)
 
@@ -161,8 +162,8 @@ class ReputService:
         """Report that an append was interrupted before all of it was dispatched."""
         self._wake.set()
 
-    def follow(self) -> None:
-        """Dispatch after the limit has risen. For the flush thread, and after `hold`; never waits
+    def dispatch_due(self) -> None:
+        """Dispatch after the limit has risen. For the flush thread, and after `defer`; never waits
         for the disk.
 
         A few rows are dispatched here, since handing them to another thread may take longer while
@@ -202,8 +203,8 @@ class ReputService:
     def dispatch_to(self, end: int) -> None:
         """Dispatch appended records at least up to `end`, unless that has to wait for RocksDB.
 
-        For an appender whose batch was too large for `offer`, once it holds no lock, and for
-        `follow`.
+        For an appender whose batch was too large for `dispatch_or_queue`, once it holds no lock,
+        and for `dispatch_due`.
         """
         try:
             while self.dispatched.failure is None and self.dispatched.value < end:

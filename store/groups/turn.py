@@ -350,7 +350,7 @@ class Turn:
         """State for the next turn, if nothing of this one is appended."""
         return self._known.next_turn()
 
-    def met_an_end(self) -> bool:
+    def topics_were_deleted(self) -> bool:
         """Whether a topic or light queue was deleted since the turn read its rows."""
         return self._topics.ends.changed_since(self._known.ends)
 

@@ -352,9 +352,9 @@ class CommitLog(ReadableLog):
         segment = self._segments.last
         return segment.path if segment is not None and segment.is_removed else None
 
-    def make_segments_aside(self) -> None:
+    def create_segments_in_background(self) -> None:
         """From now on create segments only in the background, not in an append. Repeatable."""
-        self._segments.make_aside()
+        self._segments.create_segments_in_background()
 
     # --- durability and end of life --------------------------------------------------------
 

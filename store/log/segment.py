@@ -22,8 +22,8 @@ from store.base import (
     TEMPORARY_SUFFIX,
     Lock,
     fsync_directory,
-    telling_of_descriptors,
-    telling_of_full_disk,
+    raising_disk_full,
+    raising_out_of_descriptors,
 )
 from store.errors import InvalidArgumentError, StoreClosedError, StoreFormatError
 from store.log.file_ranges import (
@@ -135,7 +135,7 @@ class Segment:
         temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
         temporary.unlink(missing_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with telling_of_full_disk(path, size), telling_of_descriptors():
+        with raising_disk_full(path, size), raising_out_of_descriptors():
             descriptor = os.open(temporary, flags, FILE_MODE)
             try:
                 allocate(descriptor, 0, size)
@@ -171,7 +171,7 @@ class Segment:
             if length != size:
                 raise StoreFormatError(path, f"has {length} bytes, a segment here has {size}")
             if writable:
-                with telling_of_full_disk(path, size):
+                with raising_disk_full(path, size):
                     allocate(descriptor, 0, size)
             segment = cls(path, start_offset, size, descriptor, writable=writable)
         except BaseException:
@@ -252,7 +252,7 @@ class Segment:
         if not 0 <= position <= self.size:
             raise InvalidArgumentError("position", f"{position} is outside 0 to {self.size}")
         self._reopen_writable()
-        with self._in_use() as descriptor, telling_of_full_disk(self.path, self.size):
+        with self._in_use() as descriptor, raising_disk_full(self.path, self.size):
             self.appended = position
             self.flushed = min(self.flushed, position)
             # Pages that were only read count as data: let the kernel forget them. What was written

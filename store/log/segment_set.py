@@ -207,7 +207,7 @@ class SegmentSet:
             start = end + have * self.segment_bytes
             reserved.append(self._source.take(start, count - have))
 
-    def make_aside(self) -> None:
+    def create_segments_in_background(self) -> None:
         """From now on rolls create no segments themselves; another thread does. Repeatable."""
         self._source.start()
 

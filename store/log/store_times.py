@@ -155,7 +155,7 @@ class StoreTimes:
         """How far the clock is behind the last record, in ms."""
         return max(0, last_store_time_ms - self._clock.now_ms())
 
-    def what_is_wrong(self, last_store_time_ms: int) -> str | None:
+    def clock_warning(self, last_store_time_ms: int) -> str | None:
         """A sentence about a wrong clock; None if nothing is known to be wrong."""
         jumped_s = self.jumped_ms() // 1000
         if jumped_s > WRONG_S:

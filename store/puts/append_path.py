@@ -164,11 +164,13 @@ class AppendPath:
                 f"{len(messages)} messages, not 1 to {MAX_MESSAGES}" if messages else "is empty",
             )
         log = self.log
-        offer = self._reput.offer if dispatch else self._reput.hold
+        publish = self._reput.dispatch_or_queue if dispatch else self._reput.defer
         if not wait and log.lock.locked():
             raise AppendWouldWaitError("another append is in progress")
         with log.lock:  # no interrupt leaves it held, as one behind `acquire` would
-            done = self._append(messages, prepared, offer, separate=separate, wait=wait, mark=mark)
+            done = self._append(
+                messages, prepared, publish, separate=separate, wait=wait, mark=mark
+            )
         if done.row_count > SLICE_ROWS and self.acknowledged.at_append:
             # Not under the lock: others append meanwhile.
             self._reput.dispatch_to(done.end_offset)
@@ -178,7 +180,7 @@ class AppendPath:
         self,
         messages: Sequence[Message],
         prepared: Sequence[Prepared],
-        offer: Callable[[LogAppend], None],
+        publish: Callable[[LogAppend], None],
         *,
         separate: bool,
         wait: bool,
@@ -191,17 +193,17 @@ class AppendPath:
         try:
             try:
                 done = self.log.append(
-                    messages, prepared, offer, separate=separate, wait=wait, mark=mark
+                    messages, prepared, publish, separate=separate, wait=wait, mark=mark
                 )
             except TopicsNeededError as needed:
                 if not wait and len(needed.names) > _FEW_TOPICS:
                     raise AppendWouldWaitError(f"{len(needed.names)} topics are made") from None
                 check_fit(messages, prepared, self.log.segment_bytes)
                 topics = self._topics.automatic(needed.names)
-                self._append_state(topics, offer)
+                self._append_state(topics, publish)
                 self._topics.made(topics, self.log.appended_offset)
                 done = self.log.append(
-                    messages, prepared, offer, separate=separate, wait=wait, mark=mark
+                    messages, prepared, publish, separate=separate, wait=wait, mark=mark
                 )
             if not self.acknowledged.at_append:
                 self._flush_service.request(done.end_offset, len(messages))
@@ -221,7 +223,7 @@ class AppendPath:
     def _append_state(
         self,
         entries: Sequence[Entry],
-        offer: Callable[[LogAppend], None],
+        publish: Callable[[LogAppend], None],
         messages: Sequence[Message] = (),
         changes: Changes | None = None,
         prepared: Sequence[Prepared] | None = None,
@@ -254,12 +256,14 @@ class AppendPath:
             )
             self._topics.deciding(taken, end)
 
-            def publish(done: LogAppend) -> None:
+            def publish_state(done: LogAppend) -> None:
                 self._settle_state()
-                offer(done)
+                publish(done)
 
             try:
-                self.log.append([Message(STATE_TOPIC, body), *messages], [PLAIN, *details], publish)
+                self.log.append(
+                    [Message(STATE_TOPIC, body), *messages], [PLAIN, *details], publish_state
+                )
             finally:
                 self._settle()
 
@@ -315,7 +319,9 @@ class AppendPath:
                 steps = decide()
                 try:
                     for entries, messages, changes, prepared in steps:
-                        self._append_state(entries, self._reput.offer, messages, changes, prepared)
+                        self._append_state(
+                            entries, self._reput.dispatch_or_queue, messages, changes, prepared
+                        )
                     end = self.log.appended_offset
                     if steps and not self.acknowledged.at_append:
                         self._flush_service.request(end, 1)
@@ -362,7 +368,7 @@ class AppendPath:
         self.wait_acknowledged(end)
 
     def dispatch_appended(self) -> None:
-        self._reput.follow()
+        self._reput.dispatch_due()
 
     def put(self, messages: Sequence[Message]) -> Appended:
         timeout_s = self._config.sync_flush_timeout_s

@@ -65,9 +65,9 @@ class Health:
         """
         return self._appends.why_not_writable()
 
-    def what_about_the_clock(self) -> str | None:
+    def clock_warning(self) -> str | None:
         """What is wrong with the machine's clock, as a sentence; None if nothing is known."""
-        return self._times.what_is_wrong(self._log.last_store_time_ms)
+        return self._times.clock_warning(self._log.last_store_time_ms)
 
     @property
     def flush_seconds(self) -> Counted:

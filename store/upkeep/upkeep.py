@@ -106,7 +106,7 @@ class Upkeep:
             self._repair.refill(self._refill_until_ms)
 
     def _look_after_directory(self) -> None:
-        gone = self._directory.what_is_gone() or self._log.removed_file()
+        gone = self._directory.missing_path() or self._log.removed_file()
         if gone is None or self._lost is not None:
             return
         error = StoreFailedError(f"{gone} was removed or replaced while the store was open")

@@ -109,11 +109,11 @@ class Harness:
     def _load(queues: Sequence[tuple[str, int]], light: Sequence[str], _log_end: int) -> list[int]:
         return [0] * (len(queues) + len(light))
 
-    def append(self, *messages: Message, hold: bool = False) -> int:
+    def append(self, *messages: Message, defer: bool = False) -> int:
         prepared = [prepare(message, n, 1 << 20, 100) for n, message in enumerate(messages)]
-        offer = self.reput.hold if hold else self.reput.offer
+        dispatch = self.reput.defer if defer else self.reput.dispatch_or_queue
         with self.log.lock:
-            done = self.log.append(messages, prepared, offer, separate=True)
+            done = self.log.append(messages, prepared, dispatch, separate=True)
         self.appended += done.requests
         return done.end_offset
 

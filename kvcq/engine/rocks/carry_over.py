@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rocksdict import Cache, IngestExternalFileOptions
 
 from kvcq.engine.protocol import KvBatch
-from kvcq.engine.rocks.opening import family_options, let_go, open_through_links
+from kvcq.engine.rocks.opening import close_database, family_options, open_through_links
 from kvcq.engine.rocks.rows import read_options, scan_rows
 from kvcq.engine.rocks.sst import write_sst
 
@@ -65,7 +65,7 @@ def carry_over(path: Path, profile: Profile, opened: Opened, directory: Path) ->
             if file is not None:
                 files[name] = file
     finally:
-        let_go(on_disk, flushed=True)
+        close_database(on_disk, flushed=True)
     return CarryOver(removed, files)
 
 

@@ -19,8 +19,8 @@ from kvcq.engine.rocks.failures import damage_mark, failure, lack
 from kvcq.engine.rocks.gate import Gate
 from kvcq.engine.rocks.opening import (
     Opened,
+    close_database,
     family_options,
-    let_go,
     open_through_links,
     open_writable,
     scratch_of,
@@ -360,7 +360,7 @@ class RocksEngine:
             raise failure("last flush", error) from error
         finally:
             try:
-                let_go(opened, flushed=flushed and self._durability.lack is None)
+                close_database(opened, flushed=flushed and self._durability.lack is None)
             except Exception as error:
                 error.__traceback__ = None
                 raise failure("closing", error) from error
@@ -383,7 +383,7 @@ class RocksEngine:
             self._gate.put(opened)
             raise
         try:
-            let_go(opened, flushed=True)
+            close_database(opened, flushed=True)
         except Exception as error:
             if lack(error) is None:
                 self._gate.end(EngineFailedError, f"{self._path} could not be reopened: {error}")
@@ -429,7 +429,7 @@ class RocksEngine:
             carried.apply(opened)
         except Exception as error:
             with suppress(Exception):
-                let_go(opened, flushed=True)
+                close_database(opened, flushed=True)
             kind = EngineFailedError if lack(error) is None else EngineUnavailableError
             raise kind(f"{self._path}: restoring unflushed writes failed: {error}") from error
 
@@ -486,7 +486,7 @@ class RocksEngine:
                 # Close explicitly, because frames of a failed call may still hold it. Closing tries
                 # to flush one family; what is carried over does not depend on that.
                 with suppress(Exception):
-                    let_go(self._gate.take(), flushed=True)
+                    close_database(self._gate.take(), flushed=True)
             self._ttl_s = None
             self._open_behind_gate(self._family_options())
         except OSError as error:
@@ -506,7 +506,7 @@ class RocksEngine:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(DIRECTORY_MODE, parents=True)
         opened = open_writable(new, self._profile, self._family_options(), create=True)
-        let_go(opened, flushed=True)
+        close_database(opened, flushed=True)
         del opened
         new.rename(self._path)  # an empty directory may be in the way
         fsync_directory(self._path.parent)

@@ -109,7 +109,7 @@ class ExpiryFilter:
 
     Thread: any. Locks: `_lock`, held while the engine is armed. Failure: if the engine cannot be
     armed, the filter is removed before the error is raised, because the old one would rise further.
-    `tick` then retries. If it cannot be removed either, as on a full disk, `taken_too_far_ms`
+    `tick` then retries. If it cannot be removed either, as on a full disk, `dropped_too_early_ms`
     returns what it may have dropped too early.
     """
 
@@ -173,7 +173,7 @@ class ExpiryFilter:
             self._arm()
             return True
 
-    def taken_too_far_ms(self) -> int:
+    def dropped_too_early_ms(self) -> int:
         """Store time in ms before which units may have been dropped too early; 0 if none. Each loss
         is returned once."""
         with self._lock:

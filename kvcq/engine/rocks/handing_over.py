@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rocksdict import Cache
 
 from kvcq.engine.rocks.failures import failure
-from kvcq.engine.rocks.opening import family_options, let_go, list_families, open_writable
+from kvcq.engine.rocks.opening import close_database, family_options, list_families, open_writable
 from kvcq.engine.rocks.options import small_profile
 from store.base import fsync_directory
 
@@ -42,7 +42,7 @@ def hand_over(path: Path, keep: Collection[str] | None = None) -> None:
         except Exception as error:
             raise failure("drop of families", error) from error
         finally:
-            let_go(opened, flushed=True)
+            close_database(opened, flushed=True)
             del opened
     for name in _LEFT_BEHIND:
         (path / name).unlink(missing_ok=True)

@@ -71,7 +71,7 @@ def open_through_links(path: Path, profile: Profile, families: dict[str, Options
         raise opening_failure(path, str(error).replace(str(links), str(path))) from error
 
 
-def let_go(opened: Opened, *, flushed: bool) -> None:
+def close_database(opened: Opened, *, flushed: bool) -> None:
     """Close the database. Unless it was flushed, closing must not flush single families.
 
     Raises the binding's Exception if a step failed; everything is closed then.

@@ -123,7 +123,7 @@ async def test_nothing_waits_while_all_receives_wait_for_messages(
     waits = settlements.add(ACKNOWLEDGE, delivery("a"), may_wait=True)
     await turns()
     server.is_receive_near = False
-    settlements.stir()
+    settlements.wake_if_waiting()
     assert await waits is Outcome.DONE
     assert await settlements.add(ACKNOWLEDGE, delivery("b"), may_wait=True) is Outcome.DONE
     assert server.sent == [["a"], ["b"]]

@@ -203,7 +203,7 @@ def test_dispatch_may_have_a_record_before_its_appender_has_noted_it(
 
 
 def test_a_decision_that_waits_for_a_segment_is_made_once(store: MessageStore) -> None:
-    store.log.make_segments_aside()
+    store.log.create_segments_in_background()
     wanted = []
     for n in range(60):
         calls = [Begin(Message("T", f"{n}-{at}".ljust(900).encode(), 1), "g") for at in range(5)]

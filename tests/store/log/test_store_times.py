@@ -287,12 +287,12 @@ def test_a_clock_that_is_ahead_drops_nothing_at_once(tmp_path: Path) -> None:
         for _ in range(36 * 6):  # six hours of ticks every 100 s
             assert tick(store) == 0
             clock.advance(100)
-        assert "the clock jumped forward" in (store.health.what_about_the_clock() or "")
+        assert "the clock jumped forward" in (store.health.clock_warning() or "")
         assert store.statistics()["store.clock_jumped_s"] > 300 * 24 * _HOUR_S
         clock.jump(-_YEAR_S)
-        assert "behind the last message" in (store.health.what_about_the_clock() or "")
+        assert "behind the last message" in (store.health.clock_warning() or "")
         put(store, "after")
-        assert store.health.what_about_the_clock() is None
+        assert store.health.clock_warning() is None
         clock.advance(73 * _HOUR_S)
         # Two a tick, unless the disk asks, or somebody does.
         assert tick(store) == 2
@@ -323,7 +323,7 @@ def test_time_that_was_left_before_a_clock_was_set_back_is_left_again(tmp_path: 
         for _ in range(60):
             clock.advance(10)
             store._upkeep.maintain()
-        assert store.health.what_about_the_clock() is None, "it is believed by now"
+        assert store.health.clock_warning() is None, "it is believed by now"
         clock.jump(-_HOUR_S)
         clock.advance(1800)
         store._upkeep.maintain()
@@ -348,13 +348,13 @@ def test_a_restart_does_not_believe_a_clock_that_jumped(tmp_path: Path) -> None:
             store.flush()
             assert store.expire() == 0
             assert store.bounds([("T", 0)])[0].min_offset == 0
-            assert "the clock jumped forward" in (store.health.what_about_the_clock() or "")
+            assert "the clock jumped forward" in (store.health.clock_warning() or "")
     # Of a machine that was started again nothing is known but its clock.
     rebooted = FakeClock(clock.now_ms())
     rebooted.monotonic = 1.0
     with open_small(root, rebooted, reserved_hours=72.0) as store:
         store.flush()
-        assert store.health.what_about_the_clock() is None
+        assert store.health.clock_warning() is None
         assert store.expire() == 3
 
 

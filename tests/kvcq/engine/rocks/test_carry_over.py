@@ -15,7 +15,7 @@ from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine, carry_over
 from kvcq.engine.rocks import engine as rocks_engine
 from kvcq.engine.rocks.carry_over import CarryOver
-from kvcq.engine.rocks.opening import let_go
+from kvcq.engine.rocks.opening import close_database
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.errors import EngineFailedError, EngineOutOfDescriptorsError, EngineUnavailableError
 from tests.support.descriptors import no_descriptor_left
@@ -204,13 +204,13 @@ def test_an_exchange_of_the_filter_whose_closing_fails(
     engine = RocksEngine.open(tmp_path / "kvcq", DERIVED)
     engine.write(one(b"1"))
 
-    def let_go_and_fail(opened: Opened, *, flushed: bool) -> None:
-        let_go(opened, flushed=flushed)
+    def close_and_fail(opened: Opened, *, flushed: bool) -> None:
+        close_database(opened, flushed=flushed)
         # As the database tells a failure of its background work.
         raise OSError("Too many open files" if is_lack else "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(rocks_engine, "let_go", let_go_and_fail)
+        patched.setattr(rocks_engine, "close_database", close_and_fail)
         if is_lack:
             engine.arm(3600)
         else:

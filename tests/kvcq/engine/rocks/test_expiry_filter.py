@@ -162,14 +162,14 @@ def test_a_jump_that_took_the_line_past_live_units_is_told_once() -> None:
     rule.dropped_up_to(NOW_MS - 3_600_000)
     clock.jump(MARGIN_S - 1)
     assert rule.tick()
-    assert rule.taken_too_far_ms() == 0  # within the margin
+    assert rule.dropped_too_early_ms() == 0  # within the margin
     clock.jump(MARGIN_S + 60)
     assert rule.tick()
-    assert rule.taken_too_far_ms() == NOW_MS - 3_600_000 + 60_000
-    assert rule.taken_too_far_ms() == 0
+    assert rule.dropped_too_early_ms() == NOW_MS - 3_600_000 + 60_000
+    assert rule.dropped_too_early_ms() == 0
     clock.jump(MARGIN_S + 60)
     rule.dropped_up_to(NOW_MS - 3_600_000 + 60_000)  # as far as the line went
-    assert rule.taken_too_far_ms() == 0
+    assert rule.dropped_too_early_ms() == 0
 
 
 def test_a_filter_that_cannot_be_set_is_taken_out() -> None:
@@ -199,13 +199,13 @@ def test_what_a_filter_took_that_no_room_could_be_found_to_exchange_is_told() ->
             rule.tick()
     assert engine.armed == [3600 + MARGIN_S]
     # The line is a margin older than the drop at first.
-    assert rule.taken_too_far_ms() == NOW_MS - 3_600_000 + 2 * MARGIN_S * 1000
+    assert rule.dropped_too_early_ms() == NOW_MS - 3_600_000 + 2 * MARGIN_S * 1000
     engine.fails, engine.without_too = 0, False
     assert rule.tick()
-    assert rule.taken_too_far_ms() > 0  # until it was set
+    assert rule.dropped_too_early_ms() > 0  # until it was set
     clock.advance(MARGIN_S)
     rule.tick()
-    assert rule.taken_too_far_ms() == 0
+    assert rule.dropped_too_early_ms() == 0
 
 
 def test_a_closed_engine_is_left_alone() -> None:
