@@ -86,6 +86,17 @@ def test_a_lease_ends_when_its_time_comes_and_when_time_fell_below_its_beginning
     assert lease.is_over(69_999)  # it would last longer than it ever was
 
 
+@pytest.mark.parametrize("far", [SPAN, 1 << 40, (1 << 63) - 1])
+def test_a_lease_has_nothing_of_what_is_far_away(far: int) -> None:
+    """A message that is held for long lies many millions behind the others of its queue."""
+    lease = Lease(far, 1 << SPAN - 1, 1, 7, 100, 50)
+    other = Lease(0, (1 << SPAN) - 1, 1, 8, 100, 50)
+    window = Window(far + SPAN, (other, lease))
+    assert lease.part(0, 1) == other.part(far, 1) == 0
+    assert window.without(far + SPAN - 1, 1).leases == (other,)
+    assert window.without(0, (1 << SPAN) - 1).leases == (lease,)
+
+
 def test_a_row_of_another_form_is_refused() -> None:
     with pytest.raises(CorruptRowError):
         unpack_window(b"\x03" + bytes(8))
