@@ -28,7 +28,8 @@ from store.errors import UnknownGroupError, UnknownTopicError
 from store.light_queue import is_light
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Set as AbstractSet
 
     from server.reads.queue_growth import QueueGrowth
     from server.stage import Stage
@@ -287,25 +288,42 @@ class Lines:
         with self._lock:
             changed, self._changed = self._changed, set()
             self._wake_is_due = False
+        if ended := {topic for group, topic in changed if not group}:
+            self._end_topics(ended)
+        in_turns(self._woken(changed))
+
+    def _woken(self, changed: Iterable[tuple[str, str]]) -> Iterator[Callable[[], None]]:
+        """A group has a line for each client of lite topics, ten thousand say, and as many of them
+        may change together."""
         for group, topic in changed:
-            if not group:
-                self._end_topic(topic)
-            elif not topic and not self._is_there(group):
+            lines = self._by_group.get(group, {})
+            if topic:
+                if (line := lines.get(topic)) is not None:
+                    yield line.wake
+            elif not self._is_there(group):
                 self._end_group(group)
             else:
-                for line in [*self._by_group.get(group, {}).values()]:
-                    if not topic or line.topic == topic:
-                        line.wake()
+                for line in [*lines.values()]:
+                    yield line.wake
 
     def _end_group(self, group: str) -> None:
         """Receives that waited when the group was deleted do not create it again."""
         for line in self._by_group.pop(group, {}).values():
             line.end(UnknownGroupError(group))
 
-    def _end_topic(self, topic: str) -> None:
-        error = UnknownTopicError(topic, "light queue" if is_light(topic) else "topic")
-        for group in [group for group, lines in self._by_group.items() if topic in lines]:
-            self._remove(group, topic).end(error)
+    def _end_topics(self, topics: AbstractSet[str]) -> None:
+        ended = [
+            (topic, self._remove(group, topic))
+            for group, lines in [*self._by_group.items()]
+            if not lines.keys().isdisjoint(topics)
+            for topic in lines.keys() & topics
+        ]
+        in_turns(
+            partial(
+                line.end, UnknownTopicError(topic, "light queue" if is_light(topic) else "topic")
+            )
+            for topic, line in ended
+        )
 
     def _remove(self, group: str, topic: str) -> Line:
         lines = self._by_group[group]
