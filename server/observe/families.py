@@ -122,7 +122,8 @@ _PLAIN = {
         "kvcq_dead_letters_expired_total", "Dead letters kept as long as their group says."
     ),
     "store.dead_letters_given_up": Row(
-        "kvcq_dead_letters_given_up_total", "Dead letters lost before their time to a full disk."
+        "kvcq_dead_letters_given_up_total",
+        "Dead letters lost before their time to a full disk, or damaged.",
     ),
     "store.transactions_open": Row(
         "kvcq_transactions_open", "Transactions that were neither committed nor rolled back."

@@ -14,9 +14,10 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from store.base import Lock
-from store.errors import UnknownTopicError
+from store.errors import CorruptRecordError, DamagedQueueError, UnknownTopicError
 from store.groups.dead_letters import moved, topic_of
 from store.groups.letter_box import candidates
+from store.held import is_final
 from store.state import DEAD_LETTERS, NOWHERE, LetterEnd, LetterEnded
 
 if TYPE_CHECKING:
@@ -83,30 +84,41 @@ class Keeping:
         return self._tables.live_places(topic, first, behind)
 
     def move_some(self, topic: str, behind: int, done: Done) -> Done:
-        (after, expired), _ = self._run(partial(self._move_some, topic, behind, done))
+        (after, expired, lost), _ = self._run(partial(self._move_some, topic, behind, done))
         self.moved += after.moved - done.moved
         self.expired += expired
+        self.lost += lost
         return after
 
     def given_up(self, topic: str, count: int) -> None:
         del topic
         self.lost += count
 
-    def _move_some(self, topic: str, behind: int, done: Done, turn: Turn) -> tuple[Done, int]:
-        """Returns what is done, and the number of letters that ended."""
+    def _move_some(self, topic: str, behind: int, done: Done, turn: Turn) -> tuple[Done, int, int]:
+        """Returns what is done, and how many letters ended: those whose time is over, and damaged
+        ones, of which nothing could be kept. Raises DamagedQueueError while one may still be
+        found."""
         group = topic.removeprefix(DEAD_LETTERS)
-        expired = 0
+        expired = lost = 0
         try:
             turn.place(topic)
         except UnknownTopicError:
-            return done._replace(at=None), 0
+            return done._replace(at=None), 0, 0
         low, _ = self._box.places(group)
         since_ms = self._box.since_ms(group, turn.tables)
         assert done.at is not None, "something is left"
         for place in turn.tables.live_places(topic, max(done.at, low), behind):
             if not turn.takes_messages or turn.is_full or done.is_enough:
-                return done._replace(at=place), expired
-            letter = self._box.read(topic, turn.tables, [place]).get(place)
+                return done._replace(at=place), expired, lost
+            try:
+                letter = self._box.read(topic, turn.tables, [place]).get(place)
+            except (CorruptRecordError, DamagedQueueError) as error:
+                if not is_final(error):
+                    raise
+                logger.error("the dead letter of group %r there is not kept: %s", group, error)
+                turn.add(LetterEnded(topic, place, place, NOWHERE, low, LetterEnd.GIVEN_UP))
+                lost += 1
+                continue
             if letter is None:
                 continue  # it went by a limit of its topic
             if letter.time_ms <= since_ms:
@@ -117,15 +129,13 @@ class Keeping:
             entry = LetterEnded(topic, letter.offset, place, to, low, LetterEnd.MOVED)
             turn.append(entry, moved(group, letter))
             done = done._replace(moved=done.moved + 1, bytes=done.bytes + len(letter.record))
-        return done._replace(at=None), expired
+        return done._replace(at=None), expired, lost
 
     # --- when their time is over -----------------------------------------------------------
 
     def look(self) -> None:
-        """End expired dead letters of some groups; the next call continues with others.
-
-        Raises what an append raises; CorruptRecordError, DamagedQueueError.
-        """
+        """End expired dead letters of some groups; the next call continues with others. Raises what
+        an append raises."""
         with self._look:
             self._appends.check_open()
             after = self._looked_at
@@ -150,7 +160,8 @@ class Keeping:
         return expired
 
     def _ends(self, group: str, tables: Tables) -> Iterator[LetterEnded]:
-        """Yield entries that end the oldest letters, up to the first one that has not expired."""
+        """Yield entries that end the oldest letters, up to the first one that has not expired. One
+        that cannot be read stays until its segment goes."""
         topic = topic_of(group)
         low, high = self._box.places(group)
         since_ms = self._box.since_ms(group, tables)
@@ -158,7 +169,10 @@ class Keeping:
         for offset, place in chain.from_iterable(every):
             if place >= high:
                 return  # it is not dispatched yet
-            letter = self._box.read(topic, tables, [place]).get(place)
+            try:
+                letter = self._box.read(topic, tables, [place]).get(place)
+            except (CorruptRecordError, DamagedQueueError):
+                continue
             if letter is None:  # it went with the log, or by a limit of its topic
                 yield LetterEnded(topic, offset, place, NOWHERE, low, LetterEnd.GIVEN_UP)
             elif letter.offset == offset:

@@ -19,7 +19,7 @@ from store.held.halves import (
 from store.held.handing_back import HandBack, HandedBack
 from store.held.handles import unpack_handle
 from store.held.inherited import Inherited, InheritedHalf, InheritedTimer
-from store.held.readable import Readable, read_each
+from store.held.readable import Readable, is_final, read_each
 from store.held.reads import Reads
 from store.held.records import (
     HELD_PROPERTIES,
@@ -93,6 +93,7 @@ __all__ = [
     "check_may_wait",
     "delivered",
     "first_place",
+    "is_final",
     "moved",
     "number_of",
     "read_each",

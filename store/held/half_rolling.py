@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store.format import unpack_record
 from store.held.moving import TOGETHER, WaitingKind
-from store.held.records import first_place, read_places
+from store.held.records import first_place
 from store.state import HALVES_TOPIC, HalfMoved, HalfTables
 
 if TYPE_CHECKING:
@@ -29,10 +28,9 @@ class RolledHalves(WaitingKind):
         self, appends: AppendPath, topics: Topics, state: Rows, tables: Tables, reads: Reads
     ) -> None:
         """`state`, `tables`: at the dispatch point."""
-        super().__init__(appends, topics, HALVES_TOPIC, "messages of open transactions")
+        super().__init__(appends, topics, reads, HALVES_TOPIC, "messages of open transactions")
         self._halves = HalfTables(state)
         self._tables = tables
-        self._reads = reads
 
     def _has_some(self) -> bool:
         return self._tables.topic(HALVES_TOPIC) is not None and bool(self._halves.count().open)
@@ -52,8 +50,7 @@ class RolledHalves(WaitingKind):
     def _live(self, first: int, behind: int) -> Iterator[StoredMessage]:
         places = [*self.live_places(HALVES_TOPIC, first, behind)]
         for at in range(0, len(places), TOGETHER):
-            records = read_places(self._reads, HALVES_TOPIC, places[at : at + TOGETHER])
-            yield from (unpack_record(each, verify=False) for _, each in sorted(records.items()))
+            yield from self._read(places[at : at + TOGETHER])
 
     def _move_entries(self, waiting: Sequence[StoredMessage]) -> list[Entry | None]:
         view = HalfTables(self._topics.view)

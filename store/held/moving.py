@@ -7,20 +7,26 @@ until then the old record is still there.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from store.format import unpack_record
+from store.held.readable import read_certain
 from store.held.records import moved
 from store.puts import Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from store.held.reads import Reads
     from store.held.rolling import Done
     from store.message import Message, StoredMessage
     from store.puts import AppendPath
     from store.state import Entry
     from store.topics import Topics
+
+logger = logging.getLogger(__name__)
 
 #: Records that are looked at together, and those that one append moves.
 TOGETHER = 256
@@ -30,11 +36,14 @@ _MOST_BYTES = 4 << 20
 class WaitingKind(ABC):
     """A Kind of rolling.py whose records wait in a single topic. Thread: that of retention."""
 
-    def __init__(self, appends: AppendPath, topics: Topics, topic: str, said: str) -> None:
+    def __init__(
+        self, appends: AppendPath, topics: Topics, reads: Reads, topic: str, said: str
+    ) -> None:
         """`said`: the topic's content, for log messages."""
         # Constant after construction.
         self._appends = appends
         self._topics = topics
+        self._reads = reads
         self._topic = topic
         self._said = said
         #: Since the store was opened; read freely.
@@ -48,13 +57,21 @@ class WaitingKind(ABC):
     @abstractmethod
     def _live(self, first: int, behind: int) -> Iterator[StoredMessage]:
         """Yield the waiting records at first <= place < behind, ascending, from rows at the
-        dispatch point. Raises CorruptRecordError, DamagedQueueError."""
+        dispatch point. Raises like `_read`."""
 
     @abstractmethod
     def _move_entries(self, waiting: Sequence[StoredMessage]) -> list[Entry | None]:
         """The entry that moves each record, in order; None if it was delivered or decided
         meanwhile. The n-th moved record gets the n-th next place of the topic. Must hold the append
         lock."""
+
+    def _read(self, places: Sequence[int]) -> list[StoredMessage]:
+        """The records at these places, ascending. Damaged ones are logged and left out, since
+        nothing of them could be kept. Raises DamagedQueueError while one may still be found."""
+        records, lost = read_certain(self._reads, self._topic, places)
+        for place, reason in lost.items():
+            logger.error("what %s has at place %d is not kept: %s", self._topic, place, reason)
+        return [unpack_record(each, verify=False) for _, each in sorted(records.items())]
 
     def topics(self) -> Iterator[str]:
         if self._has_some():

@@ -52,12 +52,28 @@ def read_each(reads: Reads, topic: str, places: Sequence[int]) -> Readable:
     for place in wanted:
         try:
             records.update(read_places(reads, topic, [place]))
-        except CorruptRecordError as error:
-            lost[place] = str(error)
-        except DamagedQueueError as error:
-            if error.next_offset is not None:  # a rebuild has not helped
+        except (CorruptRecordError, DamagedQueueError) as error:
+            if is_final(error):
                 lost[place] = str(error)
     return Readable(records, lost)
+
+
+def read_certain(reads: Reads, topic: str, places: Sequence[int]) -> Readable:
+    """Like `read_each`, for records whose segments are about to go: each place is in either result.
+
+    Raises DamagedQueueError where a rebuild may still find the unit of one.
+    """
+    found = read_each(reads, topic, places)
+    for place in places:
+        if place not in found.records and place not in found.lost:
+            raise DamagedQueueError(topic, 0, place, "its unit is missing")
+    return found
+
+
+def is_final(error: CorruptRecordError | DamagedQueueError) -> bool:
+    """Whether the record will not be readable later either: it is damaged, or a rebuild of its
+    queue has not helped."""
+    return not (isinstance(error, DamagedQueueError) and error.next_offset is None)
 
 
 class Scattered:

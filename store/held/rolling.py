@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from store.errors import LACKS, CorruptRecordError, DamagedQueueError, UnknownTopicError
-from store.reads import first_where
+from store.reads import first_unit, first_where
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -120,11 +120,13 @@ class Rolling:
         return done
 
     def _behind(self, topic: str, end: int) -> int:
-        """The first place whose record is not below that end of the log."""
+        """The first place whose record is known not to be below that end of the log."""
         ((low, high),) = self._reads.bounds([(topic, 0)])
-        return first_where(
+        behind = first_where(
             *(self._queues, topic, 0, low, high), lambda unit: unit.physical_offset >= end
         )[0]
+        # The record of a unit that is missing there may be.
+        return first_unit(self._queues, topic, 0, behind, high)[0]
 
     def _left(
         self, kind: Kind, topic: str, behind: int, first: int, *, is_pressed: bool
@@ -133,14 +135,12 @@ class Rolling:
         it is not limited."""
         if not is_pressed:
             units = self._queues.read_units(topic, 0, first, 1)
-            if not units:
-                return None
-            ((_, unit),) = units
+            # Where the unit is missing, nobody knows.
+            at = units[0][1].physical_offset if units else 0
             logger.warning(
-                "the log from %d on stays until %s are appended again",
-                *(unit.physical_offset, kind.said(topic)),
+                "the log from %d on stays until %s are appended again", at, kind.said(topic)
             )
-            return unit.physical_offset
+            return at
         count = 0
         try:
             for _ in kind.live_places(topic, first, behind):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
-from store.format import unpack_record
 from store.held.moving import TOGETHER, WaitingKind
-from store.held.readable import read_each
 from store.held.records import TIMER_OUT, first_place, number_of
 from store.state import TIMER_TOPIC, TimerEnd, TimerEnded, timer_key
 
@@ -20,29 +17,21 @@ if TYPE_CHECKING:
     from store.state import Entry, Tables
     from store.topics import Topics
 
-logger = logging.getLogger(__name__)
-
 
 class TimerKeeping(WaitingKind):
     """Timers as a kind of held record. Thread: that of retention."""
 
     def __init__(self, appends: AppendPath, topics: Topics, tables: Tables, reads: Reads) -> None:
         """`tables`: the state at the dispatch point."""
-        super().__init__(appends, topics, TIMER_TOPIC, "delayed messages")
+        super().__init__(appends, topics, reads, TIMER_TOPIC, "delayed messages")
         self._tables = tables
-        self._reads = reads
 
     def _has_some(self) -> bool:
         return bool(self._tables.count_timers())
 
     def _live(self, first: int, behind: int) -> Iterator[StoredMessage]:
-        """A timer whose record is damaged does not count: nothing of it could be kept."""
         for start in range(first, behind, TOGETHER):
-            places = range(start, min(start + TOGETHER, behind))
-            records, lost = read_each(self._reads, TIMER_TOPIC, places)
-            for place, reason in lost.items():
-                logger.error("what %s has at place %d is not kept: %s", TIMER_TOPIC, place, reason)
-            found = [unpack_record(each, verify=False) for _, each in sorted(records.items())]
+            found = self._read(range(start, min(start + TOGETHER, behind)))
             rows = self._tables.timers([_key(was) for was in found])
             for was, row in zip(found, rows, strict=True):
                 if row is not None and row.place == was.queue_offset:

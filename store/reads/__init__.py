@@ -13,7 +13,7 @@ from store.reads.sql import SqlFilter
 from store.reads.tag_filter import TagFilter
 from store.reads.time_search import TimeSearch
 from store.reads.topic_retention import TopicRetention
-from store.reads.unit_search import first_where
+from store.reads.unit_search import first_unit, first_where
 
 __all__ = [
     "Filter",
@@ -29,6 +29,7 @@ __all__ = [
     "TagFilter",
     "TimeSearch",
     "TopicRetention",
+    "first_unit",
     "first_where",
     "parse_filter",
 ]

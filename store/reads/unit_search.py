@@ -26,13 +26,13 @@ def first_where(
     If a unit satisfies it, all later ones must as well. A gap counts like the unit after it, which
     is then returned. Raises what reading units raises.
     """
-    last = _first_unit(queues, topic, queue_id, high - 1, high)[1] if low < high else None
+    last = first_unit(queues, topic, queue_id, high - 1, high)[1] if low < high else None
     if last is not None and not holds(last):
         return high, None
     found, there = high, None
     while low < found:
         middle = (low + found) // 2
-        at, unit = _first_unit(queues, topic, queue_id, middle, found)
+        at, unit = first_unit(queues, topic, queue_id, middle, found)
         if unit is None or holds(unit):
             there = unit or there
             found = middle
@@ -41,7 +41,7 @@ def first_where(
     return found, there
 
 
-def _first_unit(
+def first_unit(
     queues: ConsumeQueueStore, topic: str, queue_id: int, at: int, end: int
 ) -> tuple[int, CqUnit | None]:
     """Offset and unit of the first existing unit from `at` on; None if there is none."""

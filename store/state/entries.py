@@ -150,7 +150,7 @@ class LetterEnd(enum.IntEnum):
     REDRIVEN = 1  # the append that has this record has it for the topic it came from
     DELETED = 2
     EXPIRED = 3  # it was kept as long as its group says
-    GIVEN_UP = 4  # no space was left to keep it when its segment went
+    GIVEN_UP = 4  # its segment went, and it could not be kept: no space was left, or it is damaged
     MOVED = 5  # the append that has this record has it at another place
 
 

@@ -42,9 +42,9 @@ def put(store: MessageStore, queue_id: int, *texts: str) -> None:
     store.put([Message("T", text.encode() + b" " * 99, queue_id) for text in texts])
 
 
-def damage(store: MessageStore, queue_id: int, offset: int) -> None:
+def damage(store: MessageStore, queue_id: int, offset: int, topic: str = "T") -> None:
     """Flip a bit in the body of the record."""
-    unit = unpack_unit(live_engine(store).get(UNITS, unit_key("T", queue_id, offset)) or b"")
+    unit = unpack_unit(live_engine(store).get(UNITS, unit_key(topic, queue_id, offset)) or b"")
     segment = store.log._segments.find(unit.physical_offset)
     assert segment is not None
     segment.buffer[unit.physical_offset - segment.start_offset + 90] ^= 1
