@@ -119,7 +119,10 @@ class KvConsumeQueueStore:
             self._dispatched_offset = end_offset
 
     def rewrite(self, requests: Sequence[DispatchRequest]) -> None:
-        """Write units and index rows again that dispatch wrote and that were damaged since."""
+        """Write again units and index rows that dispatch wrote before, because they are damaged.
+
+        Durable after `flush`. Raises what the engine's `write` raises.
+        """
         if not requests:
             return
         with self._writing:
@@ -137,7 +140,7 @@ class KvConsumeQueueStore:
         with self._writing:
             if end_offset <= self._dispatched_offset:
                 return
-            # Bounds last, so that no bound is there whose units are not.
+            # Bounds last, so that no bound exists without its units.
             for family in (UNITS, INDEX, BOUNDS):
                 self._engine.ingest(family, files.get(family, ()), move=move)
             row = (DISPATCHED_KEY, pack_i64(end_offset))
@@ -320,7 +323,7 @@ class KvConsumeQueueStore:
         """Remove all rows of queues and index, and the dispatch point. Repeatable; a crash may
         leave some of them, below the remaining dispatch point. Durable on return."""
         with self._writing:
-            # The point last: what is left behind it would be taken for rows of this log.
+            # The dispatch point last: rows that remain without it would count as rows of this log.
             for family in (UNITS, INDEX, BOUNDS):
                 self._engine.write(KvBatch(delete_ranges=[(family, b"", LAST_KEY)]))
             self._dispatched_offset = 0
@@ -334,7 +337,7 @@ class KvConsumeQueueStore:
         start, end = topic_range(topic)
         queue_ids = self.queue_ids(topic)
         batch = KvBatch()
-        with self._writing:  # so that no row is added between the look and the removal
+        with self._writing:  # so that no row is added between the lookup and the removal
             for family in (UNITS, BOUNDS, INDEX):
                 remove_range(self._engine, batch, family, start, end)
             self._engine.write(batch)

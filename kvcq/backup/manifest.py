@@ -27,7 +27,7 @@ from kvcq.errors import BackupDamagedError, BackupRefusedError
 from store.base import TEMPORARY_SUFFIX
 
 PRODUCT = "kvcq backup"
-#: Form 2 may have notes and snapshots; what form 1 has is read as before.
+#: Form 2 may have notes and snapshots; form 1 can still be read.
 FORM = 2
 MARKER = "kvcq-backups.json"
 MANIFESTS = "backups/"
@@ -35,7 +35,7 @@ FILES = "files/"
 SEGMENTS = "commitlog/"
 QUEUES = "kvcq/"
 
-#: Places in a store that a backup may name: nothing else is ever written by a restore.
+#: Paths in a store that a backup may have: a restore writes no others.
 _PLACE = re.compile(
     r"(?:(?:commitlog|kvcq|meta|notes|snapshots/\d{20})/)?[A-Za-z0-9][A-Za-z0-9._-]{0,200}"
 )
@@ -72,11 +72,11 @@ class Backup:
     """One backup."""
 
     backup_id: str
-    taken_ms: int  # since 1970: whatever was stored before then is in it
+    taken_ms: int  # since 1970; everything stored before is in the backup
     store_created_ms: int
     segment_bytes: int
-    start_offset: int  # physical: where its log begins
-    end_offset: int  # and ends, exclusive; its queues know all of that
+    start_offset: int  # physical offset of its log's begin
+    end_offset: int  # of its log's end, exclusive; all of it is dispatched
     files: tuple[BackupFile, ...]
 
     @property
@@ -86,7 +86,7 @@ class Backup:
 
     @property
     def segments(self) -> list[BackupFile]:
-        """In the order of the log."""
+        """The segments of the log, by physical offset."""
         return [file for file in self.files if file.place.startswith(SEGMENTS)]
 
 

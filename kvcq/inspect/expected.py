@@ -33,16 +33,16 @@ class ExpectedRows:
         self.counts = {UNITS: 0, INDEX: 0}
         row = engine.get(BOUNDS, DISPATCHED_KEY)
         checkpoint = int.from_bytes(row or b"", "big", signed=True)
-        #: The dispatch point's row when it makes no sense.
+        #: The row of the dispatch point if it is invalid.
         self.bad_checkpoint = row if row is not None and (len(row) != 8 or checkpoint < 0) else None
         self.checkpoint = checkpoint if self.bad_checkpoint is None else _NOWHERE
 
     def leave_out(self, names: frozenset[str]) -> None:
-        """Ignore rows of these names."""
+        """Ignore rows of these topics and light queues, since the next opening deletes them."""
         self._left_out = prefixes_of(names)
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
-        """The next records of the log, ascending."""
+        """Add the next records of the log, ascending."""
         for family, rows in self.rows(requests).items():
             self.sums[family].should_be(hashes_of(rows))
             self.counts[family] += len(rows)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from store.topics import Admission
 
 Take = Callable[[Sequence[DispatchRequest]], None]
-#: Gives all records of the log once more.
+#: Walks the log again and passes all its records on.
 WalkAgain = Callable[[Take], None]
 
 
@@ -44,7 +44,7 @@ class Side(Protocol):
     """
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
-        """The next records of the log, ascending."""
+        """Take the next records of the log, ascending."""
         ...
 
     def compare(self, log: LogCheck, walk_again: WalkAgain) -> None:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 #: Prefix of a queue's unit keys, and a queue offset.
 UnitKey = tuple[bytes, int]
-#: What an index key begins with, length of the message key, the key, time, physical offset: sorts
-#: as the whole key does.
+#: Prefix of an index key, length of the message key, the key, time, physical offset; sorts like the
+#: whole index key.
 IndexKey = tuple[bytes, int, bytes, int, int]
 _Key = TypeVar("_Key", IndexKey, UnitKey)
 
@@ -56,11 +56,11 @@ class KeyCuts:
         return self.unit_ranges + len(self.index_edges) + 1
 
     def unit_parts(self, units: UnitRows) -> Ints:
-        """The range of each unit."""
+        """The number of the range that each unit belongs to."""
         edges = [prefix for prefix, _ in self.unit_edges]
         below = [bisect_left(edges, prefix) for prefix in units.prefixes]
         parts: Ints = np.array(below, dtype=np.int64)[units.queues]
-        # Cuts inside a queue: its rows at or behind the cut are one range further on.
+        # Cuts inside a queue: its rows at or after the cut belong to the next range.
         known = {prefix: number for number, prefix in enumerate(units.prefixes)}
         for prefix, offset in self.unit_edges:
             if prefix in known:
@@ -68,7 +68,7 @@ class KeyCuts:
         return parts
 
     def index_parts(self, index: IndexRows) -> Ints:
-        """The range of each index row, numbered after the ranges of the units."""
+        """The number of the range that each index row belongs to; numbers follow those of units."""
         parts = np.full(len(index.keys), self.unit_ranges, dtype=np.int64)
         for edge in self.index_edges:
             parts += _at_or_behind(index, edge)

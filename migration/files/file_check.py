@@ -100,7 +100,7 @@ class FileCheck:
         return self._unit_count, self._index.entry_count
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
-        """The next records of the log, ascending."""
+        """Take the next records of the log, ascending."""
         self._index.take(requests)
         self._sums.should_be(_hashes(units_of_requests(self._admit(requests))))
 

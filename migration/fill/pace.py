@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from migration.fill.feed import LogFeed
     from migration.jobs import Job
 
-#: Share of one processor while messages come in: producers keep 0.8 of theirs.
+#: Share of one processor while messages arrive: producers keep 0.8 of theirs.
 _SHARE = 0.2
 _SHARE_MOST = 0.6
 _TREND_S = 5.0
@@ -25,7 +25,8 @@ _BUSY_WAIT_S = 0.02
 
 
 def retry_while_side_busy(job: Job, action: Callable[[], object]) -> None:
-    """Retry until the side is not busy. Raises JobCancelledError."""
+    """Run `action`, and repeat it while the side is busy. Raises JobCancelledError, and any other
+    error of `action`."""
     while True:
         try:
             action()

@@ -37,13 +37,13 @@ class Run:
 
     def __init__(self, first_offset: int, begin: int) -> None:
         self.first_offset = first_offset
-        self.next_offset = first_offset  # behind the last queue offset
+        self.next_offset = first_offset  # after the last queue offset
         self.begin = begin  # physical offset of the first record
         self.end = begin  # physical offset behind the last record
         self.count = 0
         self.last_ms = 0  # store time of the last record
-        self.repeated = 0  # records at an offset below one that was given before
-        self.left_out = 0  # offsets that no record had when a later one did
+        self.repeated = 0  # records with an offset that an earlier record had already passed
+        self.left_out = 0  # offsets that no record has
 
     def take(self, offset: int, end: int, store_time_ms: int) -> None:
         """Add a record with this queue offset that ends at the physical offset `end`."""
@@ -84,7 +84,7 @@ class QueueRuns:
         return self._last[key]
 
     def earlier(self, key: QueueKey) -> Sequence[Run]:
-        """The runs before it, oldest first."""
+        """The runs before the queue's latest one, oldest first; empty if there is only one."""
         return self._earlier.get(key, ())
 
     def add(self, requests: Sequence[DispatchRequest]) -> None:
@@ -112,7 +112,7 @@ class QueueRuns:
             for name, light_offset in light_queues:
                 key = (name, 0)
                 run = last.get(key)
-                # A record that names a light queue twice stands in it once.
+                # A record that names a light queue twice is in it once.
                 if run is None or (light_offset == 0 and run.end != physical_offset + record_size):
                     run = self._begin(key, light_offset, physical_offset)
                 run.take(light_offset, physical_offset + record_size, store_time_ms)

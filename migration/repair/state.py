@@ -50,7 +50,7 @@ class RepairedState(NamedTuple):
 
     topics: int
     groups: int
-    log_start: int  # physical: what was said before is not known
+    log_start: int  # physical offset; earlier changes of topics and groups are lost
 
 
 def repair_state(
@@ -104,7 +104,7 @@ def _is_known(directory: StoreDir) -> bool:
     try:
         RocksEngine.open_read_only(directory.kvcq, DERIVED).close()
     except EngineUnavailableError:
-        raise  # nothing says that it is damaged
+        raise  # this error does not prove that it is damaged
     except EngineFailedError as error:
         logger.warning("%s cannot be opened: %s", directory.kvcq, error)
         return False
@@ -134,7 +134,7 @@ def _replay(
             if name == STATE_TOPIC:
                 ended.update(_apply(segments, state, at, request.record_size))
             elif request.in_queue and not is_light(name):
-                # Without a record that made it: it is older than the log, and so are its queues.
+                # No record in the log created it, so the topic and its queues are older.
                 created_offset = at if name in ended else 0
                 _make(tables, engine, name, request.queue_id, created_offset, now_ms)
         progress("reading the log", (end - start) / span)

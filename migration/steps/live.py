@@ -38,11 +38,11 @@ _CANCELLED = "cancelled by an operator"
 
 
 class LiveMigration:
-    """Owner of the steps and jobs of one open store, and the Attendant of its two sides.
+    """Runs the steps and jobs of one open store. It is the Attendant of the store's two sides.
 
-    Thread: any. Locks: `_steps`, outermost, held for a step. No job takes it, because a step may
-    wait for the end of one. A job changes the state at a dispatch boundary, where it sees what
-    earlier steps left.
+    Thread: any. Locks: `_steps`, outermost, held for a whole step. No job takes it, because a step
+    may wait for a job to end. A job changes the state at a dispatch boundary, where it sees the
+    state that earlier steps have written.
     """
 
     def __init__(self, keeper: StateKeeper, opener: SideOpener, clock: Clock) -> None:
@@ -126,7 +126,7 @@ class LiveMigration:
         with self._steps:
             state = self.state
             if state.phase is Phase.FILES:
-                # What an earlier attempt left is not trusted.
+                # Rows from an earlier attempt are not trusted.
                 self._opener.remove(SideName.ROCKSDB)
                 store = self._opener.rocksdb()
                 self._double.attach(SideName.ROCKSDB, store)
@@ -152,7 +152,7 @@ class LiveMigration:
             if self._on.waits_for:
                 raise self._on.refuse("verify")
             wanted = options or VerifyOptions()
-            # Replaced when it ends: what is left of it is left by a killed process.
+            # Replaced when the verification ends. If it stays, the process was killed.
             self._keeper.move("a verification began", broken_off=BrokenOff("the process ended"))
             self._verifying = self._jobs.begin(
                 "verify", lambda job: self._verifier.run(job, wanted)
@@ -233,10 +233,10 @@ class LiveMigration:
             if state.pending is not None:
                 raise self._on.refuse("finish")
             if SideName.ROCKSDB.value in state.blamed:
-                # The files are what is right, or all there is to read.
+                # The files may be the only side that is right, or that can be read.
                 raise self._on.refuse("finish", "RocksDB differs from the log")
             if state.phase is Phase.ROCKSDB:
-                # So far the files knew where queues end whose messages have left the log.
+                # Until now only the files had the ends of queues whose messages have left the log.
                 self._on.store.snapshots.take_anew()
                 self._double.change_phase(
                     lambda: self._on.moved("finished", Phase.FINISHED, stopped="")
@@ -298,7 +298,7 @@ class LiveMigration:
     def close(self) -> None:
         """See Attendant: ends all jobs. Repeatable. The next opening continues them."""
         self._jobs.close()
-        # A step under way ends first; it may have begun one more job.
+        # A step in progress ends first; it may have started another job.
         with self._steps:
             self._jobs.stop()
 

@@ -41,7 +41,8 @@ class Migration:
 
     @property
     def unopened(self) -> str:
-        """That a side could not be opened, and what to do; empty if there is none."""
+        """The message for a side that could not be opened, with what to do; empty if all are
+        open."""
         names = " and ".join(name.value for name in self.double.absent)
         return names and (
             f"the {names} side could not be opened: mend what it says, and start the service again"
@@ -49,7 +50,8 @@ class Migration:
 
     @property
     def waits_for(self) -> str:
-        """Why a step has to wait; empty if both sides are joined, and no phase is changing."""
+        """Why a step has to wait. Empty if live dispatch feeds both sides and no phase change is in
+        progress."""
         state = self.state
         if state.stopped:
             return f"it was stopped ({state.stopped})"
@@ -95,7 +97,7 @@ class Migration:
             logger.exception("the %s side was not closed in order", side.name.value)
         fresh = self.opener.open(side.name, self.state)
         if fresh.dispatched_offset < self.store.log.start_offset:
-            # Files take no gap, and rows from before one are of no use to RocksDB.
+            # Files cannot have a gap, and RocksDB cannot use rows from before one.
             fresh.close()
             self.opener.remove(side.name)
             fresh = self.opener.open(side.name, self.state)

@@ -66,7 +66,8 @@ class BrokerLog(Protocol):
 
 
 class Watched:
-    """From one walk over the whole log: offsets of what may wait, and of what came later of it.
+    """Collects, in one walk over the whole log, the offsets of messages that may still wait, and
+    where their keys occur later in other topics.
 
     Memory: 16 bytes for each message of these topics that the broker does not count as done, and an
     entry for the key of each.
@@ -87,11 +88,11 @@ class Watched:
         self._keys: set[str] = set()
         self._later: dict[tuple[str, str], int] = {}
         self._is_watched: dict[str, bool] = {}
-        #: Of the revive log, places of what is over, the newest ones of each queue.
+        #: Places in the revive log that the broker has finished, the newest ones of each queue.
         self._over: dict[QueueKey, deque[int]] = {}
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
-        """The next records of the log."""
+        """Take the next records of the log."""
         known, awaited = self._is_watched, self._keys
         for request in requests:
             topic = request[0]
@@ -112,11 +113,11 @@ class Watched:
                 over.append(physical_offset)
             return
         timers = self._timers if topic == TIMER_TOPIC else None
-        # A recall is in the wheel as long as what it recalls.
+        # A recall stays in the wheel as long as the message that it recalls.
         if timers is not None and not timers.may_wait(offset, physical_offset):
             return
         places = self._places.setdefault((topic, queue_id), array("q"))
-        if offset == 0 and places:  # the queue began anew
+        if offset == 0 and places:  # the queue was created again
             del places[:]
         places.extend((offset, physical_offset))
         if request.keys and topic in (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC):
@@ -156,7 +157,7 @@ def _is_watched(topic: str) -> bool:
 
 
 class OpenLog:
-    """From an open store, whose log the broker wrote up to `end`."""
+    """Reads an open store, whose log the broker wrote up to `end`."""
 
     def __init__(self, store: MessageStore, end: int) -> None:
         """`end`: physical offset."""

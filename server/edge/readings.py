@@ -18,14 +18,14 @@ from server.in_turns import in_turns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: How long a request may take to arrive, by the kind of its call; the requests of a stream may take
-#: for ever. A call without a user asks for a health status: 30 bytes. The largest request of a user
+#: How long a request may take to arrive, by the kind of its call; requests of a stream have no
+#: limit. A call without a user asks for a health status: 30 bytes. The largest request of a user
 #: takes 120 s at a megabit a second.
 LATE_S = {CallKind.OPEN: 5.0, CallKind.SHORT: 120.0, CallKind.PULL: 120.0}
-#: A stream of which nothing has come for so long may be ended to make room for another. Our own
-#: client keeps one open that it may use later, and manages without.
+#: A stream that has received nothing for this long may be ended to make room for another one. Our
+#: own client keeps one open for later use, and can do without it.
 UNSENT_S = 5.0
-#: A request that has not come within this time is slow, and may be ended to make room.
+#: A request that has not arrived within this time is slow, and may be ended to make room.
 SLOW_S = 0.05
 
 
@@ -45,23 +45,23 @@ class Readings:
         self._now_s = now_s
         # Oldest first.
         self._by_kind: dict[CallKind, dict[object, _Reading]] = {kind: {} for kind in CallKind}
-        # Of the streams those of which nothing has come.
+        # Streams that have received nothing yet.
         self._unsent: dict[CallKind, dict[object, _Reading]] = {kind: {} for kind in STREAMS}
         self._ended: dict[object, Exception] = {}
         self._is_ending_streams = False
 
     def count(self, kind: CallKind) -> int:
-        """Number of calls of that kind of which a request is awaited."""
+        """Number of calls of that kind whose request is being read."""
         return len(self._by_kind[kind])
 
     @property
     def of_streams(self) -> bool:
-        """Whether a request of a stream is awaited."""
+        """Whether a request of a stream is being read."""
         return any(self._by_kind[kind] for kind in STREAMS)
 
     @property
     def of_others(self) -> bool:
-        """Whether a request of a unary call is awaited."""
+        """Whether a request of a unary call is being read."""
         return any(self._by_kind[kind] for kind in LATE_S)
 
     def begin(self, call: object, kind: CallKind, *, is_first: bool = False) -> None:
@@ -132,7 +132,7 @@ class Readings:
     def _end_streams(self, chosen: list[_Chosen]) -> Iterator[Callable[[], None]]:
         self._is_ending_streams = True
         for kind, call, reading in chosen:
-            if self._by_kind[kind].get(call) is reading:  # it did not come meanwhile
+            if self._by_kind[kind].get(call) is reading:  # the request has not arrived meanwhile
                 yield partial(self._end, call, reading, MemoryFullError(_TOO_SLOW))
         self._is_ending_streams = False
 

@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 MAX_MESSAGES = 256
 MAX_BYTES = 1 << 20
 
-#: Behind so many turns of the loop in which no other call put anything none is waited for. An idle
-#: turn takes some microseconds. With 6 of them 64 callers were 0.95 times as fast, and with 3 they
-#: were not gathered at all.
+#: Messages are appended after this many turns of the loop without another put. An idle turn takes
+#: some microseconds. With 6 of them 64 callers were 0.95 times as fast, and with 3 they were not
+#: gathered at all.
 _QUIET_TURNS = 12
-#: How long puts in company are gathered at most, in seconds.
+#: Concurrent puts are gathered for this long at most, in seconds.
 _GATHERING_S = 0.005
 
-#: Messages of a refused append that are taken alone in one turn of the loop.
+#: Messages of a rejected append that are appended one by one in one turn of the loop.
 _ALONE_A_TURN = 32
 
-#: Of what a flush made durable at least so many are answered in a turn of the loop.
+#: At least this many of the puts that a flush made durable are answered in a turn of the loop.
 _ANSWERED_A_TURN = 8
 
 #: A put's place in the log, and its store time in ms since 1970.
@@ -54,7 +54,7 @@ PutResult = tuple["DispatchRequest", int]
 _Waiting = tuple["Message", asyncio.Future[PutResult]]
 _Settled = tuple[list[_Waiting], list[PutResult], BaseException | None]
 
-# Errors that belong to one message: the others of the batch must not suffer from it.
+# Errors of one message: the other messages of the batch must still be stored.
 _ONE_MESSAGE = (InvalidArgumentError, UnknownTopicError, UnknownQueueError)
 
 
@@ -228,5 +228,5 @@ def _fail(batch: list[_Waiting], error: BaseException) -> None:
 
 
 def of_single_put(error: InvalidArgumentError) -> InvalidArgumentError:
-    """The store names the message by its index in the append; the caller only sent one."""
+    """The same error for a caller that sent a single message: the field has no index."""
     return InvalidArgumentError(error.field.replace("messages[0]", "message", 1), error.reason)

@@ -53,13 +53,13 @@ _ACTIONS = {
     v2.COMPLETE_ADD: Action.COMPLETE,
     v2.COMPLETE_REMOVE: Action.LEAVE,
 }
-#: Of a group in order that a client makes: RocketMQ's 16 retries.
+#: Deliveries in a group in order that a client creates: RocketMQ's 16 retries.
 _MOST_DELIVERIES = 17
 _CONSUMERS = (v2.LITE_PUSH_CONSUMER, v2.LITE_SIMPLE_CONSUMER)
 
 
 def is_lite(settings: v2.Settings) -> bool:
-    """Whether they are those of a consumer of lite topics."""
+    """Whether the client that sent these settings is a consumer of lite topics."""
     return settings.client_type in _CONSUMERS
 
 
@@ -77,7 +77,7 @@ class LiteConsumers:
         self._pools = pools
         self._clients = clients
         self._streams = streams
-        # Those that are being told what they have lost.
+        # Tasks that notify clients of names they have lost.
         self._telling: dict[ClientKey, asyncio.Task[None]] = {}
 
     async def settled(self, settings: v2.Settings) -> None:
@@ -133,7 +133,7 @@ class LiteConsumers:
         if is_lite:
             await self._make(wanted.group, wanted.topic)
             return await self._take_lite(client, wanted, wait_s)
-        # It has told no settings yet, or not since the server's start.
+        # The client has not sent its settings yet, or not since the server started.
         if self._lite.subscriptions.is_wildcard(wanted.group) is None:
             if not self._store.has_group(wanted.group) and self.takes_lite(wanted.topic):
                 raise ClientStatusError(
@@ -155,7 +155,7 @@ class LiteConsumers:
         try:
             answer = await self._reads.take(wanted, wait_s)
         except UnknownLiteClientError:
-            # It says what it is subscribed to within 30 seconds, and waits for that here.
+            # The client sends its subscriptions within 30 seconds; the receive waits for them.
             enter = partial(self._lite.sync, wanted.group, client[1], Action.ADD)
             await self._pools.changes.run(enter)
             answer = await self._reads.take(wanted, wait_s)

@@ -12,7 +12,7 @@
 | 36      |    4 | i32    | sys_flag                    | bits below                              |
 | 40      |    8 | i64    | born_time_ms                | ms since 1970                           |
 | 48      |    B | host   | born_host                   | B = 8 (IPv4) or 20 (IPv6): address, i32 |
-| 48+B    |    8 | i64    | store_time_ms               | never falls along the log               |
+| 48+B    |    8 | i64    | store_time_ms               | ms since 1970; may fall: store_times.py |
 | 56+B    |    S | host   | store_host                  | S = 8 or 20                             |
 | 56+B+S  |    4 | i32    | reconsume_times             |                                         |
 | 60+B+S  |    8 | i64    | prepared_transaction_offset | below 0: batch_place.py                 |
@@ -84,7 +84,7 @@ TRANSACTION_ROLLBACK = 0xC
 CRC_MASK = 0x7FFFFFFF
 CRC_ITEM_PREFIX = CRC_ITEM.encode() + b"\x01"
 CRC_ITEM_BYTES = 20
-#: The item back to front, so that its digits come out as they stand: to be turned round.
+#: The CRC item reversed: its digits have the lowest first, so it is formatted and then reversed.
 CRC_ITEM_REVERSED = b"\x02%010d" + CRC_ITEM_PREFIX[::-1]
 assert len(CRC_ITEM_REVERSED % 0) == CRC_ITEM_BYTES
 BLANK_BYTES = 8
@@ -124,7 +124,8 @@ def java_hash(text: str) -> int:
 
 
 def tag_code_of(topic: str, tag: str, delay_level: str | None, store_time_ms: int) -> int:
-    """The unit's 64-bit filter field: the tag's hash, or the due time of a delayed message."""
+    """The unit's 64-bit filter field: the tag's hash, 0 without a tag; or the due time of a delayed
+    message of RocketMQ, ms since 1970."""
     if delay_level is not None and topic == SCHEDULE_TOPIC:
         try:
             level = min(int(delay_level), len(DELAY_LEVELS_MS))

@@ -39,7 +39,7 @@ class FoundBatch(NamedTuple):
 
     mark: BatchMark
     messages: list[DispatchRequest | None]  # in order; None: its record has left the log
-    standing: int  # of the messages, how many still stand in a queue
+    standing: int  # number of messages that are still in a queue
     end_offset: int  # physical, of its last record
     store_time_ms: int
 
@@ -50,8 +50,8 @@ class FoundBatch(NamedTuple):
 
 
 class NumberedBatches:
-    """Finds numbered batches. Thread: any. Reads the disk; sees what is dispatched, see
-    `wait_visible`."""
+    """Finds numbered batches in the log. Thread: any. Its methods read the disk. They only find
+    records that are dispatched: call `MessageStore.wait_visible` first."""
 
     def __init__(self, log: CommitLog, queues: ConsumeQueueStore, topics: Topics) -> None:
         self._log = log
@@ -171,7 +171,7 @@ class NumberedBatches:
         topic, at = request.topic, request.physical_offset
         if not request.in_queue or self._topics.admission.is_live(topic, at):
             return request.in_queue
-        # A light queue that ended has lost its units.
+        # A light queue that was deleted has lost its units.
         return any(
             unit.physical_offset == at
             for name, offset in request.light_queues

@@ -53,9 +53,10 @@ def verify(
 ) -> VerifyResult:
     """Compare the log with the file queues and the database of the store.
 
-    The store must be stopped, or `database` must name that of a restored backup. `files`: file
-    queues in another place. `end`: physical offset to stop at. `output`: a new directory for all
-    differences, as Parquet. Changes nothing else. Raises StoreError.
+    The store must be stopped. If it runs, pass as `database` the `kvcq/` directory of a restored
+    backup. `files`: the directory of file queues that are elsewhere. `end`: physical offset to stop
+    at. `output`: a new directory for all differences, as Parquet. Changes nothing else. Raises
+    StoreError.
     """
     parts = find_parts(store)
     _must_be_new(output)
@@ -113,7 +114,7 @@ def rebuild(
         return result
     with locked(parts):
         scratch = store / "kvcq.sorted"
-        shutil.rmtree(scratch, ignore_errors=True)  # of a run that was cut short
+        shutil.rmtree(scratch, ignore_errors=True)  # left by an interrupted run
         try:
             result = work(scratch)
             rebuilding.replace_queues(store, result)

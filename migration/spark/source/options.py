@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-#: What Spark itself adds to the options of a source or a sink.
+#: Options that Spark itself adds to those of a source or a sink.
 _SPARKS = {"path", "checkpointlocation", "queryname"}
 
 
@@ -24,7 +24,8 @@ class Options:
     def __init__(self, options: Mapping[str, str]) -> None:
         self._given = dict(options)
         self._values = {name.lower(): value for name, value in options.items()}
-        self._known: dict[str, str] = {}  # what was asked for: in lower case, and as it is spelled
+        # Options read so far: in lower case, and as spelled in the call.
+        self._known: dict[str, str] = {}
 
     def _get(self, name: str) -> str | None:
         self._known[name.lower()] = name
@@ -60,7 +61,7 @@ class Options:
         return value == "true"
 
     def whole(self, name: str, default: int) -> int:
-        """A whole number, 0 or more."""
+        """The option as a whole number; raises SourceOptionError if it is not 0 or more."""
         value = self.maybe_whole(name)
         return default if value is None else value
 
@@ -73,14 +74,14 @@ class Options:
         return int(value)
 
     def maybe_count(self, name: str) -> int | None:
-        """A whole number, 1 or more."""
+        """Like `count`, but None if the option is not set."""
         value = self.maybe_whole(name)
         if value == 0:
             raise SourceOptionError(name, "is 0, and must be 1 or more")
         return value
 
     def count(self, name: str, default: int) -> int:
-        """A whole number, 1 or more."""
+        """The option as a whole number; raises SourceOptionError if it is not 1 or more."""
         return self.maybe_count(name) or default
 
 

@@ -41,8 +41,8 @@ def group() -> None:
     """Manage the groups of a running server.
 
     Members of a shared group share the messages of a topic, and acknowledge
-    each of them. Every consumer of a reader group, one by offsets, reads all
-    messages, and commits how far it has read.
+    each of them. Consumers of a reader group read all messages, and commit
+    the offsets that they have reached.
     """
 
 
@@ -275,7 +275,7 @@ def _question(name: str, state: GroupState) -> str:
 
 
 def _where(to: str) -> tuple[Start | int, int | None]:
-    """A place, and the time that goes before it if `to` is one."""
+    """The position that `to` names, and its time if `to` is a time."""
     if to in (Start.EARLIEST.value, Start.LATEST.value):
         return Start(to), None
     offset = whole_number(to, INT64_MAX)

@@ -277,7 +277,7 @@ def print_message(message: StoredMessage) -> None:
 
 
 def print_documents(messages: Iterable[StoredMessage]) -> None:
-    """Each as one JSON object in a line."""
+    """Print each message as one JSON object on a line."""
     for message in messages:
         print_json(_document(message))
 

@@ -1,9 +1,9 @@
-"""What goes to a terminal: text of messages and names is shown, and never obeyed.
+"""Output to a terminal: text of messages and names is shown, and never interpreted.
 
-A tag or a key may hold escape sequences: they could clear a screen, change its title, or answer for
-the person at the keyboard. Characters that a terminal acts on are shown as `\\x1b` instead; so are
-those that turn the direction of text, end a line, or are not seen at all: two names that look alike
-are not told apart otherwise.
+A tag or a key may contain escape sequences that clear the screen, change its title, or send input
+to the shell. Characters that a terminal acts on are shown in the form `\\x1b`. So are characters
+that change the direction of text, end a line, or are invisible, because two names that look alike
+could not be distinguished otherwise.
 
 A terminal whose encoding is not UTF-8 gets `\u20ac` for a character that it does not have.
 """
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     from rich.status import Status
 
-#: Of a table that goes into a pipe or a file: nothing is folded there.
+#: Width of a table that goes into a pipe or a file, where no line is folded.
 _PIPED_WIDTH = 1 << 16
 
 
 def accept_all_text() -> None:
-    """Printing never fails on a character that the encoding of standard output does not have.
+    """Make printing succeed for characters that the encoding of standard output does not have.
 
-    Also in UTF-8: names of files that are not text come in as lone surrogates.
+    UTF-8 needs this as well: names of files that are not text contain lone surrogates.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -42,12 +42,12 @@ def has_all_text(encoding: str | None) -> bool:
 
 
 def visible(text: str) -> str:
-    """The text with what a terminal would act on written out."""
+    """The text with characters that a terminal acts on replaced by their escapes."""
     return _with_unseen(text, _written_out)
 
 
 def one_line(text: str) -> str:
-    """The text with all that is not printable written out: line ends, tabs, and what acts."""
+    """Like `visible`, with line ends and tabs replaced as well."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else _written_out(one) for one in text)
@@ -65,7 +65,7 @@ def _with_unseen(text: str, write_out: Callable[[str], str]) -> str:
 
 
 def _is_seen(character: str) -> bool:
-    """Whether it shows, or makes room on the line; a line end and a tab are meant."""
+    """Whether the character is visible or white space; line ends and tabs count as white space."""
     return character.isprintable() or character in "\n\t" or category(character) == "Zs"
 
 
@@ -74,10 +74,10 @@ def _written_out(character: str) -> str:
 
 
 class Screen(Console):
-    """A console that shows what it is given. Strings may have markup; see `escape`."""
+    """A console whose strings may have rich's markup; pass other text through `escape`."""
 
     def __init__(self, file: IO[str] | None = None, *, stderr: bool = False) -> None:
-        # Tables are as wide as they need to be where nobody looks at them through a window.
+        # In a pipe or a file, tables are as wide as their content.
         stream = sys.stderr if stderr else sys.stdout
         width = None if stderr or (stream is not None and stream.isatty()) else _PIPED_WIDTH
         super().__init__(file=file, stderr=stderr, width=width)
@@ -93,10 +93,10 @@ class Screen(Console):
         return self.status(text, spinner="dots" if has_all_text(self.encoding) else "line")
 
     def on_broken_pipe(self) -> None:
-        """As every other write has it; rich would end the program itself."""
+        """Raise BrokenPipeError like every other write; rich would end the program itself."""
         raise BrokenPipeError
 
 
 def escape(text: str) -> str:
-    """Text in which brackets stand for themselves, and nothing acts on a terminal."""
+    """The text for a markup string: its brackets are no markup, and the terminal shows all of it."""
     return visible(text).replace("[", "\\[")
