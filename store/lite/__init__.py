@@ -1,7 +1,7 @@
 """Lite topics: sessions by the million, each a light queue of its parent topic.
 
-Nothing is stored of one beyond its queue. Who is subscribed to which, and which of them have
-something to receive, is in memory. See store/docs/lite.md.
+Nothing is stored for a lite topic except its queue. Subscriptions, and which lite topics may have
+something to deliver, are in memory. See store/docs/lite.md.
 """
 
 from store.lite.clients import Action, Synced

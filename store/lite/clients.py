@@ -1,4 +1,4 @@
-"""The clients of a group of lite topics, and the names each is subscribed to."""
+"""The clients of a group of lite topics, and the names that each is subscribed to."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ if TYPE_CHECKING:
 
     from store.metadata import LiteGroup
 
-#: For so long, a complete set that still names what its client lost to another one of an exclusive
-#: group does not take it back.
+#: For this long, a client of an exclusive group that lost a name to another client does not get it
+#: back by a complete set that still has the name.
 LOST_MS = 180_000
-#: Dicts that the names of a group are divided over.
+#: Number of dicts that share the names of a group.
 _PARTS = 256
 
 
 class Action(enum.Enum):
-    """What a client says about its names."""
+    """How a client changes its names."""
 
     ADD = "add"
     REMOVE = "remove"
     COMPLETE = "complete"  # these and no others
-    LEAVE = "leave"  # none any more: the client is gone
+    LEAVE = "leave"  # no names; the client is removed
 
 
 class Synced(NamedTuple):
-    """What became of it."""
+    """The result of `sync`."""
 
-    subscribed: int  # names of the client now
-    added: list[str]  # that it was not subscribed to before
-    lost: list[str]  # that others have taken from it since, in an exclusive group
+    subscribed: int  # number of the client's names now
+    added: list[str]  # names that it was not subscribed to before
+    lost: list[str]  # names that other clients of an exclusive group took from it
 
 
 class Client:
-    """One of a group's."""
+    """A client of a group."""
 
     __slots__ = ("attempts", "id", "lost", "names", "ready", "seen_ms", "untold", "version")
 
@@ -50,11 +50,11 @@ class Client:
         self.seen_ms = now_ms
         self.version = 0
         self.lost: dict[str, int] = {}  # name -> when another client took it
-        self.untold: list[str] = []  # lost, and no receive has said so
+        self.untold: list[str] = []  # lost, and not returned by a receive yet
         self.attempts: OrderedDict[int, list[str]] = OrderedDict()
 
     def difference(self, action: Action, names: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Names that come, and names that go."""
+        """Names to add, and names to remove."""
         if action is Action.REMOVE:
             return [], [name for name in dict.fromkeys(names) if name in self.names]
         added = [name for name in dict.fromkeys(names) if name not in self.names]
@@ -71,14 +71,14 @@ class Client:
 
 
 class Pass:
-    """Who goes through all names. It ends with the call that has it, whatever interrupts that."""
+    """A call that passes through all names. It ends with the call, whatever interrupts that."""
 
-    #: The call is over. Whoever keeps the interrupt keeps the call's frames, and this with them.
+    #: The call is over. Needed because a kept exception keeps the call's frames, and this object.
     is_over = False
 
 
 class Group:
-    """Subscriptions of one group."""
+    """The subscriptions of one group. Guarded by the lock of `Subscriptions`."""
 
     __slots__ = (
         "_by_name",
@@ -95,22 +95,23 @@ class Group:
         self.name = name
         self.settings = settings
         self.clients: dict[str, Client] = {}
-        # By name, divided: a dict of a million grows in one step, which holds the interpreter for
-        # tens of ms. Nearly all names have one client: a tuple for each would take 48 bytes.
+        # By name, in several dicts: a dict of a million grows in one step, which holds the
+        # interpreter for tens of ms. Nearly all names have one client, and a tuple for each would
+        # take 48 bytes.
         self._by_name: tuple[dict[str, Client | tuple[Client, ...]], ...] = tuple(
             {} for _ in range(_PARTS)
         )
-        #: Of a wildcard group.
+        #: The shared set of a wildcard group.
         self.ready = ReadyNames()
-        # The pass through all names of the parent: up to where it came; "": it begins. A wildcard
-        # group needs one when it begins, and after MOST_READY.
+        # The last light queue of the parent that the pass has reached; "" before the first, None if
+        # no pass is due. A wildcard group needs one when it begins, and after MOST_READY.
         self.pass_after: str | None = "" if settings.is_wildcard else None
         self.passing: ReferenceType[Pass] | None = None
-        self.pass_again = False  # from the beginning, when the one under way pauses
+        self.pass_again = False  # from the beginning, once the running one pauses
 
     @property
     def is_passing(self) -> bool:
-        """Whether somebody goes on with it."""
+        """Whether a call continues the pass."""
         who = self.passing() if self.passing is not None else None
         return who is not None and not who.is_over
 
@@ -125,7 +126,7 @@ class Group:
         return found if isinstance(found, tuple) else (found,)
 
     def sets_of(self, name: str) -> Iterator[tuple[str, ReadyNames]]:
-        """The ready sets that the name belongs in, and the clients they are of."""
+        """The ready sets that the name belongs to, each with its client, "" for all clients."""
         if self.settings.is_wildcard:
             yield "", self.ready
             return
@@ -133,7 +134,7 @@ class Group:
             yield client.id, client.ready
 
     def free(self) -> None:
-        """It is used no more: its memory is freed in pieces."""
+        """Free the memory of a removed group in pieces, since a million names take seconds."""
         for client in self.clients.values():
             client.names.clear()
         for part in self._by_name:

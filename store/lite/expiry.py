@@ -1,7 +1,7 @@
-"""The end of idle lite topics: a scan that goes round, a bounded number of rows at a time.
+"""Deletes idle lite topics: a scan over all of them, a bounded number of rows at a time.
 
-A lite topic ends when its last message is older than its parent says, or is in the log no longer,
-and no client is subscribed to it. It ends as one that is deleted does: by a record of the log.
+A lite topic is deleted when its last message is older than its parent's expiry, or has left the
+log, and no client is subscribed to it. As with every deletion, a record of the log says so.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ if TYPE_CHECKING:
     from store.log import CommitLog, StoreTimes
     from store.state import Tables
 
-#: Lite topics that are looked at in one run of the job.
+#: Number of lite topics that one run of the job checks.
 SCANNED = 10_000
-#: ... that are looked up together, and that end together: rows of so many are in memory.
+#: Number that are looked up and deleted together; their rows are in memory.
 _TOGETHER = 1000
 
 
 class Deletes(Protocol):
-    """What a store offers."""
+    """What the expiry needs of a store."""
 
     def delete_idle(self, ends: Mapping[str, int]) -> int:
-        """Those light queues end whose next offset is still that; returns how many."""
+        """Delete those of these light queues whose next offset is still the given one. Returns how
+        many."""
         ...
 
 
 class LiteExpiry:
-    """Finds and deletes idle lite topics. Thread: one at a time. Memory: a position, whatever the
-    number of lite topics."""
+    """Finds and deletes idle lite topics. Thread: one at a time. Memory: a position and one page,
+    whatever the number of lite topics."""
 
     def __init__(
         self,
@@ -54,15 +55,18 @@ class LiteExpiry:
         self._now_ms = times.steady_ms
         self._subscriptions = subscriptions
         self._store = store
-        #: Lite topics that were ended since the store was opened.
+        #: Number of lite topics deleted since the store was opened.
         self.expired = 0
-        # Where the scan goes on: the parent, and behind which of its light queues.
+        # Where the scan continues: the parent, and the last of its light queues that was checked.
         self._parent = ""
         self._after: str | None = None
 
     def look(self, most: int = SCANNED) -> int:
-        """Go on with the scan; returns how many lite topics ended. At the end of all parents the
-        next call begins anew."""
+        """Continue the scan; returns how many lite topics were deleted. After the last parent the
+        next call starts again.
+
+        Raises what an append raises.
+        """
         ended = 0
         while most > 0:
             if self._after is None:
@@ -85,7 +89,7 @@ class LiteExpiry:
         return ended
 
     def _end(self, queues: Sequence[str], before_ms: int) -> int:
-        """Those that are idle since before that time."""
+        """Delete those of these light queues that have been idle since before that time."""
         idle: dict[str, int] = {}
         ends = self._queues.next_offsets([(queue, 0) for queue in queues])
         for queue, end in zip(queues, ends, strict=True):
@@ -101,4 +105,4 @@ class LiteExpiry:
         if last_ms is not None:
             return last_ms < before_ms
         low, high = self._queues.bounds(queue, 0, self._log.start_offset)
-        return low == high  # its messages are gone from the log
+        return low == high  # its messages have left the log

@@ -1,6 +1,6 @@
-"""Lists of parents and of their lite topics, with where each stands.
+"""Lists parents, and their lite topics with their state.
 
-A page costs as much as its rows, however many others there are.
+The cost of a page depends only on its own rows.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ class LiteParent(NamedTuple):
     """A topic that has lite topics."""
 
     topic: str
-    expiry_ms: int  # how long a lite topic may be idle; 0: for ever
-    lite_topics: int  # with messages, as far as they were counted
-    has_more: bool  # than were counted
-    clients: int  # that are subscribed to some of them
+    expiry_ms: int  # how long a lite topic may be idle; 0: forever
+    lite_topics: int  # number of lite topics with messages, as far as they were counted
+    has_more: bool  # there are more than were counted
+    clients: int  # number of clients of all its groups
 
 
 class LiteTopic(NamedTuple):
-    """Where a lite topic stands."""
+    """The state of a lite topic."""
 
     name: str
     min_offset: int
     max_offset: int
-    last_ms: int | None  # when its last message was stored; None: that is in the log no longer
-    ends_ms: int | None  # None: it does not end, or clients are subscribed to it
-    clients: int  # that are subscribed to it by name
+    last_ms: int | None  # when its last message was stored; None if that has left the log
+    ends_ms: int | None  # when it is idle; None if never, or while clients are subscribed to it
+    clients: int  # number of clients that are subscribed to it by name
 
 
 class LiteListing:
@@ -65,12 +65,13 @@ class LiteListing:
         self._store = store
 
     def parents(self, prefix: str, after: str, limit: int, most: int) -> list[LiteParent]:
-        """In name order, those above `after`; of each up to `most` lite topics are counted."""
+        """Up to `limit` parents in name order, with names above `after`. Up to `most` lite topics
+        of each are counted."""
         rows = self._tables.list_lite_parents(after, limit, prefix)
         return [self._parent(topic, expiry_ms, most) for topic, expiry_ms in rows]
 
     def parent(self, topic: str, most: int) -> LiteParent | None:
-        """The same of one topic; None: it has no lite topics."""
+        """One parent; None if the topic is not a parent of lite topics."""
         expiry_ms = self._tables.lite_expiry_ms(topic)
         return None if expiry_ms is None else self._parent(topic, expiry_ms, most)
 
@@ -80,9 +81,9 @@ class LiteListing:
         return LiteParent(topic, expiry_ms, min(count, most), count > most, clients)
 
     def names(self, topic: str, prefix: str, after: str, limit: int) -> list[str]:
-        """Lite topics of the parent that have messages and whose names begin so, by length, then by
-        bytes; those above `after`. Raises UnknownTopicError if there are none, and no such
-        topic."""
+        """Up to `limit` lite topics with messages whose names begin with `prefix`, by length, then
+        by bytes; those above `after`. Raises UnknownTopicError if the parent does not exist and no
+        name was found."""
         whole = prefix_of(topic)
         queues = self._queues.list_names(
             whole + prefix, queue_of(topic, after) if after else None, limit
@@ -93,7 +94,7 @@ class LiteListing:
         return [parts[1] for parts in found if parts is not None]
 
     def states(self, topic: str, names: Sequence[str]) -> list[LiteTopic]:
-        """Where these lite topics of the parent stand; without those that have ended meanwhile."""
+        """The state of these lite topics of the parent, without those deleted meanwhile."""
         expiry_ms = self._tables.lite_expiry_ms(topic) or 0
         found = []
         for name in names:
@@ -113,7 +114,7 @@ class LiteListing:
 
 
 def last_stored_ms(queues: ConsumeQueueStore, queue: str, end: int) -> int | None:
-    """When the message below `end`, a light queue's next offset, was stored; None: there is none,
-    or its unit has gone with the log."""
+    """When the last message of the light queue was stored, ms; None if there is none, or its unit
+    has left with the log. `end`: the queue's next offset."""
     units = queues.read_units(queue, 0, end - 1, 1) if end else []
     return units[0][1].store_time_ms if units else None

@@ -43,19 +43,19 @@ if TYPE_CHECKING:
 MOST_EXPIRY_MS = 10 * 365 * 24 * 3_600_000
 #: Shortest: a minute.
 LEAST_EXPIRY_MS = 60_000
-#: Lite topics of one call.
+#: Maximum number of lite topics in one call.
 MOST_SYNCED = 10_000
-#: Characters of a client's id.
+#: Maximum number of characters in a client's id.
 MOST_CLIENT_ID = 255
-#: Queues that one turn resets.
+#: Number of queues that one turn resets.
 _RESET_TOGETHER = 500
-#: Names that a pass goes through at a time, and in one call.
+#: Number of names that a pass looks up at a time, and how often one call does that.
 _PASS_TOGETHER = 1000
 _PASSES_A_CALL = 8
 
 
 class FromEnd(NamedTuple):
-    """The last so many messages."""
+    """Start with the last messages of the queue: this many."""
 
     messages: int
 
@@ -69,7 +69,7 @@ class LiteStore(Reads, Deletes, Protocol):
 class LiteTopics:
     """Lite topics: light queues of a parent topic, by the million. See store/docs/lite.md.
 
-    Thread: any. Memory: of subscriptions, see there; nothing for a lite topic as such.
+    Thread: any. Memory: that of `Subscriptions`; nothing for each lite topic.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class LiteTopics:
         store: LiteStore,
         groups: SharedGroups,
     ) -> None:
-        """`tables`: at the dispatch point. `store` and `groups`: the same one's."""
+        """`tables`: at the dispatch point. `store` and `groups`: of the same store."""
         # Constant after construction.
         self._appends = appends
         self._topics = topics
@@ -99,11 +99,11 @@ class LiteTopics:
     # --- parents ---------------------------------------------------------------------------
 
     def make(self, topic: str, expiry_ms: int = 0, queue_count: int = 0) -> None:
-        """The topic exists and is a parent of lite topics, durably; each of these ends once it had
-        no message for `expiry_ms`, and no client is subscribed to it. 0: never.
+        """Create a parent of lite topics, or make an existing topic one. Durable on return.
 
-        A topic that is one already gets the new time. Raises InvalidArgumentError,
-        TopicExistsError when there is one with another number of queues.
+        A lite topic without a message for `expiry_ms` is deleted if no client is subscribed to it;
+        0: never. An existing parent gets the new time. Raises InvalidArgumentError,
+        TopicExistsError if the topic has another number of queues, and what an append raises.
         """
         check_topic(topic)
         if expiry_ms:
@@ -122,14 +122,15 @@ class LiteTopics:
         self._appends.wait_durable(self._appends.decide(decide))
 
     def is_parent(self, topic: str) -> bool:
-        """Whether the topic is for lite topics. Raises UnknownTopicError, InvalidArgumentError."""
+        """Whether the topic is a parent of lite topics. Raises UnknownTopicError,
+        InvalidArgumentError."""
         self._topics.get(topic)
         return self._tables.lite_expiry_ms(topic) is not None
 
     def expiry_ms(self, topic: str) -> int:
-        """After which time an idle lite topic of this parent ends; 0: never.
+        """How long a lite topic of this parent may be idle before it is deleted, ms; 0: forever.
 
-        Raises UnknownTopicError; InvalidArgumentError when it is no parent of lite topics.
+        Raises UnknownTopicError, InvalidArgumentError if it is not a parent of lite topics.
         """
         if not self.is_parent(topic):
             raise InvalidArgumentError(
@@ -138,8 +139,11 @@ class LiteTopics:
         return self._tables.lite_expiry_ms(topic) or 0
 
     def delete(self, topic: str, names: Sequence[str]) -> int:
-        """These lite topics and all that groups have of them are gone, durably; returns how many
-        there were. Subscriptions stay. Raises InvalidArgumentError."""
+        """Delete these lite topics, and the positions and messages in flight of groups in them.
+
+        Returns how many existed. Subscriptions stay. Durable on return. Raises
+        InvalidArgumentError, and what an append raises.
+        """
         check_topic(topic)
         check_lite_topics(names, "lite_topics")
         check_within("lite_topics", len(names), 1, MOST_SYNCED)
@@ -156,14 +160,14 @@ class LiteTopics:
         version: int = 0,
         start: Where | FromEnd | None = None,
     ) -> Synced:
-        """The client's subscriptions are changed; see Action. They are kept in memory only, for
-        three minutes after the client was last heard of.
+        """Change the client's subscriptions; see Action. They are only in memory, until the client
+        has not called for three minutes.
 
-        With a `start` the group goes on there, in lite topics that the client was not subscribed
-        to, and what it has in flight of them ends. A call whose `version` is below that of an
-        earlier one is late, and changes nothing.
-        Raises InvalidArgumentError, UnknownGroupError, GroupKindError, LiteGroupError,
-        UnknownTopicError of the parent, LiteQuotaError: nothing is changed then.
+        `start` moves the group there, in lite topics that are new to the client, and ends what is
+        in flight in them. A call whose `version` is below that of an earlier one is late, and
+        changes nothing. Raises InvalidArgumentError, UnknownGroupError, GroupKindError,
+        LiteGroupError, UnknownTopicError for the parent, LiteQuotaError: then nothing has changed.
+        If moving raises what an append raises, the client is subscribed.
         """
         lite = self._group(group).lite
         check_within("client_id", len(client_id), 1, MOST_CLIENT_ID)
@@ -198,7 +202,7 @@ class LiteTopics:
     def _begin(
         self, group: str, lite: LiteGroup, names: Sequence[str], start: Where | FromEnd | None
     ) -> None:
-        """The group goes on there in these lite topics. One without a message begins at 0."""
+        """Move the group in these lite topics. A lite topic without a message begins at 0."""
         if start is None or not names:
             return
 
@@ -246,14 +250,14 @@ class LiteTopics:
         attempt_id: str = "",
         skip_damaged: bool = False,
     ) -> Received:
-        """Messages of lite topics that the client is subscribed to, or of all in a wildcard group:
-        eight of one before the others have their turn. They are acknowledged, held and given back
-        as others of the group. `parent`: checked where it is given.
+        """Receive messages of lite topics that the client is subscribed to, or of all in a wildcard
+        group: up to eight of a lite topic before the next one has its turn. They are acknowledged,
+        renewed and given back like other messages of the group. `parent` is checked if given.
 
-        Waits for no message: see `Subscriptions.add_listener`. Raises InvalidArgumentError,
-        UnknownGroupError, GroupKindError, LiteGroupError; UnknownLiteClientError where the client
-        has to synchronise first, after a restart of the server say; what an append raises; and
-        CorruptMessageError, DamagedQueueError when nothing else is there.
+        Does not wait for messages: see `Subscriptions.add_listener`. Raises InvalidArgumentError,
+        UnknownGroupError, GroupKindError, LiteGroupError, UnknownLiteClientError if the client must
+        synchronize first (for example after a restart of the server), what an append raises, and
+        CorruptMessageError or DamagedQueueError if there is nothing else to deliver.
         """
         check_within("max_messages", max_messages, 1, MOST_RECEIVED)
         check_within("max_bytes", max_bytes, 1, 1 << 40)
@@ -292,16 +296,19 @@ class LiteTopics:
         return Received(deliveries, look_ms, lost)
 
     def _begins_behind(self, group: str, settings: SharedGroup) -> int:
-        """Physical offset of a record: a wildcard group has nothing to receive from lite topics of
-        which it has no window, and whose last message lies before it."""
+        """The physical offset behind which a wildcard group from the latest begins; otherwise 0.
+
+        Lite topics without a window, and whose last message is before it, have nothing for it.
+        """
         row = self._topics.view.tables.group(group) if settings.from_latest else None
         return 0 if row is None else group_made_at(row)
 
     def _pass(self, group: str, lite: LiteGroup, begins_behind: int) -> None:
-        """What a wildcard group is not told of by messages: what there was before it came.
+        """Find messages that were there before the wildcard group came: new ones make their names
+        ready on their own.
 
-        All that decides is looked up for many names together: 10,000,000 of them are gone through
-        in minutes, beside what is received.
+        Rows of many names are looked up together: ten million names take minutes, and receives
+        continue meanwhile.
         """
         prefix = prefix_of(lite.parent)
         who = Pass()
@@ -334,21 +341,22 @@ class LiteTopics:
     # --- what happens ----------------------------------------------------------------------
 
     def dispatched(self, requests: Sequence[DispatchRequest]) -> None:
-        """The store's listener: there are these new messages."""
+        """The store's listener for dispatched messages."""
         if self.subscriptions.is_used:
             self.subscriptions.grew(name for name, _ in queues_of(requests))
 
     def _changed(self, group: str, topic: str) -> None:
-        """The listener of groups: a turn or a deletion made something deliverable, or ended it."""
+        """The listener of groups: a turn or a deletion has made messages available, or ended a
+        group or a queue."""
         if not group:
-            return  # a topic that ended: what comes next of its name is a message
+            return  # a topic was deleted: the next event of that name is a message
         if not topic and self._tables.group(group) is None:
             self.subscriptions.forget(group)
         else:
             self.subscriptions.freed(group, topic)
 
     def look(self) -> None:
-        """The job: clients that are gone leave, and idle lite topics end."""
+        """The job: remove clients that no longer call, and delete idle lite topics."""
         self.subscriptions.expire(self._now_ms())
         self.expiry.look()
 

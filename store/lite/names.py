@@ -1,4 +1,4 @@
-"""Names of lite topics: what a light queue of a parent topic is called, and back."""
+"""Names of lite topics, and of the light queues that store them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from store.light_queue import LMQ_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Characters of a lite topic's name.
+#: Maximum number of characters in a lite topic's name.
 MOST_NAME = 64
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,64}").fullmatch
 _PREFIX = LMQ_PREFIX + "$"
@@ -34,23 +34,23 @@ def check_lite_topics(names: Sequence[str], field: str) -> None:
 
 
 def queue_of(parent: str, lite_topic: str) -> str:
-    """The light queue (RocketMQ LiteUtil): %LMQ%$parent$lite."""
+    """The light queue's name: %LMQ%$parent$lite, as in RocketMQ's LiteUtil."""
     return f"{_PREFIX}{parent}${lite_topic}"
 
 
 def prefix_of(parent: str) -> str:
-    """With what the light queues of all its lite topics begin. Raises InvalidArgumentError."""
+    """The prefix of the light queues of all its lite topics. Raises InvalidArgumentError."""
     check_topic(parent, "topic")
     return f"{_PREFIX}{parent}$"
 
 
 def name_of(queue: str) -> str:
-    """The lite topic of a light queue that is one."""
+    """The name of the lite topic whose light queue this is."""
     return queue.rpartition("$")[2]
 
 
 def parts_of(queue: str) -> tuple[str, str] | None:
-    """Parent and lite topic of a light queue; None: it is no lite topic."""
+    """Parent and lite topic of a light queue; None if it is not a lite topic's."""
     if not queue.startswith(_PREFIX):
         return None
     parent, _, lite_topic = queue[len(_PREFIX) :].partition("$")

@@ -1,7 +1,7 @@
-"""Names that are ready: of which there may be something to receive, now or at a known time.
+"""Ready names: they may have something to deliver, now or at a known time.
 
-Level-triggered. A name that is not here has nothing to receive until an event puts it here. It is
-taken out to be looked at, and comes back unless the look found all that there was.
+Level-triggered. A name that is not in the set has nothing to deliver until an event adds it. A
+receive takes it out to look at it, and adds it again unless the look found everything.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Entries of the heap that are out of date are removed when so many more than the others.
+#: Outdated entries are removed from the heap when there are this many more of them than others.
 _MOST_STALE = 64
 
 
 class ReadyNames:
-    """A queue of ready names, and alarms for others. Not thread-safe. Memory: of the names that are
-    ready, or have an alarm."""
+    """A queue of ready names, and alarms for other names. Not thread-safe. Memory: one entry for
+    each ready name and each alarm."""
 
     __slots__ = ("_alarms", "_due", "_names")
 
     def __init__(self) -> None:
         self._names: OrderedDict[str, None] = OrderedDict()  # in the order of their turns
-        # When a name is ready again: the earliest time of each, and a heap of them.
+        # When a name becomes ready: the earliest time of each, and a heap of all times.
         self._due: dict[str, int] = {}
         self._alarms: list[tuple[int, str]] = []
 
@@ -42,14 +42,15 @@ class ReadyNames:
 
     @property
     def next_alarm_ms(self) -> int | None:
-        """The earliest, or a time before it; None: there is no alarm."""
+        """The time of the earliest alarm, ms; None if there is none."""
         alarms, due = self._alarms, self._due
         while alarms and due.get(alarms[0][1]) != alarms[0][0]:
             heappop(alarms)
         return alarms[0][0] if alarms else None
 
     def add(self, name: str) -> bool:
-        """It is ready; one that was keeps its turn. Returns whether it is the only one."""
+        """Make the name ready; it keeps its turn if it was ready. Returns whether the set was
+        empty."""
         if not self._names:
             self._names[name] = None
             return True
@@ -57,19 +58,20 @@ class ReadyNames:
         return False
 
     def add_all(self, names: Iterable[str]) -> bool:
-        """The same of several; whether there was none before."""
+        """Like `add`, for several names."""
         was_empty = not self._names
         for name in names:
             self._names.setdefault(name)
         return was_empty and bool(self._names)
 
     def discard(self, name: str) -> None:
-        """It is of no interest any more."""
+        """Remove the name and its alarm."""
         self._names.pop(name, None)
         self._due.pop(name, None)
 
     def wake_at(self, name: str, time_ms: int) -> bool:
-        """It is ready then, at the latest. Returns whether that is before all other alarms."""
+        """Make the name ready at that time at the latest. Returns whether that is the earliest
+        alarm now."""
         before = self._due.get(name)
         if before is not None and before <= time_ms:
             return False
@@ -82,22 +84,23 @@ class ReadyNames:
         return earliest is None or time_ms < earliest
 
     def ring(self, now_ms: int) -> None:
-        """Names whose time has come are ready."""
+        """Make the names ready whose alarms are due."""
         while (earliest := self.next_alarm_ms) is not None and earliest <= now_ms:
             _, name = heappop(self._alarms)
             del self._due[name]
             self._names.setdefault(name)
 
     def take(self, count: int, into: list[str]) -> None:
-        """The first names are in `into`, and no longer ready. Whatever interrupts it, none is in
-        neither."""
+        """Move the first `count` names to `into`. If an interrupt ends this, no name is lost: a
+        name may be in both."""
         names = self._names
         for _ in range(min(count, len(names))):
             into.append(next(iter(names)))
             del names[into[-1]]
 
     def put_back(self, names: list[str]) -> None:
-        """These were taken and not looked at: they are the first again, in that order."""
+        """Put names back that were taken and not looked at: they come first again, in that
+        order."""
         for name in reversed(names):
             self._names[name] = None
             self._names.move_to_end(name, last=False)

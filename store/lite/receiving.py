@@ -1,7 +1,7 @@
-"""One receive from lite topics: the names that are ready, in their order, in one turn of the store.
+"""One receive from lite topics: it looks at ready names, in their order, in one turn of the store.
 
-A look at a name is a receive from its light queue. What it found decides whether the name is ready
-again, and when. A turn may be planned again, or fail: names that were taken for it go back.
+A look at a name is a receive from its light queue. Its result decides whether the name is ready
+again, and when. A turn may be planned again, or fail; then the names taken for it are put back.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from store.metadata import LiteGroup
     from store.state import Window
 
-#: Messages of one lite topic in one answer: so none keeps the others waiting.
+#: Maximum number of messages of a lite topic before the next one has its turn.
 MOST_OF_ONE = 8
-#: Names whose rows are looked up together.
+#: Maximum number of names whose rows are looked up together.
 _TOGETHER = 64
-#: ... at least, whatever is asked for.
+#: Minimum number of names looked up together, however few messages are requested.
 _FEWEST = 8
-#: Names that one receive looks at: an answer with none comes after so many that had nothing.
+#: Maximum number of names that one receive looks at; after that it returns even without a message.
 _MOST_LOOKS = 1024
 
 
 class LiteWish(NamedTuple):
-    """What one call asks for; all of it is checked."""
+    """The checked arguments of one call."""
 
     group: str
     client_id: str
@@ -40,7 +40,7 @@ class LiteWish(NamedTuple):
     max_bytes: int
     invisible_ms: int | None
     skip_damaged: bool
-    attempt: int  # a hash of the attempt's id; 0: it has none
+    attempt: int  # a hash of the attempt id; 0 without one
 
 
 class LiteReceiving:
@@ -61,16 +61,19 @@ class LiteReceiving:
         self._groups = groups
         self._queues = queues
         self._now_ms = now_ms
-        self._taken: list[str] = []  # and neither settled nor put back
-        # What the looks found: whether there is more now, and when something ends.
+        self._taken: list[str] = []  # names that are neither settled nor put back
+        # Results of looks: whether there is more now, and when there may be more.
         self._looks: dict[str, tuple[bool, int | None]] = {}
         self._deliveries: list[Delivery] = []
         self._stuck: set[str] = set()  # light queues that cannot be read now
-        #: The first message that cannot be read, of those that hold up a lite topic.
+        #: The error of the first unreadable message that blocks a lite topic.
         self.damage: StoreError | None = None
 
     def plan(self, turn: Turn) -> list[Delivery]:
-        """What is handed over. Raises UnknownGroupError, GroupKindError, LiteGroupError."""
+        """Plan the receive in `turn`; returns its deliveries. May be called again.
+
+        Raises UnknownGroupError, GroupKindError, LiteGroupError, and what reading messages raises.
+        """
         self.put_back()
         self._deliveries, self._looks, self.damage = [], {}, None
         self._stuck.clear()
@@ -91,7 +94,7 @@ class LiteReceiving:
                 self._wish.group, self._wish.client_id, wanted, self._now_ms(), self._taken
             )
             names = self._taken[before:]
-            if not names:  # those that have more, once more
+            if not names:  # look again at those that have more
                 names = self._with_more
                 if not names:
                     break
@@ -100,7 +103,7 @@ class LiteReceiving:
         return self._deliveries
 
     def settle(self) -> None:
-        """It is in the log: what the looks found counts."""
+        """The turn's record is in the log: report the results of the looks."""
         wish = self._wish
         left = [name for name in self._taken if name not in self._looks]
         self._subscriptions.put_back(wish.group, wish.client_id, left)
@@ -113,7 +116,7 @@ class LiteReceiving:
             self._subscriptions.attempted(wish.group, wish.client_id, wish.attempt, list(parts))
 
     def put_back(self) -> None:
-        """Nothing of it is in the log. Repeatable."""
+        """Nothing of the turn is in the log: put all names back. Repeatable."""
         if self._taken:
             self._subscriptions.put_back(self._wish.group, self._wish.client_id, self._taken)
             self._taken = []
@@ -142,7 +145,7 @@ class LiteReceiving:
     def _look_at(self, turn: Turn, names: list[str]) -> None:
         group = self._wish.group
         queues = [queue_of(self._lite.parent, name) for name in names]
-        # Both before the first look: rows that are looked up one by one take ten times as long.
+        # Both before the first look: looking rows up one by one takes ten times as long.
         windows = turn.tables.windows_of(group, [(queue, 0) for queue in queues])
         ends = self._queues.next_offsets([(queue, 0) for queue in queues])
         for name, queue, window, end in zip(names, queues, windows, ends, strict=True):
@@ -151,10 +154,11 @@ class LiteReceiving:
             _, before_ms = self._looks.pop(name, (False, None))
             is_more, look_ms = self._look(turn, queue, window, end)
             times = [each for each in (before_ms, look_ms) if each is not None]
-            self._looks[name] = is_more, min(times, default=None)  # the last one of all
+            self._looks[name] = is_more, min(times, default=None)  # the latest look comes last
 
     def _look(self, turn: Turn, queue: str, window: Window, end: int) -> tuple[bool, int | None]:
-        """Whether there is more now, and when there may be more."""
+        """Receive from one light queue. Returns whether there is more now, and when there may be
+        more."""
         now_ms = self._now_ms()
         until_ms = min((lease.until_ms for lease in window.leases), default=None)
         is_due = any(lease.is_over(now_ms) for lease in window.leases)
@@ -165,7 +169,7 @@ class LiteReceiving:
         try:
             found = receiving.run()
         except UnknownTopicError:
-            return False, None  # it ended; its next message makes it ready
+            return False, None  # it was deleted; its next message makes it ready
         except DAMAGE as error:
             self.damage = self.damage or error
             self._stuck.add(queue)
@@ -174,10 +178,10 @@ class LiteReceiving:
             if not self._deliveries:
                 raise
             self._stuck.add(queue)
-            return True, None  # the next call may have more luck; or it is told
+            return True, None  # the next call tries again, and may get the error
         self._deliveries += found
         if not found:
-            self._stuck.add(queue)  # it wants another turn
+            self._stuck.add(queue)  # it needs another turn
         look_ms = receiving.next_look_ms
         size = sum(len(each.record) for each in found)
         is_full = len(found) >= wish.max_messages or size >= wish.max_bytes or turn.is_full
@@ -204,7 +208,8 @@ class LiteReceiving:
         )
 
     def _same_again(self, turn: Turn) -> bool:
-        """Whether an earlier receive with this attempt id has messages in flight: these again."""
+        """Add the messages of an earlier receive with this attempt id that are still in flight.
+        Returns whether there are any."""
         wish, now_ms = self._wish, self._now_ms()
         queues = self._subscriptions.attempt(wish.group, wish.client_id, wish.attempt)
         for queue, window in zip(

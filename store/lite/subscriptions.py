@@ -1,9 +1,9 @@
-"""Who is subscribed to which lite topics, and which of these are ready: in memory only.
+"""Who is subscribed to which lite topics, and which of these are ready; only in memory.
 
-Clients say it again when they reconnect, so nothing of it outlives the process. A group is one of
-two kinds. In a *wildcard* group all clients share one set of ready names, which every message of
-the parent feeds. In others each client has its own set. A name that several clients are subscribed
-to is in the set of each: whoever looks first gets what there is, the others look in vain.
+Clients subscribe again when they reconnect, so nothing has to outlive the process. In a *wildcard*
+group all clients share one set of ready names, and every message of the parent adds to it. In other
+groups each client has its own set. A name with several clients is in the set of each: the first
+client to look gets the messages, the others find none.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ if TYPE_CHECKING:
     #: Takes a group and a client of it; "" for the client: all of them.
     Listener = Callable[[str, str], None]
 
-#: Names of all clients together.
+#: Maximum number of names of all clients together.
 MOST_SUBSCRIBED = 1_000_000
-#: Names that are ready in a wildcard group. When there are more, all names are gone through again.
+#: Maximum number of ready names of a wildcard group. If more become ready, the group passes through
+#: all names again later.
 MOST_READY = 100_000
-#: A client that has neither synchronised nor received for so long has left.
+#: A client that has neither synchronized nor received for this long is removed.
 CLIENT_TIMEOUT_MS = 180_000
-#: While one receiver goes through all names, the others look again after so long.
+#: While one receive passes through all names, the others look again after this long.
 _PASS_MS = 20
-#: Attempts of a client whose names are remembered.
+#: Number of attempts of a client whose names are remembered.
 _MOST_ATTEMPTS = 16
 
 
 class Subscriptions:
     """The subscriptions of all groups of lite topics.
 
-    Thread: any. Locks: `_lock`, inside all others; held for as long as one call has names. Memory:
-    about 250 bytes a name and client.
+    Thread: any. Locks: `_lock`, innermost; held while the names of one call are handled. Memory:
+    about 250 bytes for each name of each client.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Subscriptions:
         self._groups: dict[str, Group] = {}
         self._by_parent: dict[str, tuple[Group, ...]] = {}
         self._subscribed = 0
-        self._gone: list[Group] = []  # forgotten, and not freed
+        self._gone: list[Group] = []  # removed, but not freed yet
         # Replaced whole.
         self._listeners: tuple[Listener, ...] = ()
 
@@ -65,13 +66,13 @@ class Subscriptions:
         return bool(self._by_parent)
 
     def is_wildcard(self, group_name: str) -> bool | None:
-        """Whether the clients of the group share all names; None: it has no client."""
+        """Whether it is a wildcard group; None if it has no client."""
         group = self._groups.get(group_name)
         return None if group is None else group.settings.is_wildcard
 
     @property
     def subscribed(self) -> int:
-        """Names of all clients together."""
+        """Number of names of all clients together."""
         return self._subscribed
 
     @property
@@ -79,8 +80,8 @@ class Subscriptions:
         return sum(len(group.clients) for group in list(self._groups.values()))
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` when a client may have something to receive that had nothing before.
-        Any thread: be short. Returns how to end that."""
+        """Call `listener` when a client that had nothing to receive may have something, on any
+        thread. It must be short. Returns a function that removes it."""
         self._listeners = (*self._listeners, listener)
 
         def remove() -> None:
@@ -100,10 +101,10 @@ class Subscriptions:
         version: int,
         now_ms: int,
     ) -> Synced:
-        """The client's names are changed so. Names are checked, and each once.
+        """Change the client's names. The names must be valid, and each must occur once.
 
-        A call with a version below that of an earlier one is late, and changes nothing; 0: it has
-        none. Raises LiteQuotaError, and nothing is changed.
+        A call whose version is below that of an earlier one is late, and changes nothing; 0 means
+        no version. If it raises LiteQuotaError, nothing has changed.
         """
         woken: set[tuple[str, str]] = set()
         with self._lock:
@@ -131,7 +132,8 @@ class Subscriptions:
                         woken.add((group.name, former.id))
             for name in added:
                 group.hold(name, client)
-            client.ready.add_all(added)  # before the names: who says them again adds none of them
+            # First: after an interrupt, a repeated call must not find names that never became ready.
+            client.ready.add_all(added)
             client.names.update(added)
             self._subscribed += len(added)
             if added:
@@ -142,22 +144,22 @@ class Subscriptions:
         return Synced(len(client.names), added, lost)
 
     def is_new(self, group_name: str, client_id: str, names: Iterable[str]) -> list[str]:
-        """Those that the client is not subscribed to."""
+        """Those of these names that the client is not subscribed to."""
         with self._lock:
             group = self._groups.get(group_name)
             client = group.clients.get(client_id) if group else None
             return [name for name in names if client is None or name not in client.names]
 
     def subscribed_to(self, parent: str, name: str) -> int:
-        """How many clients of groups that are no wildcard groups are subscribed to the name."""
+        """Number of clients that are subscribed to the name, without those of wildcard groups."""
         return sum(len(group.holders(name)) for group in self._by_parent.get(parent, ()))
 
     def clients_of(self, parent: str) -> int:
-        """How many clients there are of groups bound to the parent."""
+        """Number of clients of all groups of the parent."""
         return sum(len(group.clients) for group in self._by_parent.get(parent, ()))
 
     def forget(self, group_name: str) -> None:
-        """The group is gone. What it had is freed by `expire`: a million names take seconds."""
+        """Remove a deleted group. `expire` frees its memory, since a million names take seconds."""
         with self._lock:
             group = self._groups.pop(group_name, None)
             if group is not None:
@@ -166,7 +168,7 @@ class Subscriptions:
                 self._gone.append(group)
 
     def expire(self, now_ms: int) -> int:
-        """Clients that have not been heard of leave; how many."""
+        """Remove clients that have not called for CLIENT_TIMEOUT_MS. Returns how many."""
         while self._gone:
             self._gone.pop().free()
         gone = 0
@@ -194,14 +196,14 @@ class Subscriptions:
         if (
             group is not None
             and settings._replace(client_quota=group.settings.client_quota) != group.settings
-        ):  # another group of that name
+        ):  # the group was deleted and created again
             for client_id in list(group.clients):
                 self._leave(name, client_id)
             group = None
         if group is None:
             group = Group(name, settings)
-            # First, so that an interrupt leaves no group that is not told of messages. Of that name
-            # it may have left one that nobody uses.
+            # First, so that an interrupt leaves no group that messages do not reach. An earlier
+            # interrupt may have left an unused group of that name.
             others = self._by_parent.get(settings.parent, ())
             others = tuple(one for one in others if one.name != name)
             self._by_parent[settings.parent] = (*others, group)
@@ -249,7 +251,7 @@ class Subscriptions:
     # --- what makes names ready ------------------------------------------------------------
 
     def grew(self, queues: Iterable[str]) -> None:
-        """These light queues have messages that they did not have, or others that are done with."""
+        """Make the lite topics of these light queues ready, since they have new messages."""
         if not self._by_parent:
             return
         parents = self._by_parent
@@ -268,7 +270,7 @@ class Subscriptions:
         self._tell(woken)
 
     def freed(self, group_name: str, queue: str) -> None:
-        """The group may have more to receive of that light queue; "": of all of them."""
+        """Make the light queue's lite topic ready for the group; with "" all of them."""
         if group_name not in self._groups:
             return
         woken: set[tuple[str, str]] = set()
@@ -309,8 +311,11 @@ class Subscriptions:
     def receives(
         self, group_name: str, settings: LiteGroup, client_id: str, now_ms: int
     ) -> list[str]:
-        """The client receives; returns what it has lost and was not told of. In a wildcard group
-        that makes it one. Raises UnknownLiteClientError where it has not synchronised."""
+        """Note a receive of the client; returns the names it has lost since its last receive.
+
+        A wildcard group gets the client by that. In other groups it must have synchronized before;
+        otherwise raises UnknownLiteClientError.
+        """
         with self._lock:
             group = self._groups.get(group_name)
             if settings.is_wildcard:
@@ -326,8 +331,8 @@ class Subscriptions:
     def take(
         self, group_name: str, client_id: str, count: int, now_ms: int, into: list[str]
     ) -> None:
-        """Names to be looked at, up to `count`, are added to `into`: `looked` or `put_back` must
-        follow for each."""
+        """Move up to `count` ready names to `into`. Each must be passed to `looked` or
+        `put_back`."""
         with self._lock:
             ready = self._ready(group_name, client_id)
             if ready is not None:
@@ -335,12 +340,12 @@ class Subscriptions:
                 ready.take(count, into)
 
     def put_back(self, group_name: str, client_id: str, names: list[str]) -> None:
-        """They were not looked at."""
+        """Make names ready again that were taken and not looked at."""
         with self._lock:
             group = self._groups.get(group_name)
             if group is None:
                 return
-            if group.settings.is_wildcard:  # also when the client has left meanwhile
+            if group.settings.is_wildcard:  # even if the client has left meanwhile
                 group.ready.put_back(names)
             elif (client := group.clients.get(client_id)) is not None:
                 client.ready.put_back([name for name in names if name in client.names])
@@ -351,8 +356,8 @@ class Subscriptions:
         client_id: str,
         looks: Sequence[tuple[str, bool, int | None]],
     ) -> None:
-        """What each look found: a name, whether there is more now, and when something ends that
-        makes more, by the store's time."""
+        """Report looks: a name, whether it has more to deliver now, and when it may have more, by
+        the store's time; None if only an event can change that."""
         woken: set[tuple[str, str]] = set()
         with self._lock:
             group = self._groups.get(group_name)
@@ -368,7 +373,7 @@ class Subscriptions:
         self._tell(woken)
 
     def next_look_ms(self, group_name: str, client_id: str, now_ms: int) -> int | None:
-        """When the client should look again; None: when it is woken."""
+        """When the client should look again, ms; None if it is to wait for a listener's call."""
         with self._lock:
             ready = self._ready(group_name, client_id)
             if ready is None:
@@ -390,7 +395,7 @@ class Subscriptions:
     # --- attempts --------------------------------------------------------------------------
 
     def attempt(self, group_name: str, client_id: str, attempt: int) -> list[str]:
-        """Names of which an earlier receive with that attempt id handed messages over."""
+        """Light queues from which an earlier receive with that attempt id got messages."""
         with self._lock:
             group = self._groups.get(group_name)
             client = group.clients.get(client_id) if group else None
@@ -408,8 +413,12 @@ class Subscriptions:
     # --- the pass of a wildcard group ------------------------------------------------------
 
     def begin_pass(self, group_name: str, who: Pass) -> str | None:
-        """From where the pass goes on, if it is due, nobody else goes on with it, and few names are
-        ready; `end_pass` must follow. Without that it goes on from there once `who` is gone."""
+        """Continue the pass; returns the light queue after which it continues. None if no pass is
+        due, another call continues it, or many names are ready.
+
+        Must be paired with `end_pass`. If that is not called, another call may continue from the
+        same place once `who` is over.
+        """
         with self._lock:
             group = self._groups.get(group_name)
             if group is None or group.pass_after is None or group.is_passing:
@@ -422,8 +431,8 @@ class Subscriptions:
     def end_pass(
         self, group_name: str, who: Pass, after: str | None, names: Sequence[str] = ()
     ) -> None:
-        """These of the names that were passed may be ready; it goes on behind `after`, None: it
-        came to the end. Nothing, where somebody else goes on with it."""
+        """Make these of the passed names ready. The pass continues after `after`; None if it has
+        reached the end. Does nothing if another call continues the pass."""
         with self._lock:
             group = self._groups.get(group_name)
             if group is None or group.passing is None or group.passing() is not who:

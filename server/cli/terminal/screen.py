@@ -98,5 +98,5 @@ class Screen(Console):
 
 
 def escape(text: str) -> str:
-    """The text for a markup string: its brackets are no markup, and the terminal shows all of it."""
+    """The text for a markup string: its brackets are no markup, and the terminal shows it all."""
     return visible(text).replace("[", "\\[")
