@@ -132,7 +132,7 @@ class Subscriptions:
                         woken.add((group.name, former.id))
             for name in added:
                 group.hold(name, client)
-            # First: after an interrupt, a repeated call must not find names that never became ready.
+            # First: after an interrupt, a repeated call would not make these names ready.
             client.ready.add_all(added)
             client.names.update(added)
             self._subscribed += len(added)
