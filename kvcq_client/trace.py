@@ -24,12 +24,12 @@ class TraceGroupState(enum.Enum):
     """What a message is to a group now."""
 
     NOT_RECEIVED = "not received"
-    BEFORE_START = "before start"  # the group began behind it
+    BEFORE_START = "before start"  # the group began after it
     IN_FLIGHT = "in flight"
     AGAIN = "again"  # it is delivered again, once `until_ms` is over
     IN_ORDER = "in order"  # it waits for messages with its ordering key
     DONE = "done"  # its events say how
-    READ = "read"  # a group by offsets has committed behind it
+    READ = "read"  # a reader group has committed an offset after it
     UNREAD = "unread"  # ... and has not
 
 
@@ -44,11 +44,11 @@ class TraceEventKind(enum.Enum):
     DEAD = "dead letter"  # delivered as often as the group allows; `message_id` is the dead letter
     GONE = "gone"  # its topic did not keep it until it was to be delivered again
     DAMAGED = "damaged"  # it cannot be read, and the group skipped it
-    #: The group went on behind it: its filter did not let it through, or it was not kept.
+    #: The group continues after it: a filter excluded it, or the topic did not keep it.
     PASSED = "passed over"
-    READ = "read"  # a group by offsets committed `position`, behind it
+    READ = "read"  # a reader group committed `position`, which is after it
     READ_AGAIN = "set back"  # ... and one at or before it, later
-    RESET = "reset behind"  # the group was set to `position`, behind it
+    RESET = "reset behind"  # the group was moved to `position`, which is after it
     RESET_BACK = "reset before"  # ... or to it, or before it
     GROUP_DELETED = "group deleted"
     QUEUE_DELETED = "queue deleted"  # a light queue that it stood in
@@ -67,7 +67,7 @@ class TraceEventKind(enum.Enum):
     RECORD_GONE = "record gone"
     HANDED_BACK = "handed back"  # to a RocketMQ broker, as `message_id`
     # As a dead letter.
-    BURIED = "made a dead letter"  # of `message_id`
+    BURIED = "made a dead letter"  # as the message `message_id`
     #: Put back from the dead letters of `group`, as `message_id`. Of the message that was put back:
     #: it was that dead letter, and there is no group.
     REDRIVEN = "redriven"
@@ -82,16 +82,16 @@ class TraceEvent(NamedTuple):
 
     what: Annotated[TraceEventKind, Wire("kind")]
     time_ms: int
-    physical_offset: int  # of the record
+    physical_offset: int  # of the event's record
     group: str  # "": of no group
     topic: str  # or light queue
     queue_id: int
     queue_offset: int
     delivery: int  # the how manieth; 0: of none
     until_ms: int | None  # the receiver has it until then, or it waits
-    position: int | None  # where the group went on
-    message_id: str  # of what it became, or of what it was
-    user: str  # who received it, as far as the server knows: it forgets when it restarts
+    position: int | None  # the position that the group was moved to
+    message_id: str  # of the message it became, or was before
+    user: str  # who received it, as far as the server knows; a restart forgets it
     address: str
 
 
@@ -105,7 +105,7 @@ class TracedGroup(NamedTuple):
     state: TraceGroupState
     deliveries: int  # so far, of one in flight or to be delivered again
     until_ms: int | None
-    user: str  # who has it; see TraceEvent
+    user: str  # who has the message; see TraceEvent
     address: str
 
 
@@ -123,16 +123,16 @@ class Trace(NamedTuple):
     message_id: str
     physical_offset: int
     store_time_ms: int
-    topic: str  # that it is for, while it waits
+    topic: str  # its destination while it waits
     places: tuple[TracePlace, ...]  # none while it waits
     state: MessageState
-    due_ms: int | None  # of one that waits, or waited, for its time
-    producer_group: str  # of one that waits for a decision
+    due_ms: int | None  # of a delayed message, waiting or delivered
+    producer_group: str  # of a transaction that waits for a decision
     groups: tuple[TracedGroup, ...]  # that have received or read there; at most 1,000
     events: tuple[TraceEvent, ...]  # in the order of the log
     next_page_token: str  # not empty: the search ended before the log did
     searched_until_ms: int | None  # the last record that was looked at is of then
-    log_start_offset: int  # what the log's records below said is not known any more
+    log_start_offset: int  # events recorded before this physical offset are no longer known
     log_start_ms: int | None
     groups_limited: bool  # groups that the caller may not see are left out
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 STATE_FILE = MIGRATION_FILE
 _VERSION = 2
-#: What version 1 said of topics; all of them go where the phase says.
+#: The routing of topics in version 1; now the phase decides for all topics.
 _NO_ROUTING = {"rules": [], "default": "both"}
 #: Changes of phase that the state remembers, for people.
 _HISTORY = 50
@@ -71,7 +71,7 @@ class VerifyResult:
     compared_units: int
     difference_count: int
     finished_ms: int
-    sides: str = ""  # those that differ from the log, a blank between them
+    sides: str = ""  # the sides that differ from the log, separated by blanks
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class BrokenOff:
     """Why a verification was aborted. The next one always starts over."""
 
     reason: str
-    side: str = ""  # the one that could not be read; empty when none is to blame
+    side: str = ""  # the side that could not be read; empty if no side is the cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,25 +88,25 @@ class MigrationState:
 
     phase: Phase
     layout: FileLayout = field(default_factory=FileLayout)
-    #: A change of phase under way: a side is being filled for it.
+    #: The phase that a change in progress leads to, while a side is being filled for it.
     pending: Phase | None = None
-    #: Why a side was left behind; empty while all is well. `resume` goes on.
+    #: Why a side was detached; empty if none is. `resume` continues it.
     stopped: str = ""
-    #: With `stopped`: the side, where it is one that cannot be opened.
+    #: With `stopped`: the side, if it could not be opened.
     unopened: str = ""
-    #: Whether the broker deleted unexpired messages for space (cleanFileForciblyEnable); None where
-    #: that is not known. What an operator sets for the store wins.
+    #: Whether the broker deleted unexpired messages for space (cleanFileForciblyEnable); None if
+    #: that is unknown. A setting of the store takes precedence.
     reclaim_unexpired: bool | None = None
     verified: VerifyResult | None = None
-    #: Of the last verification; None when it ended.
+    #: The last verification, if it broke off; None if it ended.
     broken_off: BrokenOff | None = None
-    #: A release has begun, and only a release may go on: where the queues go to, as `release.Home`
-    #: has it, or empty when they stay where they are. None: none has begun.
+    #: A release has begun, and only a release may continue: where the queues go, as in
+    #: `release.Home`, or empty if they stay where they are. None if no release has begun.
     released: str | None = None
-    #: What the broker had not delivered yet, in the log below this physical offset, becomes the
-    #: store's own when it is opened; None: that is done.
+    #: When the store is opened, messages that the broker had not delivered, in the log below this
+    #: physical offset, are taken over; None once that is done.
     inherits: int | None = None
-    #: Tables of the broker's `config/` that were taken over; None when nobody noted that.
+    #: Tables of the broker's `config/` that were taken over; None if that was not recorded.
     config: tuple[str, ...] | None = None
     #: (ms since 1970, what happened)
     history: tuple[tuple[int, str], ...] = ()

@@ -30,12 +30,12 @@ _PUBLISH, _SUBSCRIBE, _ADMIN = Role.PUBLISH, Role.SUBSCRIBE, Role.ADMIN
 class Need(NamedTuple):
     """The requirement of one method."""
 
-    #: Raises what the call is refused with. Of a stream of requests: of each, as the service finds
-    #: it right to refuse them.
+    #: Raises the error that rejects the call. For a stream of requests it is called for each, at
+    #: the point where the service can reject that request.
     check: Callable[[Caller, Any], None]
-    #: False: nobody is asked who they are.
+    #: False: callers need no user.
     user: bool = True
-    #: Of an administrative act, which is audited: the names of what it is done to.
+    #: For administrative calls, which are audited: returns the names that the call changes.
     target: Callable[[Any], Sequence[str]] | None = None
     #: Whether the check of a request takes so long that a thread does it; None: never.
     is_laborious: Callable[[Caller, Any], bool] | None = None
@@ -68,7 +68,8 @@ def check_batch(caller: Caller, batch: pb.PutBatchRequest) -> None:
     for message in batch.messages:
         names.add(message.topic)
         names.update(message.light_queues)
-    names.discard("")  # of columns, a message without light queues; no topic has that name
+    # Messages in columns without light queues have an empty name; no topic has that name.
+    names.discard("")
     caller.publishes(names)
 
 
@@ -236,12 +237,12 @@ _JOBS = _admin("manage jobs")
 _USERS = _admin("manage users")
 _STEP = Need(_MIGRATE, target=_no_target)
 
-#: Of the services of kvcq.v1.
+#: The services of kvcq.v1.
 _OURS: Mapping[str, Mapping[str, Need]] = {
     "MessageService": {
         "Put": Need(_put),
         "PutBatch": Need(check_batch, is_laborious=is_laborious_batch),
-        "PutStream": Need(_nothing),  # each batch is checked, and refused by itself: server/puts
+        "PutStream": Need(_nothing),  # each batch is checked and rejected separately: server/puts
         "Pull": Need(_topic(_SUBSCRIBE, "topic")),
         "Subscribe": Need(_nothing),  # each read of a queue is checked: server/reads
         "Query": Need(_topic(_SUBSCRIBE, "topic")),
@@ -253,7 +254,8 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "SearchTime": Need(_topic(_SUBSCRIBE, "topic")),
         "Echo": Need(_nothing),
     },
-    "CallService": {"Calls": Need(_nothing)},  # each call on it is checked as one by itself
+    # Each call on the stream is checked like a separate call.
+    "CallService": {"Calls": Need(_nothing)},
     "TopicService": {
         "CreateTopics": Need(_create, target=lambda request: [one.name for one in request.topics]),
         "UpdateTopic": Need(_topic(_ADMIN, "name"), target=_fields("name")),
@@ -271,7 +273,7 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
     },
     "SharedGroupService": {
         "Receive": Need(_receive),
-        # A handle is of a message that somebody of the group was given.
+        # A handle belongs to a message that a member of the group received.
         "Acknowledge": Need(_group(_SUBSCRIBE)),
         "ChangeInvisibleTime": Need(_group(_SUBSCRIBE)),
         "GiveBack": Need(_group(_SUBSCRIBE)),
@@ -341,8 +343,8 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "WhoAmI": Need(_nothing),
     },
 }
-#: Of the service for RocketMQ's clients. What reads or settles takes the right on the group as
-#: well, whose members share the messages of the topic.
+#: RocketMQ's service. Calls that read or settle messages also need the right on the group, whose
+#: members share the messages of the topic.
 _ROCKETMQ: Mapping[str, Need] = {
     "QueryRoute": Need(_resource(None)),
     "QueryAssignment": Need(_of_group),
@@ -354,8 +356,9 @@ _ROCKETMQ: Mapping[str, Need] = {
     "ForwardMessageToDeadLetterQueue": Need(_of_group),
     "EndTransaction": Need(_resource(_PUBLISH)),
     "RecallMessage": Need(_resource(_PUBLISH)),
-    "Telemetry": Need(_nothing),  # settings show no topic; of a group what its members obey
-    "NotifyClientTermination": Need(_nothing),  # of the caller's own clients
+    # Settings reveal no topic, and only the group's settings that its members need.
+    "Telemetry": Need(_nothing),
+    "NotifyClientTermination": Need(_nothing),  # only affects the caller's own clients
     "SyncLiteSubscription": Need(_of_group),
     "PullMessage": Need(_receive_from_queue),
     "UpdateOffset": Need(_receive_from_queue),

@@ -51,16 +51,15 @@ FIRST_READS = 1
 MOST_READS = 256
 #: Connections that are remembered without a request that is being read.
 PEERS = 4096
-#: Above so many times the limit streams are cut as well, and requests that wait are refused.
+#: Above this multiple of the limit streams are ended as well, and waiting requests are rejected.
 LAST_FACTOR = 1.25
-#: What a client may send of a request that is not read yet: gRPC's window for it, of each stream.
-#: 2,048 streams that are held back take 256 MiB. Left to its bandwidth probe, gRPC makes it
-#: megabytes.
+#: Bytes of a request that a client may send before it is read: gRPC's window for each stream. 2,048
+#: streams that are held back take 256 MiB. If gRPC's bandwidth probe decides, it becomes megabytes.
 UNREAD_BYTES = 128 << 10
-#: What an idle client of RocketMQ takes, with its connection and its stream, above the limit: ten
-#: thousand of them are no reason to refuse anybody's requests.
+#: Memory for an idle client of RocketMQ with its connection and stream. It is added to the limit,
+#: so that ten thousand of them do not cause other requests to be rejected.
 CLIENT_BYTES = 64 << 10
-#: What one queue of a subscription takes, with a name of 30 characters.
+#: Memory for one queue of a subscription, with a name of 30 characters.
 QUEUE_BYTES = 400
 #: One part in this many of what may wait to be sent is little.
 KEPT_SHARE = 16
@@ -68,7 +67,7 @@ KEPT_SHARE = 16
 SENDERS = 1024
 #: Requests of streams, in all, that wait until the client has read earlier answers.
 HELD_BYTES = 64 << 20
-#: A request or response below is not counted: there are only so many calls.
+#: A smaller request or response is not counted, because the number of calls is limited.
 SMALL_BYTES = 64 << 10
 #: A request above is large: it counts as being read until it was handled.
 LARGE_BYTES = 1 << 20
@@ -142,11 +141,11 @@ class RequestMemory:
         self._sent_bytes = 0
         self._sent_by: dict[str, int] = {}
         self._senders = _WaitQueue()
-        #: Streams under way.
+        #: Number of open streams.
         self.streams = 0
-        self._held_bytes = 0  # of requests
-        self._queues = 0  # of all subscriptions
-        self._own_bytes = 0  # private memory, given back, without what is kept for clients
+        self._held_bytes = 0  # bytes of requests held until their clients read responses
+        self._queues = 0  # number of queues of all subscriptions
+        self._own_bytes = 0  # private memory after trimming, without the allowance for clients
         self._is_full = False
         self._trimmed_s = -TRIM_EVERY_S
         self._used_since_trim = False  # by large requests or responses
@@ -364,12 +363,12 @@ class RequestMemory:
             self.readings.end_newer_half(streams=is_last)
             if is_last:
                 self._refuse_newer_half()
-        # What clients used may be free already, and only held back.
+        # Memory that clients used may be free, and only kept by the allocator.
         if private > self._limit_bytes // 2 and self._used_since_trim:
             self._give_back()
         if self._waiting:
             self._let_in()
-        # One that was let in may have had little to send, or nothing, and will not say so.
+        # A sender that was admitted may have had little or nothing to send, and will not report it.
         self._next_sender()
         busy = self.readings.of_others or self._waiting or self._senders
         if busy or self._is_full or self._used_since_trim:
@@ -393,7 +392,7 @@ class RequestMemory:
         now_s = self._now_s()
         if self._trimming is None and now_s - self._trimmed_s >= TRIM_EVERY_S:
             self._trimmed_s = now_s
-            # What is used while the allocator works is found the next time.
+            # Memory that is used while the allocator trims is seen by the next check.
             self._used_since_trim = bool(self._large or self._sent_bytes)
             self._trimming = asyncio.get_running_loop().run_in_executor(None, self._trim)
             self._trimming.add_done_callback(self._given_back)

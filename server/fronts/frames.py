@@ -23,35 +23,36 @@ if TYPE_CHECKING:
 _HEADER = struct.Struct("<IBI")
 _HEADER_SIZE = _HEADER.size
 
-# Of a call, from the front.
-OPEN = 1  # a call began: see `Opening`; behind that its first request, if it was read already
+# About a call, from the front.
+OPEN = 1  # a call began: see `Opening`, then its first request if it has arrived
 HALF_CLOSED = 2  # its client sends no more requests
-WRITTEN = 3  # u32: responses of so many bytes, by `weight_of`, were taken by the connection
+WRITTEN = 3  # u32: the connection has taken responses of this many bytes, by `weight_of`
 ENDED = 4  # it is over: answered, its answer sent, or given up by the client. The last of a call
-TOO_LARGE = 16  # u32: a request of so many bytes, more than its method takes: it is not passed on
-# Of a call, either way.
+# u32: size of a request that is too large for its method; the request is not passed on.
+TOO_LARGE = 16
+# About a call, in both directions.
 MESSAGE = 5  # one request, or one of many responses
-# Of a call, from the owner.
+# About a call, from the owner.
 READ = 6  # one more request may be read
 HEADERS = 7  # send the initial metadata, of which there is none
 RESULT = 8  # the only response; the call went well
 STATUS = 9  # the end of a call that did not, or had many responses: see `Ending`
-# Of the front itself, from the owner.
+# About the front itself, from the owner.
 HELLO = 10  # JSON: what to listen on, and the methods; see fleet.py
-STOP = 11  # f64: no new calls; those under way may take so many seconds
-# Of the front itself, from the front.
+STOP = 11  # f64: accept no new calls; running ones may take this many seconds
+# About the front itself, from the front.
 LISTENING = 12  # u16: the port
 LOG = 13  # u8 level, then logger and text, with a line feed between them
 # Either way.
-CERTIFICATE = 14  # asked for with an empty body; JSON, or empty for the one that was told last
+CERTIFICATE = 14  # requested with an empty body; JSON, or empty if the last one is still current
 ALIVE = 15  # asked by the owner, and answered
 
 #: A socket is read in pieces of this size; a frame that is larger gets a buffer of its own.
 BUFFER_BYTES = 256 << 10
 #: More is not copied into one piece to be written.
 _JOINED_BYTES = 256 << 10
-#: Of one call, responses that the owner may have sent and the front has not passed on; and one more
-#: response. It is what the edge does not count either.
+#: Bytes of responses of one call that the owner may have sent and the front has not passed on; plus
+#: one response. The edge does not count these bytes either.
 WINDOW_BYTES = 64 << 10
 _WEIGHT_OF_FRAME = 64
 
@@ -71,7 +72,7 @@ _ENTRY = struct.Struct("<HIB")  # bytes of the name, bytes of the value, whether
 NUMBER = struct.Struct("<I")
 PORT = struct.Struct("<H")
 SECONDS = struct.Struct("<d")
-#: Of a call without a deadline.
+#: The deadline of a call without one.
 NEVER = float("inf")
 
 
@@ -81,7 +82,7 @@ class Opening(NamedTuple):
     method: int  # its place in the list of HELLO
     deadline_s: float  # by time.monotonic, which all processes of a machine share; or NEVER
     peer: str
-    metadata: bytes  # as `pack_metadata` makes it: it is looked at where somebody asks for it
+    metadata: bytes  # made by `pack_metadata`; decoded only when it is needed
     request: bytes | None
 
 

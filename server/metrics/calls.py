@@ -21,14 +21,14 @@ logger = logging.getLogger(__name__)
 #: Asking for the numbers must not change them.
 _NOT_COUNTED = frozenset({"GetStatistics", "GetActivity"})
 
-#: Of a call, seconds: RocketMQ's bounds of rocketmq_rpc_latency, and some between them.
+#: Durations of calls, seconds: RocketMQ's bounds of rocketmq_rpc_latency, and some between them.
 CALL_BOUNDS_S = (0.001, 0.003, 0.005, 0.007, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 2.0, 3.0)
-#: Of a message in the log, bytes: RocketMQ's bounds of rocketmq_message_size.
+#: Sizes of messages in the log, bytes: RocketMQ's bounds of rocketmq_message_size.
 SIZE_BOUNDS = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
 
 
-#: Of errors that are the server's fault: they are counted by code as well, from 0 on, so that
-#: whoever watches sees the first one rise.
+#: Errors that are the server's fault. They are also counted by code, from 0 on, so that monitoring
+#: sees the first one as a rise.
 FAULTS = ("DATA_LOSS", "INTERNAL")
 
 
@@ -40,7 +40,7 @@ class CallNumbers(NamedTuple):
     refusals: Mapping[tuple[str, str], int]  # by method and reason
     faults: Mapping[str, int]  # by code
     counts: Mapping[str, int]
-    streams: Mapping[str, int]  # that are open, by method
+    streams: Mapping[str, int]  # number of open ones, by method
     message_bytes: Counted
     traffic: Mapping[str, Traffic]  # by topic
     deliveries: Mapping[str, Deliveries]  # by shared group
@@ -58,7 +58,7 @@ class CallMetrics:
         self._streams: Counter[str] = Counter()
         self._message_bytes = Histogram(SIZE_BOUNDS)
         self._traffic = TopicTraffic(topic_rows)
-        #: Of shared groups.
+        #: Counts of shared groups.
         self.groups = GroupTraffic(group_rows)
         self._begun_s = monotonic()
 

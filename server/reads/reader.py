@@ -37,12 +37,13 @@ if TYPE_CHECKING:
     from store.message_store import MessageStore
     from store.reads import Filter, PullPlan
 
-#: More than this is read and encoded in a thread: the loop must not stand still for so long.
-#: A decoded message takes about 15 microseconds, a whole record a tenth of one.
+#: Larger reads are made and encoded in a thread, because they would block the loop for too long. A
+#: decoded message takes about 15 microseconds, a whole record a tenth of one.
 INLINE_BYTES = 4 << 20
 INLINE_WHOLE_MESSAGES = 2048
 INLINE_DECODED_MESSAGES = 256
-#: Of all their properties, and topics. One property may have 4 bytes; it takes 0.5 us to decode.
+#: Of all properties and topics together. A property may have only 4 bytes, and takes 0.5 us to
+#: decode.
 INLINE_PROPERTIES_BYTES = 48 << 10
 #: A visit to a thread reads no further queue once it has this much: an answer is full then.
 ENOUGH_BYTES = 1 << 19
@@ -50,10 +51,10 @@ ENOUGH_BYTES = 1 << 19
 READ_THREADS = 4
 #: Processes that read far behind the end of the log, started when needed.
 COLD_PROCESSES = 1
-#: Of one core of the server, for reads far behind the end while more than 1 MiB/s is put. It is
-#: what such reads get if nothing else is left; a producer keeps 0.9 of its rate beside them.
+#: Share of one core of the server for reads far behind the end, while more than 1 MiB/s is put.
+#: They get at least that; a producer keeps 0.9 of its rate beside them.
 COLD_SHARE = 0.04
-#: What a light queue has before its first message.
+#: The response for a light queue before its first message.
 _NOTHING_YET = Pulled(PullStatus.NO_NEW_MESSAGE, Records(), [], 0, 0, 0)
 
 
@@ -74,7 +75,7 @@ class Place(NamedTuple):
     offset: int
     max_bytes: int
     wanted: Wanted
-    given_at: int | None = None  # that of the answer that `offset` is from
+    given_at: int | None = None  # of the response that `offset` is from
 
 
 class QueueReader:
@@ -83,7 +84,7 @@ class QueueReader:
     def __init__(self, store: MessageStore, memory: RequestMemory) -> None:
         self._store = store
         self._memory = memory
-        #: Whoever reads in the loop waits for one first.
+        #: Reads in the loop wait for a turn here first.
         self.turns = ReadTurns(asyncio.get_running_loop())
         self._threads = Workers(READ_THREADS, "read")
         commitlog = StoreDir(store.config.root).commitlog
@@ -195,7 +196,7 @@ class QueueReader:
         """None if there is no reader process, or it could not verify the records."""
         wanted = place.wanted
         if isinstance(wanted.matching, SqlFilter):
-            return None  # what it cannot judge is counted here
+            return None  # cases that it cannot decide are counted here
         plan = self._plan(place)
         if plan is None:
             return None

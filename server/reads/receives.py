@@ -57,13 +57,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Calls of the store that are under way: so many share a turn at most. Each has an answer in
-#: memory that is not counted yet.
+#: Number of calls of the store at a time, which may share a turn. Each has a response in memory
+#: that is not counted yet.
 RECEIVE_THREADS = 8
-#: A receive for more messages is looked up in a thread: the loop must not stand still for so long.
+#: A receive for more messages runs in a thread, because it would block the loop for too long.
 HERE_WHOLE = 256
 HERE_DECODED = 64
-#: What a receive may ask for; it gets PAGE_BYTES at most.
+#: Maximum that a receive may ask for; it gets PAGE_BYTES at most.
 MAX_RECEIVE_BYTES = 64 << 20
 
 
@@ -93,9 +93,9 @@ class Receive(NamedTuple, Generic[T]):
     encode: Callable[[Received], T]  # in a thread
     attempt_id: str = ""
     skip_damaged: bool = False
-    #: Of messages that are looked up and encoded in the loop.
+    #: Maximum number of messages that are looked up and encoded in the loop.
     most_here: int = HERE_DECODED
-    client_id: str = ""  # of lite topics of the topic, to which this client is subscribed
+    client_id: str = ""  # for lite topics of this topic, to which the client is subscribed
     acknowledge: Sequence[str] = ()  # handles; in the same turn, before it receives
 
 
@@ -105,7 +105,7 @@ class _Found(NamedTuple, Generic[T]):
     is_more: bool
     next_look_ms: int | None
     again: int  # messages that were handed over before
-    nonces: Sequence[int]  # of their leases
+    nonces: Sequence[int]  # of the leases of its messages
     answer: T
     received: Received
     is_told: bool = False  # it has no message, and is an answer all the same
@@ -119,7 +119,7 @@ class _Look:
 
     def __init__(self) -> None:
         self.is_given_up = False
-        self.is_made_again = False  # its attempt; who made it again has the same handles
+        self.is_made_again = False  # the attempt was repeated, and that call has the same handles
         self.received: Received | None = None
 
 
@@ -149,7 +149,7 @@ class Receives:
         self._attempts: dict[tuple[str, str], _Look] = {}
         #: Who receives.
         self.members = Members(store.lease_time_ms)
-        #: Those who wait.
+        #: The waiting receives.
         self.lines = Lines(growth, stage, store.lease_time_ms, store.has_group)
         self._stops: list[Callable[[], None]] = [
             self._groups.on_change(self.lines.changed),
@@ -355,7 +355,7 @@ class Receives:
             before.is_made_again = True
         is_long = (
             wanted.max_messages > wanted.most_here
-            or wanted.client_id  # of lite topics: there is no such turn
+            or wanted.client_id  # for lite topics, which do not support `at_once`
             or isinstance(wanted.tag_filter, SqlFilter)
             or not self._has_group(wanted.group)
             or (wanted.max_messages > 0 and self._memory.is_crowded(asker()))

@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 METHOD = "Subscribe"
 DEFAULT_MESSAGES = 1024
 MAX_MESSAGES = 10_000
-#: Of one turn, however much credit there is: queues take turns, and memory stays bounded.
+#: Maximum for a turn, however much credit there is: queues take turns, and memory stays bounded.
 TURN_BYTES = 1 << 20
 #: A response takes no further turn once it took so long to read: the loop has other calls to serve.
 FULL_S = 0.005
-#: Queues that are added, or let go of, in one turn of the loop: up to 10 us each, and 15 ms more
-#: when the dicts grow to 100,000.
+#: Queues that are added or removed in one turn of the loop: up to 10 us each, and 15 ms more when
+#: the dicts grow to 100,000.
 QUEUES_A_TURN = 250
 #: Turns of one visit to a thread: the way there and back costs more than to read a short queue.
 THREAD_TURNS = 64
-#: Of one stream; one queue takes about 500 bytes.
+#: Maximum of one stream; one queue takes about 500 bytes.
 MAX_QUEUES = 1_000_000
-#: What a stream may ask for ahead of what it has read.
+#: Maximum credit that a stream may have.
 MAX_CREDIT_BYTES = 1 << 30
 
 
@@ -57,7 +57,7 @@ class _Position(NamedTuple):
     """Where the next read of a queue begins. A new object each time the queue is moved."""
 
     offset: int
-    given_at: int | None  # that of the answer that the offset is from
+    given_at: int | None  # of the response that the offset is from
 
 
 class _Turn(NamedTuple):
@@ -84,21 +84,21 @@ class Subscription:
         self._groups = groups
         self._address = address
         self._in_group: GroupReader | None = None
-        self._notice = b""  # an encoded response, to be sent by itself
+        self._notice = b""  # an encoded response to send before any other
         self._reader = reader
         self._memory = memory
         self._stage = stage
         self._metrics = metrics
         self._call_id = call_id
         self._caller = current_caller()
-        self._positions: dict[QueueKey, _Position] = {}  # of the queues that are followed
+        self._positions: dict[QueueKey, _Position] = {}  # of the followed queues
         self._queues = ReadyQueues(growth, stage)
         self._credit_bytes = 0
         self._ended = False
         self._failure: Exception | None = None
         # Fixed by the first request.
         self._configured = False
-        self._filters = "", ""  # by tag, by condition
+        self._filters = "", ""  # by tag, by SQL condition
         self._wanted = _wanted(DEFAULT_MESSAGES, None, pb.RECORD_FORM_DECODED)
 
     async def run(

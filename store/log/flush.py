@@ -30,16 +30,16 @@ ENOUGH_PUTS = 32
 #: for each other's flushes get half of what one group gets there.
 ENOUGH_WHERE_SLOW = 64
 SLOW_S = 0.002
-#: Where the last round had at least half as many bytes, puts alone are not enough: who sends large
-#: batches, several of them under way, pays more for the fsyncs than for the wait.
+#: If the last round had at least half as many bytes, a round does not wait for more puts: callers
+#: with several large batches in flight lose more by waiting than by additional fsyncs.
 ENOUGH_BYTES = 1 << 19
 #: How far apart puts may come that share an fsync, seconds.
 GATHER_S = 0.002
-#: Of an interval flush, as RocketMQ has them: fewer pages of 4 KiB wait for the next round, and all
-#: are flushed after this many seconds, however few they are.
+#: Limits of an interval flush, as in RocketMQ: fewer pages of 4 KiB wait for the next round, and
+#: after this many seconds all are flushed, however few they are.
 LEAST_PAGES = 4
 THOROUGH_S = 10.0
-#: Of a flush, seconds: from a disk with a cache of its own to one that stands still.
+#: Durations of a flush, seconds: from a disk with a cache of its own to one that hangs.
 _BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -70,8 +70,8 @@ class FlushService:
         self.flushed = flushed
         # A daemon, so that a program that ends by an error ends, without a clean close.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        # The lock by itself, too: entering and leaving it are single calls into C, so an interrupt
-        # of an appender does not leave it held, as it may a condition.
+        # The lock is kept beside the condition: entering and leaving it are single calls into C, so
+        # an interrupt of an appender cannot leave it held. A condition's own lock could stay held.
         self._lock = Lock()
         self._changed = threading.Condition(self._lock)
         # Guarded by _lock.
@@ -80,13 +80,13 @@ class FlushService:
         self._idle = False
         self._gathering = False
         self._puts = 0  # asked for since the last round began
-        self._began_at = flushed.value  # what was asked for then
-        # Of puts, and of bytes: a round begins without gathering more.
+        self._began_at = flushed.value  # what was requested when the last round began
+        # With this many puts, or bytes, a round begins without gathering more.
         self._enough = 1
         self._enough_bytes = 0
         #: Seconds of each flush that had something to do. Owned by the thread; read anywhere.
         self.seconds = Histogram(_BOUNDS_S)
-        self._last_s = 0.0  # of the last one; owned by the thread
+        self._last_s = 0.0  # duration of the last round; owned by the thread
 
     def start(self) -> None:
         self._thread.start()
@@ -103,9 +103,9 @@ class FlushService:
             if end > self._requested:
                 self._requested = end
                 self._puts += puts
-            # A thread that is flushing looks at the requests again before it rests; one that
-            # gathers is woken when it has enough. Also for what was asked for before: an interrupt
-            # may have come before the thread was woken.
+            # A flushing thread looks at the requests again before it rests; a gathering one is
+            # woken when it has enough. It is woken for earlier requests as well, because an
+            # interrupt may have come before it was woken.
             if (
                 self._idle
                 and self._requested > self.flushed.value
@@ -267,7 +267,7 @@ class IntervalFlushService(FlushService):
             return not self._stopping
 
     def reconfigure(self, config: StoreConfig) -> None:
-        with self._lock:  # a long rest that is under way ends
+        with self._lock:  # ends a long rest
             self._config = config
             self._changed.notify_all()
 

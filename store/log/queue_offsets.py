@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 
     _Ints = npt.NDArray[np.int64]
 
-#: (topic, queue id), or the name of a light queue. A message whose topic names a light queue never
-#: finds one here, and is refused like any other bad topic.
+#: (topic, queue id), or the name of a light queue. A message whose topic is a light queue's name
+#: never finds one here, and is rejected like any other invalid topic.
 QueueKey = tuple[str, int] | str
 
 
-#: So many are let go of for each that comes: more than one, so that none is left when the young
-#: ones are a generation. Python's collector sets what is freed off against what is made: queues of
-#: topics, freed as slowly as the new ones come, would keep it from looking, and then it would look
-#: at very many. Numbers are nothing to it.
+#: For each new queue this many old ones are freed: more than one, so that none is left when the new
+#: ones make up a generation. Python's collector compares numbers of freed and created objects. If
+#: queues were freed as slowly as new ones come, it would run rarely, and then look at very many.
+#: Plain numbers do not count there.
 _GONE_QUEUES = 16
 _GONE_LIGHT = 2
-#: An append to fewer light queues looks them up one by one: a call for columns takes 100 us. What
-#: such appends leave moves to the table when there are so many of them: half a millisecond.
+#: An append to fewer light queues looks them up one by one, since a call for columns takes 100 us.
+#: When such appends have left this many entries, they move to the table, in half a millisecond.
 _SMALL = 64
 _MOST_SMALL = 1024
-#: So many names of light queues at most are kept aside without a dict of them.
+#: Maximum number of names of light queues that are kept aside without a dict.
 _MOST_APART = 16_384
-#: So many light queues, and as many as come twice over, go at once: one millisecond.
+#: This many light queues, and as many that come twice, are dropped at once: one millisecond.
 _FEW_GONE = 4096
 
 
@@ -85,7 +85,7 @@ class Hot:
 
     def __init__(self) -> None:
         self.queues: dict[tuple[str, int], int] = {}
-        #: Those of the append that is under way.
+        #: The light queues of the current append.
         self.light = TakenLight()
 
     def drop_queues(self, count: int) -> None:
@@ -155,14 +155,14 @@ class LightOffsets:
     def __init__(self, table: KnownOffsets, dispatched: Callable[[], int]) -> None:
         self._table = table
         self._dispatched = dispatched
-        # Of small appends: what they leave here is not in the table, or is older there.
+        # Entries of small appends: missing in the table, or newer than there.
         self._small: dict[str, int] = {}
         # All others, of appends up to the log's end, and up to `_before_end`.
         self._recent = _Aside()
         self._before = _Aside()
         self._before_end = 0
-        self._gone = _Aside()  # let go, bit by bit
-        self._looked: Looked | None = None  # of the append under way; None: it is a small one
+        self._gone = _Aside()  # being freed in pieces
+        self._looked: Looked | None = None  # of the current append; None for a small one
 
     def __len__(self) -> int:
         return len(self._table) + len(self._small)
@@ -262,7 +262,7 @@ class QueueOffsets:
         self.young = Hot()
         self._old = Hot()
         self._old_end = 0  # log end when `_old` was closed
-        # Let go, bit by bit. What it says of a queue counts if that is in no younger one.
+        # Being freed in pieces. Its entry for a queue counts if no newer table has one.
         self._gone = Hot()
         self._light = LightOffsets(KnownOffsets(light_bytes), dispatched)
         self._generation = max(1, limit // 2)

@@ -39,31 +39,31 @@ T = TypeVar("T")
 
 #: How long closing waits for the last flush, and deletion for dispatch.
 DRAIN_TIMEOUT_S = 60.0
-#: What is moved was taken once, whatever the setting says by now.
+#: Moved messages were accepted once, so the current setting does not apply to them.
 MOST_BODY_BYTES = (1 << 31) - 1
-#: Making more takes longer than the caller, who must not wait, has: these take 4 ms.
+#: Creating more topics takes too long for a caller that must not wait; this many take 4 ms.
 _FEW_TOPICS = 256
 
 
 class Step(NamedTuple):
     """A decision, with messages that are in the log with it or not at all."""
 
-    entries: Sequence[Entry]  # of one record, when there are messages
-    messages: Sequence[Message] = ()  # those of a system topic are for its queue 0
-    changes: Changes | None = None  # what the entries change, wherever their record is
-    prepared: Sequence[Prepared] | None = None  # what `prepare_all` makes of the messages
+    entries: Sequence[Entry]  # of one record, if there are messages
+    messages: Sequence[Message] = ()  # messages of a system topic go to its queue 0
+    changes: Changes | None = None  # the changes of the entries, wherever their record is
+    prepared: Sequence[Prepared] | None = None  # the result of `prepare_all` for the messages
 
 
 class _Deciding(NamedTuple):
     """A record of the state on its way into the log."""
 
     entries: Sequence[Entry]
-    changes: Changes  # what they change, if the record begins at log_end
-    rows: Rows  # that this was made of, as they were then
+    changes: Changes  # their changes, if the record begins at log_end
+    rows: Rows  # the rows from which the changes were computed
     log_end: int  # before it
-    following: Mapping[str, int]  # the next offsets of the queues of system topics behind it
-    ended: Sequence[tuple[str, int] | str]  # what has ended with it, among the hot queues
-    is_alone: bool  # no messages lie behind it in the same append
+    following: Mapping[str, int]  # the next offsets of the queues of system topics after it
+    ended: Sequence[tuple[str, int] | str]  # the hot queues that end with it
+    is_alone: bool  # no messages follow it in the same append
     is_anywhere: bool  # the changes are the same wherever it begins
 
 
@@ -167,7 +167,7 @@ class AppendPath:
         publish = self._reput.dispatch_or_queue if dispatch else self._reput.defer
         if not wait and log.lock.locked():
             raise AppendWouldWaitError("another append is in progress")
-        with log.lock:  # no interrupt leaves it held, as one behind `acquire` would
+        with log.lock:  # an interrupt cannot leave it held, as it could after `acquire`
             done = self._append(
                 messages, prepared, publish, separate=separate, wait=wait, mark=mark
             )
@@ -354,7 +354,8 @@ class AppendPath:
         """
         timeout_s = self._config.sync_flush_timeout_s
         if not self.acknowledged.at_append:
-            self._flush_service.request(end)  # an interrupt may have ended who should have
+            # An interrupt may have stopped the thread that should request it.
+            self._flush_service.request(end)
         if not self.dispatched.wait_for(end, timeout_s):
             raise FlushTimeoutError(end, timeout_s)
 
@@ -467,7 +468,7 @@ class AppendPath:
             self._guard.check_put()
         lack = self._reput.waits_for
         if lack is not None:
-            # What is stored now could not be read before there is some again.
+            # Messages that are stored now could not be read until there is room again.
             raise type(lack)(f"the queues cannot be written to: {lack}")
 
     @property

@@ -31,10 +31,11 @@ class What(enum.Enum):
     DEAD = enum.auto()
     GONE = enum.auto()
     DAMAGED = enum.auto()
-    PASSED = enum.auto()  # the group went on behind it: its filter, or it was not kept
-    READ = enum.auto()  # a group by offsets committed behind it
+    # The group continues after it: a filter excluded it, or the topic did not keep it.
+    PASSED = enum.auto()
+    READ = enum.auto()  # a reader group committed an offset after it
     READ_AGAIN = enum.auto()  # ... and at or before it, later
-    RESET = enum.auto()  # the group goes on behind it
+    RESET = enum.auto()  # the group was moved to after it
     RESET_BACK = enum.auto()  # ... with it, or before it
     GROUP_DELETED = enum.auto()
     QUEUE_DELETED = enum.auto()  # a light queue that it stood in
@@ -52,7 +53,7 @@ class What(enum.Enum):
     ROLLED_BACK = enum.auto()
     TOPIC_GONE = enum.auto()
     RECORD_GONE = enum.auto()
-    HANDED_BACK = enum.auto()  # to a RocketMQ broker, which goes on with it
+    HANDED_BACK = enum.auto()  # to a RocketMQ broker, which will deliver it
     # As a dead letter.
     BURIED = enum.auto()
     REDRIVEN = enum.auto()
@@ -63,7 +64,7 @@ class What(enum.Enum):
     MOVED = enum.auto()
 
 
-#: What the decoder of the state calls the same.
+#: The events that the decoder of the state calls by the same names.
 OF_GROUPS = {each: What[each.name] for each in Happened}
 
 
@@ -71,12 +72,12 @@ class Reader(enum.Enum):
     """The message's current state for a group."""
 
     NOT_RECEIVED = enum.auto()
-    BEFORE_START = enum.auto()  # the group began behind it
+    BEFORE_START = enum.auto()  # the group began after it
     IN_FLIGHT = enum.auto()
     AGAIN = enum.auto()  # it is to be delivered again, once `until_ms` is over
     IN_ORDER = enum.auto()  # it waits for those before it
     DONE = enum.auto()  # events say how
-    READ = enum.auto()  # a group by offsets has committed behind it
+    READ = enum.auto()  # a reader group has committed an offset after it
     UNREAD = enum.auto()  # ... and has not
 
 
@@ -93,14 +94,14 @@ class Event(NamedTuple):
 
     what: What
     time_ms: int  # when the record was stored, ms since 1970
-    physical_offset: int  # of the record
-    group: str = ""  # of readers, or of the producers that decide
-    place: Place | None = None  # of the message; None: what waits stands in no queue
+    physical_offset: int  # of the event's record
+    group: str = ""  # the consumers' group, or the producers' group that decides
+    place: Place | None = None  # of the message; None while it waits and is in no queue
     delivery: int = 0  # the how manieth, or how often producers were asked; 0: neither
-    until_ms: int = 0  # of a lease; when it is due, or is asked about again; 0: none of these
-    position: int = -1  # where the group went on
-    nonce: int = 0  # of a lease: who has it is for others to say
-    message_id: str = ""  # of what it became, or of what it was
+    until_ms: int = 0  # end of a lease, or when it is due or checked next; 0 for other events
+    position: int = -1  # the position that the group was moved to
+    nonce: int = 0  # of a lease; callers look up whose it is
+    message_id: str = ""  # of the message it became, or was before
 
 
 class Standing(NamedTuple):
@@ -120,11 +121,11 @@ class Subject(NamedTuple):
     message_id: str
     physical_offset: int
     stored_ms: int  # ms since 1970
-    topic: str  # that it is for, where it waits
+    topic: str  # its destination while it waits
     places: tuple[Place, ...]  # none while it waits
     now: Now
-    due_ms: int = 0  # of one that waits, or waited, for its time
-    group: str = ""  # of producers, of one that waits for them
+    due_ms: int = 0  # of a delayed message, waiting or delivered
+    group: str = ""  # the producers' group of a transaction
 
 
 class Found(NamedTuple):
@@ -135,7 +136,7 @@ class Found(NamedTuple):
     timer: tuple[int, int] | None = None  # due time and name
     half: int | None = None
     letter: tuple[str, int] | None = None  # topic and name
-    origin: tuple[Event, ...] = ()  # what was said of it before
+    origin: tuple[Event, ...] = ()  # events of the message it was before
 
 
 class Story(NamedTuple):
@@ -143,8 +144,8 @@ class Story(NamedTuple):
 
     subject: Subject
     standings: list[Standing]
-    events: list[Event]  # by their records' places in the log
-    cursor: bytes | None  # to go on with; None: it is all told
-    told_until_ms: int  # what was looked at last was stored then; 0: nothing was
+    events: list[Event]  # in the order of their records
+    cursor: bytes | None  # for the next part; None if the story is complete
+    told_until_ms: int  # store time up to which the log was read; 0 if nothing was read
     log_start: int  # physical: what records below said is not known any more
     log_start_ms: int | None

@@ -41,16 +41,17 @@ class FamilyProfile:
     point_reads: bool = False
     # zstd on the last level, where rows lie for long and are read seldom.
     zstd_bottommost: bool = True
-    # Files of the first two levels. One that lies within a queue overlaps nothing that is written
-    # later; of one that spans two all is rewritten, so they are small. Each level behind has files
-    # four times as large: open files are few.
+    # Size of files of the first two levels. A file within one queue overlaps nothing that is
+    # written later; a file that spans two queues is rewritten completely, so files are small. Files
+    # of each further level are four times as large, so that few are open.
     file_bytes: int = 8 * MIB
-    # The first level behind L0. Until the family is larger it has one level, and a compaction
-    # rewrites as much of it as its L0 files span: all, where they have rows of many queues.
-    # Eight L0 files of units are about 25 MiB, as they shrink to a tenth of their memtable.
+    # Size of the first level below L0. While the family is smaller it has one level, and a
+    # compaction rewrites as much of it as the L0 files span: everything, if they have rows of many
+    # queues. Eight L0 files of units are about 25 MiB, because they shrink to a tenth of their
+    # memtable.
     base_bytes: int = 64 * MIB
-    # L0 files at which compaction starts, writes are slowed (for us: refused), writes stop. Each
-    # costs a scan 0.8 us.
+    # Number of L0 files at which compaction starts, writes are slowed (here: rejected), writes
+    # stop. Each file costs a scan 0.8 us.
     l0_compact: int = 8
     l0_slow: int = 24
     l0_stop: int = 32
@@ -100,10 +101,10 @@ DERIVED = Profile(
         # Units: written once, rising within each queue, read in runs. A key differs from its
         # neighbour in the last bytes, so blocks shrink to a quarter; larger ones gain little.
         FamilyProfile(name="default", bloom_bits=16),
-        # Bounds: random point reads and small overwrites, one row or two per queue. Small blocks
-        # for the point reads; lz4 alone, since rows are rewritten so often that zstd would run
-        # again and again on the same ones. A first level that takes all bounds of millions of
-        # queues: two levels would not save anything where they are overwritten at random.
+        # Bounds: random point reads and small overwrites, one row or two for each queue. Small
+        # blocks for the point reads. Only lz4, since rows are rewritten so often that zstd would
+        # compress the same ones again and again. The first level is large enough for the bounds of
+        # millions of queues: two levels save nothing if rows are overwritten at random.
         FamilyProfile(
             name="offset",
             block_bytes=4 * KIB,
@@ -124,7 +125,7 @@ DERIVED = Profile(
 )
 
 
-#: What RocketMQ keeps of its consume queues in RocksDB, for reading.
+#: RocketMQ's consume queues in RocksDB, for reading.
 ROCKETMQ = Profile(families=(FamilyProfile(name="default"), FamilyProfile(name="offset")))
 
 
@@ -154,14 +155,15 @@ def build_database_options(profile: Profile, *, create: bool) -> Options:
     options.set_atomic_flush(True)
     # A file that is missing or does not fit the manifest fails the opening, not a later read.
     options.set_paranoid_checks(True)
-    # Of a database that another program wrote: torn by a crash, the last record of its log is
-    # dropped; damage before it fails the opening.
+    # For a database that another program wrote: if a crash tore the last record of its log, the
+    # record is dropped; damage before it fails the opening.
     options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
     options.set_max_open_files(profile.max_open_files)
     # RocksDB would start 15 more threads for each family as often as it reads a manifest, however
     # few files there are: a fifth of the time of a small opening.
     options.set_max_file_opening_threads(2)
-    # One flush and one compaction beside each other: two cores, and Python wants one of them.
+    # One flush and one compaction at the same time: there are two cores, and Python needs one of
+    # them.
     options.set_max_background_jobs(profile.background_jobs)
     options.set_max_subcompactions(1)
     # Flush and compaction may write this much (refilled each 100 ms): the commit log shares the
@@ -176,13 +178,13 @@ def build_database_options(profile: Profile, *, create: bool) -> Options:
     options.set_enable_write_thread_adaptive_yield(False)
     if profile.statistics:
         options.enable_statistics()
-    # Nobody reads them out of the info log, so no thread dumps them there.
+    # Statistics in the info log are not read, so no thread writes them there.
     options.set_stats_dump_period_sec(0)
     options.set_stats_persist_period_sec(0)
     # RocksDB's own info log: a few files, not one of unlimited size.
     options.set_max_log_file_size(4 * MIB)
     options.set_keep_log_file_num(4)
-    # Written anew at each opening; a large one makes opening slow.
+    # Rewritten at each opening; a large manifest makes opening slow.
     options.set_max_manifest_file_size(16 * MIB)
     return options
 
@@ -203,8 +205,8 @@ def build_family_options(family: FamilyProfile, cache: Cache) -> Options:
     options.set_compaction_style(DBCompactionStyle.level())
     options.set_level_compaction_dynamic_level_bytes(True)  # about 10 % dead rows at most
     options.set_level_zero_file_num_compaction_trigger(family.l0_compact)
-    # Between slow and stop RocksDB delays writes. Ours never wait (they hold the GIL): they are
-    # refused, so the two lie close together and far from where compaction starts.
+    # Between slow and stop RocksDB delays writes. Ours must not wait, since they hold the GIL: they
+    # are rejected. So the two limits are close together, and far above the start of compaction.
     options.set_level_zero_slowdown_writes_trigger(family.l0_slow)
     options.set_level_zero_stop_writes_trigger(family.l0_stop)
     options.set_max_bytes_for_level_base(family.base_bytes)
@@ -226,10 +228,10 @@ def build_table_options(family: FamilyProfile, cache: Cache) -> BlockBasedOption
     table.set_block_size(family.block_bytes)
     # Whole-file filters. Also where most keys exist: a key that does not is a new queue.
     table.set_bloom_filter(family.bloom_bits, block_based=False)
-    # Index and filter blocks count against the cache. Outside of it they would grow with the
-    # number of files, without a bound. In pieces: the cache is divided into shards of a few MiB at
-    # most, and the whole filter of a large file, which fits none, is read again by each look-up.
-    # Of small pieces there are so many that finding them costs more than asking them.
+    # Index and filter blocks count against the cache. Outside of it they would grow with the number
+    # of files, without a bound. They are in pieces, because the cache is divided into shards of a
+    # few MiB at most: a large file's whole filter would fit none of them and be read again by each
+    # lookup. With very small pieces, finding them costs more than using them.
     table.set_cache_index_and_filter_blocks(True)
     table.set_index_type(BlockBasedIndexType.two_level_index_search())
     table.set_partition_filters(True)
