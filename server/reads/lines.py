@@ -308,8 +308,8 @@ class Lines:
 
     def _end_group(self, group: str) -> None:
         """Receives that waited when the group was deleted do not create it again."""
-        for line in self._by_group.pop(group, {}).values():
-            line.end(UnknownGroupError(group))
+        lines = self._by_group.pop(group, {})
+        in_turns(partial(line.end, UnknownGroupError(group)) for line in lines.values())
 
     def _end_topics(self, topics: AbstractSet[str]) -> None:
         ended = [

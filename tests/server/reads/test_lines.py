@@ -11,7 +11,7 @@ import pytest
 from server.reads.lines import Line, Lines
 from server.reads.queue_growth import QueueGrowth
 from server.stage import Stage
-from store.errors import UnknownTopicError
+from store.errors import UnknownGroupError, UnknownTopicError
 
 MANY = 4000
 
@@ -54,6 +54,18 @@ async def test_each_line_of_a_group_of_many_is_told_what_is_its_own(lines: Lines
     for n, line in enumerate(entered):
         lines.leave("g", f"\0{n}", line)
     assert lines.find("g", "\0" + "0") is None
+
+
+async def test_a_group_of_many_that_ends_ends_all_its_lines(lines: Lines) -> None:
+    entered = [lines.enter("deleted", f"\0{n}") for n in range(MANY)]
+    await asyncio.sleep(0)
+    assert await told(lines, ("deleted", "")) < 0.005
+    while any(line._end is None for line in entered):
+        await asyncio.sleep(0)
+    for n, line in enumerate(entered):
+        with pytest.raises(UnknownGroupError):
+            await line.turn(1e9)
+        lines.leave("deleted", f"\0{n}", line)
 
 
 async def test_topics_that_end_together_end_the_lines_of_theirs(lines: Lines) -> None:
