@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from store.state import Entry, LetterEnded
     from store.topics import End, Topics
 
-#: All entries of a turn are in one record: see MOST_BYTES of store/state/packing.py.
+#: No call is added beyond it. With names of a usual length a record has as many: see MOST_BYTES of
+#: store/state/packing.py.
 _MOST_ENTRIES = 3000
 #: Message groups that take as much as an entry.
 _KEYS_AN_ENTRY = 6

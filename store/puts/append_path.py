@@ -231,11 +231,10 @@ class AppendPath:
         """Append records with these entries. With messages it is a single record, followed by them,
         and a crash leaves all or nothing. Must hold the append lock."""
         details: Sequence[Prepared] = ()
-        records = list(pack_entries(entries))
+        records = list(pack_entries(entries, together=bool(messages)))
         if len(records) > 1:
             changes = None
         if messages:
-            assert len(records) == 1, f"messages beside {len(records)} records of the state"
             # Not as columns: dispatch looks for the state's record.
             if prepared is None:
                 prepared = prepare_all(messages, MOST_BODY_BYTES, MAX_LIGHT_QUEUES, is_batch=True)

@@ -120,14 +120,17 @@ _TIMER_SET = struct.Struct(">BHqqq")
 _TIMER_ENDED = struct.Struct(">BqqqB")
 
 
-def pack_entries(entries: Iterable[Entry]) -> Iterator[tuple[list[Entry], bytes]]:
+def pack_entries(
+    entries: Iterable[Entry], *, together: bool = False
+) -> Iterator[tuple[list[Entry], bytes]]:
     """Encode entries into as many records as needed, in order: the entries of each, and its body.
+    With `together` into a single one, whatever its size.
 
     An entry is never split. Raises InvalidArgumentError for one that does not fit a record.
     """
     body = _Body()
     for entry in entries:
-        if body.is_full:
+        if body.is_full and not together:
             yield body.entries, body.finish()
             body = _Body()
         body.add(entry)

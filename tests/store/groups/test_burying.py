@@ -14,6 +14,7 @@ from store.format.record import unpack_record
 from store.message import Message
 from store.metadata import SharedGroup
 from tests.store.groups.test_shared import DONE, LATE, acknowledge, put, receive, texts
+from tests.support.rebuild import differences
 from tests.support.stores import bodies
 
 if TYPE_CHECKING:
@@ -64,6 +65,25 @@ def test_many_dead_letters_go_in_turns(store: MessageStore, clock: FakeClock) ->
     store.wait_visible()
     found = bodies(list(store.pull("%DLQ%g", 0, 0, max_messages=200).records))
     assert found == [b"%d" % n for n in range(100)]
+
+
+def test_a_dead_letter_beside_many_deliveries_with_long_names(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    """The entries take more than a record usually has, and are in one with the dead letter."""
+    topic, group, count = "t" * 120, "g" * 120, 1000
+    store.create_topics([(topic, count)])
+    store.groups.create(group, SharedGroup(max_deliveries=1))
+    store.put([Message(topic, b"poison")])
+    store.groups.receive(group, topic, invisible_ms=1)
+    clock.advance(1)
+    store.put([Message(topic, b"good", queue_id) for queue_id in range(count)])
+    found = store.groups.receive(group, topic, max_messages=1024).deliveries
+    assert len(found) == count
+    assert store.groups.dead_letters(group) == 1
+    done = store.groups.acknowledge(group, [each.handle for each in found]).outcomes
+    assert done == [DONE] * count
+    assert differences(store) == []
 
 
 def test_a_message_that_is_given_up_is_a_dead_letter_at_once(
