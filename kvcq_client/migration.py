@@ -55,7 +55,7 @@ class MigrationSide:
 class VerifyResult:
     """What the last verification found."""
 
-    cut_offset: int  # it compared what is below this physical offset
+    cut_offset: int  # everything below this physical offset was compared
     compared_units: int
     difference_count: int
     finished_ms: int  # ms since 1970
@@ -88,7 +88,7 @@ class MigrationStatus:
 
     phase: MigrationPhase | None  # None: the store was made in RocksDB, and has no migration
     pending_phase: MigrationPhase | None  # during a change of phase
-    stopped: str | None  # why a side was left behind
+    stopped: str | None  # why a side was detached
     verified: VerifyResult | None  # None before the first verification
     history: tuple[MigrationEvent, ...]
     log_start_offset: int
@@ -125,7 +125,7 @@ class MigrationConfigTable:
     holds: str  # "topics", "groups" or "offsets"
     rows: int
     offsets: int  # in all rows, of a table of offsets
-    detail: str  # what becomes of it
+    detail: str  # what `start` would do with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class HeldBack:
     topic: str
     records: int  # in the log, delivered ones included
     waiting: int  # not delivered yet
-    outcome: str  # what becomes of these
+    outcome: str  # what `start` would do with them
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class MigrationPlan:
     """What starting a migration would read, write and need."""
 
     kind: str  # "rocketmq" or "ours"
-    phase: str | None  # of a store of ours; None for RocketMQ's and without a migration
+    phase: str | None  # of a kvcq store; None for RocketMQ's, and without a migration
     segments: int
     log_bytes: int
     bytes_to_replay: int
@@ -168,7 +168,7 @@ class MigrationPlan:
     units_per_s: float | None  # likewise
     expected_s: float | None  # likewise
     findings: tuple[MigrationFinding, ...]
-    blocking: tuple[str, ...]  # what has to be done first
+    blocking: tuple[str, ...]  # reasons for which `start` would fail
     next_command: str | None
     config: tuple[MigrationConfigTable, ...]
     queues_in_rocksdb: int  # queues that RocketMQ keeps in its RocksDB: made from the log

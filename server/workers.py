@@ -27,14 +27,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")
 
-#: What runs for a call that was cancelled may take this long to notice that the server ends.
+#: Work for a cancelled call gets this long to notice that the server ends.
 CLOSE_S = 2.0
 
 
 #: Queues whose bounds or offsets are looked up in one slice: some milliseconds.
 QUEUES_A_TURN = 512
 
-#: Who asks: set for each call where it comes in.
+#: The caller of the current task; set for each call when it arrives.
 CALLER: ContextVar[str] = ContextVar("caller", default="")
 
 
@@ -47,7 +47,7 @@ class Workers:
     def __init__(self, threads: int, name: str = "worker") -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._free = threads
-        # Those who wait for a thread, by caller; the first caller is next.
+        # Calls that wait for a thread, by caller; the first caller is next.
         self._turns: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         # Submitted and not ended; added to in the event loop, taken from by the workers.
         self._running: set[Future[Any]] = set()
@@ -64,7 +64,7 @@ class Workers:
         else:
             await self._turn()
         try:
-            # What is logged there says for which call; see server/edge/call_info.py.
+            # Log lines from the thread name the call; see server/edge/call_info.py.
             context = copy_context()
             future = self._pool.submit(lambda: context.run(function, *args, **kwargs))
         except BaseException:
@@ -77,7 +77,7 @@ class Workers:
         finally:
             if future.done():
                 self._let_in()
-            else:  # nobody waits for it any more, but it still has its thread
+            else:  # no caller waits for it any more, but it still has its thread
                 loop = asyncio.get_running_loop()
                 future.add_done_callback(lambda _: call_soon(loop, self._let_in))
 
@@ -122,7 +122,7 @@ class Workers:
             caller, turns = self._turns.popitem(last=False)
             turn = turns.popleft()
             if turns:
-                self._turns[caller] = turns  # behind all others
+                self._turns[caller] = turns  # after all others
             if not turn.done():
                 turn.set_result(None)
                 return
@@ -154,9 +154,9 @@ class Pools:
         self.lookups = Workers(8)
         self.scans = Workers(2, "scan")  # long by nature: many queues or names
         self.commits = Workers(4, "commit")
-        self.settling = Workers(8, "settle")  # of deliveries; so many share a turn of the store
+        self.settling = Workers(8, "settle")  # of deliveries; they may share a turn of the store
         self.changes = Workers(2, "change")  # topics and groups; may wait for what was dispatched
-        self.steps = Workers(2, "step")  # of a migration, and beginnings of jobs
+        self.steps = Workers(2, "step")  # of a migration, and starts of jobs
 
     def waiting(self) -> dict[str, int]:
         """Number of jobs that wait for a thread, by pool."""

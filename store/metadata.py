@@ -10,9 +10,10 @@ class Retention(NamedTuple):
     """What each queue of a topic keeps; 0 for as much as the log."""
 
     time_ms: int = 0  # messages that were stored so long ago at most
-    bytes: int = 0  # the last ones whose records have so many bytes together, and one at least
-    messages: int = 0  # the last ones, so many
-    latest: bool = False  # of each key, the latest one, as far as it was looked through
+    # The latest messages whose records have this many bytes together, and one at least.
+    bytes: int = 0
+    messages: int = 0  # the latest messages, this many
+    latest: bool = False  # the latest message of each key, as far as the job has looked
 
 
 #: All that is in the log.
@@ -43,7 +44,8 @@ class TopicConfig(NamedTuple):
     created_ms: int
     created_offset: int  # physical, of the record that made it: older records are not its own
     retention: Retention = KEEP_ALL
-    #: What RocketMQ's clients may send to it. The store itself puts whatever it is given.
+    #: The type of messages that RocketMQ's clients may send to the topic. The store itself does not
+    #: check it.
     message_type: MessageType = MessageType.ANY
 
 
@@ -57,7 +59,7 @@ class LiteGroup(NamedTuple):
 
     parent: str
     client_quota: int = 2000  # lite topics that a client may be subscribed to
-    is_exclusive: bool = False  # a lite topic has one client: who subscribed last
+    is_exclusive: bool = False  # a lite topic has one client: the last one to subscribe
     is_wildcard: bool = False  # its clients share all lite topics of the parent
 
 
@@ -68,7 +70,8 @@ class SharedGroup(NamedTuple):
     invisible_ms: int = 60_000  # how long a receiver has a message, when it does not say
     most_in_flight: int = 2000  # messages of one queue
     in_order: bool = False  # one message of an ordering key at a time; fixed
-    from_latest: bool = False  # begins with what is stored after the first receive; fixed
+    # Begins with what is stored after its first receive; cannot be changed.
+    from_latest: bool = False
     is_paused: bool = False  # nothing is handed over
     dead_letters_keep_ms: int = 30 * 24 * 3_600_000
     #: Before the second, third, ... delivery of what was given back without a delay; the last value
@@ -100,9 +103,9 @@ class KeptQueue(NamedTuple):
 
     topic: str
     queue_id: int
-    created_offset: int  # of the topic then
+    created_offset: int  # of the topic at that time
     limit_bytes: int
-    first_offset: int  # of the queue: where it begins for its readers
+    first_offset: int  # where the queue begins for its readers
     end_offset: int
     kept_bytes: int  # of records in first_offset..end_offset
 

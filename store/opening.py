@@ -159,7 +159,7 @@ class RecoveredLog(NamedTuple):
 
     segments: SegmentSet
     checkpoint: Checkpoint | None  # the newest that could be read
-    flushed_offset: int  # what the checkpoint says, 0 without one
+    flushed_offset: int  # from the checkpoint; 0 without one
     last_store_time_ms: int
     durable: DurableState
 
@@ -208,7 +208,7 @@ def recover(parts: Parts, undo: ExitStack) -> RecoveredLog:
     queues_end = databases.queues.dispatched_offset
     durable = DurableState(
         queues_end,
-        # What is derived again from here on is not durable yet.
+        # Data that is derived again from here on is not durable yet.
         checkpoint.queue_time_ms if queues_end >= flushed else 0,
         _last_record(recovered, checkpoint),
     )
@@ -225,7 +225,7 @@ def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
     assert queues.dispatched_offset <= end, "queues ahead of the log are replaced"
     assert state.point <= end, "a state ahead of the log is replaced"
     flushed = Watermark("flushed", end)
-    # The state may be ahead of the queues: what it has is passed over.
+    # The state may be ahead of the queues: records that it already has are skipped.
     dispatched = Watermark("dispatched", min(queues.dispatched_offset, state.point))
     view = StateView(state, lambda: dispatched.value)
     topics = Topics(config, state, view, queues, clock, end)
@@ -318,8 +318,8 @@ def start(
         config,
         times,
         newest_time_ms=lambda segment: _newest_time_ms(log, times, segment),
-        # A queue whose only records are dropped is known to the queues alone: those must be
-        # durable, or its offsets would begin again after a crash.
+        # If all records of a queue are dropped, only the database has its end. That must be
+        # durable, or the queue's offsets would begin again after a crash.
         safe_end=lambda: min(
             checkpoints.queues_end,
             reput.dispatched.value if still_needed is None else still_needed(),
@@ -373,7 +373,7 @@ def _last_record(recovered: Recovered, checkpoint: Checkpoint) -> int:
     last = recovered.last_offset
     if last is not None and last < recovered.end_offset:
         return last
-    # Nothing was scanned; or what was is cut, and nobody looked at what is before it.
+    # Either nothing was scanned, or the scanned part is cut and the part before it was not checked.
     known = checkpoint.confirmed_offset
     return known if last is None and known < checkpoint.flushed_offset else 0
 
@@ -384,8 +384,8 @@ def _cover(snapshots: Snapshots, appends: AppendPath, notes: Notes, end: int) ->
     snapshots.cover(end)
     with suppress(OSError):  # on a full disk it is noted once they are gone
         write_log_start(notes, end)
-    # A queue that goes on in the log has no end of its own in the snapshot: its next message must
-    # not be lost with power, or it would begin anew.
+    # The snapshot has no end for a queue that continues in the log. A power loss must not take the
+    # queue's next message, or its offsets would begin again.
     appends.flush()
 
 

@@ -60,7 +60,7 @@ class Kind(enum.Enum):
     BAD_HEADER = "impossible header"
     BAD_CHAIN = "impossible chain"
     NOT_READ = "file of a kind that is not read"
-    # Of a broker's log, before it is taken over; information.
+    # In a broker's log, before it is taken over; information only.
     REPEATED_OFFSET = "queue offset given twice"
     SKIPPED_OFFSET = "queue offset left out"
 
@@ -81,7 +81,7 @@ class Remedy(enum.Enum):
     REFUSE = "nothing: the store cannot be taken over with it"
 
 
-#: What helps where nothing else is said. Otherwise it is to derive the side again.
+#: What to do for each kind of finding. For all others the side is derived again.
 _REMEDIES = {
     Kind.IDENTITY: Remedy.RESTORE,
     Kind.CHECKPOINT_FILE: Remedy.NEXT_START,
@@ -102,7 +102,7 @@ _REMEDIES = {
     Kind.FILES_UNREAD: Remedy.NEXT_START,
 }
 
-#: Nothing that has to be done: the next opening takes care of it, or a repair did.
+#: Findings that need no action: the next opening handles them, or a repair did.
 _INFORMATION = frozenset(
     {
         Kind.LEFT_OUT,
@@ -131,12 +131,12 @@ class Finding:
     queue_id: int | None = None
     queue_offset: int | None = None
     physical_offset: int | None = None
-    count: int = 1  # findings like this one that are not listed are counted in the last one
+    count: int = 1  # the last listed finding also counts those like it that are not listed
     is_fault: bool = True
-    note: str = ""  # what is no fault, as a sentence for people
-    side: str = "rocksdb"  # "store" and "log" besides the sides
+    note: str = ""  # a sentence for operators, if it is not a fault
+    side: str = "rocksdb"  # a side, or "store" or "log"
     position: int | None = None  # bytes into the file
-    own_remedy: Remedy | None = None  # where it is not that of its kind
+    own_remedy: Remedy | None = None  # if it differs from that of its kind
 
     @property
     def remedy(self) -> Remedy:

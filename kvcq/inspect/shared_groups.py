@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kvcq.engine import Pair
     from store.state import Entry
 
-#: Takes a row's key, what should be, and what is there.
+#: Takes a row's key, the expected value, and the value found.
 Tell = Callable[[bytes, str, str], None]
 
 K = TypeVar("K", bound=Any)  # names that can be sorted
@@ -71,7 +71,8 @@ class _Queue:
     def __init__(self) -> None:
         self.next_offset = 0
         self.held: dict[int, _Held] = {}
-        self.keys: dict[int, int] = {}  # of a group in order: message groups of what is not done
+        # For a group in order: message groups of messages that are not done.
+        self.keys: dict[int, int] = {}
 
     def hand_out(self, first: int, mask: int, held: _Held) -> None:
         for offset in _offsets(first, mask):
@@ -187,7 +188,7 @@ class SharedGroups:
                 self.ended.pop(topic, None)
                 self.moved = {key: at for key, at in self.moved.items() if key[0] != topic}
             case GroupEnded(group):
-                # That it has begun stays where it has no more than that; it counts for no later
+                # A row that only says that the group has begun stays; it does not count for a later
                 # group.
                 begun = {
                     key: at
@@ -198,7 +199,7 @@ class SharedGroups:
                 self.readers |= begun
                 self.groups.pop(group, None)
             case _:
-                pass  # of other things
+                pass  # entries of other kinds
 
     def _queue(self, group: str, topic: str, queue_id: int) -> _Queue:
         self.readers.setdefault((topic, group), None)
@@ -328,7 +329,7 @@ def _window(value: bytes) -> _Queue:
         queue.keys[offset] = key
         last = offset
     for first, mask, *held in _LEASE.iter_unpack(value[begin:end]):
-        least = 1 if held[1] else 0  # of what nobody holds, the last one may not count
+        least = 1 if held[1] else 0  # if no member has it, its last delivery may not count
         if mask == 0 or held[0] < least or held[1] < 0 or held[3] < 0:
             raise _BadRowError(f"a lease of mask {mask:x} and {held}")
         for offset in _offsets(first, mask):

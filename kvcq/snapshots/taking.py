@@ -32,8 +32,8 @@ AT_STOP_BYTES = 64 << 20
 _COPIES = 2
 #: Sealed snapshots that are kept, spread over the log: a restore to a point starts from one.
 _KEPT = 8
-#: What an opening replays in a second: 45 to 65 MiB, measured on two cores with messages of 1 KiB
-#: that have a key.
+#: Bytes that an opening replays in a second: 45 to 65 MiB, measured on two cores with messages of 1
+#: KiB that have a key.
 REPLAY_BYTES_S = 48 << 20
 
 
@@ -96,7 +96,7 @@ class Snapshots:
                         self._remove(self.kept[0])
                     self._seal(self._take())
             for snapshot in self.kept:
-                if snapshot.point < end:  # of no use once the log begins behind it
+                if snapshot.point < end:  # useless once the log begins after it
                     self._remove(snapshot)
 
     def stop(self) -> None:
@@ -137,7 +137,7 @@ class Snapshots:
         try:
             with closing(RocksEngine.open_read_only(copy, DERIVED)) as engine:
                 point = KvStateStore(engine).point
-            # What is in a snapshot is durable in the log before the snapshot has its name.
+            # The log must be durable up to the snapshot's point before the snapshot has its name.
             self._flush_log()
             for snapshot in self.kept:
                 if snapshot.point == point:
@@ -175,7 +175,7 @@ class Snapshots:
         for snapshot in self.kept[:-_COPIES]:
             snapshot.remove_copy()
         while len(self.kept) > _KEPT:
-            # That between the closest two is missed least.
+            # The one between the closest two is the least useful.
             inner = range(1, len(self.kept) - _COPIES)
             at = min(inner, key=lambda at: self.kept[at + 1].point - self.kept[at - 1].point)
             self._remove(self.kept[at])

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 _RECEIVING = "kvcq-receiving"
 #: How long a call waits for messages; then the next one does.
 WAIT_S = 20.0
-#: A call without acknowledgements that has waited for so long waits for messages, and can be
+#: A call without acknowledgements that takes longer than this waits for messages, and can be
 #: cancelled without losing any.
 _ANSWER_S = 0.25
 #: Between calls that found nothing: a server that ends or is full may not let them wait.
@@ -83,9 +83,11 @@ class ReceiverCore:
         self._settlements = Settlements(
             connection, calls, config.group, self._settled, self._is_receive_near
         )
-        self._tasks: list[asyncio.Task[None]] = []  # of receiving; empty before the first reader
-        self._asked_s: dict[asyncio.Task[Any], float] = {}  # since when calls are under way
-        self._carrying = 0  # of these: they have acknowledgements, and wait for no message
+        # Of the receivers; empty before the first reader.
+        self._tasks: list[asyncio.Task[None]] = []
+        self._asked_s: dict[asyncio.Task[Any], float] = {}  # calls in progress, and when they began
+        # Number of these with acknowledgements; such calls do not wait for messages.
+        self._carrying = 0
         self._none_carries = asyncio.Event()
         self._none_carries.set()
         self._settling: asyncio.Task[None] | None = None
@@ -95,7 +97,7 @@ class ReceiverCore:
         self._stopping: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._finished = asyncio.Event()
-        # Of the last whole second, and of the current one.
+        # Counts of the last whole second, and of the current one.
         self._second_s = monotonic()
         self._last_count = 0
         # Guarded by _lock.
@@ -389,7 +391,7 @@ class ReceiverCore:
             waiter()
         if on_stop is not None:
             on_stop()
-        with suppress(TimeoutError):  # the outcomes of what is acknowledged would be lost
+        with suppress(TimeoutError):  # otherwise the outcomes of the acknowledgements would be lost
             async with asyncio.timeout(self._connection.timeout_s):
                 await self._none_carries.wait()
         receiving = [task for task in self._tasks if task.get_name() == _RECEIVING]

@@ -36,8 +36,9 @@ class Start(enum.Enum):
     """How the reader of a range finds its first record."""
 
     EXACT = "exact"  # the range begins at one
-    SEARCH = "search"  # by a search that the reader of the range before proves right
-    WALK = "walk"  # from the segment's start, record by record: nobody reads the range before
+    SEARCH = "search"  # found by a search, which the reader of the previous range verifies
+    # From the segment's start, record by record, since no task reads the previous range.
+    WALK = "walk"
 
 
 class LogRange(NamedTuple):
@@ -47,7 +48,7 @@ class LogRange(NamedTuple):
     begin: int
     end: int
     start: Start
-    last: bool  # no range behind it in this segment is read
+    last: bool  # no later range of this segment is read
 
 
 class LogLayout(NamedTuple):
@@ -124,7 +125,7 @@ def read_layout(
             raise LogLayoutError(f"{directory}: holds {start} to {limit}, not the end {end}")
         kept = tuple(segment for segment in segments if segment.start < end)
         return LogLayout(kept, size, start, end)
-    # Segments prepared ahead are all zeros; the last one that is not holds the end.
+    # Prepared segments are all zeros; the log ends in the last segment that is not.
     while len(segments) > 1 and _is_unused(segments[-1]):
         segments.pop()
     found = _find_end(segments[-1], size, known_end)
@@ -195,7 +196,7 @@ def _find_end(segment: Segment, size: int, known_end: int | None) -> int:
         at, stop = walk_to(data, segment.start, at, size)
         if stop is Stop.BLANK:
             return segment.start + size
-        # Who follows a log that grows looks often, and zeros are its end.
+        # A reader that follows a growing log looks often, and zeros are its end.
         if stop is not Stop.NOTHING or (
             known_end is not None and not any(data[at : at + BLANK_BYTES])
         ):
@@ -206,7 +207,7 @@ def _find_end(segment: Segment, size: int, known_end: int | None) -> int:
                 break
         else:
             return segment.start + at
-        at = behind  # what lies between is damage, for the reader to report
+        at = behind  # the bytes in between are damaged; the reader reports them
 
 
 def _data_behind(path: str, at: int, end: int) -> Iterator[tuple[int, int]]:

@@ -53,7 +53,7 @@ class TagEntries:
     """Whether RocketMQ indexed tags, as it does from 5.5 on, and since when."""
 
     def __init__(self) -> None:
-        self.first: int | None = None  # physical offset of the first record whose tag is there
+        self.first: int | None = None  # physical offset of the first record whose tag is indexed
         self.untagged = False  # a record with a tag has entries, and not that of its tag
 
     @property
@@ -114,12 +114,12 @@ class IndexCheck:
         self._lacks_tag = lacks_tag
         self._cut = cut_offset
         self._paths = [path for path in index_files_in(root / "index") if path.is_file()]
-        #: Of each file that was read: offsets of its first and last entry.
+        #: Offsets of the first and last entry of each file that was read.
         self._spans: list[tuple[int, int]] = []
         self._faults = 0
         self._chunks = self._read()
         self._ahead = _NO_ENTRIES  # read, and not compared yet
-        self._stray = [_NO_ENTRIES]  # that point behind the walk, or between its runs
+        self._stray = [_NO_ENTRIES]  # entries that point after the walk, or between its runs
         self._is_read = False
         self._last_read = -1
         self._missing: dict[str, _Missing] = {}
@@ -245,7 +245,7 @@ class IndexCheck:
                     data = file.read(HEADER_SIZE)
                     next_entry = HEADER.unpack(data)[5] if len(data) == HEADER_SIZE else 0
                     if next_entry > self._layout.entries:
-                        continue  # told with the structure
+                        continue  # reported with the structure
                     for first, rows in read_entries(file, self._layout, next_entry, _CHUNK_ENTRIES):
                         offsets = rows["physical_offset"].astype(np.int64)
                         if number == len(self._paths) - 1:
@@ -263,7 +263,7 @@ class IndexCheck:
                             np.arange(first, first + len(rows)),
                         )
                         yield entries.where(offsets >= self._log_start)
-            except OSError:  # told with the structure
+            except OSError:  # reported with the structure
                 continue
 
     def _kept(self, offsets: IntArray) -> int:
@@ -281,7 +281,7 @@ class IndexCheck:
         for entries in self._stray:
             for index in np.flatnonzero(entries.offsets < log.end_offset).tolist():
                 self._ask(log, entries, index)
-        if not self._faults:  # what they cost is not told twice
+        if not self._faults:  # their consequences are not reported again
             self._tell_missing(is_required)
 
     def _ask(self, log: Log, entries: _Entries, index: int) -> None:
@@ -416,7 +416,7 @@ class IndexCheck:
             numbers = np.arange(first, first + len(entries))
             offsets = entries["physical_offset"].astype(np.int64)
             past = offsets >= log.end_offset
-            # One that points past the log says nothing about those behind it.
+            # An entry that points past the log says nothing about later ones.
             credible = np.where(past, -1, offsets)
             peaks = np.maximum.accumulate(np.concatenate(([highest], credible)))
             for kind, bad, wanted, found in (

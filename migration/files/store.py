@@ -86,8 +86,9 @@ class FileQueueStore(FileQueueReads):
         found = open_files(root, queues, index, handles, progress)
         # Guarded by _writing; single values are read freely.
         self._dispatched = found.dispatched_offset
-        self._flushed = found.dispatched_offset  # where dispatching goes on after a crash
-        self._durable = found.durable_offset  # what is derived from records below it survives one
+        self._flushed = found.dispatched_offset  # where dispatching continues after a crash
+        # Data derived from records below it survives a power loss.
+        self._durable = found.durable_offset
         self._clean = found.clean  # so the checkpoint on disk says
         self._dead = dict(found.dead_topics)
         self._index_is_stale = found.index_is_stale
@@ -149,7 +150,8 @@ class FileQueueStore(FileQueueReads):
                 for queue, units in pending:
                     queue.undo(units)
             except (OSError, StoreBusyError):
-                # Units nobody dispatched may be left; the next opening cuts them off.
+                # Units that do not belong to a dispatch may be left; the next opening cuts them
+                # off.
                 self._failure = error
             raise
         for queue, units in pending:
@@ -220,7 +222,7 @@ class FileQueueStore(FileQueueReads):
             if self._queues.move_topic_away(topic, trash / str(physical_offset)):
                 fsync_directory(self._root / QUEUE_DIRECTORY)
                 fsync_directory(trash)
-            # The index cannot forget single keys, so the checkpoint remembers who is dead.
+            # The index cannot delete single keys, so the checkpoint remembers deleted topics.
             self._dead = {**self._dead, topic: physical_offset}
             self._save(clean=self._clean)
         shutil.rmtree(trash, ignore_errors=True)
@@ -229,8 +231,8 @@ class FileQueueStore(FileQueueReads):
         """See ConsumeQueueStore. Durable on return."""
         with self._flushing, self._writing:
             self._check_writable()
-            # What ended with a record that a loss of power took lives again, and its queues are
-            # gone: they are made again from the log.
+            # If a power loss took the record that deleted a topic, the topic exists again, and its
+            # queues are gone: they are rebuilt from the log.
             dead = {name: at for name, at in self._dead.items() if at < log_end}
             is_undone = dead != self._dead
             if log_end >= max(self._dispatched, self._durable) and not is_undone:
@@ -282,7 +284,8 @@ class FileQueueStore(FileQueueReads):
         An unreadable file stays. Repeatable; files that a crash brings back do no harm.
         """
         if self._flushed < min(log_start, self._dispatched):
-            # The log cannot give back what is gone from it: offsets must go on after a crash.
+            # The log can no longer give back dropped records, and offsets must continue after a
+            # crash.
             self.flush()
         self._log_start = max(self._log_start, log_start)
         for topic, queue_id in self._queues.names():

@@ -39,13 +39,13 @@ logger = logging.getLogger(__name__)
 LEAST_BYTES = 16 << 20
 #: Log bytes of a piece: what the process holds in memory follows from it, some two times as much.
 _PIECE_BYTES = 96 << 20
-#: Files that lie on top of each other in RocksDB; with more, compaction is waited for. Live writes
-#: are refused from FamilyProfile.l0_slow on, and those come when the side is joined.
+#: Number of overlapping files in RocksDB above which the backfill waits for compaction. Live writes
+#: are rejected from FamilyProfile.l0_slow on, and they begin when the side is joined.
 _L0_FILES = 12
-#: When producers are nearly as fast as the process, what is left hardly shrinks any more: after so
-#: many short pieces the rest is dispatched while they wait.
+#: If producers are nearly as fast as the process, the rest hardly shrinks any more. After this many
+#: short pieces it is dispatched while producers wait.
 _SHORT_PIECES = 8
-#: What is left must fall below this share of what it was, in so many seconds.
+#: The rest must shrink to this share of its size, within this many seconds.
 _SHRINKS = 0.9
 _TREND_S = 3.0
 _BRAKE_STEP = 0.2
@@ -129,8 +129,8 @@ class BulkBackfill:
             pickle.dump(plan, feed)
             waiting = taken = 0
             while self._goes_on(left := self._left(side, known_end)) or waiting:
-                # Two pieces under way, one is made while the other is taken in: unless little is
-                # left, since a piece ends where the log did when it was asked for.
+                # Two pieces at a time: one is created while the other is ingested. Not if little is
+                # left, since a piece ends where the log ended when it was requested.
                 self._short += left < _PIECE_BYTES
                 self._trend.look(self._left(side))
                 while waiting < (2 if left >= _PIECE_BYTES else 1) and left >= LEAST_BYTES:
@@ -181,7 +181,7 @@ class BulkBackfill:
             while not line.endswith(b"\n"):
                 while not ready.select(_POLL_S):
                     self._job.check()
-                # Past the buffer: what it held back, the selector would not know of.
+                # Without the buffer, since the selector would not see bytes held in it.
                 piece = os.read(stdout.fileno(), 1)
                 if not piece:
                     break

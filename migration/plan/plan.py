@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 #: Records of the sample: about a tenth of a second.
 _SAMPLE = 20_000
 _BATCH = 2048
-#: Of fewer units neither speed nor size says anything of more.
+#: With fewer units, neither speed nor size can be extrapolated.
 _MEASURABLE = 1000
 
 
@@ -81,7 +81,7 @@ class Plan:
     config: tuple[ConfigFound, ...] = ()  # tables of the broker's own directory
     queues_in_rocksdb: int = 0  # RocketMQ has no files of them; they are made from the log
     dead: tuple[DeadRecords, ...] = ()  # of topics that RocketMQ deleted: they are not taken over
-    held_back: tuple[HeldBack, ...] = ()  # what a broker delivers later
+    held_back: tuple[HeldBack, ...] = ()  # messages that the broker would deliver later
 
     @property
     def faults(self) -> list[Finding]:

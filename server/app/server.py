@@ -76,10 +76,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: New calls are refused for so long before the port is closed: clients that have just sent one
-#: learn that it was not done, and go elsewhere.
+#: New calls are rejected for this long before the port is closed: clients that have just sent one
+#: learn that it was not executed, and use another server.
 DRAIN_NOTICE_S = 0.2
-#: Topics with metrics of their own, those with most traffic: more series than this help nobody.
+#: Topics with metrics of their own, those with most traffic: more series would help no operator.
 TOPICS_WITH_SERIES = 50
 
 
@@ -145,9 +145,9 @@ class Server:
         self._admin_rpc = (
             None if self._config.admin_port is None else rpc_server(self._config, self._tracing)
         )
-        #: Where administration is served, if apart; known when it listens.
+        #: The administration's port if it is separate; set when it listens.
         self.admin_port: int | None = None
-        #: Where TLS is taken, if beside a port that takes none; known when it listens.
+        #: The TLS port if the other port has no TLS; set when it listens.
         self.tls_port: int | None = None
         self.sites = HttpSites()
         self._scrapes = Attempts()
@@ -170,7 +170,7 @@ class Server:
             except ServerBindError as error:
                 raise HttpBindError("admin", error.host, error.port, error.reason) from error
             logger.info("administration is served on %s:%d", config.admin_address, self.admin_port)
-        # Last: what fronts hold is let go below alone.
+        # Last: ports that fronts hold are only released below.
         if config.tls_port is None:
             port = bind(self._rpc, config.host, config.port, self._tls)
         else:
@@ -180,7 +180,7 @@ class Server:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is under nohup
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # it is ignored under nohup
             loop.add_signal_handler(signal.SIGHUP, self._hung_up, has_terminal())
         for server in self._rpc_servers():
             await server.start()
@@ -247,7 +247,7 @@ class Server:
         task.add_done_callback(self._hangups.discard)
 
     async def _reload_and_tell(self) -> None:
-        with contextlib.suppress(SettingsRefusedError):  # the listeners were told
+        with contextlib.suppress(SettingsRefusedError):  # the listeners have reported it
             await self.reload()
 
     async def _open(self, config: StoreConfig) -> Opened | None:
@@ -385,7 +385,7 @@ class Server:
     def _may_scrape(self, address: str, name: str, secret: str) -> int:
         gatekeeper = self._gatekeeper
         if gatekeeper is None or gatekeeper.users is None:
-            return OK  # until the store is open nobody is known, and there are no names to read
+            return OK  # until the store is open, users and names are unknown
         if self._scrapes.wait_s(address, name) > 0:
             return TOO_MANY
         if gatekeeper.user_with(name, secret, "Metrics") is not None:
@@ -404,8 +404,8 @@ class Server:
     async def _finish_calls(self) -> None:
         """Reject new calls; wait for running ones, then cancel the rest."""
         hurrying = asyncio.create_task(self._hurry.wait())
-        # gRPC cancels calls that are on their way in when it stops, and clients do not repeat
-        # those. So for a moment they are let in, and refused with UNAVAILABLE.
+        # When gRPC stops, it cancels calls that are arriving, and clients do not repeat those. So
+        # for a moment they are admitted, and rejected with UNAVAILABLE.
         await asyncio.wait({hurrying}, timeout=DRAIN_NOTICE_S)
         if not hurrying.done():
             await until_quiet(lambda: self._edge.gate.came)

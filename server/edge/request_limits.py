@@ -25,12 +25,13 @@ _HANDLES = 640 << 10
 _ROWS = 4 << 20
 #: Calls that share a stream, decoded in the loop.
 _CALLS = 320 << 10
-#: 100,000 topics with their longest names; what is to come back as it is.
+#: Enough for 100,000 topics with the longest names, and for values that are returned unchanged.
 _MANY = 16 << 20
-#: Of health, which anybody may ask for: probes answer within milliseconds, and a balancer watches
-#: over a connection each. Twice as many as may watch, so that there is always room to check.
+#: Limits for health calls, which need no user: probes answer within milliseconds, and a load
+#: balancer watches over a connection each. Twice as many as may watch, so that there is always room
+#: for checks.
 OPEN_PLACES = Places(of_peer=64, in_all=768)
-#: What `max_receive_bytes` allows; and the longest body with all that belongs to it.
+#: Limit of `max_receive_bytes`, or the longest body with all its fields.
 _MESSAGES = -1
 _MESSAGE = -2
 _AROUND_BODY = 1 << 20
@@ -48,7 +49,7 @@ class RequestLimit(NamedTuple):
     waits_to_be_read: bool = False
 
 
-#: By service of kvcq.v1 and by what there is to say of them, its methods.
+#: Methods of the services of kvcq.v1, by service and by the limits that they share.
 _OURS = {
     "MessageService": {
         RequestLimit(_MESSAGE): "Put",
@@ -117,7 +118,7 @@ _OURS = {
         RequestLimit(_ROWS, answers_large=True): "Grant Revoke",
     },
 }
-#: Of the service for RocketMQ's clients. A telemetry stream is open as long as its client is.
+#: Methods of RocketMQ's service. A telemetry stream is open as long as its client.
 _ROCKETMQ = {
     RequestLimit(_MESSAGES, waits_to_be_read=True): "SendMessage",
     RequestLimit(_NAMES, answers_large=True): "QueryRoute QueryAssignment",
@@ -129,7 +130,7 @@ _ROCKETMQ = {
         "QueryOffset EndTransaction ChangeInvisibleDuration RecallMessage"
     ),
 }
-#: By the path of the method: those of two services may have one name.
+#: By the path of the method, since methods of two services may have the same name.
 _LIMITS: Mapping[str, RequestLimit] = (
     {
         f"kvcq.v1.{service}/{name}": limit
@@ -180,9 +181,9 @@ def request_limit(method: MethodDescriptor, config: ServerConfig) -> RequestLimi
     return limit
 
 
-#: Calls that may be under way, by kind: of one connection, and of all together. Each holds memory
-#: until it ends (a parked pull some KiB, a stream tens of KiB), so all of them together stay within
-#: a gigabyte.
+#: Number of calls in progress, by kind: of one connection, and of all together. Each takes memory
+#: until it ends (a parked pull some KiB, a stream tens of KiB), and all of them together stay
+#: within a gigabyte.
 PLACES: dict[CallKind, Places] = {
     CallKind.SHORT: Places(of_peer=4096, in_all=8192),
     CallKind.PULL: Places(of_peer=8192, in_all=12_288),

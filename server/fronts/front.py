@@ -49,16 +49,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("server.fronts.front")  # the module is also a program, of another name
 
 _CODES: Mapping[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
-#: A handshake that has to wait longer for the owner goes on with the certificate that there is.
+#: A handshake that waits longer for the owner continues with the current certificate.
 _CERTIFICATE_S = 5.0
-#: A request that comes within so long of its call, and is not larger, goes to the owner with it:
-#: one frame in place of two, and no wait for the second. What takes longer is told before.
+#: If a call's request arrives this soon and is not larger, it goes to the owner with the call: one
+#: frame instead of two, and no second wait. Otherwise the call is announced first.
 _SOON_S = 0.02
 _SMALL_BYTES = 64 << 10
-#: After a request or response that is larger the allocator gives back what is free.
+#: After a larger request or response the allocator returns free memory.
 _LARGE_BYTES = 1 << 20
 _TRIM_AFTER_S = 1.0
-#: After one that is much larger at once: gRPC's pieces of it are as much again.
+#: After a much larger one at once, since gRPC's pieces of it take as much again.
 _HUGE_BYTES = 16 << 20
 _TRIM_HUGE_AFTER_S = 0.05
 #: How the process ends when the owner is gone.
@@ -90,7 +90,7 @@ class _Call:
         self.most_bytes = most_bytes
         #: Makes the first frame, with the request if it is here; None: the owner knows of the call.
         self.opening: Callable[[bytes | None], bytes] | None = opening
-        #: Set by each READ, where requests are read beside; None: a READ is a frame like others.
+        #: Set by each READ if requests are read elsewhere; None: READ is a frame like others.
         self.reads = reads
         self.came: deque[tuple[int, bytes]] = deque()
         self._waiter: asyncio.Future[None] | None = None
@@ -137,14 +137,16 @@ class Front:
         self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         self._most_bytes: list[int] = []
         self._calls: dict[int, _Call] = {}
-        # Of calls that may not have been told: those that began before the last look, and after.
+        # Calls that may not have been announced: those that began before the last look, and after
+        # it.
         self._untold: tuple[list[_Call], list[_Call]] = [], []
         self._look: asyncio.TimerHandle | None = None
         self._last = 0
         self._trim: asyncio.TimerHandle | None = None
         self._asking = threading.Lock()
         self._asked: Future[None] | None = None
-        # What the owner told last, until it is taken; it may come when nobody waits any more.
+        # The owner's last certificate, until it is taken; it may arrive when no handshake waits for
+        # it.
         self._renewed: deque[bytes] = deque(maxlen=1)
 
     async def run(self, pair: socket.socket) -> None:
@@ -337,7 +339,7 @@ class Front:
         try:
             request = await receive(context)
         except asyncio.CancelledError:
-            self._give_back_in(_TRIM_HUGE_AFTER_S)  # whatever had come of it
+            self._give_back_in(_TRIM_HUGE_AFTER_S)  # for the bytes that had arrived
             if not call.is_ended:
                 raise
             assert call.reading is not None

@@ -35,17 +35,19 @@ logger = logging.getLogger(__name__)
 PROCESS = f"{__package__}.process"
 #: Fewer bytes of records are read where they are asked for: the way there and back takes as long.
 LEAST_BYTES = 64 << 10
-#: A process that nobody asked for so long ends.
+#: A process without a request for this long ends.
 IDLE_S = 60.0
-#: Cold reads that follow each other so soon are a consumer far behind, not a single look.
+#: Cold reads that follow each other this soon come from a consumer far behind; they are not a
+#: single lookup.
 _FOLLOWS_S = 1.0
-#: A process that ends by itself is not begun again sooner.
+#: A process that died is not restarted sooner.
 _PAUSE_S = 5.0
-#: A reader that is silent for so long is given up: a disk that hangs holds the server's reads too.
+#: A reader that does not answer for this long is killed: a hanging disk blocks the server's own
+#: reads too.
 _PATIENCE_S = 30.0
-#: What ended, or is killed, is gone after this much.
+#: A process that ended, or is killed, is gone after this long.
 _ENDS_S = 1.0
-#: Of one end of a pair of sockets, where the system allows as much: an answer in few pieces.
+#: Buffer of one end of a pair of sockets, if the system allows it: a response needs few pieces.
 _SOCKET_BYTES = 1 << 20
 
 
@@ -63,7 +65,7 @@ class Readers:
         idle_s: float = IDLE_S,
         now_s: Callable[[], float] = monotonic,
     ) -> None:
-        #: What is read.
+        #: The log to read.
         self.log = log
         self._all = [_Reader(idle_s, now_s) for _ in range(count)]
         # The one used last is the next: others are not needed, and end.
@@ -172,7 +174,7 @@ class _Reader:
                 stdout=subprocess.DEVNULL,
                 low_priority=True,
             )
-        # It ends by itself when it is not needed: somebody has to take note at once.
+        # It ends on its own when it is not needed, so a thread must wait for its exit.
         threading.Thread(target=process.wait, name="reader-end", daemon=True).start()
         return ours
 
@@ -183,6 +185,6 @@ class _Reader:
             with suppress(subprocess.TimeoutExpired):
                 code = process.wait(_ENDS_S)
         self.end()
-        if code != 0:  # not of its own accord, which it does when nobody needs it
+        if code != 0:  # otherwise it ended on its own, because it was not needed
             why = f"ended with {code}" if code is not None else f"does not respond: {error}"
             logger.warning("a reader process %s; the server reads instead", why)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 #: Looks of one line at a time: as many as share a turn of the store.
 MOST_LOOKS = 8
-#: Of the places of those who do not wait any more at least so many are let go of together.
+#: At least this many places of receives that no longer wait are removed together.
 _MOST_PLACES_LEFT = 64
 
 
@@ -60,7 +60,7 @@ class Line:
         self, topic: str, growth: QueueGrowth, stage: Stage, time_ms: Callable[[], int]
     ) -> None:
         """`time_ms`: the store's clock for leases."""
-        self.members = 0  # who wait, and who look
+        self.members = 0  # receives that wait or look
         #: A look has found the topic, or light queue.
         self.has_begun = False
         self.topic = topic
@@ -71,12 +71,12 @@ class Line:
         self._queues = ReadyQueues(growth, stage)
         self._queues.follow(self._key)
         self._waiting: OrderedDict[asyncio.Future[bool], None] = OrderedDict()
-        # Until when each of them waits; those who do not any more are passed over.
+        # When the wait of each of them ends; entries of those that no longer wait are skipped.
         self._places: list[tuple[float, int, asyncio.Future[bool]]] = []
         self._numbers = count()
         self._changes = 0
-        self._empty_at = -1  # so many changes had there been before a look that found no more
-        self._looks = 0  # under way
+        self._empty_at = -1  # number of changes when a look that found no more began
+        self._looks = 0  # in progress
         self._width = 1  # looks that may be
         self._next_look_ms: int | None = None
         self._end: Exception | None = None
@@ -275,7 +275,7 @@ class Lines:
         Topic "" means all topics, when the group was changed or deleted. Group "" means all groups,
         when the topic was deleted.
         """
-        # As in QueueGrowth: who comes after the test looks for itself.
+        # As in QueueGrowth: a receive that comes after the test looks for itself.
         if group in self._by_group or (not group and self._by_group):
             with self._lock:
                 self._changed.add((group, topic))

@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from server.metrics import CallMetrics
     from server.stage import Stage
 
-#: So many bytes of requests begin in one turn of the loop.
+#: Bytes of requests that begin in one turn of the loop.
 TURN_BYTES = 16 << 10
-#: Bytes of one message of results; a result that is larger goes by itself. It is what gRPC holds of
-#: a stream that nobody reads, whatever is done about that.
+#: Bytes of one message of results; a larger result is sent alone. gRPC holds this much of a stream
+#: whose client does not read, in any case.
 MESSAGE_BYTES = SMALL_BYTES
-#: While the client leaves this many bytes of results unread, no further call is begun; while too
-#: much waits to be sent in all, SMALL_BYTES. A result takes RESULT_BYTES besides its response.
+#: While the client leaves this many bytes of results unread, no further call begins; SMALL_BYTES
+#: while too many bytes wait to be sent in all. A result counts RESULT_BYTES besides its response.
 UNSENT_BYTES = 1 << 20
 RESULT_BYTES = 256
 
@@ -104,7 +104,7 @@ class CallStream:
         self._is_over = False
         self._unsent_bytes = 0  # of results
         self._room: asyncio.Future[None] | None = None  # the reader waits for it
-        # Of `run`, while it has nothing to do.
+        # What `run` waits for while it has nothing to do.
         self._sleep: asyncio.Future[None] | None = None
         self._is_reading = True
         self._error: Exception | None = None
@@ -166,7 +166,8 @@ class CallStream:
         return results
 
     def _add(self, result: Result) -> None:
-        if self._is_over:  # what could not be stopped has ended: nobody is there to be told
+        # Calls that could not be cancelled have ended; no client is left to answer.
+        if self._is_over:
             return
         size = len(result.response) + RESULT_BYTES
         self._memory.sends(size, self._asker)
@@ -271,7 +272,7 @@ class CallStream:
             self._refuse(call.id, call.method if method else "Calls", error)
             return
         if self._usage is not None:
-            self._usage.took(len(call.request))  # also of what is refused
+            self._usage.took(len(call.request))  # rejected calls count too
         started = perf_counter()
         context = inner_context(self._peer, self._metadata, call.timeout_ms)
         try:
@@ -336,5 +337,5 @@ class CallStream:
 
 
 def _cancel(tasks: list[asyncio.Future[Any]]) -> None:
-    # Each is let go as it ends: thousands at once would be half a turn to free.
+    # One by one, as each ends: freeing thousands at once would take half a turn.
     in_turns(tasks.pop().cancel for _ in range(len(tasks)))

@@ -45,13 +45,13 @@ logger = logging.getLogger(__name__)
 
 #: Parsing hands over this many requests at a time.
 _PARSE_BATCH = 1024
-#: Log bytes that may wait in the list; what is beyond is parsed from the log.
+#: Maximum number of log bytes in the list; batches beyond that are parsed from the log.
 _PENDING_BYTES = 64 << 20
 #: One dispatch makes this many rows, but for the last message in it: a write of that many holds the
 #: interpreter for about 10 ms. A message is never divided.
 SLICE_ROWS = 4096
-#: Batches of more rows are dispatched together with those behind them, where that is cheaper; the
-#: flush thread dispatches no more of them.
+#: Batches with more rows are only dispatched together with later ones if that is cheaper; the flush
+#: thread dispatches at most this many rows.
 _GATHERED_ROWS = 64
 #: A stalled consume queue is tried again after this long.
 _BUSY_WAIT_S = 0.02
@@ -94,14 +94,14 @@ class ReputService:
         self._offered_bytes = 0
         self._taken_bytes = 0
         self._parser = FastParser()  # under _dispatching
-        # What was dispatched last, until listeners have heard of it: an interrupt may come first.
-        # Under _dispatching; read freely.
+        # The last dispatch until listeners were called with it, since an interrupt may come before
+        # that. Under _dispatching; read freely.
         self._untold: Sequence[DispatchRequest] = ()
         # Replaced whole, so that it can be read without a lock.
         self._listeners: tuple[Listener, ...] = ()
         self._stopped = threading.Event()
-        #: What dispatch waits for, room or descriptors; None when it does not. Read freely; the
-        #: appender sets it, the reput thread too, and takes it back.
+        #: The error that dispatch waits for, a lack of space or descriptors; None if it does not
+        #: wait. Read freely; set by the appender and the reput thread, and cleared by the latter.
         self.waits_for: DiskFullError | OutOfDescriptorsError | None = None
         self.poison_count = 0  # records that were skipped, since opening
 
@@ -214,7 +214,7 @@ class ReputService:
         except Exception as error:  # noqa: BLE001 - reported through the watermark
             self._fail(error)
         except BaseException:
-            self._wake.set()  # Ctrl-C: what is left is dispatched all the same
+            self._wake.set()  # Ctrl-C: the rest must still be dispatched
             raise
 
     # --- for the store ---------------------------------------------------------------------
@@ -262,7 +262,7 @@ class ReputService:
     # --- on the thread ---------------------------------------------------------------------
 
     def _run(self) -> None:
-        told: StoreBusyError | None = None  # of a stall, once
+        told: StoreBusyError | None = None  # the stall that was logged
         try:
             while True:
                 self._wake.wait()
@@ -283,7 +283,7 @@ class ReputService:
                         if isinstance(error, LACKS):
                             self.waits_for = error
                         if self._stopped.wait(_BUSY_WAIT_S):
-                            break  # what is left is dispatched on the next opening
+                            break  # the next opening dispatches the rest
                 else:
                     self._goes_on(told)  # an appender may have dispatched the rest
                     told = None
@@ -306,7 +306,7 @@ class ReputService:
         with self._dispatching:
             at = self.dispatched.value
             limit = self._limit()
-            if at >= limit:  # somebody else was first
+            if at >= limit:  # another thread was first
                 return
             pending = self._pending
             while pending and pending[0].start_offset < at:
@@ -324,7 +324,7 @@ class ReputService:
         taken: list[Sequence[DispatchRequest]] = []
         row_count = 0
         end = self._pending[0].start_offset
-        # `copy` alone looks at all of them without a step in between where appenders could add.
+        # `copy` takes all of them in one step, in which no appender can add any.
         for batch in self._pending.copy():
             if batch.start_offset != end or batch.end_offset > limit:
                 break

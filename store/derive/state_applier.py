@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     #: Takes what a state record changed, and its physical offset.
     Listener = Callable[[Changes, int], None]
 
-#: Of records that were appended just now, which need not be read back.
+#: Number of recently appended records that need not be read back.
 _MOST_RECENT = 256
 
 
@@ -46,10 +46,10 @@ class StateApplier:
         self._base_offset = base_offset
         # Replaced whole.
         self._listeners: tuple[Listener, ...] = ()
-        # Physical offset of a record to what it changes.
+        # Physical offset of a record, and its changes.
         self._recent: dict[int, Changes] = {}
-        # The record that is applied, and what it changes: after a stall, or an interrupt, all of it
-        # is done again, also where its rows are there already.
+        # The record that is being applied, and its changes. After a stall or an interrupt all of it
+        # is applied again, even if its rows are there already.
         self._begun: tuple[int, Changes] | None = None
 
     def appended(self, physical_offset: int, changes: Changes) -> None:
@@ -59,7 +59,7 @@ class StateApplier:
         if physical_offset < point:
             return  # dispatch was faster
         if len(self._recent) >= _MOST_RECENT:
-            for at in list(self._recent):  # those of which it was so a moment later
+            for at in list(self._recent):  # the records that were dispatched meanwhile
                 if at < point:
                     self._recent.pop(at, None)
         if len(self._recent) < _MOST_RECENT:

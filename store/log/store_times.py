@@ -38,21 +38,22 @@ if TYPE_CHECKING:
     from store.base import Clock
     from store.consume_queue import DispatchRequest
 
-#: Stamps stand still while the clock is behind the last one by this much at most, ms.
+#: Store times stand still while the clock is behind the last one by at most this much, ms.
 CARRY_MS = 600_000
-#: `now_ms` follows a jump forward by this many seconds a second, besides the one that passes.
+#: After a jump forward `now_ms` catches up by this many seconds each second, besides the second
+#: that passes.
 CATCH_UP = 10
 #: And by this much between two looks at most, ms.
 MOST_STEP_MS = 600_000
-#: A clock that is off by more is told to people, s.
+#: A clock that is wrong by more than this is reported, s.
 WRONG_S = 60
-#: Of a log that somebody else wrote; beyond it neighbours are noted as one.
+#: Maximum number for a log of another writer; above it neighbouring falls are merged.
 MOST_FALLS = 128
 
 _STATE = "store_time_falls"
 _FORM = struct.Struct(">qqq")
 _LEFT_STATE = "clock"
-#: What version 0.1 noted of an adopted log: by how much times fall at most, and below which offset.
+#: The note of version 0.1 about an adopted log: how far times fall at most, and below which offset.
 _OLD_STATE = "store_time_fall"
 _OLD_FORM = struct.Struct(">qq")
 
@@ -72,7 +73,7 @@ class Fall(NamedTuple):
 
     offset: int  # physical, where the first record with the earlier time begins
     before_ms: int  # store time of the record before it; 0: not known
-    after_ms: int  # of the record there
+    after_ms: int  # of the record at `offset`
 
 
 Falls = tuple[Fall, ...]
@@ -81,7 +82,7 @@ Falls = tuple[Fall, ...]
 class Left(NamedTuple):
     """The state of time that a process leaves to the next one."""
 
-    boot: str  # which start of the machine; "": not known, so nobody goes on from there
+    boot: str  # identifies the machine's boot; "": unknown, so no later process continues from it
     monotonic_s: float
     now_ms: int
 

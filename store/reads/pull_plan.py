@@ -26,11 +26,11 @@ class Pulled:
 
     status: PullStatus
     records: Records  # whole, as in the commit log
-    queue_offsets: list[int]  # of the queue asked for: a light queue's own offsets
+    queue_offsets: list[int]  # of the queue that was pulled: for a light queue its own offsets
     next_offset: int  # where the next pull begins
     min_offset: int
     max_offset: int  # exclusive
-    given_at: int | None = None  # of these offsets; None: the queue has not begun
+    given_at: int | None = None  # when these offsets were given; None: the queue has no message yet
     filter_errors: int = 0  # messages that an SQL filter could not judge: they do not match
 
 
@@ -39,15 +39,15 @@ class PullPlan(NamedTuple):
 
     topic: str
     queue_id: int
-    offset: int  # that was asked for
+    offset: int  # the requested offset
     places: list[tuple[int, int]]  # physical offset and size
-    queue_offsets: list[int]  # of each place, in the queue asked for
-    max_messages: int  # of the answer: a filter may look at more
+    queue_offsets: list[int]  # for each place, its offset in the queue that was pulled
+    max_messages: int  # of the response: a filter may look at more
     wanted: Filter | None  # two tags may share a code: the records decide
     next_offset: int  # when all of the places are read
     min_offset: int
     max_offset: int  # exclusive
-    given_at: int  # of these offsets: see MessageStore.with_given_at
+    given_at: int  # when these offsets were given: see MessageStore.with_given_at
 
     @property
     def size_bytes(self) -> int:

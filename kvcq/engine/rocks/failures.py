@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 #: RocksDB's answer to a write that would have to wait (WriteOptions.no_slowdown).
 _STALL = "Result incomplete: Write stall"
 
-#: What the system had none left of, in its words. RocksDB keeps the error of its background work,
-#: and tells it to every write until it has resumed: it looks for room by itself.
+#: The system's messages for lacking space or descriptors. RocksDB keeps the error of its background
+#: work, and returns it for every write until it has resumed, which it tries on its own.
 _LACKS: dict[str, type[EngineFullError] | type[EngineOutOfDescriptorsError]] = {
     os.strerror(errno.ENOSPC): EngineFullError,
     os.strerror(errno.EDQUOT): EngineFullError,
@@ -34,11 +34,11 @@ _LACKS: dict[str, type[EngineFullError] | type[EngineOutOfDescriptorsError]] = {
 #: A sync that failed is final, whatever the reason: the kernel may have dropped the pages.
 _SYNC_FAILED = ("While fsync", "While fdatasync", "While sync")
 
-#: What RocksDB says of a database with families that the caller did not name; their names follow.
+#: RocksDB's message for a database with families that the caller did not name; their names follow.
 _UNKNOWN_FAMILIES = "Column families not opened: "
 
-#: What keeps a sound database from being opened, in the words of the system, in which the binding's
-#: errors end; and what RocksDB says of one that this process has open.
+#: The system's messages for reasons that keep an intact database from being opened; the binding's
+#: errors end with them. And RocksDB's message for one that this process has open.
 _NOT_DAMAGE = (
     *_LACKS,
     *(

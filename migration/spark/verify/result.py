@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from migration.columnar import Liveness
 
-#: Differences that are told of one by one.
+#: Maximum number of differences that are reported one by one.
 SHOWN = 20
-#: By field: nothing where the log has something, and the other way round, or something else.
+#: The kind of difference by field: missing, unexpected, or different.
 _KINDS = {
     "unit": (Kind.MISSING_UNIT, Kind.WRONG_UNIT),
     "max_offset": (Kind.MISSING_BOUND, Kind.WRONG_BOUND),
@@ -50,7 +50,7 @@ class Difference(NamedTuple):
         """One for each side that lacks something of the log."""
         for name in (SideName.FILES, SideName.ROCKSDB):
             there = self.files if name is SideName.FILES else self.rocksdb
-            # Of a unit that is not there, `unit` is the field that tells.
+            # If the unit is missing, the field `unit` says so.
             is_whole = self.field in _KINDS or (there is not None and self.log is not None)
             is_kept = name is SideName.ROCKSDB or self.field in _FILE_FIELDS
             if name.value not in sides or there == self.log:

@@ -59,7 +59,7 @@ _SUBSCRIPT = re.compile(r"\[.*?\]")
 _KEY = re.compile(r"\['(.*)'\]$")
 #: For one call. A server that is still opening its store is waited for as long.
 TIMEOUT_S = 30.0
-#: How long to look for a server: one that does not answer by then is not there.
+#: How long to look for a server: after that it counts as unreachable.
 CONNECT_TIMEOUT_S = 2.0
 
 
@@ -91,7 +91,7 @@ def connect(server: str, timeout_s: float = TIMEOUT_S) -> Iterator[Client]:
             except (UnavailableError, DeadlineError) as error:
                 if error.reason:
                     raise
-                # gRPC's words for a name that nobody knows.
+                # gRPC's message for a host name that cannot be resolved.
                 why = ": its name cannot be resolved" if "errors resolving" in error.message else ""
                 raise CannotConnectError(
                     f"cannot reach a server at {server}{why}",
@@ -133,7 +133,7 @@ class _NotesHandler(logging.Handler):
 def command_at(server: str, command: str, *options: str, name: str = "") -> str:
     """For a shell, on the same server. `name` is the command's argument; empty: it has none."""
     words = ["kvcq", *command.split()]
-    if name.startswith("-"):  # behind all options, as it would be taken for one
+    if name.startswith("-"):  # after all options, since it would count as one
         return f"{on_server(shlex.join([*words, *options]), server)} -- {shlex.quote(name)}"
     return on_server(shlex.join([*words, *([name] if name else []), *options]), server)
 
@@ -189,7 +189,7 @@ def command_error(error: KvcqError, server: str) -> CommandError:
             command=look,
             code="DEADLINE_EXCEEDED",
         )
-    # Without a reason it was gRPC that refused, and that is for size alone.
+    # Without a reason, gRPC itself rejected the request, which it only does for its size.
     too_large = isinstance(error, ResourceExhaustedError) and not error.reason
     if too_large:
         return BadRequestError(
@@ -222,7 +222,7 @@ def option_of(field: str) -> str:
         called = parameter.human_readable_name
         if given is COMMANDLINE and (parameter.name in names or called.lower() in names):
             option = called if isinstance(parameter, click.Argument) else parameter.opts[0]
-            key = _KEY.search(field)  # of a property, say
+            key = _KEY.search(field)  # for example of a property
             return option if key is None else f"{option} {key[1]}"
     return ""
 
