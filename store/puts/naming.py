@@ -6,7 +6,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from store.errors import InvalidArgumentError
-from store.format import BLANK_BYTES, MIN_RECORD_BYTES, check_all_may_put
+from store.format import (
+    BLANK_BYTES,
+    LONGEST_NAME,
+    MAX_PROPERTIES_BYTES,
+    MIN_RECORD_BYTES,
+    check_all_may_put,
+)
 from store.message import PlainMessages
 
 if TYPE_CHECKING:
@@ -16,6 +22,9 @@ if TYPE_CHECKING:
     from store.message import Message
 
 _topic_of = attrgetter("topic")
+_body_of = attrgetter("body")
+#: A record takes no more than this beside its body.
+_MOST_BESIDE = MIN_RECORD_BYTES + MAX_PROPERTIES_BYTES + LONGEST_NAME + BLANK_BYTES
 
 
 def check_topics_of(messages: Sequence[Message]) -> None:
@@ -33,6 +42,9 @@ def check_fit(
     """Raises InvalidArgumentError for the first message that is too long for a segment by its body,
     properties and name alone. The append checks all records; this check is for what is decided
     before it, such as the topics that the messages create."""
+    bodies = messages.bodies if type(messages) is PlainMessages else map(_body_of, messages)
+    if _MOST_BESIDE + max(map(len, bodies), default=0) <= segment_bytes:
+        return  # the common case
     for index, (message, details) in enumerate(zip(messages, prepared, strict=True)):
         size = len(message.body) + len(details.properties) + len(message.topic)
         if MIN_RECORD_BYTES + size + BLANK_BYTES > segment_bytes:
