@@ -72,7 +72,7 @@ class PlainDatabases:
         self._flushes_state = flushes_state
         # Whether files of it were found damaged: copies may share them.
         self._was_damaged = False
-        #: Whether this opening has put another database in the place of the one that was there.
+        #: Whether this opening replaced the database that was there.
         self.was_replaced = False
         self.is_old = directory.format_version < FORMAT_VERSION
         remove_unfinished(self._path)
@@ -133,7 +133,7 @@ class PlainDatabases:
         is_empty = self.reach == 0
         self.was_replaced = True
         self.close()
-        if is_empty:  # made by this opening in place of one that was lost or moved aside
+        if is_empty:  # created by this opening in place of one that was lost or moved aside
             shutil.rmtree(self._path)
         self._place(snapshots, start, "behind")
         assert start <= self.state.point <= end, "a state of this log"
@@ -141,7 +141,7 @@ class PlainDatabases:
     def _settle_old(self, segments: SegmentSet) -> None:
         """For a store of format 1: see upgrade.py."""
         for snapshot in snapshots_in(self._directory.root / DIRECTORY):
-            snapshot.remove()  # of a try that was cut short
+            snapshot.remove()  # left by an interrupted attempt
         take_over(self._directory, self._engine, self.queues, segments)
         self.state.advance(segments.end_offset)
 

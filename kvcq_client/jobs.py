@@ -51,9 +51,9 @@ class Job:
 
     job_id: str
     kind: str  # "compact", "scrub", "rebuild", "expire", "backup", "keep_latest", "backfill", ...
-    arguments: Mapping[str, str]  # what it was started with
+    arguments: Mapping[str, str]  # the arguments of its start
     status: JobStatus
-    step: str  # what it is doing now
+    step: str  # the current step
     done: int  # in `unit`
     total: int | None  # in `unit`; None while it is not known
     unit: str  # such as "bytes"

@@ -20,7 +20,7 @@ class LiteSettings(NamedTuple):
     parent: str
     #: Lite topics that a receiver may be subscribed to, 1 to 100,000.
     client_quota: int = 2000
-    #: Whether a lite topic has one receiver: the one that subscribed last.
+    #: Whether a lite topic has only one receiver: the last one to subscribe.
     exclusive: bool = False
     #: Whether the receivers share all lite topics of the parent, and subscribe to none.
     wildcard: bool = False
@@ -40,7 +40,7 @@ class SharedGroup(NamedTuple):
     in_order: bool = False
     #: Whether the group starts with new messages, not with the oldest message of a topic.
     from_latest: bool = False
-    #: Whether nothing is delivered. What is in flight may still be acknowledged.
+    #: Whether delivery is paused. Messages in flight may still be acknowledged.
     paused: bool = False
     #: How long dead letters are kept, 1 minute to 10 years.
     dead_letters_keep_ms: int = 30 * 24 * 3_600_000
@@ -113,7 +113,7 @@ class GroupState(NamedTuple):
     settings: SharedGroup | None
     queues: list[SharedQueue]  # all of the topics that it has received from
     dead_letters: int  # not redriven, deleted or expired
-    members: list[GroupMember]  # who receives
+    members: list[GroupMember]  # who receives from the group
 
     @property
     def is_shared(self) -> bool:

@@ -12,11 +12,11 @@ class OpenTransaction(NamedTuple):
     """A transaction that was neither committed nor rolled back."""
 
     transaction_id: str
-    group: str  # of producers; any of them may be asked what became of it
-    topic: str  # that its message is for
+    group: str  # of producers; any of them may be asked for the outcome
+    topic: str  # the destination of its message
     begun_ms: int  # ms since 1970, as all times here
     checks: int  # how often a producer was asked
-    next_check_ms: int | None  # None: nobody is asked any more, somebody has to decide by hand
+    next_check_ms: int | None  # None: no producer is asked any more, an operator has to decide
 
 
 class TransactionCheck(NamedTuple):

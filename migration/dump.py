@@ -64,10 +64,10 @@ class LogRow(NamedTuple):
     """The content of one position of the commit log."""
 
     physical_offset: int
-    size: int  # bytes; of damage: up to where the log goes on
+    size: int  # bytes; for damage, up to where the log continues
     kind: str  # "record", "blank" (the rest of a segment), or "damage"
-    message: StoredMessage | None  # of a record that can be decoded
-    reason: str  # of damage, and of a record that cannot be decoded
+    message: StoredMessage | None  # if the record can be decoded
+    reason: str  # for damage, and for a record that cannot be decoded
 
 
 class UnitRow(NamedTuple):
@@ -90,7 +90,7 @@ class IndexRow(NamedTuple):
     key: str | None
     store_time_ms: int | None
     key_hash: int | None
-    place: str  # of files: name of the file and number of the entry
+    place: str  # for files: the file's name and the number of the entry
 
 
 class Dump:

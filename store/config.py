@@ -184,7 +184,7 @@ class StoreConfig:
         "gap; off: a store with such a record does not open",
     )
 
-    # What follows is not set by an operator.
+    # The following are not set by operators.
 
     # How often disk and expiry are checked, as RocketMQ has it.
     clean_interval_s: float = fixed(10.0, bounds=(0.01, 365 * _DAY_S))
@@ -194,17 +194,17 @@ class StoreConfig:
     hot_queue_limit: int = fixed(131_072, bounds=(16, 100_000_000))
     # Memory for next offsets of light queues, 20 to 80 bytes each. Others are looked up.
     light_offset_bytes: int = fixed(512 << 20, bounds=(0, 1 << 40))
-    # Puts wait, and are refused in the end, while dispatch is farther behind the log than this: a
-    # second or two of work. Without it a slow disk would let the replay after a crash grow.
+    # While dispatch is farther behind the log than this, a second or two of work, puts wait, and
+    # are finally rejected. Otherwise a slow disk would let the replay after a crash grow.
     max_dispatch_lag_bytes: int = fixed(256 << 20, bounds=(1 << 16, 1 << 62))
     # RocksDB is flushed after this time or this much log, which bounds the replay after a crash.
     kv_flush_interval_s: float = fixed(30.0, bounds=(0.001, 365 * _DAY_S))
     kv_flush_bytes: int = fixed(512 << 20, bounds=(1, 1 << 62))
     # Expired units stay in RocksDB for about this long.
     expiry_margin_s: int = fixed(600, bounds=(2, 365 * _DAY_S))
-    # Records farther behind the end are read with pread, and leave hot pages in memory.
+    # Records farther behind the end are read with pread, so that hot pages stay in memory.
     hot_read_bytes: int = fixed(1 << 30, bounds=(0, 1 << 62))
-    # RocksDB counts reads, writes and cache hits: where somebody asks for metrics.
+    # RocksDB counts reads, writes and cache hits; for metrics.
     rocksdb_statistics: bool = False
 
     def __post_init__(self) -> None:

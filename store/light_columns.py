@@ -18,13 +18,13 @@ _Ints = npt.NDArray[np.int64]
 
 _COMMA = ord(",")
 _WORD_BYTES = 8
-#: Of a word that has so many bytes of the name, and of what comes before it.
+#: Masks for a word with this many bytes of the name.
 _MASKS = np.array([(1 << 8 * count) - 1 for count in range(_WORD_BYTES + 1)], np.uint64)
-#: Names as numbers take this much, or so many times their text, at most: a long one makes room for
-#: each of the others.
+#: Upper bound on memory for the table of names as numbers: this much, or this many times their
+#: text. One long name widens every row.
 _ROOM_BYTES, _WIDEST = 64 << 10, 4
 
-#: What a message stands in: names, and its offset in each.
+#: The light queues of a message: names, with its offset in each.
 Places = tuple[tuple[str, int], ...]
 
 
@@ -70,7 +70,7 @@ class LightNames:
         for word in varying:
             rising = word[self.order]
             is_new[1:] |= rising[1:] != rising[:-1]
-        #: For each place of `order` which of the different names is there, counted from 0.
+        #: For each place of `order`, which of the distinct names it has, counted from 0.
         self.groups: _Ints = np.cumsum(is_new) - 1
         self._are_different = bool(is_new.all())
         self._first_of_groups: _Ints = np.flatnonzero(is_new)

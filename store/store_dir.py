@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 #: Version of everything below the root. A store that says more is not opened.
 FORMAT_VERSION = 2
-#: The state of a migration. A store that has one is opened by what it says.
+#: The state of a migration. It decides how the store is opened.
 MIGRATION_FILE = "migration.json"
 #: In the name of what an upgrade keeps.
 OLD_FORMAT = "format-1"
@@ -57,7 +57,7 @@ _PRODUCT = "kvcq"
 _LOCK = "lock"
 _IDENTITY = "store.json"
 _CRC = "crc"
-#: What may lie in a directory that is still to become a store.
+#: Entries that a directory may have before a store is created in it.
 _BLANK_ENTRIES = frozenset(
     {_LOCK, "abort", "abort" + TEMPORARY_SUFFIX, _IDENTITY + TEMPORARY_SUFFIX, "lost+found"}
 )
@@ -108,7 +108,8 @@ def inspect(root: Path) -> tuple[DirKind, StoreIdentity | None]:
     if names <= _BLANK_ENTRIES:
         return DirKind.BLANK, None
     if "commitlog" in names and names & {"kvcq", "meta"}:
-        # RocketMQ makes neither; taken for its store, it would be taken over without its topics.
+        # RocketMQ creates neither of them. If this directory were taken for RocketMQ's, its topics
+        # would be lost.
         raise StoreFormatError(root / _IDENTITY, f"is missing. {_lost_identity(root)}")
     if "commitlog" in names and names & {"checkpoint", "abort", "config", "consumequeue"}:
         return DirKind.ROCKETMQ, None

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from store.base import Progress
 
 _SUFFIX = ".restoring"
-#: Disk that is to be free besides what is restored: opening writes to its databases.
+#: Disk space that must be free besides the restored files, since opening writes to the databases.
 _SPARE_BYTES = 64 << 20
 
 
@@ -59,7 +59,7 @@ class Cut(NamedTuple):
     """Where the log should end; without limits, at the end of the backup."""
 
     until_ms: int | None = None  # messages stored later are left out
-    until_offset: int | None = None  # records that end behind this physical offset are
+    until_offset: int | None = None  # records that end after this physical offset are left out
 
 
 class Restored(NamedTuple):
@@ -68,7 +68,7 @@ class Restored(NamedTuple):
     root: Path
     backup: Backup
     end_offset: int  # physical: of its log
-    last_time_ms: int  # store time of its last record; 0: it has none
+    last_time_ms: int  # store time of its last record; 0 without one
     size: int  # bytes read from the backup
 
 
@@ -214,7 +214,8 @@ def _first_batch(place: Place, segment: BackupFile) -> LogEnd | None:
 
 
 def _check_free(root: Path) -> None:
-    if os.path.ismount(root):  # what is beside it is another disk, and cannot take its name
+    # The directory beside it is on another disk, and cannot be renamed to it.
+    if os.path.ismount(root):
         raise BackupRefusedError(f"{root} is a mount point: restore to a directory below it")
     if not root.exists():
         return
@@ -247,7 +248,7 @@ def _wanted(
         limit = max(1, -(-(cut.until_offset - backup.start_offset) // backup.segment_bytes))
     last = limit - 1
     if cut.until_ms is not None:
-        # One that begins with a damaged record is as those before it are.
+        # A segment whose first record is damaged counts as old as those before it.
         while last:
             begins_ms = _begins_ms(place, segments[last])
             if begins_ms is not None:

@@ -81,7 +81,7 @@ class StateSide:
             waiting = self._timers, self._halves
             rows = _taken(_rows(self._scratch_engine), waiting, self._not_told)
             self._judge = SharedGroups.of_rows(rows, self._not_told)
-        # Keys of rows that were told of.
+        # Keys of rows that were reported.
         self._told: set[bytes] = set()
 
     def _tell_of_snapshots(self) -> None:
@@ -113,7 +113,7 @@ class StateSide:
                 try:
                     place_sealed(snapshot, path, "unused")
                 except (StoreFormatError, KvcqError, OSError):
-                    continue  # told before
+                    continue  # reported before
                 return snapshot.point
         begin = max(self._opened.segments.first_offset, self._opened.directory.base_offset)
         return 0 if begin == 0 else None
@@ -237,7 +237,7 @@ def state_records(
     places = chain(_units_of_state(engine, segments), _behind_queues(engine, segments, first))
     for at, size in places:
         if at >= first:
-            with suppress(CorruptRecordError, CorruptStateError):  # told by the side
+            with suppress(CorruptRecordError, CorruptStateError):  # the side reports it
                 yield at, at + size, read_entries(segments, at, size)
 
 

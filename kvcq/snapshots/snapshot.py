@@ -97,7 +97,7 @@ class Snapshot:
         self.path = path
         self.mark = mark
         self._notes = Notes(path)
-        # Of its sealed files; a snapshot is sealed once.
+        # Its sealed files; they are written once.
         self._sealed: dict[str, SealedFile] | None = None
 
     @classmethod
@@ -113,7 +113,7 @@ class Snapshot:
         make_directory(unfinished)
         copy.rename(unfinished / COPY)
         Notes(unfinished).put(_MARK, json.dumps(asdict(mark)).encode())
-        if path.exists():  # one that could not be read
+        if path.exists():  # left by one that could not be read
             shutil.rmtree(path)
         unfinished.rename(path)
         fsync_directory(directory)

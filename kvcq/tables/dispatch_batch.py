@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from store.consume_queue import DispatchRequest
 
 
-#: Of fewer records, one after the other takes less.
+#: With fewer records it is faster to handle them one by one.
 _FEW = 12
 _UNIT = f"V{UNIT_SIZE}"
 
@@ -194,7 +194,7 @@ def _rows_in_queues(
     bounds = dict(zip(max_keys, map(pack_max, offsets, queue_offsets), strict=True))
     if max_keys == sorted(max_keys):
         return RowColumns(unit_keys, values), RowColumns([*bounds], [*bounds.values()])
-    # Those of one queue stay as they are.
+    # Rows of one queue keep their order.
     order = sorted(range(len(max_keys)), key=max_keys.__getitem__)
     unit_rows = RowColumns([unit_keys[at] for at in order], [values[at] for at in order])
     return unit_rows, sorted(bounds.items())
@@ -202,7 +202,7 @@ def _rows_in_queues(
 
 def _rows(requests: Sequence[DispatchRequest]) -> _Rows:
     index: list[Pair] = []
-    # By key of the max row. What a later record gives follows in `more`, or wins in `bounds`.
+    # By key of the max row. Later records of the queue are in `more`, or replace it in `bounds`.
     first: dict[bytes, Pair] = {}
     more: dict[bytes, list[Pair]] = {}
     bounds: dict[bytes, bytes] = {}
@@ -211,7 +211,7 @@ def _rows(requests: Sequence[DispatchRequest]) -> _Rows:
     stamp_time = -1
     stamp = b""
     last_topic: str | None = None
-    prefixes: dict[int, tuple[bytes, bytes]] = {}  # of the last topic
+    prefixes: dict[int, tuple[bytes, bytes]] = {}  # for the last topic
     for (
         topic,
         queue_id,

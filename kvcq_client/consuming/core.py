@@ -46,7 +46,7 @@ class Decoded(NamedTuple):
 
     queue: Queue
     messages: list[StoredMessage]
-    next_offset: int  # behind all of them
+    next_offset: int  # after all of them
 
 
 class ConsumerCore:
@@ -70,7 +70,7 @@ class ConsumerCore:
         self.queue: Queue | None = None
         self.messages: list[StoredMessage] = []
         self.index = 0  # messages of it that have been read
-        self._next_offset = 0  # behind all of them
+        self._next_offset = 0  # after all of them
         # The batches after it: `_ahead[_ahead_at:]`.
         self._ahead: list[Decoded] = []
         self._ahead_at = 0
@@ -136,7 +136,7 @@ class ConsumerCore:
         try:
             messages = self._decoded(fetched)
         except CorruptRecordError:
-            if self.at_hand():  # those first
+            if self.at_hand():  # batches that are already here come first
                 return 0
             raise
         self._begun = fetched, Decoded(fetched.queue, messages, fetched.next_offset)

@@ -95,7 +95,7 @@ class Batch:
     )
 
     def __init__(self, begun_s: float) -> None:
-        # In order; messages that were rejected alone are removed. Released when done.
+        # In order; individually rejected messages are removed. Released when done.
         self.messages: list[Outgoing] = []
         self.count = 0  # messages, including rejected ones
         self.size = 0  # bytes
@@ -106,7 +106,7 @@ class Batch:
         self.done = False
         self.response: pb.PutBatchResponse | None = None
         self.failure: KvcqError | None = None  # of all messages without an entry in `errors`
-        # Errors of messages that were rejected alone, by index.
+        # Errors of individually rejected messages, by index.
         self.errors: dict[int, KvcqError] = {}
         self._placed: list[Placed] | None = None  # decoded on demand
         self._light_queues: list[int] = []  # number for each message; [] if none has any

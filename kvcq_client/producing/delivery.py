@@ -88,8 +88,8 @@ _NOTHING_WRITTEN = (
     ResourceExhaustedError,
     UnauthenticatedError,
 )
-# Those of them that the server may raise before it looks up the number. They say nothing about an
-# earlier attempt whose response was lost.
+# Those that the server may raise before it looks up the number. They say nothing about an earlier
+# attempt whose response was lost.
 _BEFORE_LOOKUP = (NotFoundError, PermissionDeniedError, UnauthenticatedError)
 _MESSAGE_INDEX = re.compile(r"messages\[(\d+)\]")
 #: Ends a truncated metadata value; see server/wire/status.py.
@@ -116,7 +116,7 @@ class Delivery:
         self._changed = asyncio.Event()
         self._closing = False
         self._last_error: KvcqError | None = None
-        # Of the current stream.
+        # State of the current stream.
         self._in_flight: deque[Batch] = deque()  # sent, in order, without a response
         self._to_resend: list[Batch] = []  # rejected, to be resent
         self._proven = False  # a batch was stored: the server knows the next number

@@ -46,7 +46,7 @@ class Told(NamedTuple):
 
     what: str  # acknowledge, give_back or hold
     seconds: float | None = None  # the delay, or the time to hold it
-    not_begun: bool = False  # of give_back
+    not_begun: bool = False  # an argument of give_back
 
 
 class Settlements:
@@ -73,7 +73,7 @@ class Settlements:
         self._under_way: set[Settlement] = set()
         self._changed = asyncio.Event()
         self._is_urgent = False  # something waits that is to be sent now; set by any thread
-        self._wake_is_due = False  # set by any thread, behind its append to `_waiting`
+        self._wake_is_due = False  # set by any thread, after its append to `_waiting`
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -101,7 +101,7 @@ class Settlements:
     def _wake_soon(self) -> None:
         if threading.get_ident() == self._thread_id:
             self._wake()
-        elif not self._wake_is_due:  # to wake a loop costs more than all else of this
+        elif not self._wake_is_due:  # waking a loop costs more than everything else here
             self._wake_is_due = True
             with suppress(RuntimeError):  # the loop is closed; so is the connection
                 self._loop.call_soon_threadsafe(self._wake)
@@ -124,7 +124,7 @@ class Settlements:
                     await self._until_due()
                     await self._send_some()
                 self._changed.clear()
-                self._wake_is_due = False  # before the look: what is added from here on wakes again
+                self._wake_is_due = False  # before the look: later additions wake it again
                 if self._waiting:
                     self._changed.set()
                 elif not self._under_way:

@@ -62,7 +62,7 @@ class Channel(virtual.Channel):
     """Topics as queues."""
 
     QoS = QoS
-    #: What is not acknowledged is given back by the receiver.
+    #: The receiver gives unacknowledged messages back.
     do_restore = False
 
     def __init__(self, connection: Transport, **options: Any) -> None:  # noqa: ANN401 - kombu's
@@ -73,7 +73,7 @@ class Channel(virtual.Channel):
         self._settings.pop("group", None)
         self._receivers: dict[str, Receiver] = {}
         self._no_ack: set[str] = set()
-        #: By delivery tag: what is not acknowledged.
+        #: Unacknowledged messages by delivery tag.
         self.deliveries: dict[str, Delivery] = {}
 
     def basic_consume(self, queue: str, no_ack: bool, *rest: Any, **options: Any) -> Any:  # noqa: ANN401, FBT001 - kombu's
@@ -117,7 +117,7 @@ class Channel(virtual.Channel):
             delivery.acknowledge(with_next=True)
         else:
             delivery.renew()
-            # That of the message would be the same at its next delivery.
+            # The message's own tag would be the same at its next delivery.
             message["properties"]["delivery_tag"] = delivery.received.handle
             self.deliveries[delivery.received.handle] = delivery
         return message

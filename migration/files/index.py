@@ -96,7 +96,7 @@ class IndexFileSet:
         for at, path in enumerate(paths):
             if path.stat().st_size >= self._layout.file_bytes:
                 continue
-            # Made, but not sized: this file and the ones behind it came after the last flush.
+            # Created but not sized: this file and later ones are newer than the last flush.
             for later in paths[at:]:
                 self._check_is_young(later, physical_offset)
             for later in reversed(paths[at:]):
@@ -171,7 +171,7 @@ class IndexFileSet:
             before, end = done, min(len(keys), done + file.free)
             file.insert(hashes[done:end], offset_array[done:end], time_array[done:end])
             done = end
-            # So that a failure in the next file leaves a place to go on from.
+            # So that after a failure in the next file there is a place to continue from.
             last = offsets[end - 1]
             same = bisect_left(offsets, last, 0, end)
             again = end - max(same, before)
@@ -187,7 +187,7 @@ class IndexFileSet:
             self._handles.mark_directory(str(self.root.parent))
         after = newest.path.name if newest is not None else None
         path = self.root / index_name(self._clock.now_ms(), after)
-        while path.exists():  # of an attempt that failed within this millisecond
+        while path.exists():  # left by an attempt that failed within this millisecond
             path = self.root / index_name(self._clock.now_ms(), path.name)
         file = IndexFile(path, self._layout, self._handles).create()
         if newest is not None:
@@ -236,8 +236,8 @@ class IndexFileSet:
             if not (rebuild_newest or newest.empty or newest.end_offset >= physical_offset):
                 break
             floor = next((file.end_offset for file in files[-2::-1] if not file.empty), 0)
-            # What lies past the cut is zeroed before the header says so: a crash in between
-            # leaves entries that fall, and the next recovery cuts there again.
+            # Entries past the cut are zeroed before the header changes: after a crash in between,
+            # offsets fall there, and the next recovery cuts there again.
             newest.cut(physical_offset, floor, self._store_time_ms)
             if not newest.empty:
                 break

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     #: Queue, queue offsets, units.
     AreThere = Callable[[tuple[str, int], IntArray, UnitArray], None]
 
-#: Where a derived file and a record that verifies do not agree, either may be the wrong one.
-#: RocketMQ's checksum of a record covers its body alone, unless enabledAppendPropCRC is set.
+#: If a derived file and a record that verifies do not agree, either may be wrong. RocketMQ's
+#: checksum only covers a record's body, unless enabledAppendPropCRC is set.
 UNCOVERED = "; or that record is damaged: no checksum need cover its header and properties"
 
-#: Behind every physical offset.
+#: Above every physical offset.
 NOWHERE = 1 << 62
 
 
@@ -44,9 +44,9 @@ class Log(Protocol):
     """The log that files are compared with; it was walked."""
 
     start_offset: int
-    end_offset: int  # a unit that points behind it is wrong
-    walked_end: int  # a unit that points behind it is asked for its record
-    cut_offset: int  # the next opening cuts what points behind it, so it counts for nothing
+    end_offset: int  # a unit that points beyond it is wrong
+    walked_end: int  # a unit that points beyond it is compared with its record
+    cut_offset: int  # the next opening cuts what points beyond it, so it is not reported
 
     def in_question(self, offsets: IntArray) -> BoolArray:
         """Which physical offsets need a record that the walk reported."""
@@ -252,7 +252,7 @@ class QueueCheck:
         """Which of the units at these indexes are beyond the log, and which descend; and the
         highest."""
         past = offsets + units["record_size"][at] > self._log.end_offset
-        # One that points past the log says nothing about those behind it.
+        # A unit that points past the log says nothing about later ones.
         credible = np.where(past, -1, offsets)
         peaks = np.maximum.accumulate(np.concatenate(([self._highest], credible)))
         return past, ~past & (offsets < peaks[:-1]), max(0, int(peaks[-1]))

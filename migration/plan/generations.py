@@ -40,7 +40,7 @@ class DeadRecords(NamedTuple):
 
     name: str
     records: int
-    generations: int  # at least so many are in the log, the living one included
+    generations: int  # at least this many are in the log, including the live one
     live_from: int | None  # physical offset from which its records live; None: it was deleted
 
 
@@ -52,10 +52,10 @@ class Generations:
     live_from: dict[str, int] = field(default_factory=dict)
     #: Light queues with dead records: physical offset below which they are dead.
     dead_light: dict[str, int] = field(default_factory=dict)
-    #: What the log has of each queue that lives.
+    #: The runs in the log of each live queue.
     live: dict[QueueKey, Run] = field(default_factory=dict)
     dead: list[DeadRecords] = field(default_factory=list)
-    #: What contradicts itself, so that nobody can say which records live.
+    #: Contradictions because of which it is unknown which records are live.
     refusals: list[str] = field(default_factory=list)
 
 
@@ -107,7 +107,8 @@ def _topic(
         if front is not None and front.physical_offset < min(run.begin, live_from):
             _refuse(found, name, queue_id, front.physical_offset, live_from)
         elif run.begin < live_from:
-            # What begins before the end of the dead is dead as a whole, if nothing says it lives.
+            # A run that begins before the end of the dead records is dead as a whole, unless
+            # something shows that it is live.
             if front is not None or runs.earlier((name, queue_id)):
                 _refuse(found, name, queue_id, run.begin, live_from)
             dead.append(last.pop(queue_id))

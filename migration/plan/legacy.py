@@ -81,7 +81,7 @@ class Inventory:
     generations: Generations
     findings: list[Finding]
     config: BrokerConfig = field(default_factory=BrokerConfig)
-    #: Queues that RocketMQ keeps in its own RocksDB alone: their files are made from the log.
+    #: Number of queues that only RocketMQ's own RocksDB has: their files are built from the log.
     queues_in_rocksdb: int = 0
     #: Names of queues that live and cannot be kept in files, each with the reason.
     unnameable: list[str] = field(default_factory=list)
@@ -154,7 +154,8 @@ def take_inventory(
 
         log = survey_log(segments, lambda share: progress("reading the log", share), take)
         topics, generations = _what_lives(root, log, config, lookup)
-        # What to require was not known when the log was read: as long as nothing is dead, all is.
+        # The live generations are not known while the log is read. If nothing is dead, everything
+        # is live.
         admission = Admission(
             {name: generations.live_from.get(name, 0) for name in topics}, generations.dead_light
         )
@@ -176,7 +177,7 @@ def take_inventory(
     faults += _odd_offsets(generations)
     since = files.tags.since
     if since is not None and any(each.remedy is Remedy.REBUILD_INDEX for each in faults):
-        since = 0  # what was lost of it may have had them, and more of them do no harm
+        since = 0  # lost files may have had tags, and additional ones do no harm
     return Inventory(
         root,
         segment_bytes,
@@ -249,7 +250,7 @@ class _WalkedLog:
         self.start_offset = log.start
         self.walked_end = self.end_offset = log.end
         self._is_damaged = log.goes_on_at is not None
-        if self._is_damaged:  # the log goes on behind it, and units that point there are good ones
+        if self._is_damaged:  # the log continues after it, and units that point there are valid
             self.end_offset = segments.first_offset + len(segments) * segments.segment_bytes
         self.record_at = lookup.request
 

@@ -31,14 +31,14 @@ class LogSurvey:
     records: int = 0
     units: int = 0
     last_physical_offset: int = 0
-    #: Of each queue and light queue, where its offsets rise and where they fall back.
+    #: For each queue and light queue, where its offsets rise and where they fall back.
     queues: QueueRuns = field(default_factory=QueueRuns)
-    #: Highest queue id met of each topic, records that stand in no queue included.
+    #: Highest queue id of each topic, including records that are in no queue.
     topics: dict[str, int] = field(default_factory=dict)
     #: Where store times fall along the log.
     times: FallFinder = field(default_factory=FallFinder)
     end_reason: str = ""
-    #: Physical offset where the log goes on behind its `end`, which is damage then.
+    #: Physical offset where the log continues after its `end`, which is damage then.
     goes_on_at: int | None = None
 
     def ids_of(self, topic: str) -> list[int]:

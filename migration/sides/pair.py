@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: On opening, a side this far behind is brought up by the replay of the log; one that is farther
-#: behind by a backfill, while the store runs.
+#: On opening, a side that is at most this far behind catches up by the replay of the log; otherwise
+#: by a backfill, while the store runs.
 JOIN_BYTES = 64 << 20
 #: One dispatch waits no longer than this for a filler.
 _HELD_BACK_MOST_S = 0.05
@@ -68,8 +68,8 @@ class SidePair:
         # Constant after construction.
         self._attendant = attendant
         self._dispatching = Lock()
-        #: Share of their time that those who dispatch have to wait, for a filler that would not
-        #: meet them otherwise; 0 to below 1.
+        #: Share of their time that dispatching threads must wait, for a filler that would not catch
+        #: up otherwise; from 0 to below 1.
         self.brake = 0.0
         self._dispatched_s = 0.0
         # Guarded by _dispatching; read freely.
@@ -125,7 +125,7 @@ class SidePair:
         with self._dispatching:
             side = self._sides[name]
             self._sides = {other: each for other, each in self._sides.items() if other is not name}
-        # Whoever fills it right now ends first.
+        # A running filler ends first.
         with side.filling:
             return side.store
 

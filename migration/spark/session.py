@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-#: spark.log.level alone still prints the lines that come before it is read. What ends a task is
-#: raised in the driver as well: it is told once, and there.
+#: spark.log.level does not affect lines logged before it is read. An error that ends a task is also
+#: raised in the driver, so it is only reported there.
 _LOG4J = """\
 status = off
 rootLogger.level = error
@@ -140,7 +140,7 @@ def _prepare_environment(settings: SparkSettings) -> None:
     if settings.is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ["PYSPARK_PYTHON"] = sys.executable
-    else:  # the same paths, unless somebody said otherwise
+    else:  # keep the default paths unless the caller has set others
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     source_root = str(import_root(__name__))
     if "site-packages" not in Path(source_root).parts:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from server.config import ServerConfig
 
 #: Calls that wait for a turn of the loop, about 20 KB each: 200 MB. More than the 8,192 short calls
-#: that may be under way, so that a burst is refused in words, and by the edge. A client that begins
-#: calls and takes them back at once (rapid reset) fills it: with 100,000 of them it took 2 GiB.
+#: that may be in progress, so that the edge can reject a burst with an error. A client that begins
+#: calls and cancels them at once (rapid reset) fills it: with 100,000 it took 2 GiB.
 MAX_PENDING_CALLS = 10_000
 
 
@@ -32,8 +32,8 @@ MAX_PENDING_CALLS = 10_000
 IDLE_S = 300.0
 #: From the connection to the end of the handshakes, of TLS and of HTTP/2.
 HANDSHAKE_S = 10.0
-#: Of all descriptors that the process may have, clients over gRPC get one in this many; the rest is
-#: the store's: a flush opens files.
+#: Of all descriptors that the process may have, gRPC connections get one in this many. The rest is
+#: for the store, since a flush opens files.
 CONNECTIONS_SHARE = 2
 
 
@@ -110,4 +110,5 @@ def _why_not(host: str, port: int) -> OSError:
                 probe.listen()
     except OSError as error:
         return error
-    return OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))  # it has just been let go
+    # The port was released just now.
+    return OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))

@@ -19,7 +19,7 @@ from server.errors import TooManyCallsError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Whoever has fewer calls of a kind is quiet, and may take one of the places that are kept.
+#: A caller with fewer calls of a kind counts as quiet, and may use the reserved places.
 QUIET_CALLS = 16
 #: One place in this many is kept for them.
 KEPT_SHARE = 8
@@ -30,11 +30,11 @@ class CallKind(enum.Enum):
 
     __hash__ = object.__hash__  # Enum's own is no C, and each call asks for it twice
 
-    SHORT = "calls"  # ends by itself
+    SHORT = "calls"  # ends on its own
     PULL = "pulls"  # may be parked until its queue grows
     STREAM = "streams"  # lasts as long as the client wants
     TELEMETRY = "telemetry streams"  # the same, one for each of RocketMQ's clients
-    OPEN = "calls without a user"  # of health: anybody may
+    OPEN = "calls without a user"  # health calls, which need no user
 
 
 #: Whose requests are waited for as long as the client wants.
@@ -53,7 +53,7 @@ class CallGate:
 
     def __init__(self, places: Mapping[CallKind, Places]) -> None:
         self._counters = {kind: _Counter(limit) for kind, limit in places.items()}
-        #: Calls that came, refused ones as well.
+        #: Number of calls that arrived, including rejected ones.
         self.came = 0
 
     def enter(self, kind: CallKind, peer: str, user: str = "") -> None:

@@ -30,11 +30,10 @@ if TYPE_CHECKING:
     from server.edge.request_memory import RequestMemory
 
 
-#: A larger request is decoded in a thread of its own, after its fields were counted. What is
-#: smaller takes 11 ms and 20 MB at worst, and half a millisecond as a rule. A full batch of our own
-#: client has 256 KiB.
+#: A larger request is decoded in a thread, after its fields were counted. A smaller one takes 11 ms
+#: and 20 MB at worst, and usually half a millisecond. A full batch of our own client has 256 KiB.
 DECODED_IN_LOOP_BYTES = 320 << 10
-#: Of the requests that name or list things, those above this are counted.
+#: Requests that name or list things are counted if they are larger than this.
 COUNTED_BYTES = 64 << 10
 
 
@@ -81,7 +80,7 @@ class Decoder:
             data = await (receive(context) if read is None else read())
         except asyncio.CancelledError:
             if self.kind not in STREAMS:
-                memory.was_used()  # by whatever had come of it
+                memory.was_used()  # by the bytes that had arrived
             error = memory.readings.why_ended(context)
             if error is None:
                 raise
@@ -138,7 +137,7 @@ class Requests:
         self._size = 0
         self._is_first = True
         self._answer: Callable[[], Awaitable[bytes | None]] | None = None
-        #: Of the user whose stream it is; None: it is not measured.
+        #: For the user of the stream; None if it is not measured.
         self.usage: Usage | None = None
 
     def __aiter__(self) -> Requests:

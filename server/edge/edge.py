@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 #: reason, and another one after this long, with the number of those that were left out.
 _WORTH_A_LINE = (UndecodableRequestError, TooManyCallsError, RequestLateError)
 REFUSALS_EVERY_S = 1.0
-#: What is on a stream of calls is measured, and held against limits, call by call.
+#: Calls on a stream of calls are measured and limited one by one.
 _CALLS = "Calls"
 
 
@@ -84,7 +84,7 @@ class Edge:
         self._refusals = LineLimit(1, every_s=REFUSALS_EVERY_S)
         #: Methods of one request and one response, by path.
         self.methods: dict[str, Method] = {}
-        #: Those of them that may be named on a stream of calls, by their names alone.
+        #: Those that may be called on a stream of calls, by name without the service.
         self.shared: dict[str, Method] = {}
         self._sharing: dict[str, str] = {}  # their services
         # One at a time: however many large requests there are, one is taken apart.
@@ -138,7 +138,7 @@ class Edge:
         for method in service.methods if shares_stream else ():
             served = self.methods.get(path_of(method))
             if served is None:
-                continue  # of many requests, or responses
+                continue  # a call of many requests or responses
             if self._sharing.setdefault(method.name, service.full_name) != service.full_name:
                 raise ValueError(f"{method.name} is a method of two services that share a stream")
             self.shared[method.name] = served
@@ -179,7 +179,7 @@ class Edge:
                     may_be_large = True
                 request, size = await decoder.read(context)
                 if usage is not None:
-                    usage.took(size)  # also of what is refused
+                    usage.took(size)  # rejected calls count too
                 if may_be_large and size <= LARGE_BYTES:
                     memory.end_large(peer, size)
                     may_be_large = False

@@ -32,8 +32,8 @@ _OK = Ending(0, "", ())
 #: method that takes none above a megabyte.
 _SMALL_BYTES = 64 << 10
 _AHEAD_BYTES = 1 << 20
-#: Of one front, what was read before it was asked for, and waits. Each stream whose client sends
-#: and reads no answers may have one request here.
+#: Bytes that one front may have read before they were requested. Each stream whose client sends
+#: requests and reads no responses may have one request here.
 UNREAD_BYTES = 64 << 20
 
 
@@ -97,7 +97,7 @@ class FrontContext:
         self._deadline_s = opening.deadline_s
         self._metadata = opening.metadata
         self._callbacks: list[Callable[[object], None]] = []
-        # The front was told that it may read one more request, and it has not come.
+        # The front may send one more request, and has not sent it yet.
         self._may_read = not method.waits_to_be_read and opening.request is None
         self._is_read_ahead = method.many_requests and method.most_bytes <= _AHEAD_BYTES
         self._request: bytes | MemoryFullError | None = opening.request
@@ -271,7 +271,7 @@ class FrontCalls:
         if kind == frames.MESSAGE:
             context.came(body)
         elif kind == frames.TOO_LARGE:
-            # Zeros that nobody touches are no memory: all that is looked at is how many they are.
+            # Zeros that are never read take no memory; only their number matters.
             context.came(bytes(frames.NUMBER.unpack(body)[0]))
         elif kind == frames.ENDED:
             del self._under_way[number]
@@ -322,7 +322,7 @@ class FrontCalls:
                     await context.write(response)
             context.end(_OK)
         except grpc.aio.AbortError:
-            pass  # it was told
+            pass  # the caller has been notified
         except Exception as error:  # as gRPC does, which tells the caller as little
             logger.exception("%s failed", method.path)
             context.end(Ending(2, f"Unexpected {type(error)}", ()))

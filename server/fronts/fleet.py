@@ -44,10 +44,10 @@ FRONT = f"{__package__}.front"
 #: Before a front that ended is started again: doubled each time, up to the most.
 _FIRST_PAUSE_S = 0.1
 _MOST_PAUSE_S = 10.0
-#: One that lasted so long begins with the first pause again.
+#: After running for this long, a front that ends is restarted after the first pause again.
 _CALM_S = 60.0
-#: A front that listens is asked so often whether it is alive, and killed when it has left so many
-#: questions in a row unanswered: as a service manager does with the owner.
+#: A front that listens is asked this often whether it is alive, and killed when it has not answered
+#: this many times in a row, as a service manager does with the owner.
 _ASK_S = 5.0
 _UNANSWERED = 6
 #: Beyond the time that calls have to end; then a front is killed.
@@ -202,7 +202,7 @@ class Fronts:
                 pause_s = min(2 * pause_s, _MOST_PAUSE_S)
                 self._restarts += 1
         if not first.done():
-            first.set_result(None)  # the server was told to end before
+            first.set_result(None)  # the server was told to stop before that
 
     def _hello(self) -> bytes:
         hello = {

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Of each kind.
+#: Number of jobs kept of each kind.
 KEPT_JOBS = 100
-#: Of jobs that a migration begins.
+#: Kinds of jobs that only a migration starts.
 MIGRATION_KINDS = ("backfill", "verify")
 
 
@@ -37,7 +37,7 @@ class _LastDone(NamedTuple):
     job_id: str = ""
     ended_ms: int = 0
     seconds: float = 0.0
-    size: int = 0  # what it read; of a backup, all of it; 0 where the kind counts no bytes
+    size: int = 0  # bytes read; for a backup its size; 0 if the kind counts no bytes
     failed_since: int = 0
 
 
@@ -108,7 +108,7 @@ class Jobs:
             self._jobs[job.job_id] = job
             self._forget(name)
         try:
-            # Before it works: what it leaves half done after a crash has a name then.
+            # Saved before it works, so that a job that a crash interrupts has a name.
             self._save()
             job.start()
         except Exception:  # it never runs: no room for the name, or no thread
@@ -227,7 +227,7 @@ class Jobs:
         """Must hold _lock; called in the order in which jobs ended."""
         last = self._last_done.get(view.kind)
         if last is None:
-            return  # of a kind that an earlier version had
+            return  # a kind that only an earlier version had
         if view.state is JobState.DONE:
             size = view.numbers.get("bytes", 0)
             last = _LastDone(view.job_id, view.ended_ms, view.elapsed_s, size)

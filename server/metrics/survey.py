@@ -40,12 +40,12 @@ TOPICS_OF_A_GROUP = 100
 class Lag(NamedTuple):
     """The lag of a group in a topic, over all its queues."""
 
-    messages: int  # that it has not committed; of a shared group, that are not done
+    messages: int  # not committed; for a shared group, not done
     #: Store time of the oldest of them; None: there is none.
     since_ms: int | None
     is_shared: bool = False
-    in_flight: int = 0  # of them, with receivers now
-    waiting_again: int = 0  # of them, to be delivered again
+    in_flight: int = 0  # of these, currently with receivers
+    waiting_again: int = 0  # of these, to be delivered again
 
 
 class Surveyed(NamedTuple):
@@ -54,11 +54,11 @@ class Surveyed(NamedTuple):
     topics: int | None = None
     light_queues: int | None = None
     groups: int | None = None
-    #: By group, then by topic: the groups that are farthest behind. Light queues are one topic,
-    #: named %LMQ%, and so are the topics beyond TOPICS_OF_A_GROUP, with an empty name.
+    #: By group, then by topic: the groups that are farthest behind. Light queues count as one
+    #: topic, named %LMQ%; topics beyond TOPICS_OF_A_GROUP count as one with an empty name.
     lags: dict[str, dict[str, Lag]] = {}  # noqa: RUF012 - never changed
     lags_at_ms: int | None = None  # when the round of the groups began
-    #: By group, those that have any, and most of them.
+    #: By group: those with the most dead letters.
     dead_letters: dict[str, int] = {}  # noqa: RUF012 - never changed
 
 

@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
     metric: str
     help: str
-    scale: float = 1.0  # what one unit of the number is in the metric's unit
+    scale: float = 1.0  # factor from the number's unit to the metric's unit
 
 
 _PLAIN = {
@@ -215,11 +215,11 @@ _PLAIN |= {
         "kvcq_scrub_completed_faults", "Faults found by the last complete pass."
     ),
 }
-#: Told otherwise: as a histogram, or by RocketMQ's name.
+#: Exported elsewhere: as a histogram, or under RocketMQ's name.
 _ELSEWHERE = frozenset(
     {"store.flush_seconds", "store.flush_behind_bytes", "store.dispatch_behind_bytes"}
 )
-#: Of a family of kvcq/.
+#: Metrics of a column family of kvcq/.
 _FAMILY = {
     "estimated_keys": Row("kvcq_rocksdb_estimated_keys", "Rows, estimated by RocksDB."),
     "sst_bytes": Row("kvcq_rocksdb_sst_bytes", "Size of the SST files."),
@@ -237,7 +237,7 @@ _STALLS = Row(
     "Write stalls of RocksDB, by cause.",
 )
 _STALL_PREFIX = "stalls_"
-#: Of the database.
+#: Metrics of the database.
 _DATABASE = {
     "running_flushes": Row("kvcq_rocksdb_running_flushes", "Running flushes of memtables."),
     "running_compactions": Row("kvcq_rocksdb_running_compactions", "Running compactions."),
@@ -260,7 +260,7 @@ _DATABASE = {
     ),
     "filter_armed": Row("kvcq_rocksdb_filter_armed", "1 if compaction drops expired units."),
 }
-#: Of a database as well; RocketMQ's names.
+#: Metrics of the database under RocketMQ's names.
 _ROCKETMQ_DATABASE = {
     "bytes_written": Row("rocketmq_rocksdb_bytes_written", "Bytes written to RocksDB."),
     "bytes_read": Row("rocketmq_rocksdb_bytes_read", "Bytes read from RocksDB by key."),
@@ -284,7 +284,7 @@ _JOB_ENDS = ("done", "failed", "cancelled")
 _JOBS_RUNNING = Row("kvcq_jobs_running", "Running jobs.")
 _JOB_RATIO = Row("kvcq_job_progress_ratio", "Progress of the running job, 0 to 1.")
 _JOBS_ENDED = Row("kvcq_jobs_total", "Jobs that ended since the server started, by outcome.")
-#: Of the job of a kind that ended well most lately.
+#: Metrics of the latest successful job of each kind.
 _LAST_DONE = {
     "last_done_ms": Row(
         "kvcq_job_last_done_timestamp_seconds",

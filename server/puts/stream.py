@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from server.stage import Stage
 
 METHOD = "PutStream"
-#: Of answers that wait: those of batches with thousands of messages have a megabyte each.
+#: Bytes of responses that wait to be sent; the response to a batch of thousands of messages has a
+#: megabyte.
 UNSENT_BYTES = 256 << 10
-#: Of one stream. A client has one producer on it, or a few.
+#: Maximum for one stream. A client has one producer on it, or a few.
 MAX_REFUSED_PRODUCERS = 1024
 
 
@@ -76,7 +77,7 @@ class PutStream:
         self._unsent_bytes = 0
         self._sent = asyncio.Event()
         self._is_reading = False
-        # By producer, the sequence that was refused and must come again.
+        # By producer, the rejected number that must be sent again first.
         self._refused: dict[str, int] = {}
 
     async def run(
@@ -148,14 +149,15 @@ class PutStream:
             if _may_come_again(batch, failure):
                 self._remember_refused(producer_id, sequence)
             return _Pending(request.request_id, failure)
-        # It may have been cut anew, and reach over the refused one.
+        # The batch may have been cut differently, and extend beyond the rejected one.
         if expected is not None and sequence + len(answer.response.queue_ids) > expected:
             del self._refused[producer_id]
         return _Pending(request.request_id, answer)
 
     def _remember_refused(self, producer_id: str, sequence: int) -> None:
         if producer_id not in self._refused and len(self._refused) >= MAX_REFUSED_PRODUCERS:
-            # Raised out of the stream: a batch behind a forgotten one could be stored before it.
+            # Raised out of the stream: otherwise a later batch could be stored before a forgotten
+            # one.
             raise InvalidArgumentError(
                 "producer.producer_id",
                 f"more than {MAX_REFUSED_PRODUCERS} producers of this stream have a refused batch",

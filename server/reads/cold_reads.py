@@ -22,15 +22,16 @@ T = TypeVar("T")
 
 #: Puts of fewer bytes a second take a few hundredths of a core, and need no room made.
 FEW_BYTES_PER_S = 1 << 20
-#: What a byte of an answer takes on its way out, in the loop and in the threads of gRPC: measured
-#: with answers of a megabyte, 1.3 to 1.6.
+#: Time to send a byte of a response, in the loop and in gRPC's threads: 1.3 to 1.6 ns, measured
+#: with responses of a megabyte.
 _SENDING_S = 1.4e-9
-#: Left to the rest of the server beside what it takes. Where reads hold it up it seems to leave
-#: what those take; with this they get less of it each time.
+#: Share of a core that stays free for the rest of the server. A server that is slowed down by reads
+#: seems to leave what they take; with this margin they get less each time.
 _MARGIN = 0.2
 #: The rate is taken over at least so long: between two reads may lie microseconds.
 _LOOK_S = 0.1
-#: What is left is the least of so many looks: at any rate of puts the server waits for a moment.
+#: The free share is the least of this many looks: at any rate of puts the server is idle for
+#: moments.
 _LOOKS = 5
 
 
@@ -62,7 +63,7 @@ class ColdReads:
         self._charged_s = 0.0  # processor time of cold reads
         self._looked_at = (now_s(), appended(), process_cpu_s())
         self._busy = False  # whether puts came between the last two looks
-        self._left = deque([0.0], maxlen=_LOOKS)  # of a core, from look to look
+        self._left = deque([0.0], maxlen=_LOOKS)  # shares of a core, one for each look
         self._free_s = 0.0  # no cold read begins before
 
     async def run(self, read: Callable[[bool], T], bytes_of: Callable[[T], int]) -> T:

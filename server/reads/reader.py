@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 INLINE_BYTES = 4 << 20
 INLINE_WHOLE_MESSAGES = 2048
 INLINE_DECODED_MESSAGES = 256
-#: Of all properties and topics together. A property may have only 4 bytes, and takes 0.5 us to
-#: decode.
+#: Maximum for all properties and topics together. A property may have only 4 bytes, and takes 0.5
+#: us to decode.
 INLINE_PROPERTIES_BYTES = 48 << 10
 #: A visit to a thread reads no further queue once it has this much: an answer is full then.
 ENOUGH_BYTES = 1 << 19
 #: Reads that may block: two cores are kept busy, and a slow disk has some requests to sort.
 READ_THREADS = 4
-#: Processes that read far behind the end of the log, started when needed.
+#: Number of processes that read far behind the end of the log; started on demand.
 COLD_PROCESSES = 1
 #: Share of one core of the server for reads far behind the end, while more than 1 MiB/s is put.
 #: They get at least that; a producer keeps 0.9 of its rate beside them.

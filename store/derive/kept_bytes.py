@@ -36,7 +36,7 @@ _MANY_QUEUES = 65_536
 class _Wanted(NamedTuple):
     created_offset: int
     limit_bytes: int
-    bounds: Bounds  # of what is in the log
+    bounds: Bounds  # bounds of the queue in the log
 
 
 class KeptBytes:
@@ -85,7 +85,7 @@ class KeptBytes:
         If the database rejects writes, as on a full disk, the job continues later.
         """
         for number, key in enumerate(keys, start=1):
-            with suppress(StoreError):  # whoever reads it is told
+            with suppress(StoreError):  # a reader of the queue gets the error
                 look(*key)
             if number % _TOGETHER == 0 and not self._run_all():
                 return
@@ -119,7 +119,8 @@ class KeptBytes:
                 kept, budget = self._count(key, wanted, budget)
             except (StoreBusyError, StoreClosedError):
                 raise
-            except StoreError as error:  # it holds up no other queue; who reads it asks again
+            # Other queues continue; a reader of this one repeats the lookup.
+            except StoreError as error:
                 failure = failure or error
                 with self._lock:
                     self._due.pop(key, None)
@@ -170,7 +171,7 @@ class KeptBytes:
             size = 0
         else:
             first, end, size = kept.first_offset, kept.end_offset, kept.kept_bytes
-            if first < low:  # the log dropped some of it: what is left is counted again
+            if first < low:  # the log has dropped a part; the rest is counted again
                 first = end = low
                 size = 0
         while budget > 0:

@@ -63,7 +63,7 @@ class LogAppend(NamedTuple):
     start_offset: int
     end_offset: int
     store_time_ms: int
-    row_count: int  # to be derived: one for each message, light queue it stands in, and key
+    row_count: int  # rows to derive: one for each message, each light queue it is in, and each key
 
 
 class CommitLog(ReadableLog):
@@ -99,11 +99,11 @@ class CommitLog(ReadableLog):
         #: A physical end below which all is durable, and the store time of the last record before
         #: it, ms: of the last flush that took all there was. Replaced whole by the flush thread.
         self.flushed_mark = self._published
-        # Of an append under way, or ended on its way: what took queue offsets; and once it is
-        # certain, what is copied. The second counts only when it is of the first.
+        # For an append in progress or interrupted: the batch that took queue offsets, and, once the
+        # append is certain, the bytes to copy. The second only counts if it belongs to the first.
         self._begun: list[Encoded] | None = None
         self._ready: _Ready | None = None
-        # Where a segment begins within an append, to where that append begins; the latest ones.
+        # For each segment that begins within an append, where that append begins; the latest ones.
         # Replaced whole, read by the flush thread.
         self._begins: dict[int, int] = {}
 
@@ -370,7 +370,7 @@ class CommitLog(ReadableLog):
         flushed = min(self._segments.flush(least_pages), end)
         if flushed == end:
             self.flushed_mark = published
-        # Full segments are flushed whatever waits behind them.
+        # Full segments are flushed even if later bytes are not.
         return self._begins.get(flushed, flushed)
 
     def close(self) -> None:

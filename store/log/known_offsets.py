@@ -30,8 +30,8 @@ _FILL = 4
 #: Buckets that are split for each name that is looked for meanwhile. Even: pairs stay together.
 _PACE = 2
 
-#: For such a byte, and a way to begin at: the first of its ways from there on, round the end; where
-#: it has none, that one.
+#: By such a byte and a start: the first way from the start on, cyclic, whose bit is set; the start
+#: if none is.
 _FIRST_FROM = np.array(
     [
         [next((way % 8 for way in range(start, start + 8) if byte >> way % 8 & 1), start)]
@@ -61,8 +61,8 @@ class KnownOffsets:
     """
 
     def __init__(self, limit_bytes: int) -> None:
-        # Constant after construction. So much memory at once, all zero, is there when it is written
-        # to. A bucket is one line of the processor's cache.
+        # Constant after construction. The memory is zero, and only allocated when it is written to.
+        # A bucket is one line of the processor's cache.
         self._most = max(2, limit_bytes // (_PLACE_BYTES * _WAYS) & ~1)
         places = self._most * _WAYS
         memory = np.zeros(places * _PLACE_BYTES + _LINE_BYTES, np.uint8)
@@ -84,7 +84,8 @@ class KnownOffsets:
 
     def find(self, names: Sequence[str]) -> Looked:
         """Look up these distinct names."""
-        # Here, since `put` may be made again, and its places must be the same then.
+        # Here, because `put` may be repeated after an interrupt, and its places must then be the
+        # same.
         self._grow(len(names))
         hashes, checks = _hashes_of(names)
         buckets = self._bucket_of(hashes)
@@ -136,8 +137,8 @@ class KnownOffsets:
         _, places = self._standing(hashes, buckets)
         if len(places):
             self._free(np.unique(places))
-        # The first free place, from one that the other hash says: names of a bucket that come
-        # together seldom meet. Without any, that one.
+        # The first free place from one that the other hash selects, so that names of a bucket that
+        # come together seldom collide. Without a free place, that one.
         free = self._ways_with(0, buckets)
         full = np.flatnonzero(free == 0)
         if len(full):
@@ -148,8 +149,8 @@ class KnownOffsets:
         is_new = (free != 0)[fits]
         places = (buckets * _WAYS + _FIRST_FROM[free, checks & _WAYS - 1])[fits]
         hashes, checks, numbers = hashes[fits], checks[fits], numbers[fits]
-        # Of several for one place the last remains, in each of these alike. The hash comes last: a
-        # place is never half of one name and half of another.
+        # If several names get one place, the last one stays, in all columns alike. The hash is
+        # written last, so a place never mixes two names.
         self._hash[places] = 0
         self._offset[places] = numbers
         self._check[places] = checks

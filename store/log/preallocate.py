@@ -28,7 +28,8 @@ _AHEAD = 2
 #: Small segments fill sooner than a thread is scheduled: of these, more are kept ahead.
 _AHEAD_BYTES = 16 << 20
 _MOST_AHEAD = 8
-#: What failed is tried again at this interval, so that a disk with room again refuses nothing.
+#: A failed creation is retried at this interval, so that puts are not rejected once the disk has
+#: room again.
 RETRY_S = 1.0
 
 
@@ -70,7 +71,7 @@ class Preallocator:
         # Guarded by _lock.
         self._wanted: set[int] = set()  # start offsets, those being made included
         self._ready: dict[int, Segment] = {}
-        self._failed: dict[int, Exception] = {}  # those that are tried again included
+        self._failed: dict[int, Exception] = {}  # includes those that are retried
         self._handed: Segment | None = None  # the last one taken
         self._started = False
         self._stopping = False
@@ -150,7 +151,7 @@ class Preallocator:
         for ahead in range(count):
             wanted = start_offset + ahead * self._segment_bytes
             if wanted in self._failed:
-                break  # one behind a gap would be in the way of the next open
+                break  # a segment after a gap would make the next open fail
             if wanted not in self._ready:
                 self._wanted.add(wanted)
         self._changes.tell()
@@ -161,7 +162,8 @@ class Preallocator:
             try:
                 segment = self._source.take(start_offset)
             except Exception as error:
-                # Any kind: what is not raised to the appender would leave it asking for ever.
+                # Any kind of error: otherwise the appender would never learn of it and retry
+                # forever.
                 if start_offset != reported:  # once, not for each attempt
                     logger.exception(
                         "segment %d could not be prepared; tried again every %g s",
@@ -171,7 +173,7 @@ class Preallocator:
                     reported = start_offset
                 with self._lock:
                     self._failed[start_offset] = error
-                    # One behind a gap would be in the way of the next open.
+                    # A segment after a gap would make the next open fail.
                     self._wanted = {wanted for wanted in self._wanted if wanted < start_offset}
                     self._changes.tell()
             else:

@@ -123,8 +123,8 @@ def recover_log(
             f"ends at {files_end}, but was durable up to {flushed_offset}: files are missing",
         )
     if dispatched_offset > files_end:
-        # A file is durable before its first record is written, and what is derived is cut before
-        # files are: so no crash leaves this.
+        # A file is durable before its first record is written, and derived data is cut before files
+        # are. So no crash leaves this state.
         raise _missing(segments, files_end, dispatched_offset)
     start = max(flushed_offset, segments.first_offset)
     found = scan(
@@ -219,7 +219,7 @@ def _without_open_batch(segments: SegmentSet, start: int, found: Recovered) -> R
         return found
     begin = found.last_offset - place.distance
     first = _place_at(segments, begin) if begin >= start else None
-    if first is None or first.distance:  # not of our making: nobody says where it begins
+    if first is None or first.distance:  # not one of our records, so the batch's begin is unknown
         logger.error("the last record, at %d, has an impossible place in its batch", begin)
         return found
     logger.info(

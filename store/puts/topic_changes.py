@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from store.state import Entry
     from store.topics import Topics
 
-#: Looked up, made rows of and dispatched under the append lock, at about 0.2 ms each: puts beside a
-#: deletion of many wait for some ms, and not for all of it. One record has them: what is decided
-#: anew, as the log's next segment was not ready, finds none of them ended.
+#: Looked up, turned into rows and dispatched under the append lock, at about 0.2 ms each, so that
+#: puts wait for a part of a large deletion and not for all of it. They are in one record: if they
+#: are decided again because the log's next segment was not ready, none of them has ended yet.
 _DELETED_TOGETHER = MOST_ENDED
 
 
@@ -127,7 +127,7 @@ class TopicChanges:
     ) -> None:
         for first in range(0, len(names), _DELETED_TOGETHER):
             some = names[first : first + _DELETED_TOGETHER]
-            self._wait_visible()  # a light queue is there once its first message is dispatched
+            self._wait_visible()  # a light queue exists once its first message is dispatched
             self._decide(partial(decide, some))
             for name in some:
                 self._superseded.forget(name)

@@ -95,20 +95,20 @@ class Topics:
         self._clock = clock
         self._live = LiveTopics(self._tables)
         self._dead = DeadNames(self._tables)
-        #: Which records are dispatched and served. Constant; what it looks up changes.
+        #: Which records are dispatched and served. Constant, but the data that it looks up changes.
         self.admission = Admission(self._live, self._dead)
-        #: Where names ended, seen by this process.
+        #: Deletions of names, as far as this process has seen them.
         self.ends = Ends(log_end)
         # Guarded by the append lock: topics that were made for the messages that come next, how
         # many queues each has, and the log's end then.
         self._fresh: frozenset[str] = frozenset()
         self._fresh_count = 0
         self._fresh_end = -1
-        # Guarded by the append lock: whether a record of the state is appended, and the offsets in
-        # their queues of the next records of system topics. These queues are never hot: so an
-        # append by anybody else is refused here.
+        # Guarded by the append lock: whether a record of the state is being appended, and the queue
+        # offsets of the next records of system topics. These queues are never hot, so an append by
+        # a caller is rejected here.
         self._takes_state = False
-        self._next_own: dict[str, int] = {}  # of those that were looked up
+        self._next_own: dict[str, int] = {}  # of the queues that were looked up
         self.reconfigure(config)
 
     def reconfigure(self, config: StoreConfig) -> None:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 #: With less free space RocksDB is not asked whether it takes writes again.
 _ROOM_BYTES = 4 << 20
 _ROOM_DESCRIPTORS = 32
-#: Opening a database again takes some, besides what is in memory: that is written out, once more
-#: where it is carried over, and once more where it is taken in.
+#: Space to reopen a database, besides its memory: that is flushed, and written twice more if it is
+#: carried over and ingested.
 _OPENING_BYTES = 4 << 20
 _COPIES = 3
 
@@ -45,11 +45,11 @@ class Durability:
         self._scratch = scratch
         self._numbers = count(1)  # names in the scratch directory
         self.write_options = write_options()
-        #: About how many range deletions the memtables hold: those that write add to it without a
-        #: lock, and RocksDB flushes by itself as well.
+        #: About how many range deletions the memtables have: writers add to it without a lock, and
+        #: RocksDB also flushes on its own.
         self.range_deletions = 0
-        #: Set when RocksDB met a full disk or found no descriptor, until it takes writes again. It
-        #: is left alone meanwhile: a flush or a sync asked for again would keep it from resuming.
+        #: Set when RocksDB met a full disk or lacked a descriptor, until it accepts writes again.
+        #: It is left alone meanwhile, because another flush or sync would keep it from resuming.
         self.lack: type[EngineFullError] | type[EngineOutOfDescriptorsError] | None = None
 
     def check_room(self) -> None:

@@ -93,7 +93,7 @@ class RocksEngine:
         self._waited = 0  # calls of `settle` since the lack ended
         self._is_away = False  # closed, and not reopened yet
         self._carried: CarryOver | None = None  # to be written before it counts as open
-        # Owned by the caller who took `_slow`.
+        # Owned by the caller that holds `_slow`.
         self._ttl_s: int | None = None
 
     @classmethod
@@ -113,7 +113,7 @@ class RocksEngine:
                 engine._create()
             families = engine._family_options()
             engine._gate.put(open_writable(path, profile, families, create=in_place))
-            # Now that the database's own lock says that nobody else is using it.
+            # Only now, because the database's own lock shows that no other process uses it.
             shutil.rmtree(engine._scratch, ignore_errors=True)
         except OSError as error:
             raise EngineUnavailableError(f"cannot open {path}: {error}") from error
@@ -483,8 +483,8 @@ class RocksEngine:
         try:
             if not self._is_away:
                 self._carry_over()
-                # Close explicitly, because frames of a failed call may still hold it. Closing tries
-                # to flush one family; what is carried over does not depend on that.
+                # Close explicitly, because frames of a failed call may still refer to it. Closing
+                # tries to flush one family; carrying over does not depend on that.
                 with suppress(Exception):
                     close_database(self._gate.take(), flushed=True)
             self._ttl_s = None

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from kvcq.engine.rocks.options import Profile
 
-#: What an opening writes itself: RocksDB its info log, the binding a file on how keys are packed.
+#: Files that an opening writes itself: RocksDB its info log, the binding a file about the encoding
+#: of keys.
 _NOT_LINKED = ("LOG", "LOCK", "rocksdict-config.json")
 
 
@@ -29,7 +30,7 @@ class Opened(NamedTuple):
     options: Options
     tables: dict[str, Rdict]
     handles: dict[str, ColumnFamily]
-    links: Path | None  # stands in for the directory of a database that is only read
+    links: Path | None  # the directory of links through which a read-only database is opened
 
 
 def family_options(profile: Profile, cache: Cache) -> dict[str, Options]:
@@ -83,7 +84,7 @@ def close_database(opened: Opened, *, flushed: bool) -> None:
         if opened.links is not None:
             stack.callback(shutil.rmtree, opened.links, ignore_errors=True)
         if flushed:
-            # By name, so that a caught exception with a frame of ours does not keep it open.
+            # By name, so that a caught exception that refers to our frame does not keep it open.
             for table in (opened.db, *reversed(tables)):
                 stack.callback(table.close)
 

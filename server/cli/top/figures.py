@@ -78,7 +78,7 @@ class Rates:
     calls: float
     refusals: float
     flushes: float
-    flush_ms: float | None  # of one flush; None: there was none
+    flush_ms: float | None  # average of one flush; None if there was none
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _rates_of_topics(
     found = []
     for one in now:
         last = earlier.get(one.topic)
-        # A row that began in between, or anew, began at 0.
+        # A row that appeared or restarted in between began at 0.
         if last is None or any(b > a for a, b in zip(one[1:], last[1:], strict=True)):
             last = one._replace(messages_in=0, bytes_in=0, messages_out=0, bytes_out=0)
         rates = [(a - b) / passed_s for a, b in zip(one[1:], last[1:], strict=True)]

@@ -13,9 +13,9 @@ from server.errors import ForbiddenError, ServerDrainingError, ServerStartingErr
 if TYPE_CHECKING:
     from server.console.visit import Visit
 
-#: Of the tables of topics and groups.
+#: Rows in the tables of topics and groups.
 _ROWS = 5
-#: Chart, what it is measured in, and its lines, see samples.py.
+#: Chart, unit, and its lines; see samples.py.
 CHARTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("messages", "number", ("put", "pulled")),
     ("bytes", "bytes", ("appendedBytes",)),
@@ -48,7 +48,7 @@ class Activity(NamedTuple):
     data_dir: str
     #: Traffic since the start, the busiest topics first.
     topics: list[pb.TopicTraffic]
-    #: Group, and messages behind over all its topics; the latest groups first.
+    #: Group, and its lag over all topics; the largest lag first.
     groups: list[tuple[str, int]]
 
 
@@ -72,7 +72,7 @@ async def _activity(visit: Visit) -> Activity | None:
 
 async def _live(visit: Visit) -> web.StreamResponse:
     """The data of the charts: columns by name, `time` in seconds since 1970."""
-    # Asked for as any viewer's call is: who may not see the numbers sees no charts of them.
+    # With the viewer's rights: a viewer who may not see the numbers gets no charts.
     await visit.ask("GetStatistics", pb.GetStatisticsRequest(), pb.GetStatisticsResponse)
     return web.json_response(visit.backend.samples.columns())
 
