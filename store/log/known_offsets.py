@@ -30,8 +30,8 @@ _FILL = 4
 #: Buckets that are split for each name that is looked for meanwhile. Even: pairs stay together.
 _PACE = 2
 
-#: By such a byte and a start: the first way from the start on, cyclic, whose bit is set; the start
-#: if none is.
+#: By a byte with a bit for each way, and a start: the first set way from the start on, cyclic; the
+#: start if no bit is set.
 _FIRST_FROM = np.array(
     [
         [next((way % 8 for way in range(start, start + 8) if byte >> way % 8 & 1), start)]
