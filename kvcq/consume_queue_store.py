@@ -165,13 +165,13 @@ class KvConsumeQueueStore:
             last_physical, last_offset = unpack_max(row)
             max_offset = last_offset + 1
             if last_physical < log_start:
-                return Bounds(max_offset, max_offset)  # all expired; offsets go on
+                return Bounds(max_offset, max_offset)  # all expired; offsets continue
             min_offset = self._min_offsets.get(
                 topic, queue_id, max_offset, last_physical, log_start
             )
             if min_offset < max_offset:
                 return Bounds(min_offset, max_offset)
-            # Its last record is in the log, but no unit is there: not the same as expired.
+            # Its last record is in the log, but there is no unit: not the same as expired.
             again = self._engine.get(BOUNDS, key)
             if again == row:
                 raise DamagedQueueError(topic, queue_id, last_offset, "its units are missing")

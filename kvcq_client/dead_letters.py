@@ -8,11 +8,11 @@ from typing import NamedTuple
 class DeadLetter(NamedTuple):
     """A message that was not acknowledged in any of its deliveries."""
 
-    offset: int  # names it in its group, as long as it is kept
+    offset: int  # its name in the group, as long as it is kept
     place: int  # offset in queue 0 of `%DLQ%` and the group's name at which it can be pulled now
     topic: str  # topic or light queue that it came from; "" if unknown
     queue_id: int
     queue_offset: int | None
-    message_id: str  # that it had there; "" if unknown
+    message_id: str  # before it became a dead letter; "" if unknown
     deliveries: int
     time_ms: int  # since when it is a dead letter; ms since 1970

@@ -146,12 +146,12 @@ class MessageType(enum.Enum):
 
 
 class LiteParent(NamedTuple):
-    """What a topic has lite topics for: see create_lite_parent."""
+    """The state of a parent of lite topics; see create_lite_parent."""
 
-    expiry_ms: int  # how long a lite topic may be idle before it ends; 0: for ever
-    lite_topics: int  # with messages; beyond 10,000 they are not counted
-    has_more: bool  # than were counted
-    clients: int  # that are subscribed to some of them
+    expiry_ms: int  # how long a lite topic may be idle before it is deleted; 0: forever
+    lite_topics: int  # number of lite topics with messages; at most 10,000 are counted
+    has_more: bool  # there are more than were counted
+    clients: int  # number of clients of all its groups
 
 
 class Topic(NamedTuple):
@@ -162,7 +162,7 @@ class Topic(NamedTuple):
     created_time_ms: int
     retention: Retention = Retention()
     message_type: MessageType | None = None  # None: of a server that does not say
-    lite: LiteParent | None = None  # of a topic that is described, and has lite topics
+    lite: LiteParent | None = None  # only from `describe`, for a parent of lite topics
 
 
 class QueueState(NamedTuple):

@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
     """The result of a job that is done."""
 
     summary: str  # one sentence
-    numbers: Mapping[str, int]  # by name in snake_case, units in the names
+    numbers: Mapping[str, int]  # by name in snake_case, with units in the names
     findings: Sequence[Finding] = ()
 
 
@@ -248,7 +248,7 @@ class Job:
             self._error = error
             state = JobState.CANCELLED
         except StoreError as error:
-            # It says all there is to know; where in the program it arose helps nobody.
+            # The error says everything; a traceback would not help.
             logger.warning("%s ended: %s", self.kind, error)
             self._error = error
             state = JobState.FAILED

@@ -39,7 +39,7 @@ cygrpc: Any = (
     else None
 )
 
-#: What reading a stream gives once there is no more.
+#: Result of reading a stream after its last request.
 EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
 
 
@@ -92,7 +92,7 @@ class _Running:
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._coroutine = coroutine
-        #: Awaited, or cancelled, by the one who waits.
+        #: Awaited, or cancelled, by the reader.
         self.outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._go_on()
 

@@ -263,7 +263,7 @@ class DiskFullError(StoreError):
     """No disk space for this write, or disk usage is above the level at which puts are rejected."""
 
 
-#: What the system has none left of. A write that met one is taken when it has some again.
+#: Lacks of space or descriptors. A rejected write succeeds once there are some again.
 LACKS = (DiskFullError, OutOfDescriptorsError)
 
 

@@ -28,10 +28,10 @@ _LOOK_S = 1.0
 
 
 class _Scheduler(BackgroundScheduler):  # type: ignore[misc] # the library has no types
-    """A scheduler that also runs overdue jobs when the wall clock was set back. The library uses
-    the wall clock alone."""
+    """A scheduler that also runs overdue jobs when the wall clock was set back. The library only
+    looks at the wall clock."""
 
-    _ahead_s = -inf  # of the wall clock, before the monotonic one
+    _ahead_s = -inf  # wall clock minus monotonic clock
 
     def _process_jobs(self) -> float:
         ahead_s = time.time() - time.monotonic()
@@ -108,7 +108,7 @@ class Jobs:
         except StoreClosedError:
             self._count(name, "")  # while it ran: there is nothing left to do
         except LACKS as error:
-            # What it says names another file each time.
+            # Its text names another file each time.
             if self._count(name, "lack"):
                 logger.warning("job %r is tried again: %s", name, str(error))
         except Exception as error:

@@ -88,7 +88,7 @@ class MessageStore:
         self.inherited = Inherited(appends, topics, times)
         self.handing_back = HandBack(appends, topics, state, times, self)
         rolled_halves = RolledHalves(appends, topics, state, self.tables, self)
-        #: What keeps them when their segment goes.
+        #: Keeps held messages when their segment is dropped.
         self.rolling = Rolling(
             queues, self, [self.groups.keeping, self.timers.keeping, rolled_halves]
         )
@@ -102,7 +102,7 @@ class MessageStore:
             *(appends, reads.reader, queues, times, services),
             [each.statistics for each in others],
         )
-        #: What became of a message.
+        #: Finds out what became of a message.
         self.traces = Traces(
             *(appends.log, queues, state, self.tables, self, self.reads.find),
             *(topics.begins_at, times.steady_ms),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMES = frozenset({"s3", "s3a", "gs", "az"})
-#: Of one request, and of all tries of it.
+#: Timeouts of one request, and of all its attempts.
 _TIMEOUT = "120s"
 _RETRY = timedelta(seconds=60)
 _TRIES = 5
@@ -30,7 +30,7 @@ _PART_BYTES = 8 << 20
 
 _NO_BUCKET = re.compile("NoSuchBucket")
 _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-#: What the library says, in which the service's own XML stands, and what to do about it.
+#: Texts in the library's errors, which contain the service's XML, and what to do.
 _FAULTS = (
     (
         _NO_BUCKET,

@@ -69,7 +69,7 @@ class Taken(NamedTuple):
 
     backup: Backup
     new_files: int
-    new_bytes: int  # that were copied; the rest was there
+    new_bytes: int  # bytes that were copied; the rest was there
 
 
 class Pace:
@@ -138,8 +138,8 @@ def copy_files(plan: CopyPlan, report: Report) -> Taken:
     place = open_place(plan.url)
     copy = _Copy(place, plan, report)
     files = tuple(copy.file(source) for source in plan.sources)
-    # What the place says it has: a file that somebody removed meanwhile, or that is shorter than
-    # it should be, is a backup that is none.
+    # The target's own listing: if a file was removed meanwhile, or is too short, the backup is
+    # incomplete.
     there = kept_files(place)
     for file in files:
         if there.get(file.name) != file.size:

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     #: How files are copied: `copy_files`, or a process that does it.
     Copy = Callable[[CopyPlan, Report], Taken]
 
-#: What lies in a store beside its log and databases, where it is there.
+#: Files in a store beside its log and databases; each may be missing.
 _LOOSE = ("store.json", "migration.json")
-#: Files of a database that are for it alone.
+#: Files that only the database itself uses.
 _NOT_COPIED = ("LOCK", "LOG")
 
 

@@ -200,7 +200,7 @@ class LogCheck:
     def _look_at_time(self, store_time_ms: int, at: int) -> None:
         is_noted = any(fall.offset >= at and fall.after_ms <= store_time_ms for fall in self._falls)
         if store_time_ms < self._last_time_ms and not is_noted:
-            # Search by time and expiry know of noted falls alone.
+            # Search by time and expiry only take recorded falls into account.
             self._tell(
                 Kind.FALLING_TIME,
                 "commitlog",

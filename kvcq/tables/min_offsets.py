@@ -91,8 +91,8 @@ class MinOffsets:
         probe, count, is_guess = low, 1, False
         while low < high:
             span = high - low
-            # From the probe on, so that units which the compaction filter has dropped already cost
-            # nothing.
+            # Start at the probe, because units that the compaction filter has dropped cost nothing
+            # then.
             start, end = prefix + pack_i64(probe), prefix + pack_i64(high)
             rows = self._engine.scan(UNITS, start, end, limit=count)
             live: tuple[int, int] | None = None

@@ -338,7 +338,7 @@ def _settings_out(
     made = shared_pb.SharedGroupSettings(**settings)
     if backoff_ms is not None:
         made.backoff.delays_ms.extend(whole("backoff_ms", one) for one in backoff_ms)
-        made.backoff.SetInParent()  # an empty one is none at all
+        made.backoff.SetInParent()  # an empty list means no backoff
     if lite is not None:
         of_kind("lite", lite, LiteSettings)
         made.lite.CopyFrom(shared_pb.LiteSettings(**lite._asdict()))

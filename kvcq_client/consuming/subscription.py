@@ -116,8 +116,8 @@ class Subscription:
         self._buffer: deque[Fetched] = deque()
         self._buffered = 0  # bytes in the buffer
         self._taken = 0  # bytes taken, not granted again yet
-        # Of queues with nothing in the buffer: the offset after messages that the filter excluded.
-        # One per queue, so it stays bounded however many responses arrive.
+        # For queues with nothing in the buffer: the offset after messages that the filter excluded.
+        # One for each queue, so it stays bounded however many responses arrive.
         self._passed: dict[Queue, int] = {}
         self._waiter: Callable[[], None] | None = None  # the reader's callback
         self._failure: KvcqError | None = None
@@ -414,7 +414,7 @@ class Subscription:
                 logger.warning("light queue %r was deleted; following it anew", queue.topic)
                 self._add_again(queue, 0)
                 return Fetched(queue, b"", [], 0)
-            if self._offsets or self._delayed:  # without others, the reader would wait for ever
+            if self._offsets or self._delayed:  # otherwise the reader would wait forever
                 logger.warning("light queue %r was deleted; no longer following it", queue.topic)
                 self._left.add(queue)
                 return Fetched(queue, b"", [], asked, is_end=True)

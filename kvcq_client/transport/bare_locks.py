@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import threading
 
-#: How long a signal may wait for its handler. A wait without a limit can miss a signal for ever:
-#: one that comes just before the thread sleeps, or that the system gives to another thread, is only
-#: noted, and Python runs its handler when the main thread is back from the wait.
+#: How long a signal may wait for its handler. A wait without a limit can miss a signal that comes
+#: just before the thread sleeps, or that the system gives to another thread: it is only noted, and
+#: Python runs its handler when the main thread returns from the wait.
 ANSWERS_SIGNALS_S = 0.5
 
 

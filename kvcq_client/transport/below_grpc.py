@@ -26,7 +26,7 @@ cygrpc: Any = import_module("grpc._cython.cygrpc") if IS_MEASURED else None
 
 _EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
 
-#: What `write_request` raises when the stream is over.
+#: Errors of `write_request` when the stream is over.
 STREAM_OVER = (
     grpc.aio.AioRpcError,
     grpc.aio.InternalError,
@@ -49,7 +49,7 @@ async def write_request(stream: Any, request: Message | bytes) -> None:  # noqa:
     if not _has_below(stream):
         await stream.write(request)
         return
-    if stream.done():  # otherwise one that was cancelled would cancel the writer
+    if stream.done():  # otherwise a cancelled stream would cancel the writer
         raise asyncio.InvalidStateError("the stream has ended")
     await stream.wait_for_connection()
     data = request if isinstance(request, bytes) else request.SerializeToString()

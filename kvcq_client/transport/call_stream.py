@@ -81,7 +81,7 @@ class CallStream:
         self._next_id = 1
         self._calls: dict[int, _Call] = {}  # all without a response
         self._waiting: list[_Call] = []  # not sent yet
-        self._given_up: list[int] = []  # cancelled; the server is not told yet
+        self._given_up: list[int] = []  # cancelled, but the server has not been notified yet
         self._joined: dict[int, list[_Call]] = {}  # puts that were sent as one batch
         self._timer: asyncio.TimerHandle | None = None  # one for all calls
         self._look_s = inf  # when it fires
@@ -311,7 +311,7 @@ class CallStream:
 def _add(
     message: pb.CallsRequest, call_id: int, method: str, request: bytes, timeout_s: float
 ) -> None:
-    call = message.calls.add()  # filled in place: one that is given to the message is copied
+    call = message.calls.add()  # filled in place: a message that is assigned is copied
     call.id = call_id
     call.method = method
     call.request = request

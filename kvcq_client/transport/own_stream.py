@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def _request_of(method: str, request: bytes, timeout_s: float) -> pb.CallsRequest:
     """A message with this one call."""
     message = pb.CallsRequest()
-    call = message.calls.add()  # filled in place: one that is given to the message is copied
+    call = message.calls.add()  # filled in place: a message that is assigned is copied
     call.id = 1
     call.method = method
     call.request = request
@@ -47,7 +47,7 @@ class OwnStream:
         self._stream = open_stream()
         self._is_taken = True  # until the initial metadata have arrived, and during a call
         self._timer: asyncio.TimerHandle | None = None
-        # Of the current call: its response, and its deadline.
+        # The response and the deadline of the current call.
         self._pending: asyncio.Future[pb.CallsResponse] | None = None
         self._end_s = 0.0
         self._opening = self._loop.create_task(self._open(), name="kvcq-own-stream")

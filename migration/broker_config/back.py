@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from store.state import Tables
 
 _PAGE = 1000
-#: The files that are written whatever else is. A broker with enableLmq reads the light one alone.
+#: The files that are always written. A broker with enableLmq only reads the light one.
 _FILES = {
     Kind.TOPICS: ((Form.JSON, TOPICS_FILE),),
     Kind.GROUPS: ((Form.JSON, GROUPS_FILE),),
     Kind.OFFSETS: ((Form.JSON, OFFSETS_FILE), (Form.LIGHT, LIGHT_OFFSETS_FILE)),
 }
-#: What programs took over that kept no account of it.
+#: Taken over by programs that did not record which files they took over.
 _ALWAYS_TAKEN_OVER = (OFFSETS_FILE,)
 _READ_AND_WRITE = 6
 

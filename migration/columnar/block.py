@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 _CODES = {"i": ">i4", "q": ">i8"}
 _HEAD, _TAIL = (np.dtype([(name, _CODES[code]) for name, code in run]) for run in (FRONT, BACK))
-#: What an IPv6 host has more.
+#: Additional bytes of an IPv6 host.
 _MORE = HOST_V6_BYTES - HOST_V4_BYTES
 _CRC_ITEM = np.dtype([("name", f"S{len(CRC_ITEM_PREFIX)}"), ("digits", "u1", (10,)), ("end", "u1")])
-#: What each digit of a CRC item counts: the lowest stands first.
+#: The value of each digit of a CRC item: the lowest digit comes first.
 _DIGITS = 10 ** np.arange(10, dtype=np.int64)
 assert _CRC_ITEM.itemsize == CRC_ITEM_BYTES
 
@@ -195,7 +195,7 @@ class RecordBlock:
 
     @cached_property
     def _topic_length(self) -> Ints:
-        # Two bytes are there in either version: the properties follow with a length of their own.
+        # In both versions at least two bytes follow: the properties have a length of their own.
         two = gather_ints(self._data, ">i2", self._body_end)
         return np.where(self._width == 2, two, two >> 8)
 

@@ -56,7 +56,7 @@ class DerivedRows(NamedTuple):
 
     units: UnitRows
     index_rows: IndexRows
-    records: int  # that have a unit
+    records: int  # number of records with a unit
 
 
 class Places(NamedTuple):
@@ -90,7 +90,7 @@ def derive_index(block: RecordBlock, liveness: Liveness) -> IndexRows:
     prefixes = [topic_prefix(name) for name in topics.values]
     mark_rows, marks = _marks(block)
     if marks:
-        # Of no topic, whatever the topic of their record.
+        # Marks belong to no topic, whatever the topic of their record.
         keys = Strings.of([*keys.tolist(), *marks])
         codes = np.concatenate([codes, np.full(len(marks), len(prefixes))])
         rows = np.concatenate([rows, mark_rows])

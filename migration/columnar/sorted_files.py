@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FAMILIES = {family.name: family for family in DERIVED.families}
 #: Rows that are Python objects at one time.
 _WRITE_CHUNK = 65_536
-#: Longer keys than of so many words are rare: a sort of all of them as they are is good enough.
+#: Keys of more words are rare, so sorting all of them whole is good enough.
 _MOST_WORDS = 8
 
 
@@ -66,7 +66,7 @@ def write_units(path: Path, parts: Sequence[UnitRows]) -> UnitsFile | None:
     prefixes, rank = _ranked(rows.prefixes, rows.queues)
     order = np.lexsort((rows.physical_offset, rows.queue_offset, rank))
     offsets = rows.queue_offset[order]
-    # Of several records for one place the last in the log wins, as with live dispatch.
+    # If several records have one place, the last in the log wins, as with live dispatch.
     same = (rank[order[1:]] == rank[order[:-1]]) & (offsets[1:] == offsets[:-1])
     if same.any():
         order = order[np.append(~same, True)]

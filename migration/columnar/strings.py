@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from migration.columnar.unaligned import Bools, Bytes, Ints
 
 WORD = 8
-#: So many different lengths are worth an operation each.
+#: Up to this many distinct lengths are handled with one operation each.
 _FEW_LENGTHS = 32
-#: Longer strings are told apart one by one.
+#: Longer strings are compared one by one.
 _MOST_WORDS = 8
 _BUCKET_BITS = 16
 _MIX = np.uint64(0x9E3779B97F4A7C15)

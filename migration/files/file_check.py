@@ -186,9 +186,11 @@ class FileCheck:
         sums, ranges = self._sums, self._ranges
         sums.forget_what_should_be()
         nothing = _Range(0, -1)
-        lacking: dict[tuple[str, int], tuple[_Range, _Range]] = {}  # before and behind what it has
+        # Ranges before and after the units that it has.
+        lacking: dict[tuple[str, int], tuple[_Range, _Range]] = {}
         newest: dict[tuple[str, int], int] = {}
-        twice = set()  # queues that the log has two records for one place of: of which one is there
+        # Queues with a place that two records of the log have: the files have either of them.
+        twice = set()
         faulty: set[Hole] = set()
 
         def take(requests: Sequence[DispatchRequest]) -> None:

@@ -174,7 +174,7 @@ class _CheckedLog:
 
     def __init__(self, lookup: Lookup, cut_offset: int) -> None:
         self.start_offset = lookup.log.start_offset
-        # What lies between the log's end and that of the files is told with their checkpoint.
+        # The range between the log's end and that of the files is reported with their checkpoint.
         self.end_offset = max(lookup.log.end_offset, lookup.checkpoint)
         self.walked_end = NOWHERE
         self.cut_offset = cut_offset

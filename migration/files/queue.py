@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from migration.files.handles import FileHandles
     from store.consume_queue import DispatchRequest
 
-    #: The record at a physical offset of the log, if a whole one is there.
+    #: Returns the record at a physical offset of the log, if there is a whole one.
     RecordAt = Callable[[int], DispatchRequest | None]
 
 _BLANKS_AT_ONCE = 65_536
@@ -47,7 +47,7 @@ class PendingUnits(NamedTuple):
     """The units that `check` found to be missing."""
 
     runs: list[tuple[int, list[int]]]  # (queue offset of the first, flat fields as pack_units)
-    end: int  # of the queue afterwards
+    end: int  # end of the queue afterwards
     physical_end: int
 
 

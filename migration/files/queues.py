@@ -150,13 +150,13 @@ class FileQueueSet:
         """Move the topic's directory away with one rename. Returns whether there was one."""
         with self._lock:
             for key in [key for key in self._alive if key[0] == topic]:
-                # Whoever still reads it finds its files gone.
+                # Running readers find its files gone.
                 self._alive.pop(key, None)
                 self._recent.pop(key, None)
             source = self.root / topic
             if not source.is_dir():
                 return False
             source.rename(target)
-            # After the rename: from now on nobody can open a file by its old name.
+            # After the rename: from now on no file can be opened by its old name.
             self._handles.forget_below(str(source))
             return True

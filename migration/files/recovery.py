@@ -31,8 +31,8 @@ logger = logging.getLogger(__name__)
 class Found(NamedTuple):
     """The state of the files after opening."""
 
-    dispatched_offset: int  # dispatching goes on from here
-    durable_offset: int  # what is derived from records below it survives a crash
+    dispatched_offset: int  # dispatching continues from here
+    durable_offset: int  # data derived from records below it survives a crash
     index_is_stale: bool  # it is to be cleared before anything is put into it
     clean: bool = True  # so the checkpoint on disk says
     dead_topics: tuple[DeadTopic, ...] = ()
@@ -62,7 +62,7 @@ def open_files(
         handles.sync(*handles.take_dirty())
     gone = checkpoint.indexed and not index.file_count
     if stale or gone or not queues.root.is_dir():
-        # Damaged, or somebody removed derived files: everything is derived again.
+        # Damaged, or derived files were removed: everything is derived again.
         at = 0
     return Found(
         at,

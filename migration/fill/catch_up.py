@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 #: Records read, and rows written, at a time: what producers may have to wait for is one of these.
 BATCH = 2048
-#: A rest of the log that is small enough to be dispatched while producers wait for it: some tenths
-#: of a second. Smaller, and a backfill would never meet producers who write all the time.
+#: A remainder of the log of this size is dispatched while producers wait, for some tenths of a
+#: second. If it were smaller, a backfill could never catch up with producers that do not pause.
 _REST_BYTES = 16 << 20
-#: And what they have to wait for at most, when the backfill hardly gains on them.
+#: Maximum remainder that producers wait for, if the backfill hardly gains on them.
 _REST_MOST_BYTES = 64 << 20
 _BUSY_WAIT_S = 0.02
-#: Rows of a side are flushed after so many bytes of log, which a crash makes it read again.
+#: Rows of a side are flushed after this many bytes of log; a crash makes it read them again.
 _FLUSH_BYTES = 256 << 20
 
 

@@ -58,7 +58,7 @@ class Side:
         self.filling = threading.RLock()
         #: Live dispatch feeds it.
         self.joined = False
-        #: Why it was left behind, until somebody resumes.
+        #: Why it was detached, until an operator resumes it.
         self.failure: BaseException | None = None
         #: It is being opened again, or could not be: nothing can be read of it.
         self.is_closed = False
@@ -67,5 +67,5 @@ class Side:
         """Close its store; the side stays. Repeatable. Raises what closing raises, after it is
         done."""
         self.is_closed = True
-        with self.filling:  # whoever fills it ends first
+        with self.filling:  # a running filler ends first
             self.store.close()

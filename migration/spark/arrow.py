@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from migration.columnar import Ints, LogRange, ReadOptions, RecordBlock, Strings
 
-#: Of the sys flag; see kvcq_client/format.
+#: A bit of the sys flag; see kvcq_client/format.
 _COMPRESSED = 0x1
 
 
@@ -135,7 +135,7 @@ def _body(block: RecordBlock) -> pa.Array:
     compressed = np.flatnonzero(block.sys_flag & _COMPRESSED)
     if not len(compressed):
         return stored
-    # Late: a task without such bodies does without the client of the service.
+    # Imported late: a task without such bodies does not need the service's client.
     from kvcq_client.format import BodyError, decompress
 
     bodies = stored.to_pylist()
@@ -155,7 +155,7 @@ def _properties(block: RecordBlock) -> pa.Array:
     return pa.array(items, COMMITLOG.field("properties").type)
 
 
-#: What is more than an array of numbers of the block.
+#: Makers of columns that are not simply an array of numbers of the block.
 _MAKERS: dict[str, Callable[[RecordBlock], pa.Array]] = {
     "topic": lambda block: to_text(block.strings("topic")),
     "timestamp": lambda block: pa.array(block.store_time_ms).cast(pa.timestamp("ms", "UTC")),

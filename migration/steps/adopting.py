@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from migration.state import FileLayout
     from store.base import Clock, Progress
 
-#: Of the files of a directory that are left alone.
+#: Number of files left alone that are named.
 _NAMED = 5
 
 
@@ -100,7 +100,8 @@ def adopt(
             raise
         held.callback(directory.close)
         _make_log_durable(directory, inventory, progress)
-        # In state FILES the queues are there, also where all are yet to be made from the log.
+        # In state FILES this directory must exist, even if all queues are still to be built from
+        # the log.
         make_directory(directory.consumequeue)
         _mend(directory, inventory, clock, progress)
         _seed_expired(directory, inventory, clock, progress)

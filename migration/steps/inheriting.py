@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Of one append.
+#: Number of messages in one append.
 _TOGETHER = 256
 _MOST_BYTES = 4 << 20
 #: Above every physical offset.
@@ -51,7 +51,7 @@ class Inheritance(NamedTuple):
 
     timers: int = 0  # delayed messages as well
     halves: int = 0
-    undone: int = 0  # of shared groups
+    undone: int = 0  # messages in flight of shared groups
 
     def lines(self) -> list[str]:
         """The lines to show to people."""
@@ -85,7 +85,7 @@ def inherit(store: MessageStore, root: Path, end: int) -> Inheritance:
     halves = 0
     if log.ids(HALF_TOPIC):
         mark = Committed(HALF_GROUP, HALF_TOPIC, 0, 0)
-        # Only a broker writes there, and a release.
+        # Only a broker or a release writes there.
         found = find_halves(OpenLog(store, _EVERYTHING), _done(store, mark))
         halves = _take(found, mark, _half, store.inherited.take_halves)
     return Inheritance(timers, halves, take_undone(store, log))
@@ -122,7 +122,7 @@ def _take(
             logger.error("what %s has at place %d is not taken over: %s", *where)
             continue
         size += was.record_size
-    # Where nothing waits the broker's own offsets stay as they are.
+    # If nothing waits, the broker's own offsets are not changed.
     if last is not None and (ready or count):
         count += take(ready, mark._replace(offset=last + 1))
     return count

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Of one append.
+#: Number of messages in one append.
 _TOGETHER = 256
 
 
@@ -210,7 +210,7 @@ def _take(
             continue
         (window,) = store.tables.windows(group, topic, [queue_id])
         if settings.in_order:
-            # In order it goes on with the first of them.
+            # A group in order continues with the first of them.
             continue
         for deliveries, offsets in by_deliveries.items():
             # From its next offset on the group is given everything anyway.

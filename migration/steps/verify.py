@@ -50,7 +50,7 @@ NOTHING = "nothing"
 class VerifyOptions:
     """What to compare, and how much to keep."""
 
-    #: Of every so many messages with keys, the keys of one are looked up on each side; 0: of none.
+    #: The keys of one in this many messages with keys are looked up on each side; 0: none.
     key_every: int = 16
     #: Differences that are kept in full; more are counted.
     kept: int = 10_000
@@ -62,7 +62,7 @@ class Verified(NamedTuple):
     cut_offset: int  # physical
     compared_units: int
     difference_count: int
-    differences: list[Finding]  # `place` is the field of a unit, or what is asked of the index
+    differences: list[Finding]  # `place` is a field of the unit, or the key that was looked up
 
 
 @contextmanager
@@ -140,7 +140,7 @@ class Verification:
             try:
                 requests, at = self._feed.read(at, cut, _READ)
             except MessageNotFoundError:
-                continue  # its segment was dropped just now: the feed begins behind it
+                continue  # its segment was dropped just now, and the feed begins after it
             if requests:
                 yield requests
             self._job.report(at, cut)

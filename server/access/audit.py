@@ -41,8 +41,8 @@ _logger = logging.getLogger(AUDIT)
 _LONGEST = 400
 #: Names of one act that are written; how many more there are is said.
 _NAMES = 20
-#: One refusal may come as many: a subscription is refused for each queue of a topic, and tried
-#: again.
+#: Equal rejections within this time are one event: a subscription is rejected for each queue of a
+#: topic, and retried.
 SAME_S = 60.0
 _same = LineLimit(1, every_s=SAME_S)
 #: Different refusals of one kind and caller that are all there, as a person's mistakes are; of
@@ -75,7 +75,8 @@ def _write_refusal(
     """Write the line, unless it exceeds the limit."""
     reason, message = why
     caller = current_caller()
-    # A name that was not proved costs nothing: such callers are told apart by their machine.
+    # A name that was not authenticated is free to choose, so such callers are distinguished by
+    # their machine.
     is_known = caller.name and not isinstance(caller, Stranger)
     who = caller.name if is_known else machine_of(CALLER.get())
     repeated = _same.take((who, caller.name, method, reason, message))

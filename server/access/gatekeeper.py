@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from server.access.users import User, Users
     from server.stage import Stage
 
-#: How far the time that was signed may be from the server's. After that a signature that somebody
-#: overheard is worth nothing.
+#: How far the time of a signature may be from the server's. After that an intercepted signature is
+#: worthless.
 MAX_SKEW_S = 300.0
 #: A client signs once a second. Good signatures that are remembered; others never are.
 _REMEMBERED = 4096
-#: Users whose use is remembered while none of their calls is under way.
+#: Number of users without calls in progress that are remembered.
 _IDLE_USERS = 1024
 #: Clients of RocketMQ sign local time as if it were UTC.
 _ROCKETMQ = "apache.rocketmq."
@@ -86,7 +86,7 @@ class Gatekeeper:
         """The user with this name and secret; None, with an audit line, if either is wrong.
         `method`: what they wanted, for the audit."""
         found = None if self.users is None else self.users.find(name)
-        known = "" if found is None else found.secret  # as long for a name that no user has
+        known = "" if found is None else found.secret  # as long for a name that belongs to no user
         fits = hmac.compare_digest(secret.encode(errors="replace"), known.encode())
         if found is None or not fits:
             audit_refusal(method, "UNAUTHENTICATED", f"{name!r}: wrong name or secret", "")

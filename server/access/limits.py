@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MOST = 1 << 50
 #: A stream that is held back looks again this often: its limit may have been raised.
 _LONGEST_PAUSE_S = 1.0
-#: Streams that calls come on, for each call that may be under way: a client has up to three open,
+#: Streams that carry calls, for each call that may be in progress: a client has up to three open,
 #: and none of them is a call itself.
 _STREAMS_A_CALL = 4
 
@@ -79,9 +79,9 @@ class Usage:
     ) -> None:
         self._user = user
         self._now_s = now_s
-        self._peers: dict[str, int] = {}  # calls under way, by connection
+        self._peers: dict[str, int] = {}  # calls in progress, by connection
         self._calls = 0
-        self._streams = 0  # that calls come on
+        self._streams = 0  # streams that carry calls
         self._bytes = _Bucket(now_s())
         self._messages = _Bucket(now_s())
         self.limits = limits

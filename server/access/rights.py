@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Names whose answer is remembered, of one user.
 _REMEMBERED = 16_384
-MAX_RIGHTS = 1000  # of one user
+MAX_RIGHTS = 1000  # for one user
 
 
 class Role(enum.Enum):
@@ -66,8 +66,9 @@ class _Names(NamedTuple):
     """The names that a role covers."""
 
     exact: set[str]
-    #: Sorted, and none begins with another: only the last one that is not above a name can be its
-    #: beginning. So a user with 1,000 of them costs a binary search, 0.5 us, and not 1,000 looks.
+    #: Sorted, and none is a prefix of another. So only the last one that is not above a name can be
+    #: its prefix, and a user with 1,000 of them costs a binary search, 0.5 us, instead of 1,000
+    #: comparisons.
     prefixes: list[str]
 
     def has(self, name: str) -> bool:
@@ -89,7 +90,7 @@ class Rights:
         self.rights = tuple(sorted(set(rights), key=_order))
         self.everything = everything
         self._known: dict[tuple[ResourceKind, Role | None, str], bool] = {}
-        # By kind and role, and by kind alone: of any role.
+        # By kind and role; with role None for any role.
         patterns: dict[tuple[ResourceKind, Role | None], list[str]] = {}
         for role, kind, pattern in self.rights:
             roles: list[Role | None] = [role, None]

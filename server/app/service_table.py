@@ -67,9 +67,9 @@ SERVED = {
     HealthService: health_pb2.DESCRIPTOR.services_by_name["Health"],
     Reflection: reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"],
 }
-#: Those that `admin_port` moves to an address of their own.
+#: Services that `admin_port` moves to an address of their own.
 _ADMINISTRATION = (AdminService, MigrationService, JobService, AccessService)
-#: Those of the API.
+#: Services of the API.
 SERVICES = tuple(
     descriptor.full_name
     for kind, descriptor in SERVED.items()

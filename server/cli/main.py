@@ -27,8 +27,8 @@ _AS_JSON = "kvcq.as_json"
 #: How like two names are when one is a misspelling of the other.
 _MISSPELT = 0.8
 
-#: The command list of the help, by section: module of each command, and what it does. A module is
-#: imported when its command is called, not for the list: that would import the whole server.
+#: The commands in the help, by section: module of each command, and a description. A module is only
+#: imported when its command is called, because importing all would load the whole server.
 _SECTIONS = {
     "Messages": {
         "put": (".online.put", "Store a message, or one for each line of standard input."),
@@ -93,7 +93,7 @@ class Commands(Sections):
         return super().main(*args, **named)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # Looked for before anything is parsed: wrong usage is told as JSON as well.
+        # Checked before parsing, since wrong usage is reported as JSON as well.
         ctx.meta[_AS_JSON] = "--json" in args
         return super().parse_args(ctx, args)
 
@@ -107,7 +107,7 @@ class Commands(Sections):
             print_json_error(told)
             ctx.exit(told.exit_code)
         except BrokenPipeError:
-            # What is buffered goes nowhere, or Python would complain of it at its end.
+            # Buffered output is discarded; otherwise Python would report it on exit.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, sys.stdout.fileno())
             os.close(nowhere)

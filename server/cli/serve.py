@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from server.config import ServerConfig
     from server.settings import Sources
 
-#: What the system says of a directory that cannot be made, read or written in.
+#: The system's errors for a directory that cannot be created, read or written to.
 _UNUSABLE = frozenset(
     {
         *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR),
@@ -125,7 +125,7 @@ def _begin_log(config: ServerConfig, outlet: Outlet) -> None:
     handler.setFormatter(JsonLines() if config.log_format is LogFormat.JSON else TextLines())
     logging.basicConfig(handlers=[handler])
     _set_log_level(config)
-    # Its jobs run every second: neither a run is news, nor one that is left out under load.
+    # Jobs run every second, so runs are not logged, nor those that are skipped under load.
     logging.getLogger("apscheduler").setLevel(logging.ERROR)
 
 

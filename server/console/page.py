@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Shows something; changes nothing.
 Handler = Callable[["Visit"], Awaitable["web.StreamResponse"]]
-#: Does what a form asks for, and gives the address to go on at. For administrators alone.
+#: Executes a form, and returns the address of the next page. Only for administrators.
 Action = Callable[["Visit", Mapping[str, str]], Awaitable[str]]
 
 
@@ -27,7 +27,7 @@ Action = Callable[["Visit", Mapping[str, str]], Awaitable[str]]
 class Page(Row):
     """A row of the navigation, and its handlers."""
 
-    #: By path, `path` among them.
+    #: Handlers by path, including `path`.
     shows: Mapping[str, Handler]
-    #: By path, those with POST.
+    #: Handlers of POST by path.
     does: Mapping[str, Action] = field(default_factory=dict)

@@ -26,7 +26,7 @@ _RATES = {
 }
 #: The same of all counters together that begin so.
 _RATES_OF_MANY = {"calls": "server.calls.", "refusals": "server.refusals."}
-#: Line of a chart: a level as it is.
+#: Lines of charts that show a level.
 _LEVELS = {
     "dispatchBehind": "store.dispatch_behind_bytes",
     "flushBehind": "store.flush_behind_bytes",
@@ -73,7 +73,7 @@ async def keep_sampling(
             numbers = await read()
             samples.take(time_s(), numbers)
         except Exception:
-            # The charts are no reason to end; the pages say themselves what is wrong.
+            # Missing samples must not end the console; its pages report the error themselves.
             logger.debug("no sample was taken", exc_info=True)
         await asyncio.sleep(SAMPLE_S)
 

@@ -10,7 +10,7 @@ from kvcq_client.format import BodyError, decompress
 if TYPE_CHECKING:
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
 
-#: Of a body on its own page, and in a row of a table.
+#: Bytes of a body that are shown on its own page, and in a row of a table.
 SHOWN_BYTES = 16 << 10
 PREVIEW_CHARACTERS = 80
 _PREVIEW_BYTES = 4 * PREVIEW_CHARACTERS
@@ -30,7 +30,7 @@ class Body:
     text: str | None  # None: it is no text
     hexes: str
     is_cut: bool
-    fault: str  # why it is shown as it is stored; empty otherwise
+    fault: str  # why the stored form is shown; otherwise empty
 
 
 def preview(message: pb.StoredMessage) -> str:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SERIOUS = ("DATA_LOSS", "FAILED_PRECONDITION", "INTERNAL")
-#: What a caller did is no matter for the log, though another call must come first.
+#: Mistakes of the caller, which are not logged, even if another call must come first.
 _CALLERS_OWN = (
     *("OUT_OF_SEQUENCE", "NUMBER_REUSED", "NUMBER_PASSED", "NUMBERS_UNKNOWN", "ILLEGAL_STEP"),
     *("OFFSET_BEHIND", "GROUP_KIND", "TRANSACTION_ENDED", "LITE_GROUP", "LITE_CLIENT_UNKNOWN"),
     "JOB_RUNNING",
     *("ACCESS_OFF", "LAST_ADMINISTRATOR", "SERVED_ELSEWHERE"),
-    "SETTINGS_REFUSED",  # who reads them logs it, also when a signal asked for it
+    "SETTINGS_REFUSED",  # the code that reloads settings logs it, also after a signal
 )
 
 

@@ -49,7 +49,7 @@ class Method:
         self._handler = handler
         self._takes_size = _takes_size(handler)
         self._servicer = servicer
-        self._memory = memory  # of large answers; None: it has none
+        self._memory = memory  # for large responses; None if it has none
         #: Around each `answer`, where calls are traced; those that come by themselves have a span.
         self.span: Callable[[str], AbstractContextManager[object]] | None = None
         self._check = need.check
@@ -69,7 +69,7 @@ class Method:
         try:
             data = await self._handle(request, context, large=large)
         except BaseException as error:
-            if not isinstance(error, AccessError):  # that is a refusal, and audited as one
+            if not isinstance(error, AccessError):  # this error is a rejection, and audited as such
                 row = row_of(error) or INTERNAL_ROW
                 reason = row.reason if isinstance(error, Exception) else "CANCELLED"
                 audit_act(self.name, target, request_id_of(context), (reason, str(error)))

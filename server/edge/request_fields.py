@@ -40,7 +40,7 @@ UNCOUNTED_BYTES = 1 << 20
 #: Calls of one message on a stream: they begin in one turn of the loop.
 MAX_CALLS = 64
 
-#: Of what there are a handful.
+#: Limit for elements of which there are a handful.
 _FEW = 256
 
 #: Elements one message of the request may have. Tags, keys and light queues of a message share its
@@ -127,7 +127,7 @@ def plan_of(message: Descriptor) -> Plan:
             limit = COUNT_LIMITS[field.full_name]
             plan[field.number] = _Rule(field.name, limit, field.is_packed, nested)
         elif nested:
-            # One that is given again is merged with the first: its elements would escape the count.
+            # A field that is sent twice is merged, and its elements would not be counted.
             plan[field.number] = _Rule(field.name, 1, is_packed=False, nested=nested)
     return plan
 

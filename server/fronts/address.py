@@ -50,8 +50,8 @@ class HeldAddress:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # after a restart
             one.bind((address[0], self.port, *address[2:]))
             if self.port:
-                # Who listens has it alone; who has only bound it may not. A free port that the
-                # kernel chose is nobody else's, and it would be let go by the shutdown.
+                # Only a listening socket has the port exclusively; a bound one may share it. A free
+                # port that the kernel chose is exclusive anyway, and the shutdown would release it.
                 one.listen(1)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)

@@ -20,7 +20,8 @@ logger = logging.getLogger(__name__)
 
 #: A connection that asks for nothing is closed. Prometheus asks again within its interval.
 KEEPALIVE_S = 75.0
-#: Answers under way may take this long when the server ends; what they ask of is closed by then.
+#: Responses in progress may take this long when the server ends; the data they need is closed by
+#: then.
 SHUTDOWN_S = 1.0
 #: How long aiohttp waits for the rest of a request that was already answered with an error.
 LINGERING_S = 1.0
@@ -42,7 +43,7 @@ class HttpSites:
     def __init__(self) -> None:
         self._sites: list[Site] = []
         self._listening: list[tuple[web.AppRunner, asyncio.Server | None]] = []
-        #: By name, where those that were started listen.
+        #: Ports of the sites that were started, by name.
         self.ports: dict[str, int] = {}
 
     def add(self, site: Site) -> None:

@@ -63,7 +63,7 @@ def _within_directories(target: str, places: Sequence[str]) -> str | None:
     directories = [Path(place).expanduser().absolute() for place in places if "://" not in place]
     if not directories:
         return None
-    wanted = directories[0] / target  # an absolute one stands for itself
+    wanted = directories[0] / target  # an absolute target replaces the directory
     try:
         resolved = wanted.resolve()
         # From Python 3.13 on a circle of links is left in the path, and nothing is raised.

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 #: Read at a time: a millisecond or two of work, then a pause that keeps the rate.
 BURST_BYTES = 256 << 10
 MOST_BYTES_PER_S = 1 << 40
-#: Where nobody asks for a rate: a third of what a slow disk reads.
+#: The rate by default: a third of what a slow disk reads.
 BYTES_PER_S = 32 << 20
-#: Of one processor, while messages come in.
+#: Share of one processor while messages arrive.
 SHARE = 0.02
 
 

@@ -46,7 +46,7 @@ class PassState:
     end: int
     is_over: bool = False
     faults: int = 0
-    #: When the last one that went through all of the log ended, 0: none did; and its faults.
+    #: When the last pass over the whole log ended, 0 if none has; and its faults.
     completed_ms: int = 0
     completed_faults: int = 0
 
@@ -126,7 +126,7 @@ class ScrubSchedule(PeriodicCheck):
     def _work(self, running: Job) -> Outcome:
         state = self._state
         assert state is not None, "a pass was begun"
-        # What a power loss cut is not looked for; a log that was put back may be shorter.
+        # Records that a power loss cut are not checked; a restored log may be shorter.
         end = min(state.end, self._store.queues.dispatched_offset)
         scrub = self._kind.scrub_from(state.position)
         faults = state.faults

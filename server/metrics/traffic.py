@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 #: The row of the others. No topic, and no group, has an empty name.
 OTHERS = ""
-#: How often it is decided who has a row, seconds.
+#: Interval at which rows are assigned to names, seconds.
 RANK_S = 60.0
 #: Names without a row whose traffic is known at a time: about 100 bytes each.
 CANDIDATES = 4096
-#: So many times the traffic of a name with a row takes the row away from it.
+#: A name takes the row of another one when it has this many times its traffic.
 _STAYS = 2.0
 
 
@@ -43,7 +43,7 @@ class Deliveries(NamedTuple):
     """Deliveries of a shared group, since the row began."""
 
     delivered: int  # how often messages were handed over
-    delivered_again: int  # of these, messages that were handed over before
+    delivered_again: int  # of these, messages that were delivered before
     acknowledged: int
     given_back: int
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Whoever asks more often gets the same text again.
+#: More frequent requests get the same text again.
 CACHE_S = 1.0
 #: RocketMQ's number for "may be read and written", and for "may be read".
 _READ_WRITE, _READ = 6, 4
@@ -50,7 +50,7 @@ _LOOP = Row("kvcq_loop_lag_seconds", "How late the event loop runs scheduled cal
 _FSYNC = Row("kvcq_fsync_seconds", "Duration of flushes of the log.")
 _WATERMARK = Row("rocketmq_processor_watermark", "Tasks waiting for a thread, by pool.")
 _UNDER_WAY = Row("kvcq_calls_under_way", "Calls under way, by kind.")
-#: By method of the streams that are counted.
+#: Counted streams, by method.
 _STREAMS = {
     "PutStream": Row("rocketmq_producer_connections", "Open streams of producers."),
     "Subscribe": Row("rocketmq_consumer_connections", "Open subscriptions."),
@@ -164,7 +164,7 @@ class Observer:
         if self._made is None or monotonic() - self._made[0] >= CACHE_S:
             if self._making is None:
                 self._making = asyncio.create_task(self._make(), name="metrics")
-            # Whoever asked first may be gone before it is made.
+            # The first caller may be gone before the text is complete.
             text = await asyncio.shield(self._making)
         else:
             text = self._made[1]

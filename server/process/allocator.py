@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ctypes import CDLL
 
-# Of glibc's malloc.h. Blocks from 8 MiB on are returned to the system as soon as they are freed.
+# From glibc's malloc.h. Blocks of 8 MiB or more are returned to the system as soon as they are
+# freed.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _MAPPED_BYTES = 8 << 20
-#: Of smaller ones so much is kept. With the other threshold set this one is 128 KiB: each response
-#: would be made in memory that the system has to clear first.
+#: This much free memory is kept of smaller blocks. When the other threshold is set, this one would
+#: be 128 KiB, and each response would be built in memory that the system has to clear first.
 _KEPT_BYTES = 64 << 20
 
 _STATM = Path("/proc/self/statm")

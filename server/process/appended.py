@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 WAITING_MOST = 100_000
 _MODE = 0o640
 _DRAIN_S = 2.0
-#: A disk that is full refuses each line: the log says so this often.
+#: A full disk rejects each line; the log reports that this often.
 _COMPLAIN_EVERY_S = 10.0
 
 
@@ -59,14 +59,14 @@ class AppendedFile(logging.Handler):
         while (record := self._waiting.get()) is not None:
             try:
                 self._file.handle(record)
-            except OSError:  # it was moved, and cannot be made again
+            except OSError:  # it was moved, and cannot be created again
                 self._file.handleError(record)
             if self._dropped:
                 dropped, self._dropped = self._dropped, 0
                 logger.error("dropped %d lines for %s", dropped, self._file.baseFilename)
         try:
             self._file.close()
-        except OSError as error:  # what Python held back of lines that were counted as lost
+        except OSError as error:  # Python's buffer of lines that were counted as lost
             logger.error("cannot close %s: %s", self._file.baseFilename, error)
 
 

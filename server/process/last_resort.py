@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 #: How long an ordinary end may take once it is urgent, or when nothing is left to do.
 PATIENCE_S = 5.0
-#: For the line in the log to be written; it may go to a pipe that nobody reads.
+#: How long writing the last line of the log may take; it may go to a pipe that is not read.
 _LAST_LINE_S = 1.0
 #: Taken by the first call, and kept.
 _begun = threading.Lock()
@@ -28,8 +28,8 @@ def end_process_soon(why: str) -> None:
     """
     if not _begun.acquire(blocking=False):
         return
-    # Both begin now: while the interpreter ends, Python 3.12 lets no thread begin. As daemons they
-    # do not hold up a process that ends by itself.
+    # Both threads start now, because Python 3.12 starts none while the interpreter ends. They are
+    # daemons, so they do not block a process that ends on its own.
     said = threading.Event()
     threading.Thread(target=_say, args=(why, said), name="last-words", daemon=True).start()
     threading.Thread(target=_end, args=(said,), name="last-resort", daemon=True).start()

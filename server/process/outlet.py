@@ -56,8 +56,8 @@ class Outlet:
         self._changed = threading.Condition()
         # Guarded by _changed.
         self._waiting: deque[str] = deque()
-        self._size = 0  # of what waits, and of what is being written
-        self._dropped = 0  # lines since the last one that was taken
+        self._size = 0  # bytes that wait or are being written
+        self._dropped = 0  # lines since the last one that was accepted
         self._is_broken = False
         self._thread = threading.Thread(target=self._run, name="outlet", daemon=True)
         self._thread.start()

@@ -77,7 +77,7 @@ class PutCoalescer:
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
         self._waiting_parts = 0
-        self._has_company = False  # calls that put lately came in company
+        self._has_company = False  # recent puts arrived together
         self._seen = self._quiet_turns = 0
         self._gathering_end_s = 0.0
         self._durable: deque[_Settled] = deque()  # to be answered
@@ -100,7 +100,7 @@ class PutCoalescer:
             or self._waiting_bytes + len(message.body) > MAX_BYTES
             or self._waiting_parts + parts > INLINE_PARTS
         ):
-            self._append_waiting()  # what comes now is taken by the call that is due already
+            self._append_waiting()  # later puts are taken by the call that is already scheduled
         self._waiting.append((message, future))
         self._waiting_bytes += len(message.body)
         self._waiting_parts += parts

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from store.message_store import MessageStore
     from store.puts import FoundBatch
 
-# The id stands in a key of the index, and ":" ends it.
+# The id is part of a key of the index, where ":" ends it.
 _PRODUCER_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LAST_SEQUENCE = 1 << 62
 #: In place of a number that left the log with its record.
@@ -122,7 +122,7 @@ class ProducerSessions:
         self._remembered_batches = remembered_batches
         self._remembered_messages = remembered_messages
         self._sessions: OrderedDict[str, _Session] = OrderedDict()  # least recently used first
-        # Those with batches, in the same order, and how many messages these have in all.
+        # Those with batches, in the same order, and the number of messages in all of these.
         self._with_batches: OrderedDict[str, _Session] = OrderedDict()
         self._messages = 0
         self._locks: dict[str, _ProducerLock] = {}
@@ -181,7 +181,7 @@ class ProducerSessions:
         """The producer's state; read from the log if it is not remembered."""
         session = self._sessions.get(name)
         if session is None:
-            # A batch that is in the log, but not in the index yet, must not be taken for new.
+            # A batch that is in the log but not in the index yet must not count as new.
             await wait_visible(self._store)
             known = await self._workers.run(self._store.batches.next_sequence, name)
             session = _Session(deque(), known or None, is_certain=known is not None)

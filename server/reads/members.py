@@ -20,7 +20,7 @@ from server.workers import CALLER
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-#: A member that has made no call for so long has gone, as far as it has no messages.
+#: A member without a call for this long, and without messages, is removed.
 IDLE_MS = 60_000
 #: Members that are remembered, of all groups, and leases. Those used last stay.
 MEMBERS = 10_000
@@ -32,7 +32,7 @@ SHOWN = 1000
 class Shown(NamedTuple):
     """A member of a group."""
 
-    user: str  # "" where nobody is asked who they are
+    user: str  # "" if callers need no user
     peer: str  # gRPC's name of the connection
     since_ms: int  # it made calls without a longer break, by the store's time
     last_ms: int  # its last call began or ended

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-#: Reads of one turn of the loop go on for this long; what comes then waits for a later turn.
+#: Reads of one turn of the loop continue for this long; later ones wait for another turn.
 TURN_S = 0.005
-#: Of those that wait, this many are read in one turn of the loop. One takes about a millisecond.
+#: Number of waiting reads in one turn of the loop. One takes about a millisecond.
 AT_A_TIME = 8
 
 

@@ -451,7 +451,7 @@ class Receives:
             await self._threads.run(
                 self._groups.give_back, group, handles, 0, not_begun=True, wait=False
             )
-        except StoreError as error:  # they are delivered again when their time is over
+        except StoreError as error:  # they are delivered again when their leases end
             logger.warning(
                 "group %r: %d messages that nobody took could not be given back: %s",
                 group,

@@ -23,9 +23,9 @@ _FLUSH_MODES = {"ASYNC_FLUSH": "async", "SYNC_FLUSH": "sync"}
 class Imported(NamedTuple):
     """The converted settings of a broker."""
 
-    #: By name; as `Sources` takes them.
+    #: Values by name, as `Sources` takes them.
     values: Mapping[str, object]
-    #: By name, why the line is there or what to look at.
+    #: By name, why the line is there or what to check.
     remarks: Mapping[str, str]
     #: The broker's settings that have no counterpart here, with their values.
     without_counterpart: Mapping[str, str]

@@ -48,7 +48,7 @@ class Settings:
     """The result of all sources."""
 
     config: ServerConfig
-    #: Of each setting that was given a value; the others have their default.
+    #: Where each setting's value comes from; settings without one have their default.
     origins: Mapping[str, Origin]
     #: Names that were settings once, and where they stand: they have no effect.
     retired: tuple[tuple[str, Origin], ...] = ()
@@ -103,7 +103,7 @@ class Sources:
     """The sources to read. `read` may be called again, since the file may have changed."""
 
     file: Path | None = None
-    #: By name, such as `store.flush_mode`; values may be text.
+    #: Values by name, such as `store.flush_mode`; they may be text.
     flags: Mapping[str, object] = field(default_factory=dict)
     #: Names of settings to the flags that they were given with, where that is not --set.
     options: Mapping[str, str] = field(default_factory=dict)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOK_S = 1.0
-#: A listener that takes nothing for so long is passed over.
+#: A listener that accepts nothing for this long is skipped.
 _SEND_S = 5.0
-#: Of one group, in one look.
+#: Checks of one group in one look.
 _TOGETHER = 64
 #: Producers that each of these is offered to in one turn of the loop.
 _IN_A_TURN = 16
@@ -49,7 +49,7 @@ class Checks:
     def __init__(self, halves: Halves) -> None:
         self._halves = halves
         self._thread = Workers(1, "transaction-check")
-        # Of each group, by a key of its own: ten thousand may end together.
+        # For each group, listeners by a key of their own, since ten thousand may end together.
         self._listeners: dict[str, dict[object, Listener]] = {}
         self._task: asyncio.Task[None] | None = None
         self._turn = count()

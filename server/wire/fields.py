@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 MAX_PULL_MESSAGES = 10_000
 MAX_QUERY_MESSAGES = 1_000
 MAX_PAGE_SIZE = 10_000
-MAX_QUEUES = 10_000  # of one request
-#: Handles that a receive acknowledges: the longest ones fit a request that only names things, with
-#: a filter of 30 KiB beside them.
+MAX_QUEUES = 10_000  # in one request
+#: Handles that a receive may acknowledge: the longest ones, and a filter of 30 KiB, fit a request
+#: of the size limit for requests that only name things.
 MAX_ACKNOWLEDGED = 256
 
-#: Of records in one response, whatever was asked for: what follows is another page. One message
-#: always fits. A decoded page is about three times as large while it is made.
+#: Maximum bytes of records in one response, whatever was requested; the rest is another page. One
+#: message always fits. A decoded page is about three times as large while it is built.
 PAGE_BYTES = 8 << 20
 
 DEFAULT_PULL_MESSAGES = 32

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 DOMAIN = "kvcq"
 
-#: Of an error's message, and of each of its values. Clients take 8 KiB of metadata in all, in which
-#: the message stands twice, and once with three bytes for each that is not ASCII.
+#: Maximum for an error's message, and for each of its values. Clients accept 8 KiB of metadata in
+#: all; the message is in it twice, and once with three bytes for each character that is not ASCII.
 MAX_MESSAGE_BYTES = 1000
 MAX_VALUE_BYTES = 400
 _CUT = "…"
@@ -52,10 +52,10 @@ class StatusRow(NamedTuple):
 
     code: grpc.StatusCode
     reason: str
-    attributes: tuple[str, ...] = ()  # of the exception; they become metadata
+    attributes: tuple[str, ...] = ()  # attributes of the exception that become metadata
 
 
-#: By code, the errors that are told with it: reason, and attributes that become metadata.
+#: The errors of each code: reason, and attributes that become metadata.
 _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
     _Code.INVALID_ARGUMENT: {
         store_errors.InvalidArgumentError: "INVALID_ARGUMENT field",

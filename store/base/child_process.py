@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-#: Of processes that take what others leave of the processors.
+#: Priority of processes that only use processor time that others leave.
 _NICE = 10
 
 
@@ -29,13 +29,14 @@ def start_module(
     """
     path = [str(import_root(module)), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
-        # -P: what lies in that directory is nobody's module. -W: a door may import the module.
+        # -P: modules in that directory must not be imported. -W: the module may be imported by its
+        # package before it runs.
         [sys.executable, "-P", "-W", "ignore::RuntimeWarning:runpy", "-m", module, *arguments],
         stdin=stdin,
         stdout=stdout,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
     )
-    if low_priority:  # at once: what it imports takes half a second of a processor
+    if low_priority:  # at once, because its imports take half a second of processor time
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
     return process

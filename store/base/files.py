@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-#: What a file is called until it is complete. A crash may leave it; nothing reads it.
+#: Suffix of a file until it is complete. A crash may leave such a file; nothing reads it.
 TEMPORARY_SUFFIX = ".tmp"
 
 
-#: Of new files and directories: the owner's, readable by the group. What is there keeps its mode.
+#: Modes of new files and directories: the owner's, readable by the group. Existing ones keep
+#: theirs.
 FILE_MODE = 0o640
 DIRECTORY_MODE = 0o750
 

@@ -36,8 +36,9 @@ class Rebuilt(NamedTuple):
     """What a repair of one queue found."""
 
     units: int  # records that have one
-    first_offsets: dict[int, int]  # by queue id, of the first record of each in the log
-    damaged_records: int  # of the log, whoever's they are
+    # By queue id: offset of the first record of each queue in the log.
+    first_offsets: dict[int, int]
+    damaged_records: int  # in the log, of any queue
 
 
 class QueueRepair:
@@ -76,7 +77,7 @@ class QueueRepair:
         # Units that a repair of their queue did not change.
         self._failed: set[tuple[str, int, int]] = set()
         self.done = 0  # repairs that ran to their end
-        # Of the refills: set by its thread.
+        # State of the refills; set by their thread.
         self._refilled_ms = 0
         self._refill_not_before_s = 0.0
 

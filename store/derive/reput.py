@@ -47,8 +47,8 @@ logger = logging.getLogger(__name__)
 _PARSE_BATCH = 1024
 #: Maximum number of log bytes in the list; batches beyond that are parsed from the log.
 _PENDING_BYTES = 64 << 20
-#: One dispatch makes this many rows, but for the last message in it: a write of that many holds the
-#: interpreter for about 10 ms. A message is never divided.
+#: Maximum number of rows in one dispatch, not counting those of its last message, which is never
+#: divided: writing this many holds the interpreter for about 10 ms.
 SLICE_ROWS = 4096
 #: Batches with more rows are only dispatched together with later ones if that is cheaper; the flush
 #: thread dispatches at most this many rows.

@@ -80,7 +80,7 @@ def unpack_checkpoint(path: Path, data: bytes) -> Checkpoint:
     if len(data) != CHECKPOINT_BYTES:
         raise StoreFormatError(path, f"has {len(data)} bytes, a checkpoint has {CHECKPOINT_BYTES}")
     fields = data[: _FIELDS.size]
-    # Of RocketMQ's, both of our own fields are 0.
+    # In RocketMQ's checkpoint both of our own fields are 0.
     if any(data[_FIELDS.size - 8 : _USED_BYTES]) and _crc_in(data) != zlib.crc32(fields):
         raise StoreFormatError(path, "the checkpoint is damaged: its CRC does not match")
     if data.count(0, _USED_BYTES) != CHECKPOINT_BYTES - _USED_BYTES:
@@ -111,7 +111,7 @@ class Noted(NamedTuple):
     #: It was written last: so only what lies above its flushed offset can be torn by a power loss.
     #: Otherwise more was durable than it says, and bytes that are no record may be damage.
     is_newest: bool
-    faults: tuple[StoreFormatError, ...]  # of files that are damaged or missing
+    faults: tuple[StoreFormatError, ...]  # errors of files that are damaged or missing
 
 
 def read_noted(newest: Path, previous: Path) -> Noted:

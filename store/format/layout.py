@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Fields in their order, with their codes of `struct`: before the hosts, and behind them.
+#: Fields in order, with their `struct` codes: before the hosts, and after them.
 FRONT = (
     ("record_size", "i"),
     ("magic", "i"),
@@ -59,7 +59,7 @@ SYS_FLAG_BYTE_AT = AT["sys_flag"] + 3
 HOSTS_AT = AT["born_host"]
 STORE_TIME_BYTES = struct.calcsize(">q")
 
-# Places behind the hosts, less the bytes of both.
+# Positions after the hosts, minus the bytes of both.
 _HOSTS_V4_BYTES = 2 * HOST_V4_BYTES
 BACK_AT = AT["reconsume_times"] - _HOSTS_V4_BYTES
 PREPARED_AT = AT["prepared_transaction_offset"] - _HOSTS_V4_BYTES

@@ -31,15 +31,15 @@ from store.light_queue import LMQ_PREFIX, is_light
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Of one message.
+#: Maximum number of keys of a message.
 MAX_KEYS = 4096
-#: Each is a row of a unit, and a next offset in memory.
+#: Maximum number of light queues of a message: each is a unit's row, and a next offset in memory.
 MAX_LIGHT_QUEUES = 4096
 LONGEST_NAME = 255
 
 _ALPHABET = re.compile(r"[%|a-zA-Z0-9_-]+")
 _LIGHT_ALPHABET = re.compile(r"[$%|a-zA-Z0-9_-]+")
-#: Of a list of names: these characters, and the comma between two.
+#: Bytes of a list of light queues: these characters, and a comma between two names.
 LIGHT_LIST = bytes(code for code in range(128) if _LIGHT_ALPHABET.fullmatch(chr(code))) + b","
 # Every light queue there may be, in one look; and a list of them.
 _LIGHT_NAME = r"%LMQ%[$%|a-zA-Z0-9_-]{1,250}+"

@@ -27,12 +27,12 @@ SHARDING_KEY = "__SHARDINGKEY"
 LMQ_NAMES = "INNER_MULTI_DISPATCH"
 LMQ_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
 CRC_ITEM = "__CRC32#"
-#: Of the first record of a numbered batch; see batch_mark.py.
+#: In the first record of a numbered batch; see batch_mark.py.
 BATCH = "KVCQ_BATCH"
 
 #: Longest property string a record can carry: its length is a signed 16-bit number.
 MAX_PROPERTIES_BYTES = 32767
-#: What stands before them in a record: how many bytes they take.
+#: Before them in a record: their size in bytes.
 PROPERTIES_LENGTH = struct.Struct(">h")
 
 #: Digits that are kept for a message's offset in each of its light queues: what fits a record must
@@ -74,7 +74,7 @@ def last_value(data: bytes, name: str) -> str:
     mark = f"{ITEM_END}{name}{NAME_END}".encode()
     end = len(data)
     while (at := data.rfind(mark, 0, end)) >= 0 or data.startswith(mark[1:]):
-        begin = at + len(mark)  # of the first item too, which has no mark in front: at is -1
+        begin = at + len(mark)  # also for the first item, which has no mark before it: at is -1
         stop = data.find(_ITEM_END_BYTE, begin)
         value = data[begin : len(data) if stop < 0 else stop]
         if value:

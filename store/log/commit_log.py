@@ -188,7 +188,7 @@ class CommitLog(ReadableLog):
                 assert start + len(data) == encoded.end_offset, "records lie where they say"
                 done = LogAppend(encoded.requests, start, encoded.end_offset, now_ms, row_count)
                 self._ready = (runs, [(start, data)], done)
-                # `_finish`, in short.
+                # The steps of `_finish`, inlined for speed.
                 self.last_store_time_ms = now_ms
                 segment.append(data)
                 if light:

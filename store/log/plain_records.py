@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from store.log.queue_offsets import Hot
     from store.message import PlainMessages
 
-#: What differs from header to header.
+#: Fields that differ between headers.
 _FORMATS = {
     "record_size": ">i4",
     "magic": ">i4",
@@ -67,7 +67,7 @@ class PlainRecords(NamedTuple):
     parts: list[bytes]  # to be joined
     requests: PlainRequests
     end_offset: int  # physical
-    # Where the queues go on behind these records.
+    # The next offsets of the queues after these records.
     next_offsets: dict[tuple[str, int], int]
     next_light: TakenLight
 

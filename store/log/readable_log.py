@@ -34,8 +34,8 @@ class ReadableLog:
         # Constant after construction.
         self._segments = segments
         self._hot_read_bytes = hot_read_bytes
-        # The segments say where the log ends. This is that end, too, except while an append copies,
-        # which alone moves it.
+        # The segments define where the log ends. This is the same end, except while an append
+        # copies; only an append moves it.
         self.appended_offset = segments.end_offset
         self._closed = False
 
@@ -72,7 +72,8 @@ class ReadableLog:
         at = 0
         while at < len(places):
             copies, are_whole = self._copy_run(places, at)
-            # Of another kind, or damaged, or not in this source: one by one.
+            # Records of another kind, damaged ones, or those not in this source are read one by
+            # one.
             run = copies if are_whole else Records(self._read_each(copies or [b""], places, at))
             runs.append(run)
             at += len(run)

@@ -108,7 +108,7 @@ class Segment:
         # Owned by the appender: appends end at or below this; 0 once sealed or closed, so that
         # the hot path has one comparison for "full", "sealed" and "closed".
         self._limit = size if writable else 0
-        # Owned by the appender: up to here zeros were written ahead of what is appended.
+        # Owned by the appender: zeros were written ahead of the appended bytes up to here.
         self._zeroed = 0
         # Set by the thread that flushes, read by the appender.
         self._are_flushes_small = False
@@ -308,7 +308,7 @@ class Segment:
                     if not more:
                         raise StoreFormatError(self.path, f"ends within {position} to {self.size}")
                     data += more
-            except OSError as error:  # of a descriptor, it names no file
+            except OSError as error:  # an error of the descriptor, so it names no file
                 reason = f"{error.strerror}, reading {size} bytes at {position}"
                 raise OSError(error.errno, reason, str(self.path)) from error
         return data

@@ -36,8 +36,8 @@ _DIGEST_BYTES = 16
 class LatestKept(NamedTuple):
     """The result of scanning one queue."""
 
-    messages: int  # that were looked at, hidden ones included
-    hidden: int  # of them, now
+    messages: int  # that were looked at, including hidden ones
+    hidden: int  # of these, hidden now
 
 
 class _Latest(NamedTuple):

@@ -34,7 +34,7 @@ class Hidden(NamedTuple):
     """Why a message that is in the log is no longer visible."""
 
     reason: str
-    is_superseded: bool  # by a later one of its key; otherwise its topic keeps no more
+    is_superseded: bool  # by a later message of its key; otherwise the topic no longer keeps it
 
 
 class Lookups:
@@ -141,7 +141,7 @@ class Lookups:
                 hit.physical_offset, "the key index refers to a message without the key"
             )
         if not dispatch_request(record, 0).in_queue:
-            return record  # it has no offset that a queue could begin behind, or hide
+            return record  # it has no queue offset that could be hidden
         if begins is not None:
             queue_id = message.queue_id
             if queue_id not in begins:

@@ -29,7 +29,7 @@ class _First(NamedTuple):
     time_ms: int
     since: int  # from here up to `offset` all are too old; what was before it was not looked at
     offset: int
-    unit: CqUnit  # of the message there, or of the first one behind it that has one
+    unit: CqUnit  # of the message there, or of the first later one that has a unit
 
 
 class TopicRetention:
@@ -77,14 +77,16 @@ class TopicRetention:
         def is_young(unit: CqUnit) -> bool:
             return times.of(unit.physical_offset, unit.store_time_ms) >= oldest_ms
 
-        # What is before `since`, or from `offset` on, was hidden by another limit: nobody looked.
+        # Messages before `since`, or from `offset` on, were hidden by another limit, and not looked
+        # at.
         if (
             known is not None
             and known[:2] == (rules.created_offset, kept_ms)
             and known.since <= low <= known.offset
         ):
             since, low = known.since, min(known.offset, high)
-            # Judged anew: a stamp in the future counts for less once the clock is right again.
+            # Decided again, because a stamp in the future counts for less once the clock is right
+            # again.
             if known.offset == low and is_young(known.unit):
                 return low
         found, unit = first_where(self._queues, topic, queue_id, low, high, is_young)

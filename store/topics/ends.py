@@ -16,7 +16,7 @@ class End(NamedTuple):
     """The latest deletion of a name."""
 
     below: int  # physical: messages from before it lie below
-    is_dispatched: bool  # its rows are gone; those of a queue made again come later
+    is_dispatched: bool  # its rows are removed; those of a queue created again come later
 
 
 class Ends:
@@ -27,7 +27,7 @@ class Ends:
         self._changing = Lock()
         # Read freely; changed under _changing, and rows are never changed.
         self._ends: dict[str, End] = {}
-        # Of names whose end is on its way into the log: the one before, None: none is known.
+        # For names whose end is being appended: the end before it, None if unknown.
         self._before: dict[str, End | None] = {}
         self._others = End(log_end, is_dispatched=True)
 

@@ -265,7 +265,8 @@ class Topics:
         """Check that messages may be put into these queues of these topics. Raises like `load`."""
         counts: dict[str, int] = {}
         missing: list[str] = []
-        check_all_may_write(names)  # also of those that exist: their queues are never hot
+        # Also if they exist, since queues of system topics are never hot.
+        check_all_may_write(names)
         for name, found in zip(names, self.view.tables.topics(names), strict=True):
             if found is not None:
                 counts[name] = found.queue_count

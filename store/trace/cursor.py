@@ -20,7 +20,7 @@ class Cursor(NamedTuple):
 
     at: int  # queue offset of the next record of the state
     ended: list[int]  # places, by number, that were deleted
-    said: list[tuple[str, int, What]]  # what was said last, of group and place
+    said: list[tuple[str, int, What]]  # the last event that was returned, for each group and place
     letters: list[tuple[str, int, int]] = []  # noqa: RUF012 - never changed; group, place, letter
 
 
@@ -46,7 +46,7 @@ def unpack_cursor(data: bytes, places: int, most_at: int) -> Cursor:
         for group, _, _ in (*said, *letters):
             if type(group) is not str:
                 raise ValueError
-            group.encode()  # raises ValueError for what is no text
+            group.encode()  # raises ValueError for an invalid text
         if any(type(letter) is not int or letter < 0 for _, _, letter in letters):
             raise ValueError
         return Cursor(

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from store.state import Entry, Rows, Tables
     from store.trace.records import StateRecord
 
-#: One call looks at so many records of the state, tells so many events, and takes so long, about.
+#: Approximate limits of one call: records of the state, events, and time.
 MOST_RECORDS = 50_000
 MOST_EVENTS = 1000
 MOST_S = 0.5
@@ -345,7 +345,7 @@ class Traces:
         queue = place.topic, place.queue_id
         settings = self._tables.shared_group(group)
         if settings is not None and settings.lite is not None and not is_light(place.topic):
-            return None  # it is told of the light queue
+            return None  # the event is in the light queue's story
         if settings is None:
             (committed,) = self._tables.committed_offsets(group, [queue])
             is_read = committed is not None and committed > place.offset

@@ -27,7 +27,7 @@ class DurableState(NamedTuple):
 
     queues_end: int  # physical offset below which the queues are
     queue_time_ms: int  # store time up to which they are
-    last_record_offset: int  # where the log's last record begins; 0: not known
+    last_record_offset: int  # where the log's last record begins; 0: unknown
 
 
 class Checkpoints:
@@ -77,7 +77,7 @@ class Checkpoints:
 
         Raises FlushError, DiskFullError and what the queues raise.
         """
-        # The log first: what is ahead of it after a power loss is of no use.
+        # The log first: data ahead of it is useless after a power loss.
         self._appends.flush()
         dispatched = self._appends.dispatched.value
         mark = self._log.flushed_mark
@@ -105,7 +105,7 @@ class Checkpoints:
 
     def write(self) -> None:
         """Write what is flushed now to the checkpoint file, durably."""
-        # Of one flush: an end and the time of the record before it.
+        # Both of one flush: its end, and the time of the record before it.
         flushed, time_ms = self._log.flushed_mark
         checkpoint = Checkpoint(
             log_time_ms=time_ms,

@@ -61,7 +61,7 @@ class Upkeep:
         self._left_ms = 0  # under checkpoints.lock
         self._snapshots = snapshots
         # Guarded by checkpoints.lock.
-        self._lost: StoreFailedError | None = None  # the directory, or a part of it
+        self._lost: StoreFailedError | None = None  # a file or directory of the store was removed
         # Units stored up to then are to be written again; 0: none are.
         self._refill_until_ms = int.from_bytes(notes.get(REFILL) or b"", "big")
         self._noted_ms = self._refill_until_ms
@@ -77,7 +77,7 @@ class Upkeep:
         with self.checkpoints.lock:
             self._look_after_directory()
             if self._appends.flushed.failure is not None:
-                if self._lost is None:  # reads go on: their units must not expire before their time
+                if self._lost is None:  # reads continue, so their units must not expire early
                     self._maintain_queues()
                 return
             # When one of these fails again and again, the others are done all the same.
@@ -149,7 +149,7 @@ class Upkeep:
                 database.close()
 
     def _let_go(self, stop_services: Callable[[], None]) -> None:
-        # Whatever fails on the way, the rest is let go of, and the lock last of all.
+        # Whatever fails, everything else is released, and the lock last.
         with ExitStack() as stack:
             stack.callback(self._directory.close)
             stack.callback(self._log.close)

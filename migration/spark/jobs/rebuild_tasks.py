@@ -45,7 +45,7 @@ class SortedFile(NamedTuple):
     rows: int
     first_key: bytes
     last_key: bytes
-    #: Of units, the last one of each queue; see columnar.LastUnits.
+    #: For units, the last unit of each queue; see columnar.LastUnits.
     ends: list[tuple[bytes, int, int]]
 
 
@@ -55,7 +55,7 @@ class RebuildTask(NamedTuple):
     liveness: Liveness
     cuts: KeyCuts
     options: ReadOptions
-    directory: str  # where the files go; the same for all executors
+    directory: str  # directory for the files, the same on all executors
 
 
 def pack_ranges(task: RebuildTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,7 +91,7 @@ def write_files(task: RebuildTask, batches: Iterable[pa.RecordBatch]) -> Iterato
             packs[part].append(pack)
     for part in sorted(packs):
         rows = list(map(pickle.loads, packs.pop(part)))
-        # A task that is run again writes other names: nobody reads half a file.
+        # A task that runs again writes under another name, so no incomplete file is read.
         name = f"{part:05d}-{uuid.uuid4().hex}.sst"
         if part < task.cuts.unit_ranges:
             units = write_units(Path(task.directory) / f"units-{name}", rows)

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from kvcq.engine import KvEngine
     from store.consume_queue import LastUnit
 
-#: What a directory of files holds, for whoever ingests them.
+#: The content of a directory of files, for the program that ingests them.
 MANIFEST = "manifest.json"
 #: A reading task takes this much of a segment.
 PARTITION_BYTES = 64 << 20
@@ -74,7 +74,7 @@ class RebuildSettings:
     begin: int | None = None  # a record begins here; the start of the log when None
     end: int | None = None  # physical offset to stop at; the end of the log when None
     liveness: Liveness = ALL_LIVE
-    ends: Sequence[LastUnit] = ()  # of queues that the log may know nothing of any more
+    ends: Sequence[LastUnit] = ()  # of queues that may have no record in the log any more
     read: ReadOptions = DEFAULTS
     partition_bytes: int = PARTITION_BYTES
     rows_per_file: int = ROWS_PER_FILE
@@ -147,7 +147,7 @@ def rebuild(
         files = [pickle.loads(row.file) for row in found]
         for file in files:
             ends.join(file.ends)  # a queue that was cut has ends in two files
-    # Queues whose last message is gone from the log go on where they ended.
+    # Queues whose last message has left the log continue at their last offsets.
     for topic, queue_id, queue_offset, physical_offset in settings.ends:
         if physical_offset < layout.start:
             ends.join([(unit_prefix(topic, queue_id), physical_offset, queue_offset)])

@@ -57,7 +57,7 @@ _TYPES = {
     "flag": ("int",),
     "born_time_ms": ("bigint",),
 }
-#: Of one put.
+#: Messages in one put.
 _BATCH_MESSAGES = 1000
 _BATCH_BYTES = 1 << 20
 
@@ -67,7 +67,7 @@ class Written(WriterCommitMessage):
     """The result of one task."""
 
     messages: int
-    repeated: int  # of these, what an earlier run had stored
+    repeated: int  # of these, messages that an earlier run had stored
 
 
 class _Sink:

@@ -235,14 +235,15 @@ class KvcqStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
         # A queue that is new to this query is read from its first message.
         begins = {queue: one.min_offset for queue, one in bounds.items()} | known
         if self._options.fail_on_data_loss:
-            # A queue that is gone stays in the offset, so that its loss is noticed and told.
+            # A deleted queue stays in the offset, so that its loss is noticed and reported.
             ends = {queue: max(begin, ends.get(queue, begin)) for queue, begin in begins.items()}
         else:
             ends = {queue: ends.get(queue, begins[queue]) for queue in bounds}
         if isinstance(limit, ReadMaxRows):
             ends = _limited(begins, ends, limit.max_rows)
         self._planned = ends
-        # Where nothing moved the offset is the same one: with another Spark would run a batch.
+        # If nothing moved, the offset must be the same, since Spark would run a batch for another
+        # one.
         return start if ends == begins else self._places.document(ends)
 
     def reportLatestOffset(self) -> Document:
@@ -286,7 +287,7 @@ def _limited(begins: dict[Queue, int], ends: dict[Queue, int], most: int) -> dic
         share = min(size * most // total, left)
         limited[queue] += share
         left -= share
-    # What rounding left over goes to the first queues that have more.
+    # The remainder of rounding goes to the first queues that have more.
     for queue in limited:
         more = min(left, ends[queue] - limited[queue])
         limited[queue] += more

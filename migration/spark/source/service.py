@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kvcq_client import Bounds, StoredMessage, Topic
     from migration.spark.source.options import Options
 
-#: What a task has the server send ahead, and what it hands to Spark at a time.
+#: Bytes that the server sends ahead to a task, and that a task passes to Spark at a time.
 AHEAD_BYTES = 16 << 20
 BLOCK_BYTES = 4 << 20
 BLOCK_MESSAGES = 10_000
@@ -43,7 +43,8 @@ class Service(NamedTuple):
     target: str
     timeout_s: float
     tls: TLS | None = None
-    #: The user to be, and the file with its secret: in a plan, or in Spark's pages, there is none.
+    #: The user's key, and the file with the secret. The secret itself is never in a plan or on
+    #: Spark's pages.
     access_key: str | None = None
     secret_file: str | None = None
 
@@ -233,7 +234,7 @@ def pull_ranges(
             if last + 1 >= end:
                 ends.pop(queue, None)
             if last >= end:
-                consumer.leave([queue])  # it goes on behind the range
+                consumer.leave([queue])  # the queue continues after the range
             if pending.is_full:
                 yield pending.records()
                 pending = _Pending()

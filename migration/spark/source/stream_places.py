@@ -92,7 +92,7 @@ class StreamPlaces:
         return found
 
 
-#: Where a stream stands that has read nothing.
+#: The position of a stream that has read nothing.
 EARLIEST: Document = {"log": 0, "queues": {}}
 
 
@@ -113,7 +113,7 @@ def first_behind(
         # A message that is not there any more counts as one before `place`.
         spans |= {queue: (offset + 1, spans[queue][1]) for queue, offset in probes.items()}
         for some in pull_ranges(client, ranges, idle_s=idle_s, fail_on_data_loss=True):
-            # One message of each queue: so many runs, so many records.
+            # One message of each queue, so there are as many runs as records.
             places = some.block.physical_offset.tolist()
             for (queue, _), offset, found in zip(some.runs, some.offsets, places, strict=True):
                 if found >= place:

@@ -34,9 +34,9 @@ class StoredEnds:
         topics = pa.array([row[0] for row in rows], pa.string())
         hashes = hashes_of_queues(topics, pa.array([row[1] for row in rows], pa.int32()))
         places = np.array([row[3] for row in rows], dtype=np.int64)
-        # A queue that went on behind the pinned end has an end that the log does not show yet.
+        # A queue that continued after the pinned end has an end that the log does not show yet.
         self._beyond = hashes[places >= task.end]
-        # What lies below the log is expired.
+        # Places below the log's start are expired.
         kept = (places >= task.begin) & (places < task.end)
         chosen = [rows[row] for row in np.flatnonzero(kept).tolist()]
         self.by_queue = {

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from kvcq_client import Client, Consumer, StoredMessage
 
-#: What a reader group has read is committed that often, and at the end.
+#: The position of a reader group is committed this often, and at the end.
 _COMMIT_S = 1.0
 #: How long to wait for more before committing what was read.
 _WAIT_S = 1.0
@@ -151,7 +151,7 @@ def consume(
             for batch in _batches(consumer, limit, follow=follow):
                 try:
                     show(batch)
-                except BaseException:  # what was not printed is not read
+                except BaseException:  # messages that were not printed do not count as read
                     if consumer.queue is not None:
                         consumer.seek({consumer.queue: batch[0].queue_offset})
                     raise
@@ -226,7 +226,7 @@ def _batches(
             continue
         yield batch[:left]
         if len(batch) >= left:
-            if len(batch) > left:  # what was not printed is not read
+            if len(batch) > left:  # messages that were not printed do not count as read
                 queue = consumer.queue
                 assert queue is not None
                 consumer.seek({queue: batch[left].queue_offset})

@@ -118,7 +118,7 @@ def pull(
                         wait_s=0 if found else wait_s,
                         timeout_s=TIMEOUT_S + wait_s,
                     )
-                except DataLossError as error:  # what was read before it is shown first
+                except DataLossError as error:  # messages read before the error are shown first
                     goes_on_at = _behind(error, next_offset, waits) if skip_damaged else None
                     if goes_on_at is None:
                         damage = error
@@ -225,7 +225,7 @@ def query(
                     max_messages=min(1000, limit - len(found)),
                     cursor=cursor,
                 )
-            except DataLossError as error:  # what was found before it is shown first
+            except DataLossError as error:  # messages found before the error are shown first
                 if not skip_damaged or error.next_cursor is None:
                     damage = error
                     break

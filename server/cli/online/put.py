@@ -51,7 +51,7 @@ BLOCK_LINES = 5_000
 BLOCK_BYTES = 8 << 20
 #: No server takes less in a request.
 SMALLEST_LIMIT_BYTES = 1 << 16
-#: Of a request, besides the texts of its message: field numbers, lengths, the producer's name.
+#: Bytes of a request besides the texts of its message: field numbers, lengths, the producer's name.
 FRAME_BYTES = 256
 
 _LINE_INDEX = re.compile(r"messages\[(\d+)\]")
@@ -216,7 +216,7 @@ class _Stopped(Exception):
     def __init__(self, stored: int, *, at_line: bool, error: CommandError) -> None:
         super().__init__(str(error))
         self.stored = stored
-        self.at_line = at_line  # the line behind them is the reason
+        self.at_line = at_line  # the line after the stored ones caused the error
         self.error = error
 
 

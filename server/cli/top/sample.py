@@ -19,11 +19,11 @@ _NOTHING_YET = Activity([], [], None, None, None)
 class Sample:
     """A response of the server, and its time."""
 
-    time_s: float  # of a clock that only rises
+    time_s: float  # of a monotonic clock
     version: str
     numbers: Mapping[str, float]
     activity: Activity
-    jobs: Sequence[Job]  # those that run
+    jobs: Sequence[Job]  # running jobs
     #: Whether topics, groups and jobs are for administrators, and this user is none.
     denied: bool = False
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from server.console.visit import Visit
 
 _ROWS = 20
-#: Of records on one page; one message always fits.
+#: Bytes of records on one page; one message always fits.
 _PAGE_BYTES = 2 << 20
 #: Queues of a topic that are looked at for its newest messages.
 MERGED_QUEUES = 256
@@ -61,7 +61,7 @@ async def _newest(visit: Visit, topic: str) -> web.StreamResponse:
         pb.DescribeTopicResponse,
     )
     queues = described.queues[:MERGED_QUEUES]
-    #: By queue, its newest message that is not taken yet.
+    #: By queue, its newest message that is not used yet.
     heads: dict[int, pb.StoredMessage] = {}
     found: list[pb.StoredMessage] = []
     reads = 0
@@ -219,7 +219,7 @@ async def _message(visit: Visit) -> web.StreamResponse:
         "message.html",
         message=found.message,
         trace=trace,
-        # Of one that is done the last event says how.
+        # If the message is done, the last event says how.
         outcomes=[(one, _outcome(trace, one)) for one in trace.groups],
         following=trace.next_page_token
         and address("/message", id=message_id, after=trace.next_page_token),

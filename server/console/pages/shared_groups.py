@@ -57,7 +57,7 @@ def shared_group(visit: Visit, name: str, found: pb.DescribeGroupResponse) -> we
     )
 
 
-# --- what forms ask for --------------------------------------------------------------------
+# --- actions of forms ----------------------------------------------------------------------
 
 
 async def update(visit: Visit, form: Mapping[str, str]) -> str:

@@ -26,7 +26,7 @@ class Kind(enum.Enum):
 
 class Token(NamedTuple):
     kind: Kind
-    text: str  # of a text: without its quotes
+    text: str  # for a text, without its quotes
     at: int  # characters from the beginning of the filter
 
     def is_any_of(self, *texts: str) -> bool:
