@@ -1,4 +1,4 @@
-"""What a server is busy with."""
+"""The current load of a server: traffic of topics, and lag of groups."""
 
 from __future__ import annotations
 

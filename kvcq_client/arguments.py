@@ -157,7 +157,7 @@ _BY_THEIR_FIELDS = {"Message"}
 def checked(*, but: Collection[str] = ()) -> Callable[[type[C]], type[C]]:
     """Make the public methods of a class check their arguments, except `but`.
 
-    They are methods that are awaited, or gone through.
+    The methods must be coroutines or async iterators.
     """
 
     def with_checks(cls: type[C]) -> type[C]:

@@ -83,7 +83,7 @@ class Endpoints:
         *,
         in_order: bool,
     ) -> LiteCore:
-        """The same of lite topics of a parent."""
+        """Like `receiver`, for lite topics of a parent."""
         self._connection.check_open()
         chosen = _chosen(ReceiverConfig, config, settings)
         if chosen.tag_filter or chosen.sql_filter:

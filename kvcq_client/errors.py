@@ -12,7 +12,7 @@
      +- NotFoundError             no such topic, queue or message
      +- AlreadyExistsError        a topic of that name with other settings
      +- OffsetOutOfRangeError     the offset is outside of min..max; both are attributes
-     |   +- RecreatedError        the topic or light queue was deleted and made again since
+     |   +- RecreatedError        the topic or light queue was deleted and created again
      +- ResourceExhaustedError    the disk is full: puts fail, reads work; or a request is too
      |                            large
      +- NotPossibleError          something else has to be done first
@@ -118,9 +118,9 @@ class OffsetOutOfRangeError(KvcqError):
 
 
 class RecreatedError(OffsetOutOfRangeError):
-    """The topic, or light queue, was deleted and made again since the offset was given.
+    """The topic or light queue was deleted and created again after the offset was returned.
 
-    Unread messages of the former one are gone; the new one starts at `min_offset`.
+    Unread messages of the earlier one are gone; the new one starts at `min_offset`.
     """
 
 

@@ -167,7 +167,7 @@ class AsyncJobs:
         return [from_wire(Job, job) for job in answer.jobs]
 
     async def cancel(self, job_id: str, *, timeout_s: float | None = None) -> Job:
-        """Ask the job to stop, which it does soon after. A job that has ended stays as it is.
+        """Ask the job to stop; it ends soon after. Does nothing if the job has ended.
 
         Raises NotFoundError.
         """
@@ -177,8 +177,8 @@ class AsyncJobs:
     async def watch(self, job_id: str) -> AsyncIterator[Job]:
         """Yield the job now, each time it has advanced, and last of all when it has ended.
 
-        A lost connection is made again; UnavailableError is raised when the server is not back
-        within the client's timeout. Raises NotFoundError.
+        Reconnects if the connection is lost; raises UnavailableError if the server does not come
+        back within the client's timeout. Raises NotFoundError.
         """
         request = pb.WatchJobRequest(job_id=job_id)
         while True:

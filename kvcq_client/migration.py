@@ -179,7 +179,7 @@ class MigrationPlan:
 
 @dataclass(frozen=True, slots=True)
 class MigrationStep:
-    """What a step led to."""
+    """The result of a step."""
 
     job_id: str | None  # the job that continues the step; None if it is done
     status: MigrationStatus
@@ -195,7 +195,7 @@ class SortedFile:
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What `ingest` led to."""
+    """The result of `ingest`."""
 
     ingested: bool  # False when RocksDB had all of it already
     dispatched_offset: int  # physical offset up to which RocksDB is complete
@@ -243,7 +243,8 @@ class AsyncMigration:
     async def differences(
         self, limit: int | None = None, *, skip: int = 0, timeout_s: float | None = None
     ) -> list[Difference]:
-        """What the last verification found, at most `limit` (None: 1,000) behind `skip` others."""
+        """Differences that the last verification found: at most `limit` (None: 1,000), after
+        skipping the first `skip`."""
         request = pb.ListDifferencesRequest(limit=limit, skip=skip)
         answer = await self._connection.call(self._stub.ListDifferences, request, timeout_s)
         return [from_wire(Difference, one) for one in answer.differences]

@@ -71,7 +71,8 @@ class Outcome(enum.Enum):
 
 
 class ReceivedBatch(list[Received]):
-    """What one call received; `outcomes` of what it acknowledged, in that order."""
+    """The messages that one call received, and the `outcomes` of those that it acknowledged, in
+    order."""
 
     def __init__(self, received: Iterable[Received], outcomes: Sequence[Outcome] = ()) -> None:
         super().__init__(received)

@@ -9,7 +9,7 @@ from kvcq_client.wire import Wire
 
 
 class MessageState(enum.Enum):
-    """What a message is to readers of its topic now."""
+    """The current state of a message for readers of its topic."""
 
     READABLE = "readable"
     NOT_KEPT = "not kept"  # it is in the log, and its topic keeps it no longer
@@ -21,7 +21,7 @@ class MessageState(enum.Enum):
 
 
 class TraceGroupState(enum.Enum):
-    """What a message is to a group now."""
+    """The current state of a message in a group."""
 
     NOT_RECEIVED = "not received"
     BEFORE_START = "before start"  # the group began after it
@@ -96,7 +96,7 @@ class TraceEvent(NamedTuple):
 
 
 class TracedGroup(NamedTuple):
-    """What a message is to one group, in one queue or light queue."""
+    """The state of a message in one group, in one queue or light queue."""
 
     group: str
     topic: str
@@ -110,7 +110,7 @@ class TracedGroup(NamedTuple):
 
 
 class TracePlace(NamedTuple):
-    """A queue that the message stands in."""
+    """A queue that has the message."""
 
     topic: str  # or light queue
     queue_id: int
@@ -118,7 +118,7 @@ class TracePlace(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What became of a message, as far as the log says."""
+    """The story of a message, as far as the log has it."""
 
     message_id: str
     physical_offset: int
@@ -148,12 +148,12 @@ class Trace(NamedTuple):
         ]
 
     def events_of(self, one: TracedGroup) -> list[TraceEvent]:
-        """Of a group and a queue."""
+        """The events of a message in one group and queue."""
         key = one.group, one.topic, one.queue_id
         return [each for each in self.events if (each.group, each.topic, each.queue_id) == key]
 
     def outcome(self, one: TracedGroup) -> str:
-        """What it is to the group, in words."""
+        """The state of the message in the group, in words."""
         events = self.events_of(one)
         if one.state is TraceGroupState.DONE and events:
             return _KINDS[events[-1].what]

@@ -20,7 +20,7 @@ class OpenTransaction(NamedTuple):
 
 
 class TransactionCheck(NamedTuple):
-    """The question what became of a transaction that nobody decided."""
+    """A check: the server asks for the outcome of an undecided transaction."""
 
     transaction_id: str
     message: Message  # as it was given, with its queue

@@ -89,11 +89,11 @@ class Placed(NamedTuple):
 class Position(int):
     """An offset that knows which generation of its queue it belongs to.
 
-    All offsets that the client returns are such ints. Sent back, one is refused with RecreatedError
-    when its topic or light queue was deleted and made again since. A plain int, as a number that a
-    program stored itself or computed (`offset + 1`), is not checked: it is taken for an offset of
-    the queue that has the name now, and reading from it may skip messages of a new queue. Pickle
-    keeps what a Position knows; JSON and arithmetic do not.
+    All offsets that the client returns are such ints. If one is sent back after its topic or light
+    queue was deleted and created again, the call raises RecreatedError. A plain int, such as a
+    number that a program stored or computed (`offset + 1`), is not checked: it counts as an offset
+    of the current queue of that name, and reading from it may skip messages of a new queue. Pickle
+    keeps the generation; JSON and arithmetic do not.
     """
 
     given_at: int  # opaque: the server's
@@ -134,7 +134,8 @@ class Retention(NamedTuple):
 
 
 class MessageType(enum.Enum):
-    """What RocketMQ's clients may send to a topic; kvcq's own put what they like."""
+    """The type of messages that RocketMQ's clients may send to a topic. Not checked for kvcq's own
+    clients."""
 
     ANY = "any"
     NORMAL = "normal"
@@ -191,8 +192,8 @@ class GroupOffset(NamedTuple):
 class Start(enum.Enum):
     """Where a consumer starts in a queue for which no offset is given.
 
-    COMMITTED is the reader group's offset, or the earliest where it has none. Its text may stand
-    for a Start everywhere: `start="earliest"`.
+    COMMITTED is the reader group's offset, or the earliest if it has none. A Start may always be
+    given as text: `start="earliest"`.
     """
 
     EARLIEST = "earliest"

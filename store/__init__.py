@@ -3,14 +3,17 @@
 This module exports the values that programs with an embedded store need; `kvcq.open_store` opens a
 store. The rooms, each of which may only use those before it:
 
-* `base`: clocks, locks, file operations, and whatever else knows nothing of messages;
+* `base`: clocks, locks, file operations, and everything else that knows nothing of messages;
 * `format`: the byte layouts of the files;
 * `log`: the files, the append, the walk over them, recovery, flushing, retention;
-* `topics`: which topics exist, deletions, what a power loss took;
-* `derive`: from the log to the queues;
-* `puts` and `reads`: writing and reading, which do not know each other;
-* `groups`: members that share the work of a group;
-* `upkeep`: periodic work beside them.
+* `state`: topics, groups and offsets, as records of the log and as rows;
+* `topics`: which topics exist, and which records belong to them;
+* `derive`: from the log to the queues and the state;
+* `reads`, then `puts`: reading and writing;
+* `held`: messages that wait for a time or a decision;
+* `groups`: members that share the work of a group; `lite`: lite topics;
+* `trace`: what became of a message;
+* `upkeep`: periodic work, and the end of a store's life.
 
 Above them are the facade, `message_store`, and `opening`, which assembles a store. `consume_queue`
 and `metadata` are the protocols that a database implements.

@@ -128,8 +128,8 @@ class Databases(Protocol):
         """Called once the log is recovered and ends where `segments` say. Replaces databases that
         are ahead of it.
 
-        `queues` and `state` may be others from here on. Raises StoreFormatError if no database or
-        snapshot that is not ahead has what the log alone lacks.
+        `queues` and `state` may be other objects afterwards. Raises StoreFormatError if the log
+        alone is not enough, and no database or snapshot at or before its end has the rest.
         """
         ...
 
@@ -411,9 +411,9 @@ def _tell_of_start(notes: Notes, start: int) -> None:
 def _newest_time_ms(log: CommitLog, times: StoreTimes, segment: Segment) -> int:
     """The judged time of the segment's last record, or a later one.
 
-    That of the first whole record behind it, or else of the log's last record: judged times never
-    fall along the log. A time in the future is not evidence; the file's modification time is used
-    then. Raises OSError.
+    Taken from the first whole record after the segment, otherwise from the log's last record:
+    judged times never fall along the log. A time in the future is not evidence; the file's
+    modification time is used then. Raises OSError.
     """
     behind = log.first_time_from(segment.start_offset + segment.size)
     found = log.appended_offset, log.last_store_time_ms

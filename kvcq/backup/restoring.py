@@ -146,7 +146,7 @@ def _restore_to(
 
 @contextmanager
 def _claimed(new: Path) -> Iterator[None]:
-    """Create the empty directory for this restore alone. Raises BackupRefusedError."""
+    """Create an empty directory that only this restore uses. Raises BackupRefusedError."""
     new.mkdir(DIRECTORY_MODE, exist_ok=True)
     descriptor = os.open(new, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -168,7 +168,7 @@ def _claimed(new: Path) -> Iterator[None]:
 
 
 def _check_cut(place: Place, backup: Backup, cut: Cut) -> None:
-    """Check before anything is written. A cut that would leave no message is taken for a
+    """Check before anything is written. A cut that would leave no message is rejected as a
     mistake."""
     at = cut.until_offset
     if at is not None and not backup.start_offset <= at <= backup.end_offset:

@@ -143,10 +143,10 @@ class MessageCalls(CallGroup):
         """Messages of a queue from `offset` on; `wait_s`: how long to wait if there are none.
 
         `tag_filter`: such as "created || paid". `sql_filter`: instead of it, a condition on
-        properties, such as "price > 10 AND TAGS = 'paid'"; an answer may then have no message
-        though there are more behind its `next_offset`.
+        properties, such as "price > 10 AND TAGS = 'paid'". A response may then be empty although
+        more messages follow after its `next_offset`.
         Raises OffsetOutOfRangeError, NotFoundError, DataLossError; RecreatedError if the offset is
-        a Position, and the topic was deleted and made again since.
+        a Position, and the topic was deleted and created again since.
         """
         limit_s = self._connection.timeout_s if timeout_s is None else timeout_s
         answer = await self._call(

@@ -124,7 +124,7 @@ class SharedGroupCalls(CallGroup):
         return ReceivedBatch(received, outcomes)
 
     def _give_back_late(self, group: str, response: bytes) -> None:
-        """What was received for a caller that has gone is delivered again at once."""
+        """Give back messages whose caller has gone, so that they are delivered again at once."""
 
         async def give_back() -> None:
             with suppress(KvcqError):  # it is delivered again when its time is over

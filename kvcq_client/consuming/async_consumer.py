@@ -92,7 +92,7 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
     async def batches_to_end(
         self, idle_timeout_s: float = 30.0
     ) -> AsyncIterator[list[StoredMessage]]:
-        """As `to_end`, in batches of one queue."""
+        """Like `to_end`, in batches of one queue."""
         await self._aim(idle_timeout_s)
         while await self._before_end(idle_timeout_s):
             yield self._core.rest_of_batch()

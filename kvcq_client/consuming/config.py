@@ -24,10 +24,10 @@ class ConsumerConfig:
     reader group begins at the group's committed offset, or at the earliest message where there is
     none; a consumer without one begins at the earliest message.
     `when_expired`: where to continue when messages expired before they were read, or when their
-    topic or light queue was deleted and made again. By default OffsetOutOfRangeError, or
-    RecreatedError, is raised. A light queue that was deleted and is not made again yet is then
-    followed as before its first message; by default a consumer that follows others as well leaves
-    it, with a warning in its log, and one that follows nothing else raises NotFoundError.
+    topic or light queue was deleted and created again. By default OffsetOutOfRangeError or
+    RecreatedError is raised. A light queue that was deleted and does not exist again is followed as
+    before its first message, if this is set. By default a consumer with other queues drops it, with
+    a warning in its log, and a consumer without others raises NotFoundError.
     `skip_damaged`: leave out messages that cannot be read, with a warning in the log, instead of
     raising DataLossError.
     """

@@ -80,7 +80,7 @@ class Consumer(ConsumerState, Blocking[AsyncConsumer], Closing):
             yield from self._core.one_by_one()
 
     def batches_to_end(self, idle_timeout_s: float = 30.0) -> Iterator[list[StoredMessage]]:
-        """As `to_end`, in batches of one queue."""
+        """Like `to_end`, in batches of one queue."""
         self._aim(idle_timeout_s)
         while self._before_end(idle_timeout_s):
             yield self._core.rest_of_batch()

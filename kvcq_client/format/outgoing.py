@@ -127,7 +127,7 @@ def outgoing_with(
 def outgoing_or_message(
     topic: str | Message, body: bytes | None, fields: MessageFields
 ) -> Outgoing:
-    """As `outgoing_with`, or from a Message instead of fields.
+    """Like `outgoing_with`, or from a Message instead of fields.
 
     Raises TypeError if neither or both are given.
     """

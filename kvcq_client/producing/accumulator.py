@@ -77,7 +77,7 @@ class Accumulator:
         return Sending(batch, index)
 
     def check(self, messages: Iterable[Message]) -> list[Sized]:
-        """What `add_checked` takes. Raises TypeError, ValueError, before anything is added."""
+        """Check messages for `add_checked`. Raises TypeError, ValueError; nothing is added then."""
         check = self._check
         return [check(outgoing_of(message, "messages")) for message in messages]
 

@@ -39,7 +39,7 @@ class Settlement(Future[Outcome]):
     """
 
     def cancel(self) -> bool:
-        """Do nothing and return False: the call is under way."""
+        """Do nothing and return False: the call is in progress."""
         return False
 
     def __await__(self) -> Generator[object, None, Outcome]:
@@ -47,7 +47,7 @@ class Settlement(Future[Outcome]):
 
 
 class Settles(Protocol):
-    """What a delivery tells its receiver. Thread-safe."""
+    """Takes the settlements of a delivery; its receiver implements it. Thread-safe."""
 
     renew_s: float
 
@@ -115,8 +115,8 @@ class Delivery:
     def acknowledge(self, *, with_next: bool = False) -> Settlement:
         """Acknowledge it: the message is done, and is not delivered again.
 
-        `with_next`: it may wait up to 10 ms for the receiver's next call to the server, and go with
-        it. The settlement has KvcqError if the server could not be told in time.
+        `with_next`: it may wait up to 10 ms for the receiver's next call to the server, and be sent
+        with it. The settlement has a KvcqError if it did not reach the server in time.
         """
         if self._settlement is None:
             self._settlement = self._receiver.acknowledge(self, may_wait=with_next)

@@ -1,11 +1,11 @@
-"""Acknowledgements, and what else is told of deliveries, joined into batches.
+"""Batches acknowledgements and other settlements of deliveries.
 
-While calls are under way, further settlements wait, and are sent together afterwards. So batches
+While calls are in progress, further settlements wait, and are sent together afterwards. So batches
 grow with the load.
 
 An acknowledgement goes with the next receive if there is one: one call, and one record of the
-server's log, instead of two. Those of `with delivery:` and `run`, whose outcome nobody waits for,
-are held back for ALONE_S at most until there is such a receive. All others are sent at once.
+server's log, instead of two. Those of `with delivery:` and `run`, whose outcome no caller waits
+for, wait for such a receive, but at most ALONE_S. All others are sent at once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Part = list[tuple["Delivery", Settlement]]
 
 
 class Told(NamedTuple):
-    """What is told of a delivery."""
+    """A settlement of a delivery."""
 
     what: str  # acknowledge, give_back or hold
     seconds: float | None = None  # the delay, or the time to hold it
@@ -163,7 +163,7 @@ class Settlements:
         return part
 
     def taken(self, part: Part, outcomes: Sequence[Outcome]) -> None:
-        """They have these outcomes."""
+        """Set the outcomes of the settlements in `part`."""
         if part:
             self._answer(Told("acknowledge"), part, outcomes, None)
             self._wake()

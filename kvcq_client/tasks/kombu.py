@@ -43,7 +43,7 @@ _NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9|_%-]")
 
 
 class QoS(virtual.QoS):
-    """What workers have and have not acknowledged."""
+    """Tracks messages that workers have not acknowledged."""
 
     def ack(self, delivery_tag: str) -> None:
         delivery = self.channel.deliveries.pop(delivery_tag, None)

@@ -44,7 +44,7 @@ def blocking_iterator(
     call: Callable[Concatenate[C, P], AsyncIterator[R]],
     at_once: int = 1000,
 ) -> Callable[Concatenate[Blocking[C], P], Iterator[R]]:
-    """The same for an async iterator, of which `at_once` items are fetched at a time."""
+    """Like `blocking`, for an async iterator; fetches `at_once` items at a time."""
 
     @wraps(call)
     def iterate(self: Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:

@@ -263,7 +263,7 @@ class CallStream:
         self._loop.call_soon(self._send)
 
     def _send(self) -> None:
-        """Start writing queued calls, unless a write is under way, which continues with them."""
+        """Start writing queued calls. A write in progress continues with them instead."""
         stream = self._stream
         # It ended before `_read` noticed, for example because no server was found: send nothing.
         if stream is None or self._is_writing or stream.done():

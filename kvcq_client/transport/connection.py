@@ -122,7 +122,7 @@ def may_be_parked(request: Message | bytes) -> bool:
 
 
 def is_target(target: object) -> bool:
-    """Whether it is HOST:PORT or another target that gRPC accepts."""
+    """Whether the target is HOST:PORT or another form that gRPC accepts."""
     if not isinstance(target, str):
         return False
     found = _HOST_AND_PORT.fullmatch(target)

@@ -39,7 +39,8 @@ class Waits(Protocol):
         ...
 
     async def end(self, call: Coroutine[Any, Any, R]) -> R | None:
-        """As `in_loop`, for closing. Returns None in a forked child, or after the client's end."""
+        """Like `in_loop`, for closing. Returns None in a forked child, or after the client has
+        closed."""
 
 
 class LoopWaits:

@@ -7,13 +7,14 @@
 | 12 |    8 | i64  | tag_code        | hash of the tag, 0 for none; due time (ms) if delayed  |
 
 Big-endian, no padding, 20 bytes. No checksum: a unit is derived from its record. A file holds a
-fixed number of units and has its full size from the moment it is made; what was never written
-is zero. Its name is the byte offset of its first unit in the whole queue, as 20 digits.
+fixed number of units, and has its full size from its creation; unwritten bytes are zero. Its name
+is the byte offset of its first unit in the whole queue, as 20 digits.
 
 A *blank* unit is (0, 0x7FFFFFFF, 0). It fills a file up to the first unit of a queue whose
-earlier messages are gone. An *end mark* is (0, 1, 0), our own: it stands where the last unit of
-a queue stood when a truncation took all units there were, so that its offsets go on. RocketMQ
-takes it for the unit of an expired record. Neither is valid, and a zero unit is not.
+earlier messages are gone. An *end mark* is (0, 1, 0), and only kvcq writes it: when a truncation
+removes all units of a queue, it is put where the last unit was, so that the queue's offsets
+continue. RocketMQ treats it as the unit of an expired record. Blank units, end marks and zero
+units are not valid units.
 
 Source: RocketMQ 5, classes ConsumeQueue and DefaultMappedFile.
 """

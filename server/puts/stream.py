@@ -4,9 +4,9 @@ Batches are appended as they arrive; responses wait for their turn and, in SYNC 
 While `window` responses wait, or UNSENT_BYTES of them, no further batch is read from the stream,
 and gRPC's flow control holds the producer back.
 
-After a numbered batch was rejected, no later batch of its producer is accepted until that one has
-come again. The table of producers would check the same, but it may forget a producer at any time; a
-later batch would then be taken for the next one, and stored out of order.
+After a numbered batch was rejected, no later batch of its producer is accepted until that one is
+sent again. The table of producers checks the same, but it may forget a producer at any time; a
+later batch would then count as the next one, and be stored out of order.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class PutStream:
 
 
 def _may_come_again(batch: pb.PutBatchRequest, failure: Exception) -> bool:
-    """Whether it is numbered, and was rejected for another reason than its number."""
+    """Whether the batch is numbered, and was rejected for another reason than its number."""
     if not batch.HasField("producer") or isinstance(failure, OutOfSequenceError):
         return False
     try:

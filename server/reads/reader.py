@@ -186,7 +186,7 @@ class QueueReader:
             self._memory.sent(expected_bytes, who)
 
     def _is_cold(self, place: Place) -> bool:
-        """Whether it is far behind the end of the log."""
+        """Whether the place is far behind the end of the log."""
         try:
             return self._store.is_cold(*place.key, place.offset)
         except Exception:  # noqa: BLE001 - the read meets it too, and says so
@@ -235,14 +235,14 @@ def _bytes_of(found: Sequence[Encoded | Exception]) -> int:
 
 
 def _is_laborious(pulled: Pulled, form: pb.RecordForm) -> bool:
-    """Whether it has so many properties that a thread should decode them."""
+    """Whether the messages have so many properties that a thread should decode them."""
     if form == pb.RECORD_FORM_WHOLE or pulled.records.size_bytes <= INLINE_PROPERTIES_BYTES:
         return False
     return sum(map(properties_size, pulled.records)) > INLINE_PROPERTIES_BYTES
 
 
 def _may_begin(topic: str, queue_id: int, offset: int) -> bool:
-    """Whether it is the start of a light queue, which its first message creates.
+    """Whether this is the start of a light queue that does not exist yet.
 
     Not for a name that no light queue can have.
     """

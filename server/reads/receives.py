@@ -247,9 +247,9 @@ class Receives:
         """Wait until the acknowledgements are as durable as a put. The response counts as waiting
         to be sent, so that a slow disk does not fill the memory with responses.
 
-        If that fails, an attempt that is made again has the messages, and others get them when
-        their time is over. Without an attempt's id, or if the caller went away and has not made it
-        again, they are given back.
+        If that fails, a repeated attempt gets the messages again, and other receives get them when
+        their leases end. Without an attempt id, or if the caller went away and has not repeated the
+        attempt, they are given back.
         """
         look = _Look()
         look.received = found.received

@@ -252,8 +252,8 @@ class CallStream:
         return True
 
     def _begin(self, call: pb.Call, *, alone: bool = False) -> None:
-        """Calls that arrive together are worth a turn of the loop, since puts become one append.
-        One that arrived `alone` is answered immediately if possible."""
+        """Start a call. Calls that arrive together wait for a turn of the loop, so that puts become
+        one append; one that arrived `alone` is answered immediately if possible."""
         begun = self._under_way.get(call.id)
         if call.cancel:
             if begun is not None:

@@ -88,7 +88,7 @@ def variable_of(name: str) -> str:
 
 
 def known_setting(name: str) -> Known:
-    """By its full name; a setting of the table [server] also by its key alone. Raises
+    """Find a setting by its full name, or by its key if it is in the table [server]. Raises
     UnknownSettingError with the nearest name."""
     found = KNOWN.get(name) or KNOWN.get(f"server.{name}")
     if found is None:

@@ -1,18 +1,18 @@
-"""What a numbered batch says of itself in the log: whose it is, and what it holds.
+"""The mark of a numbered batch in the log: its producer, its numbers, and a checksum.
 
-A producer may number its messages, and send a batch again when it got no answer. The first record
-of such a batch carries the property KVCQ_BATCH, and so does its first record in each later segment,
-which is found when the segments before were dropped:
+A producer may number its messages, and send a batch again if it got no response. The first record
+of such a batch carries the property KVCQ_BATCH. So does its first record in each later segment,
+which is found after the segments before were dropped:
 
     <producer id>:<sequence>:<messages>:<checksum>:<next sequence>:<physical offset>
 
-`sequence` is the number of the batch's first message, 19 digits; `messages` how many it has;
-`checksum` the CRC-32 of what the producer sent, 8 hex digits, made by whoever appends; `next
-sequence` the lowest number that the producer had not used when the batch was in the log. The
-offset is the record's own: a mark that was copied along with a message proves nothing.
+`sequence` is the number of the batch's first message, 19 digits. `messages` is their count.
+`checksum` is the CRC-32 of what the producer sent, 8 hex digits, computed by the server. `next
+sequence` is the lowest number that the producer had not used once the batch was in the log. The
+offset is the record's own, so a mark that was copied along with a message proves nothing.
 
 The key index has the record under the key `02 <producer id>:<sequence>`, which no message can
-carry, and under no topic: so it outlives the topics of its messages, as the records do.
+carry, and under no topic. So the row outlives the topics of the batch's messages, like its records.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ unsigned number, from the top bit down:
 |   38 | distance | bytes from the start of the batch's first record to this one         |
 |   24 | ordinal  | of the message in its batch, from 0                                   |
 
-The field is 0 in a record that is a batch by itself, in messages of different callers that were
-appended together, and in what RocketMQ writes; a message of a transaction has what its producer
-gave, so it cannot be part of a batch. It costs no byte, and a broker that takes the store over
-carries it along unread.
+The field is 0 in a record that is a whole batch, in messages of different callers that were
+appended together, and in records of RocketMQ. A message of a transaction has its producer's value,
+so it cannot be part of a batch. The place costs no additional bytes, and a broker that takes over
+the store ignores it.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ _STATE = TopicConfig(STATE_TOPIC, 1, 0, 0)
 
 
 class QueueRules(NamedTuple):
-    """What a queue keeps of its records."""
+    """Which of its records a queue keeps."""
 
     created_offset: int  # physical: older records are not its own
     retention: Retention
@@ -145,7 +145,7 @@ class Topics:
         return 1
 
     def require_queue(self, topic: str, queue_id: int) -> QueueRules:
-        """What the queue keeps of the log.
+        """Returns which records the queue keeps.
 
         Raises UnknownTopicError, UnknownQueueError. A light queue must have had a message.
         """
@@ -214,11 +214,12 @@ class Topics:
             self.ends.decided(ended, log_end)
 
     def own_appended(self, following: Mapping[str, int]) -> None:
-        """It is in the log; `following` are the next offsets of system topics. Repeatable."""
+        """Note that the records are in the log; `following` are the next offsets of system topics.
+        Repeatable."""
         self._next_own.update(following)
 
     def decided(self, *, is_appended: bool) -> None:
-        """It is in the log, or none of it is. Repeatable."""
+        """End what `deciding` began: all of it is in the log, or nothing. Repeatable."""
         self.ends.settled(is_appended=is_appended)
         self._takes_state = False
 

@@ -118,7 +118,8 @@ class Matching:
         return Cursor(at, self._ended, said, letters)
 
     def became_letter(self, group: str, place: Place, name: int) -> None:
-        """The message became that dead letter of the group: how the letter ends is told as well."""
+        """Note that the message became that dead letter of the group, so that the end of the letter
+        is part of its story."""
         topic = DEAD_LETTERS + group
         self._letters[topic, name] = group, place
         if self._names is not None:

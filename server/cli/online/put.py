@@ -1,8 +1,8 @@
 """kvcq put: one message, or a message for each line of standard input.
 
-Lines go out in blocks that are stored whole or not at all, one after another. At the first line
-that is refused the command ends: every line before it is stored, none behind it is. So a run that
-ended can be gone on with from the line that is told.
+Lines are sent in blocks that are stored whole or not at all, one after another. The command ends at
+the first line that is rejected: every line before it is stored, and no line after it. The error
+names the line, so the rest can be sent by another run.
 """
 
 from __future__ import annotations

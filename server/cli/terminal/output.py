@@ -94,7 +94,7 @@ class CannotConnectError(CommandError):
 
 
 class InterruptedCommandError(CommandError):
-    """Ctrl-C: says what becomes of the work that was begun."""
+    """Ctrl-C: the message says whether work that was started continues."""
 
     exit_code = EXIT_INTERRUPTED
     default_code = "INTERRUPTED"
