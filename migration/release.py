@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from store.base import Progress
     from store.message_store import MessageStore
 
-#: The broker's own queues, on their way out.
+#: The broker's own queues while they are being removed.
 _OLD_QUEUES = "consumequeue.removed"
 _LOOK_AHEAD = 1024
 _START_THE_BROKER = "start the RocketMQ broker on it"

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 EVERY_BYTES = 2 << 30
 #: At a clean stop a replay of less than this is left to the next start: about 1.5 s.
 AT_STOP_BYTES = 64 << 20
-#: The newest ones have their copies: each holds on to the table files of its time.
+#: Number of newest snapshots that keep their copy; each copy keeps its table files on disk.
 _COPIES = 2
 #: Sealed snapshots that are kept, spread over the log: a restore to a point starts from one.
 _KEPT = 8

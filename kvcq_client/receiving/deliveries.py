@@ -76,7 +76,7 @@ class Delivery:
 
     def __init__(self, received: Received, until_s: float, receiver: Settles) -> None:
         self.received = received
-        #: When its time is over, on the monotonic clock of this machine.
+        #: When its lease ends, on the monotonic clock of this machine.
         self.until_s = until_s
         #: Until when it is renewed; 0.0 if it is not.
         self.renew_until_s = monotonic() + receiver.renew_s

@@ -167,7 +167,7 @@ class Connection:
         direct = (DIRECT,) if is_direct(target, os.environ) else ()
         # Each name only once, because gRPC uses the first of two.
         chosen = {**dict(_OPTIONS), **dict(direct), **dict(options)}
-        # The stubs only need what a channel of gRPC has.
+        # Typed as Any, because the stubs expect a channel of gRPC, and only need what this one has.
         self._channel: Any = Channel(target, [*chosen.items()], tls, credentials)
         self.messages = kvcq_pb2_grpc.MessageServiceStub(self._channel)
         self.topics = kvcq_pb2_grpc.TopicServiceStub(self._channel)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A rest of the log that is smaller is left to the ordinary backfill.
+#: A smaller remainder of the log is left to the ordinary backfill.
 LEAST_BYTES = 16 << 20
 #: Log bytes of a piece: what the process holds in memory follows from it, some two times as much.
 _PIECE_BYTES = 96 << 20

@@ -123,7 +123,7 @@ class QueueEvidence:
                     live = np.flatnonzero(valid_units(units) & (offsets >= self._log_start))
                     for at in live.tolist():
                         yield start // UNIT_SIZE + first + at, int(offsets[at])
-            except OSError as error:  # found again, and told, when the files are checked
+            except OSError as error:  # the check of files finds and reports it again
                 logger.warning("%s says nothing: %s", path, error)
 
     # --- RocketMQ's RocksDB ----------------------------------------------------------------

@@ -24,7 +24,7 @@ class Verifying:
 
     def __init__(self, on: Migration) -> None:
         self._on = on
-        #: Rows of the last one in this process, at most VerifyOptions.kept.
+        #: Findings of the last verification in this process, at most VerifyOptions.kept.
         self.differences: Sequence[Finding] = ()
 
     def run(self, job: Job, options: VerifyOptions) -> Outcome:

@@ -144,7 +144,8 @@ def _names_of(patterns: list[str]) -> _Names:
     exact = {pattern for pattern in patterns if not pattern.endswith("*")}
     prefixes: list[str] = []
     for prefix in sorted(each[:-1] for each in patterns if each.endswith("*")):
-        if not (prefixes and prefix.startswith(prefixes[-1])):  # otherwise that one has them all
+        # Otherwise the shorter prefix covers it.
+        if not (prefixes and prefix.startswith(prefixes[-1])):
             prefixes.append(prefix)
     return _Names(exact, prefixes)
 

@@ -183,7 +183,7 @@ class Link(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._buffer)
-        self._held = 0  # bytes of the buffer that are of frames that have not come whole
+        self._held = 0  # bytes of incomplete frames in the buffer
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
 

@@ -64,7 +64,7 @@ class ColdReads:
         self._looked_at = (now_s(), appended(), process_cpu_s())
         self._busy = False  # whether puts came between the last two looks
         self._left = deque([0.0], maxlen=_LOOKS)  # shares of a core, one for each look
-        self._free_s = 0.0  # no cold read begins before
+        self._free_s = 0.0  # the next cold read does not begin before this time
 
     async def run(self, read: Callable[[bool], T], bytes_of: Callable[[T], int]) -> T:
         """Run `read` when it is its turn; returns its result or raises its error. Its argument is

@@ -159,7 +159,7 @@ class KeptBytes:
         self._known[key] = kept
 
     def _fits(self, kept: KeptQueue, created_offset: int, bounds: Bounds) -> bool:
-        """Whether the count belongs to this topic, and to this log: a power loss may have cut it."""
+        """Whether the count is of this topic and of this log, which a power loss may have cut."""
         return kept.created_offset == created_offset and kept.end_offset <= bounds.max_offset
 
     def _count(self, key: tuple[str, int], wanted: _Wanted, budget: int) -> tuple[KeptQueue, int]:

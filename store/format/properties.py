@@ -144,7 +144,7 @@ def light_queues(properties: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
 def light_item(names: str, offsets: list[int]) -> bytes:
     """The encoded properties for light queues: their comma-separated names, and the message's
     offset in each."""
-    places = str(offsets)[1:-1].replace(" ", "")  # three quarters of the time of a join
+    places = str(offsets)[1:-1].replace(" ", "")  # takes three quarters of the time of a join
     return f"{LMQ_NAMES}\x01{names}\x02{LMQ_OFFSETS}\x01{places}\x02".encode()
 
 

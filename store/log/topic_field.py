@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 #: A topic longer than this needs a V2 record (RocketMQ: autoMessageVersionOnTopicLen).
 _V1_TOPIC_BYTES = 127
-#: By the bytes of the topic. No topic has more, see store/format/limits.py.
+#: The length field, by the topic's bytes. No topic is longer, see store/format/limits.py.
 _LENGTHS = [size.to_bytes(1 if size <= _V1_TOPIC_BYTES else 2, "big") for size in range(256)]
 
 

@@ -106,7 +106,7 @@ def read_liveness(parts: StoreParts) -> Liveness:
         state = KvStateStore(engine)
         view = StateView(state, lambda: 0)
         for at, end, entries in state_records(engine, segments, parts.identity.base_offset):
-            if at >= state.point:  # of a store that runs, or was killed
+            if at >= state.point:  # not in the rows, because the store runs or was killed
                 view.append(entries, at, end)
             ended.update({each.topic: at for each in entries if isinstance(each, TopicEnded)})
         return liveness_of(view.tables, ended)

@@ -68,7 +68,8 @@ class VerifySettings:
     log: Path
     files: Path | None = None  # directory of the file queues
     database: Path | None = None  # a backup, or a closed database
-    end: int | None = None  # pinned end; else what the log and the database's checkpoint share
+    # Pinned end; by default the lower of the log's end and the database's checkpoint.
+    end: int | None = None
     output: Path | None = None  # new directory for the differences, as Parquet
     liveness: Liveness = ALL_LIVE
     read: ReadOptions = DEFAULTS
