@@ -48,7 +48,7 @@ class Jobs:
 
     A run that comes due while the last one continues is skipped. A job that raises is logged and
     counted, and runs again at its next time. A repeated error is logged once, and so is its end.
-    Thread: "jobs-…" run the jobs; the scheduler's thread only starts them. Methods: any thread.
+    Thread: "jobs_…" run the jobs; the scheduler's thread only starts them. Methods: any thread.
     Locks: `_lock` for the counts, never held while a job runs.
     """
 
