@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.systems import bare, in_process, ours, variants
+from tests.benchmarks.systems import bare, idle, in_process, ours, variants
 
 if TYPE_CHECKING:
     from tests.benchmarks.system import System
 
 
 def our_systems() -> list[System]:
-    """Ours, its limits, ours with other settings, and its parts."""
-    return [ours.SYSTEM, *bare.SYSTEMS, *variants.SYSTEMS, *in_process.SYSTEMS]
+    """Ours, its limits, ours with other settings or with many clients, and its parts."""
+    return [ours.SYSTEM, *bare.SYSTEMS, *variants.SYSTEMS, idle.SYSTEM, *in_process.SYSTEMS]
 
 
 def peer_systems() -> list[System]:
