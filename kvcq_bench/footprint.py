@@ -19,7 +19,7 @@ _OF_QUEUES = ("disk_kvcq_bytes",)
 def note_made(recorder: Recorder, queues: int, what: str, empty: Mapping[str, float]) -> None:
     """Record figures for `queues` queues, called `what`, that were just created and are partly in
     memory."""
-    _note(recorder, f"{queues:,} {what}, just made", empty, recorder.point(queues))
+    note_growth(recorder, f"{queues:,} {what}, just made", empty, recorder.point(queues))
 
 
 def restart(run: Run, queues: int, what: str, empty: Mapping[str, float]) -> None:
@@ -33,16 +33,17 @@ def restart(run: Run, queues: int, what: str, empty: Mapping[str, float]) -> Non
         return
     recorder.figure(f"ready after a clean stop, {queues:,} {what}", ready_s, "s")
     now = recorder.point(queues, ready_s=ready_s)
-    _note(recorder, f"{queues:,} {what}, restarted", empty, now)
+    note_growth(recorder, f"{queues:,} {what}, restarted", empty, now)
     if all(name in now and name in empty for name in _OF_QUEUES):  # all is on disk now
         growth = sum(now[name] - empty[name] for name in _OF_QUEUES)
         recorder.figure(f"disk of a queue, {queues:,} {what}", growth / max(1, queues), "B")
 
 
-def _note(
-    recorder: Recorder, what: str, empty: Mapping[str, float], now: Mapping[str, float]
+def note_growth(
+    recorder: Recorder, what: str, before: Mapping[str, float], now: Mapping[str, float]
 ) -> None:
+    """Record by how much memory grew with `what`."""
     for name in ("resident", "private"):
-        if f"{name}_bytes" in now and f"{name}_bytes" in empty:
-            growth = now[f"{name}_bytes"] - empty[f"{name}_bytes"]
+        if f"{name}_bytes" in now and f"{name}_bytes" in before:
+            growth = now[f"{name}_bytes"] - before[f"{name}_bytes"]
             recorder.figure(f"{name} memory, growth, {what}", growth / 1e6, "MB")

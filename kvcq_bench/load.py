@@ -4,10 +4,12 @@ check."""
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from kvcq_bench.errors import CheckFailedError
 from kvcq_bench.ledger import Checker
 from kvcq_client import Message
 
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
     from kvcq_bench.run import Run
     from kvcq_bench.targets import Writer
     from kvcq_client import Queue
+
+#: What is to happen is to happen within this time, and looked for this often.
+_TIMEOUT_S = 3600.0
+_LOOK_S = 0.05
 
 
 class Workers:
@@ -175,6 +181,15 @@ def until(choices: Iterable[Sequence[int]], seconds: float) -> Iterable[Sequence
         if perf_counter() >= end_s:
             return
         yield choice
+
+
+def wait_until(has_happened: Callable[[], object], what: str) -> None:
+    """Block until it has. Raises CheckFailedError after an hour."""
+    until_s = perf_counter() + _TIMEOUT_S
+    while not has_happened():
+        if perf_counter() > until_s:
+            raise CheckFailedError(f"not within {_TIMEOUT_S:g} s: {what}")
+        time.sleep(_LOOK_S)
 
 
 def read_back(run: Run, ledger: Ledger, queues: Sequence[Queue]) -> Checker:

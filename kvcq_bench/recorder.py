@@ -89,9 +89,14 @@ class Recorder:
     def point(self, queues: int, **values: float) -> dict[str, float]:
         """Record memory and disk at this number of queues. Returns the point, for further
         values."""
-        point: dict[str, float] = {"queues": queues, **values, **self._used(), **self._disk()}
+        point: dict[str, float] = {"queues": queues, **values, **self.used(), **self._disk()}
         self.points.append(point)
         return point
+
+    def used(self) -> dict[str, float]:
+        """Resource usage of the target now; {} if it is on another machine."""
+        used = self._target.used()
+        return asdict(used) if used is not None else {}
 
     def watching(self, target: Target) -> None:
         """Sample this target from now on. Must not be called while one is being opened."""
@@ -133,7 +138,7 @@ class Recorder:
             row: dict[str, float] = {"at_s": self.elapsed_s}
             with self._lock:
                 row |= {f"count.{name}": value for name, value in self._counters.items()}
-            row |= self._used()
+            row |= self.used()
             for name, value in self._target.statistics().items():
                 if name.endswith(_STATISTICS):
                     row[name] = value
@@ -144,10 +149,6 @@ class Recorder:
                 del self.samples[1::2]
                 self._interval_s *= 2
             self._watch(self.phase)
-
-    def _used(self) -> dict[str, float]:
-        used = self._target.used()
-        return asdict(used) if used is not None else {}
 
     def _disk(self) -> dict[str, float]:
         return {f"disk_{name}_bytes": size for name, size in self._target.disk_bytes().items()}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kvcq_bench.errors import CheckFailedError
 from kvcq_bench.footprint import note_made, restart
-from kvcq_bench.load import Workers
+from kvcq_bench.load import Workers, wait_until
 from kvcq_client import Message, Queue
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ _MOST = 1024
 _DAY_MS = 24 * 3_600_000
 _AHEAD_MS = 2000
 _FEW_S = 0.05
-#: What is due is to be put within so long.
-_TIMEOUT_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -196,12 +194,10 @@ def _check_order(run: Run, ledger: Ledger, count: int) -> None:
 
 
 def _wait(run: Run, queue: Queue, count: int) -> None:
-    """Block until the queue has `count` messages. Raises CheckFailedError."""
-    until_s = perf_counter() + _TIMEOUT_S
-    while run.target.bounds([queue])[queue].max_offset < count:
-        if perf_counter() > until_s:
-            raise CheckFailedError(f"{queue} has not got {count} messages in {_TIMEOUT_S:g} s")
-        time.sleep(_FEW_S)
+    wait_until(
+        lambda: run.target.bounds([queue])[queue].max_offset >= count,
+        f"{queue} has {count} messages",
+    )
 
 
 def _now_ms() -> int:

@@ -65,6 +65,11 @@ class RemoteTarget:
         self._client = Client(address, timeout_s=_TIMEOUT_S, tls=tls, credentials=credentials)
         self.directory: Path | None = None
 
+    @property
+    def client(self) -> Client:
+        """Until the target is reopened."""
+        return self._client
+
     def writer(self) -> RemoteWriter:
         return RemoteWriter(self._client.producer(linger_ms=2.0, buffer_bytes=16 << 20))
 

@@ -365,5 +365,6 @@ class LiteTopics:
         return {
             "store.lite_subscriptions": self.subscriptions.subscribed,
             "store.lite_clients": self.subscriptions.clients,
+            "store.lite_passes": self.subscriptions.passes,
             "store.lite_topics_expired": self.expiry.expired,
         }

@@ -79,6 +79,11 @@ class Subscriptions:
     def clients(self) -> int:
         return sum(len(group.clients) for group in list(self._groups.values()))
 
+    @property
+    def passes(self) -> int:
+        """Wildcard groups with clients that have not come to all lite topics yet."""
+        return sum(group.pass_after is not None for group in list(self._groups.values()))
+
     def add_listener(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` when a client that had nothing to receive may have something, on any
         thread. It must be short. Returns a function that removes it."""

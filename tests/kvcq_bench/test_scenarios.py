@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -44,6 +45,13 @@ SMALL: dict[str, dict[str, Any]] = {
         "seconds": 1,
         "together": 200,
         "alone_seconds": 0.2,
+    },
+    "lite-topics": {
+        "lite_topics": 301,
+        "subscribed": 50,
+        "first_messages": 20,
+        "ended": 100,
+        "expiry_s": 0.2,
     },
     "kill": {"seconds": 0.3, "kills": 1, "queues": 4, "producers": 2, "batch": 16},
 }
@@ -93,7 +101,7 @@ def test_scenarios_are_in_the_order_of_their_numbers() -> None:
     assert numbers == sorted(numbers)
 
 
-@pytest.mark.parametrize("name", [name for name in shipped_scenarios() if name != "6-kill"])
+@pytest.mark.parametrize("name", sorted({*shipped_scenarios()} - {"6-kill", "8-lite-topics"}))
 def test_scenario_in_this_process(tmp_path: Path, name: str) -> None:
     report = _run_embedded(tmp_path, name)
     _check_goals(report)
@@ -131,6 +139,28 @@ def test_producers_go_on_over_a_kill_and_nothing_is_lost_or_repeated(tmp_path: P
     assert figures["messages checked"].value > 0
     ready = figures["ready after a kill"].value
     assert figures["first pull after a kill"].value >= ready > 0
+
+
+@pytest.mark.integration
+def test_lite_topics_are_subscribed_to_received_from_and_ended(tmp_path: Path) -> None:
+    scenario = _small("8-lite-topics")
+    target = OwnServer(tmp_path, scenario.store, "tests.support.hasty_server")
+    try:
+        turn = partial(run_scenario, scenario, target, sample_interval_s=0.05)
+        report = report_of(scenario, [lambda number: turn(number=number)])
+    finally:
+        target.close()
+    _check_goals(report)
+    (result,) = report.results
+    found = result.course["latencies"]["first message of a lite topic, to a subscriber of all"]
+    assert found["count"] == 20
+    assert result.figures["idle lite topics ended"].value > 0
+    assert result.course["counters"]["read_back"] == 301 + 20
+
+
+def test_lite_topics_need_a_server(tmp_path: Path) -> None:
+    with pytest.raises(NotPossibleHereError, match="not --embedded"):
+        _run_embedded(tmp_path, "8-lite-topics")
 
 
 class _Forgetful(EmbeddedTarget):

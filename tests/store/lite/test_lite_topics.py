@@ -191,11 +191,14 @@ def test_a_wildcard_group_gets_what_was_there_and_what_comes(store: MessageStore
         put(store, f"old{number}", f"o{number}")
     store.put([Message("other", b"x", light_queues=("%LMQ%$other$z",))])
     ready(store, is_wildcard=True)
+    store.lite.sync("g", "c", COMPLETE)
+    assert store.statistics()["store.lite_passes"] == 1
     seen: list[str] = []
     while got := received(store, "c", max_messages=7):
         seen += texts(got)
         acknowledge(store, got)
     assert sorted(seen) == sorted(f"o{number}" for number in range(30))
+    assert store.statistics()["store.lite_passes"] == 0
     put(store, "brand-new", "n0")
     assert texts(received(store, "d")) == ["n0"]
     with pytest.raises(InvalidArgumentError, match="from all lite topics of 'p'"):
