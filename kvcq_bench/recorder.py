@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import asdict
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from kvcq_bench.histogram import Histogram
 from kvcq_bench.report import Figure, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
     from kvcq_bench.targets import Target
@@ -85,6 +86,13 @@ class Recorder:
     def figure(self, name: str, value: float, unit: str = "") -> None:
         """Add a figure to the result. Without a unit it is a ratio."""
         self.figures[name] = Figure(value, unit)
+
+    @contextmanager
+    def rate(self, name: str, amount: float, unit: str) -> Iterator[None]:
+        """Add how much of `amount` a second the block does."""
+        began_s = perf_counter()
+        yield
+        self.figure(name, amount / (perf_counter() - began_s), unit)
 
     def point(self, queues: int, **values: float) -> dict[str, float]:
         """Record memory and disk at this number of queues. Returns the point, for further

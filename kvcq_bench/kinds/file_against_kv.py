@@ -70,10 +70,9 @@ def _run_one(run: Run, parameters: Parameters, name: str, count: int) -> None:
     before = run.target.used() or Used()
     run.target.create_topics({queue.topic: 1 for queue in queues})
     total = count * parameters.messages_a_queue
-    started_s = perf_counter()
     choices = in_turn(range(count), total, parameters.batch)
-    produce_all(run, ledger, [Plan(queues, choices, parameters.size, latency=f"put {name}")])
-    figure(f"put, {name}", total / (perf_counter() - started_s), "messages/s")
+    with run.recorder.rate(f"put, {name}", total, "messages/s"):
+        produce_all(run, ledger, [Plan(queues, choices, parameters.size, latency=f"put {name}")])
     used = run.target.used() or Used()
     run.recorder.point(count)
     figure(f"open files, {name}", used.open_files, "files")
@@ -85,6 +84,5 @@ def _run_one(run: Run, parameters: Parameters, name: str, count: int) -> None:
     for entry, size in run.target.disk_bytes().items():
         if entry in ("consumequeue", "kvcq", "index"):
             figure(f"{entry}, {name}", size / 1e6, "MB")
-    started_s = perf_counter()
-    read_back(run, ledger, queues)
-    figure(f"read, {name}", total / (perf_counter() - started_s), "messages/s")
+    with run.recorder.rate(f"read, {name}", total, "messages/s"):
+        read_back(run, ledger, queues)

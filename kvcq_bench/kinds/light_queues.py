@@ -71,7 +71,6 @@ def _fill(
         return tuple([_name(stream, at % queues) for at in range(first, first + fan_out)])
 
     run.touch_memory()
-    started_s = perf_counter()
     plan = Plan(
         homes,
         in_turn([stream], messages, max(1, 1000 // fan_out)),
@@ -79,12 +78,8 @@ def _fill(
         light_queues=names,
         latency=f"put in {fan_out} light queues",
     )
-    produce_all(run, ledger, [plan])
-    run.recorder.figure(
-        f"units, fan-out {fan_out:,}",
-        messages * fan_out / (perf_counter() - started_s),
-        "units/s",
-    )
+    with run.recorder.rate(f"units, fan-out {fan_out:,}", messages * fan_out, "units/s"):
+        produce_all(run, ledger, [plan])
 
 
 def _sample(
@@ -98,22 +93,18 @@ def _sample(
         touched, min(parameters.sample_queues, touched), replace=False, shuffle=False
     ).tolist()
     histogram = run.recorder.latency("read a light queue")
-    started_s = perf_counter()
-    for place in places:
-        # The units of this queue are those at place, place + queues, …, of all units in a row.
-        expected = [unit // fan_out for unit in range(place, messages * fan_out, parameters.queues)]
-        began_s = perf_counter()
-        found = []
-        for _, batch in run.target.read_to_end({Queue(_name(stream, place)): 0}):
-            found += [ledger.bodies.check(message.body) for message in batch]
-        histogram.add(perf_counter() - began_s)
-        if found != [(stream, number) for number in expected]:
-            raise CheckFailedError(
-                f"{_name(stream, place)} holds {found[:5]}…, not messages {expected[:5]}…"
-            )
-        run.recorder.count("light_units_read", len(found))
-    run.recorder.figure(
-        f"light queues read, fan-out {fan_out:,}",
-        len(places) / (perf_counter() - started_s),
-        "queues/s",
-    )
+    with run.recorder.rate(f"light queues read, fan-out {fan_out:,}", len(places), "queues/s"):
+        for place in places:
+            # The units of this queue are those at place, place + queues, …, of all units in a row.
+            units = range(place, messages * fan_out, parameters.queues)
+            expected = [unit // fan_out for unit in units]
+            began_s = perf_counter()
+            found = []
+            for _, batch in run.target.read_to_end({Queue(_name(stream, place)): 0}):
+                found += [ledger.bodies.check(message.body) for message in batch]
+            histogram.add(perf_counter() - began_s)
+            if found != [(stream, number) for number in expected]:
+                raise CheckFailedError(
+                    f"{_name(stream, place)} holds {found[:5]}…, not messages {expected[:5]}…"
+                )
+            run.recorder.count("light_units_read", len(found))

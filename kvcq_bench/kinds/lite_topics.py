@@ -88,10 +88,8 @@ def _fill(run: Run, parameters: Parameters, ledger: Ledger) -> None:
     run.touch_memory()
     choices = in_turn(range(len(_HOMES)), parameters.lite_topics, _BATCH)
     plan = Plan(_HOMES, choices, parameters.size, light_queues=_names)
-    started_s = perf_counter()
-    produce_all(run, ledger, [plan])
-    seconds = perf_counter() - started_s
-    run.recorder.figure("first messages, 1,000 a put", parameters.lite_topics / seconds, "topics/s")
+    with run.recorder.rate("first messages, 1,000 a put", parameters.lite_topics, "topics/s"):
+        produce_all(run, ledger, [plan])
 
 
 def _wildcard(run: Run, parameters: Parameters, client: Client) -> LiteReceiver:
@@ -117,13 +115,12 @@ def _subscribe(run: Run, parameters: Parameters, client: Client, kept: ExitStack
     run.recorder.begin(f"{count:,} subscriptions")
     client.create_group("named", lite=LiteSettings(_PARENT, client_quota=_QUOTA))
     before = run.recorder.used()
-    started_s = perf_counter()
-    for first in range(0, count, _QUOTA):
-        names = [_name(number) for number in range(first, min(first + _QUOTA, count))]
-        receiver = kept.enter_context(client.lite_receiver(_PARENT, group="named"))
-        receiver.subscribe(names)
-        run.recorder.count("subscribed", len(names))
-    run.recorder.figure("subscribed to", count / (perf_counter() - started_s), "topics/s")
+    with run.recorder.rate("subscribed to", count, "topics/s"):
+        for first in range(0, count, _QUOTA):
+            names = [_name(number) for number in range(first, min(first + _QUOTA, count))]
+            receiver = kept.enter_context(client.lite_receiver(_PARENT, group="named"))
+            receiver.subscribe(names)
+            run.recorder.count("subscribed", len(names))
     note_growth(run.recorder, f"{count:,} subscriptions", before, run.recorder.used())
 
 
@@ -153,16 +150,14 @@ def _end(run: Run, parameters: Parameters, client: Client, filled_s: float) -> N
     run.recorder.begin("lite topics become idle")
     time.sleep(max(0.0, filled_s + parameters.expiry_s - perf_counter()))
     run.recorder.begin(f"{parameters.ended:,} idle lite topics end")
-    target = run.target
-    before = run.recorder.used()
-    ended = target.statistics()["store.lite_topics_expired"] + parameters.ended
-    at_s, started_s = run.recorder.elapsed_s, perf_counter()
-    client.create_lite_parent(_PARENT, expiry_s=parameters.expiry_s)
-    wait_until(
-        lambda: target.statistics()["store.lite_topics_expired"] >= ended, "idle lite topics end"
-    )
-    seconds = perf_counter() - started_s
-    run.recorder.figure("idle lite topics ended", parameters.ended / seconds, "topics/s")
+
+    def ended() -> float:
+        return run.target.statistics()["store.lite_topics_expired"]
+
+    before, due, at_s = run.recorder.used(), ended() + parameters.ended, run.recorder.elapsed_s
+    with run.recorder.rate("idle lite topics ended", parameters.ended, "topics/s"):
+        client.create_lite_parent(_PARENT, expiry_s=parameters.expiry_s)
+        wait_until(lambda: ended() >= due, "idle lite topics end")
     samples = [row for row in run.recorder.samples if row["at_s"] >= at_s]
     if before and samples:
         growth = max(row["private_bytes"] for row in samples) - before["private_bytes"]

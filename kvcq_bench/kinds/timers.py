@@ -87,13 +87,11 @@ def _fill(run: Run, parameters: Parameters, ledger: Ledger) -> None:
     run.recorder.begin(f"{parameters.pending:,} delayed messages")
     random = run.random(7)
     now_ms = _now_ms()
-    started_s = perf_counter()
-    for first in range(0, parameters.pending, _MOST):
-        count = min(_MOST, parameters.pending - first)
-        due_ms = random.integers(now_ms + _DAY_MS, now_ms + 30 * _DAY_MS, count).tolist()
-        _put_later(run, ledger, _FAR, due_ms, parameters.size)
-    seconds = perf_counter() - started_s
-    run.recorder.figure("put, 1,024 a call", parameters.pending / seconds, "messages/s")
+    with run.recorder.rate("put, 1,024 a call", parameters.pending, "messages/s"):
+        for first in range(0, parameters.pending, _MOST):
+            count = min(_MOST, parameters.pending - first)
+            due_ms = random.integers(now_ms + _DAY_MS, now_ms + 30 * _DAY_MS, count).tolist()
+            _put_later(run, ledger, _FAR, due_ms, parameters.size)
 
 
 def _come_due(run: Run, parameters: Parameters, ledger: Ledger) -> None:

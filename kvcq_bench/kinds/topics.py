@@ -54,29 +54,21 @@ def _grow(
     run: Run, parameters: Parameters, ledger: Ledger, queues: list[Queue], begin: int, end: int
 ) -> None:
     run.recorder.begin(f"create {end - begin:,} topics")
-    started_s = perf_counter()
-    for first in range(begin, end, 10_000):
-        part = queues[first : min(first + 10_000, end)]
-        run.target.create_topics({queue.topic: 1 for queue in part})
-        run.recorder.count("topics_created", len(part))
-    run.recorder.figure(
-        f"topics created, {end:,} topics", (end - begin) / (perf_counter() - started_s), "topics/s"
-    )
+    with run.recorder.rate(f"topics created, {end:,} topics", end - begin, "topics/s"):
+        for first in range(begin, end, 10_000):
+            part = queues[first : min(first + 10_000, end)]
+            run.target.create_topics({queue.topic: 1 for queue in part})
+            run.recorder.count("topics_created", len(part))
     run.recorder.begin(f"first message to {end - begin:,} topics")
     run.touch_memory()
     tenth = max(1, (end - begin) // 10)
     rates = []
-    started_s = perf_counter()
-    for first in range(begin, end, tenth):
-        streams = range(first, min(first + tenth, end))
-        part_s = perf_counter()
-        _send(run, parameters, ledger, queues, _cut(streams, parameters.batch), "first message")
-        rates.append(len(streams) / (perf_counter() - part_s))
-    run.recorder.figure(
-        f"first messages, {end:,} topics",
-        (end - begin) / (perf_counter() - started_s),
-        "messages/s",
-    )
+    with run.recorder.rate(f"first messages, {end:,} topics", end - begin, "messages/s"):
+        for first in range(begin, end, tenth):
+            streams = range(first, min(first + tenth, end))
+            part_s = perf_counter()
+            _send(run, parameters, ledger, queues, _cut(streams, parameters.batch), "first message")
+            rates.append(len(streams) / (perf_counter() - part_s))
     run.recorder.figure(f"last tenth over the first, {end:,} topics", rates[-1] / rates[0])
 
 
@@ -101,13 +93,9 @@ def _traffic(run: Run, parameters: Parameters, ledger: Ledger, queues: list[Queu
             left -= count
 
     run.touch_memory()
-    started_s = perf_counter()
-    _send(run, parameters, ledger, queues, choices(), "Zipf traffic")
-    run.recorder.figure(
-        f"Zipf traffic, {len(queues):,} topics",
-        parameters.traffic_messages / (perf_counter() - started_s),
-        "messages/s",
-    )
+    name = f"Zipf traffic, {len(queues):,} topics"
+    with run.recorder.rate(name, parameters.traffic_messages, "messages/s"):
+        _send(run, parameters, ledger, queues, choices(), "Zipf traffic")
 
 
 def _send(
