@@ -309,7 +309,7 @@ class JobList:
             raise UnknownJobError(job_id) from None
 
     def all(self) -> list[Job]:
-        """Oldest first."""
+        """All jobs, oldest first."""
         return list(self._jobs.values())
 
     def close(self) -> None:

@@ -54,12 +54,14 @@ def release(
     progress: Progress = no_progress,
     home: Home | None = None,
 ) -> list[str]:
-    """Prepare `root` for a broker. Returns what was done, for people. Repeatable after a crash.
+    """Prepare `root` for a broker. Returns lines for operators that say what was done. Repeatable
+    after a crash.
 
-    Without `home` the queues are in files, which is rejected if the broker used RocksDB, because it
-    would miss messages. With FILES the broker's own RocksDB of queues is removed. Raises
-    IllegalStepError in another state than FILES, or for ROCKSDB than VERIFIED or ROCKSDB;
-    StoreLockedError while a service has it open, StoreFormatError, EngineFailedError.
+    `home`: where the broker finds its queues. Without it they stay in files; that is rejected if
+    the broker used RocksDB, because it would miss messages. With FILES the broker's own RocksDB of
+    queues is removed. Raises IllegalStepError unless the state is FILES (for ROCKSDB: VERIFIED or
+    ROCKSDB), StoreLockedError while a service has the store open, StoreFormatError,
+    EngineFailedError.
     """
     state = read_state(root)
     if state is None and inspect(root)[0] is DirKind.ROCKETMQ:

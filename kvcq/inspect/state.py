@@ -119,7 +119,7 @@ class StateSide:
         return 0 if begin == 0 else None
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
-        """The next records of the log, ascending."""
+        """Take the next records of the log, ascending."""
         if self._replayed is None:
             return
         for request in requests:

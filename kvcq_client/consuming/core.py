@@ -401,8 +401,8 @@ class ConsumerCore:
         await self._calls.commit_offsets(self.config.reader_group, given, allow_back=allow_back)
 
     async def commit_read(self, positions: Mapping[Queue, int], *, allow_back: bool) -> None:
-        """As `commit`, for what was read so far. Light queues that have no message yet, or were
-        deleted meanwhile, are left out: there is nothing to commit."""
+        """Like `commit`, for everything read so far. Light queues that have no message yet, or were
+        deleted meanwhile, are left out, since they have nothing to commit."""
         left = {one: at for one, at in positions.items() if at or one not in self._empty}
         while True:
             try:

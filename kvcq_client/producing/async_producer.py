@@ -54,7 +54,7 @@ class AsyncProducer(ProducerState, AsyncClosing):
         return sending
 
     async def send_many(self, messages: Iterable[Message]) -> SendingMany:
-        """Put all messages into the buffer, in order. Raises as `send` does.
+        """Put all messages into the buffer, in order. Raises like `send`.
 
         TypeError and ValueError are raised before anything is buffered.
         """

@@ -139,7 +139,7 @@ class Settlements:
         await self._idle.wait()
 
     def fail(self, error: KvcqError) -> None:
-        """Fail all that have no outcome."""
+        """Fail all settlements that have no outcome yet."""
         waiting = [settlement for _, _, settlement in self._waiting]
         self._waiting.clear()
         for settlement in (*self._under_way, *waiting):
@@ -149,7 +149,8 @@ class Settlements:
     # --- with a receive --------------------------------------------------------------------
 
     def take(self) -> Part:
-        """Acknowledgements that a receive takes along; `taken` or `put_back` must follow."""
+        """Take acknowledgements to send with a receive. Must be followed by `taken` or
+        `put_back`."""
         part: Part = []
         others: list[tuple[Told, Delivery, Settlement]] = []
         while self._waiting and len(part) < HANDLES_OF_A_RECEIVE:

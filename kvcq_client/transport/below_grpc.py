@@ -84,9 +84,9 @@ async def exchange(stream: Any, request: Message, response: type[R]) -> R | None
 
 
 def is_news_of_grpc(callback: Callable[..., object]) -> bool:
-    """Whether gRPC's own thread schedules the callback, to tell an event loop what has ended.
+    """Whether gRPC's own thread schedules the callback, to notify an event loop of what has ended.
 
-    The twin is to take every callback for one of the program's; an event loop that is closed then
-    logs an error about calls that were given up.
+    Without gRPC's internals every callback counts as one of the program's. A closed event loop then
+    logs an error about abandoned calls.
     """
     return getattr(callback, "__name__", "") == "_handle_callback_wrapper"

@@ -130,7 +130,7 @@ class IndexCheck:
     # --- beside the walk -------------------------------------------------------------------
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
-        """The next records of the log, all of them, ascending."""
+        """Take the next records of the log, ascending; none may be left out."""
         if not requests:
             return
         end = requests[-1].physical_offset + requests[-1].record_size

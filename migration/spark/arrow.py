@@ -81,7 +81,7 @@ def to_binary(strings: Strings) -> pa.BinaryArray:
 
 
 def to_text(strings: Strings) -> pa.StringArray:
-    """As text; invalid UTF-8 gets replacement characters, as in Java."""
+    """The values as text; invalid UTF-8 gets replacement characters, as in Java."""
     values = to_binary(strings)
     try:
         return values.cast(pa.string())

@@ -22,6 +22,6 @@ CHOICES: tuple[tuple[str, str, Collection[str]], ...] = (
 
 
 def theme_of(cookies: Mapping[str, str]) -> str:
-    """One of THEMES."""
+    """The theme in the cookies, one of THEMES; by default the first."""
     chosen = cookies.get(THEME_COOKIE, "")
     return chosen if chosen in THEMES else THEMES[0]

@@ -27,7 +27,7 @@ class _SignedIn(Viewer):
 
 
 class Viewers:
-    """For a server without users: everyone who reaches the port is `anybody`."""
+    """The viewers of a server without users: every visitor is `anybody`."""
 
     #: Whether pages are only shown to users who have signed in.
     sign_in_needed = False
@@ -48,7 +48,7 @@ class Viewers:
 
 
 class UserViewers(Viewers):
-    """For a server with users: they sign in with their access key and secret."""
+    """The viewers of a server with users, who sign in with their access key and secret."""
 
     sign_in_needed = True
 

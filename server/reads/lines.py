@@ -131,7 +131,7 @@ class Line:
         self._look_ended()
 
     def look_by(self, time_ms: int | None) -> None:
-        """Look again at that time at the latest, by the store's time."""
+        """Have a receive look again at that time at the latest, by the store's time."""
         if time_ms is not None and (self._next_look_ms is None or time_ms < self._next_look_ms):
             self._next_look_ms = time_ms
             self._queues.wake()

@@ -186,7 +186,7 @@ class Reads:
         }
 
     async def take(self, wanted: Receive[T], wait_s: float = 0.0) -> T:
-        """The answer to a receive that is none of our own client's. Raises as `receive`."""
+        """The response to a receive of another client than ours. Raises like `receive`."""
         return await self._receives.take(wanted, wait_s)
 
     async def make_group(self, group: str, settings: SharedGroup) -> None:

@@ -16,7 +16,8 @@ def token_of(queue: tuple[str, int]) -> str:
 
 
 def position_of(token: str) -> tuple[str, int] | None:
-    """None for the first page. Raises InvalidArgumentError."""
+    """The topic and queue id in a page token; None for the first page. Raises
+    InvalidArgumentError."""
     if not token:
         return None
     number, separator, topic = token.partition("@")
@@ -27,7 +28,7 @@ def position_of(token: str) -> tuple[str, int] | None:
 
 
 def number_of(token: str) -> int:
-    """-1 for the first page. Raises InvalidArgumentError."""
+    """The number in a page token; -1 for the first page. Raises InvalidArgumentError."""
     number = whole_number(token, _I64_MAX) if token else -1
     if number is None:
         raise _not_ours()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def checksum_of(request: pb.PutBatchRequest, messages: Sequence[Message]) -> int:
-    """CRC-32 of the batch; `messages` are those of the request."""
+    """CRC-32 of the batch's content; `messages`: those of the request."""
     columns = request.columns
     plain = messages if isinstance(messages, PlainMessages) else None
     about: tuple[object, ...]

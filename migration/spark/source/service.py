@@ -179,7 +179,7 @@ class Records(NamedTuple):
     offsets: list[int]
 
     def batch(self, wanted: pa.Schema) -> pa.RecordBatch:
-        """As columns; topic, queue_id and queue_offset are of the requested queue."""
+        """The records as columns; topic, queue_id and queue_offset are of the requested queue."""
         run_of = np.repeat(np.arange(len(self.runs)), [count for _, count in self.runs])
         topics = Names(run_of, [queue.topic for queue, _ in self.runs])
         own = {

@@ -178,7 +178,7 @@ def list_users(server: str, as_json: bool) -> None:
 
 
 def _limits(given: Mapping[str, int]) -> dict[str, int | None]:
-    """As UserLimits has them: there None is no limit, and 0 on the command line."""
+    """The limits for UserLimits, where None means no limit; on the command line that is 0."""
     return {name: value or None for name, value in given.items()}
 
 

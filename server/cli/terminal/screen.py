@@ -54,7 +54,7 @@ def one_line(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    """Like `visible`, for a JSON document, whose value does not change."""
+    """Like `visible`, for a JSON document: its JSON value stays the same."""
     return _with_unseen(text, lambda one: json.dumps(one)[1:-1])
 
 
@@ -83,7 +83,7 @@ class Screen(Console):
         super().__init__(file=file, stderr=stderr, width=width)
 
     def print(self, *objects: Any, **settings: Any) -> None:  # noqa: ANN401 - as rich has it
-        """As `Console.print`."""
+        """Like `Console.print`."""
         super().print(
             *(visible(one) if isinstance(one, str) else one for one in objects), **settings
         )
