@@ -16,8 +16,8 @@ __all__ = ["open_store"]
 
 
 def __getattr__(name: str) -> object:
-    # Only when it is asked for: it brings RocksDB and the scheduler, 100 ms that tools and workers
-    # which need rows and keys alone do without.
+    # Imported on demand: it loads RocksDB and the scheduler, 100 ms that tools and workers which
+    # only need rows and keys save.
     if name != "open_store":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from kvcq.opening import open_store

@@ -37,7 +37,7 @@ class KvStateStore:
         self._engine = engine
         self._flushes = flushes
         self._writing = Lock()
-        # Queues are dispatched behind the state, so whatever they have, the state has. Written
+        # Queues are dispatched after the state, so the state has everything that they have. Written
         # under _writing, read freely.
         rows = (engine.get(STATE, _POINT_KEY), engine.get(BOUNDS, DISPATCHED_KEY))
         self._point = max((unpack_i64(row) for row in rows if row is not None), default=0)

@@ -60,7 +60,7 @@ class UserLimits:
 
     connections: int | None = None  # with calls in flight
     calls: int | None = None  # in flight
-    bytes_per_s: int | None = None  # of requests and responses
+    bytes_per_s: int | None = None  # of requests and responses together
     messages_per_s: int | None = None  # put and read
 
     def __post_init__(self) -> None:

@@ -94,7 +94,7 @@ def start_of(field: str, value: Start | str) -> Start:
         raise ValueError(f"{field}: {value!r} is not one of {known}") from None
 
 
-#: Arguments of other libraries, and what they are called here.
+#: Arguments of other libraries, and their names here.
 _ADVICE = {
     "key": (
         'ordering_key="…" keeps messages with the same key in order; keys=["…"] are words to find '

@@ -57,5 +57,5 @@ def wire_time(field: str, value: DeliverAt) -> tuple[str, int]:
         milliseconds, name = round(value.total_seconds() * 1000), "delay_ms"
     else:
         raise wrong_kind(field, "a datetime or a timedelta", value)
-    # What is over is now.
+    # A time in the past means now.
     return name, min(max(0, milliseconds), INT64_MAX)

@@ -40,5 +40,5 @@ class NextStep:
         return f"{stopping}; {self.hint}" if self.hint else stopping
 
 
-#: Of a store that was never on files.
+#: For a store that never had file queues.
 NO_MIGRATION = NextStep(hint="this store has no migration: there is nothing to do")

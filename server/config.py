@@ -137,7 +137,7 @@ class ServerConfig:
         False, "spans of calls by OpenTelemetry, which `kvcq[tracing]` installs"
     )
 
-    # What machines ask over HTTP; with the certificate and the users of the API.
+    # Pages for machines over HTTP, with the certificate and the users of the API.
     metrics_host: str = setting("127.0.0.1", "address of /metrics, /livez and /readyz")
     metrics_port: int | None = setting(
         None, "their port; 0: any free port; not set: they are not served"

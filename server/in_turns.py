@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: Calls of one turn. A pull that is woken takes 15 us before it waits for its turn to read, and one
-#: that is cancelled 60 us to its end.
+#: Calls in one turn. A woken pull takes 15 us before it waits for its turn to read; a cancelled one
+#: takes 60 us to end.
 AT_A_TIME = 64
 
 

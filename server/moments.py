@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 _AGO = re.compile(r"-(\d{1,9}(?:\.\d+)?)([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_MOST_DIGITS = 19  # of 63 bits
+_MOST_DIGITS = 19  # digits of a number of 63 bits
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Bounds = tuple[float, float]
 
 _OTHERWISE = (0, 1 << 53)
-#: By the end of a setting's name.
+#: Unit by the end of a setting's name.
 _UNITS = {"ms": " ms", "s": " s", "bytes": " bytes", "hours": " hours"}
 
 

@@ -37,7 +37,7 @@ class DispatchRequest(NamedTuple):
     store_time_ms: int
     keys: tuple[str, ...]  # properties.index_keys: no duplicates
     light_queues: tuple[tuple[str, int], ...]  # (name, offset in it)
-    in_queue: bool  # false for PREPARED and ROLLBACK: they stand in no queue
+    in_queue: bool  # false for PREPARED and ROLLBACK, which are in no queue
 
 
 class PlainRequests(Sequence[DispatchRequest]):

@@ -42,8 +42,8 @@ class Message(NamedTuple):
     prepared_transaction_offset: int = 0
 
 
-#: Fewer messages than these are better handed over one by one: columns take 50 us to begin with
-#: where a server does other things in between.
+#: Fewer messages are passed on one by one, because columns cost 50 us in a server that does other
+#: things in between.
 FEW = 48
 
 

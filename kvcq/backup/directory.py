@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PIECE_BYTES = 256 << 10
-#: Written out at a time, so that a flush of the store's log never waits behind a gigabyte of ours,
-#: and the memory that a copy takes is so much, not that of its files.
+#: Written out at a time, so that a flush of the store's log never waits behind a gigabyte of a
+#: copy, and a copy's memory does not depend on the size of its files.
 _SETTLE_BYTES = 32 << 20
 
 

@@ -117,7 +117,7 @@ def tell(document: dict[str, object]) -> None:
 def main() -> None:
     source = sys.stdin.buffer
     plan: CopyPlan = pickle.load(source)
-    # By whatever end of the parent: nobody would read what comes of it.
+    # Ends with the parent, however that ends, because its result could not be used.
     threading.Thread(target=_end_with, args=(source,), daemon=True).start()
     try:
         copied = copy_files(plan, _Told())

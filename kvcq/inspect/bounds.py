@@ -65,7 +65,7 @@ def _bound(lookup: Rows, row: Pair, state_point: int) -> _Bound | None:
         return None
     bound = _Bound(topic, queue_id, queue_offset, physical_offset)
     if lookup.checkpoint <= physical_offset < state_point:
-        return None  # of sealed files: the next start replays the log up to there
+        return None  # left by sealed files: the next start replays the log up to there
     if physical_offset >= lookup.checkpoint:
         _tell(lookup, Kind.BEYOND_CHECKPOINT, f"no row above {lookup.checkpoint}", bound)
         return None

@@ -139,8 +139,8 @@ class RowCheck:
         end = self._log.end_offset
         ahead = self._checkpoint - end
         if ahead > 0:
-            # After a power loss the database may be ahead, within the files that are there:
-            # opening replaces it. Otherwise it proves that the end of the log is missing.
+            # After a power loss the database may be ahead, but within the existing files; an
+            # opening replaces it then. Otherwise it proves that the end of the log is missing.
             is_missing = was_closed or self._checkpoint > self._log.files_end
             self._tell(
                 Kind.AHEAD_OF_LOG,

@@ -72,7 +72,7 @@ class LogCheck:
         self._falls = falls
         self.start_offset = segments.first_offset
         self.end_offset = segments.first_offset
-        #: Where its last file ends.
+        #: The end of its last file.
         self.files_end = segments.first_offset + len(segments) * segments.segment_bytes
         self.record_count = 0
         self._damage: list[_Damaged] = []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from store.topics import Admission
 
 ROCKSDB = "rocksdb"
-#: What unpacking raises on a row of another layout.
+#: Errors of unpacking a row of another layout.
 BAD_ROW = (CorruptValueError, ValueError, struct.error)
 
 _PAGE_ROWS = 16_384

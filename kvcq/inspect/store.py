@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from store.log import Falls
     from store.store_dir import StoreIdentity
 
-    #: The sides that a store has; what they open is closed with the stack.
+    #: Finds the sides of a store; the stack closes what they open.
     FindSides = Callable[[OpenedStore, RocksEngine | None, ExitStack], list[Side]]
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kvcq.engine import KvEngine, Pair
 
-#: Keys of the point, which the database that is made of it has anew.
+#: Keys of the dispatch point, which a database built from the snapshot writes itself.
 _NOT_SEALED = (b"p",)
 #: A database with fewer bytes is sealed by this process: another one takes 0.3 s to begin with.
 _SMALL_BYTES = 4 << 20

@@ -125,7 +125,7 @@ def topic_prefix(topic: str) -> bytes:
 
 
 _known_prefix = lru_cache(maxsize=4096)(topic_prefix)
-#: What index rows of numbered batches begin with.
+#: Prefix of the index rows of numbered batches.
 NO_TOPIC = topic_prefix("")
 
 

@@ -33,7 +33,7 @@ def last_units_between(engine: KvEngine, start: int, end: int) -> Iterator[list[
         found = []
         for key, value in [row for row in rows if low <= row[1] < high]:
             topic, marker, queue_id = unpack_bounds_key(key)
-            if marker == "max" and len(value) == MAX_SIZE:  # of 8 bytes: the checkpoint
+            if marker == "max" and len(value) == MAX_SIZE:  # the checkpoint's row has 8 bytes
                 physical_offset, queue_offset = unpack_max(value)
                 found.append(LastUnit(topic, queue_id, queue_offset, physical_offset))
         if found:

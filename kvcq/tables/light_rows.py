@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     _Bytes = npt.NDArray[np.uint8]
 
-#: Of fewer units with names of one length, one after the other takes less.
+#: With fewer units with names of one length, it is faster to handle them one by one.
 _FEW = 150
 
 

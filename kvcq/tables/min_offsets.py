@@ -86,7 +86,7 @@ class MinOffsets:
         alone.
         """
         best: tuple[int, int] | None = None
-        low_place = 0  # of the last dead unit known
+        low_place = 0  # of the last known dead unit
         # The usual queue has no dead units: look at the first one before guessing.
         probe, count, is_guess = low, 1, False
         while low < high:

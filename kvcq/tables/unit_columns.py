@@ -93,7 +93,7 @@ def units_of_requests(requests: Sequence[DispatchRequest]) -> UnitColumns:
         return _NONE
     columns = list(zip(*queued, strict=True))
     if any(columns[8]):
-        # One that names a light queue twice stands in it once.
+        # A record that names a light queue twice is in it once.
         rows = [
             (name, 0, offset, *request[3:7])
             for request in queued

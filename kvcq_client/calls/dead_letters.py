@@ -77,7 +77,7 @@ class DeadLetterCalls(CallGroup):
                 left += answer.left
                 if answer.complete:
                     break
-                after = answer.last  # those that are left are passed over
+                after = answer.last  # skip those that were left in place
         return Redriven(redriven, left)
 
     async def delete_dead_letters(

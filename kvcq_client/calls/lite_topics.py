@@ -29,8 +29,8 @@ class AtTime(NamedTuple):
     time_ms: int
 
 
-#: Where a group begins in a lite topic: an end, a time, or an offset. -3 is three messages before
-#: the end.
+#: Where a group begins in a lite topic: a Start, a time, or an offset. -3 means three messages
+#: before the end.
 LiteStart = Start | int | AtTime
 
 

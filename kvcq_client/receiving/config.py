@@ -35,7 +35,7 @@ class ReceiverConfig:
     prefetch_messages: int = 1000
     prefetch_bytes: int = 32 << 20
     renew_s: float = 3600.0
-    skip_damaged: bool = False  # what cannot be read is done for the whole group
+    skip_damaged: bool = False  # unreadable messages count as done for the whole group
 
     def __post_init__(self) -> None:
         check = partial(check_field, self)

@@ -78,7 +78,7 @@ class Delivery:
         self.received = received
         #: When its lease ends, on the monotonic clock of this machine.
         self.until_s = until_s
-        #: Until when it is renewed; 0.0 if it is not.
+        #: Until when its lease is renewed; 0.0 if it is not renewed.
         self.renew_until_s = monotonic() + receiver.renew_s
         self._receiver = receiver
         self._settlement: Settlement | None = None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How often the server is told of all subscriptions: it forgets a client after three minutes.
+#: How often all subscriptions are sent: the server forgets a client after three minutes.
 _SYNC_S = 30.0
 
 

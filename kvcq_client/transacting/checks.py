@@ -37,7 +37,7 @@ Check: TypeAlias = "Callable[[TransactionCheck], Answer | Awaitable[Answer]]"
 _AT_ONCE = 8
 #: Between two tries to reach a server, seconds.
 _REST_S = 1.0
-#: What another try would not change.
+#: Errors that a retry would not change.
 _FINAL = (ClosedError, InvalidArgumentError, PermissionDeniedError, UnauthenticatedError)
 
 

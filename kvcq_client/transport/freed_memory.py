@@ -15,7 +15,8 @@ from contextlib import suppress
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 #: Blocks of at least this size are returned to the system when freed.
 _MAPPED_BYTES = 8 << 20
-#: How much of smaller blocks is kept. Setting the other threshold alone makes this one 128 KiB.
+#: This much free memory of smaller blocks is kept. If only the other threshold is set, this one
+#: becomes 128 KiB.
 _KEPT_BYTES = 64 << 20
 #: Environment variables with the user's own settings.
 _THEIRS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_")

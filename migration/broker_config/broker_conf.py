@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: A property as Java reads it: white space around the name, then "=", ":" or white space.
 _PROPERTY = re.compile(r"[ \t\f]*([^#!=: \t\f][^=: \t\f]*)(?:[ \t\f]*[=:]|[ \t\f]|$)[ \t\f]*(.*)")
-#: A line that ends so goes on with the next one, less its leading white space.
+#: A line with this end continues on the next line, without its leading white space.
 _GOES_ON = re.compile(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t\f]*")
 _ESCAPE = re.compile(r"\\(.)")
 

@@ -66,7 +66,7 @@ class Table:
     form: Form
     path: str  # the file or the database, below the store's directory
     rows: dict[str, Any] = field(default_factory=dict)
-    counter: int = 0  # of its data version: rises with changes
+    counter: int = 0  # of its data version; rises with each change
     changed_ms: int = 0  # ms since 1970, of its data version
     used_ms: int = 0  # when the file, or one of the database, was written last
 

@@ -29,7 +29,7 @@ class ReadOptions(NamedTuple):
     """How to read."""
 
     verify_crc: bool = False
-    fail_on_corrupt: bool = True  # else go on at the next record that can be found
+    fail_on_corrupt: bool = True  # otherwise continue at the next record that can be found
 
 
 DEFAULTS = ReadOptions()

@@ -71,7 +71,7 @@ class PropertyScan:
             starts, ends = starts[same], ends[same]
         records = np.searchsorted(self._strings.starts, ends, side="right") - 1
         record_starts = self._strings.starts[records]
-        # The name begins an item of this record: at its start, or behind the end of an item.
+        # The name begins an item of this record: at its start, or after the end of an item.
         begins = starts == record_starts
         begins |= (starts > record_starts) & (self._flat[starts - 1] == _ITEM_END)
         ends, records = ends[begins], records[begins]

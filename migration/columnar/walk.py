@@ -94,8 +94,8 @@ def find_record(data: Buffer, base: int, begin: int, limit: int) -> int | None:
     """
     view = memoryview(data)
     at = begin
-    # Not to the last byte, with which no magic code of a record ends: before Python 3.11.4 `find`
-    # of a mapping looks at the byte behind the end.
+    # Excludes the last byte, with which no magic code of a record ends: before Python 3.11.4 `find`
+    # of a mapping reads the byte after the end.
     end = min(limit + 3 + len(_MAGIC_START), len(data) - 1)
     while True:
         at = data.find(_MAGIC_START, at + 4, end) - 4

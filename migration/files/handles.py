@@ -236,7 +236,7 @@ class FileHandles:
             else:
                 handle.pins += 1
                 self._table.move_to_end(path)
-            if dirty:  # before the write: one that fails half way has dirtied the file too
+            if dirty:  # before the write: a write that fails half way has dirtied the file too
                 self._dirty.add(path)
             return handle
 

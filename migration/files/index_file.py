@@ -286,7 +286,7 @@ class IndexFile:
         """The slots as inserting the entries one by one would have left them."""
         slots = np.zeros(self.layout.slots, dtype=np.int32)
         for first, entries in self._entries():
-            # Where a slot comes more than once, the last assignment stays: the newest entry.
+            # If a slot occurs more than once, the last assignment stays: the newest entry.
             slots[entries["key_hash"] % self.layout.slots] = np.arange(first, first + len(entries))
         differs = np.flatnonzero(slots != self._read_slots())
         _, pages = self._open_slots(slots)

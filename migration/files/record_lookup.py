@@ -154,7 +154,8 @@ class RecordLookup:
                 while len(self._files) >= _OPEN_SEGMENTS:
                     os.close(self._files.popitem(last=False)[1])
             self._files[start] = descriptor
-            # Under the lock, so that nobody closes it meanwhile: a pread is microseconds.
+            # Under the lock, so that the descriptor is not closed meanwhile; a pread takes
+            # microseconds.
             return os.pread(descriptor, size, offset - start)
 
 

@@ -33,7 +33,7 @@ class HeldBack(NamedTuple):
     topic: str
     records: int  # in the log, delivered ones included
     waiting: int  # not delivered yet
-    outcome: str  # what becomes of these
+    outcome: str  # what `start` does with them
 
     def __str__(self) -> str:
         return (

@@ -39,7 +39,7 @@ class Run:
         self.first_offset = first_offset
         self.next_offset = first_offset  # after the last queue offset
         self.begin = begin  # physical offset of the first record
-        self.end = begin  # physical offset behind the last record
+        self.end = begin  # physical offset after the last record
         self.count = 0
         self.last_ms = 0  # store time of the last record
         self.repeated = 0  # records with an offset that an earlier record had already passed

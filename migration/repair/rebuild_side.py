@@ -51,7 +51,7 @@ def set_side_aside(root: Path, name: SideName) -> None:
     clock = SystemClock()
     directory = StoreDir.open(root, identity.segment_bytes, clock)
     try:
-        # First: what is verified must never be said of a side that is gone.
+        # First: a verification must never apply to a side that is gone.
         event = f"the {name.value} side is rebuilt; what was verified of it is invalidated"
         write_state(root, state.moved(clock.now_ms(), event, **state.rebuilt(name.value)))
         if name is SideName.ROCKSDB:

@@ -82,7 +82,7 @@ class SideOpener:
         if name is SideName.ROCKSDB:
             self._databases.clear_queues()
             return
-        # Its checkpoint last: while it is there, what is left is not taken for RocketMQ's.
+        # Its checkpoint last: while it exists, remaining files are not mistaken for RocketMQ's.
         for directory in (QUEUE_DIRECTORY, INDEX_DIRECTORY, TRASH_DIRECTORY):
             _remove_tree(root / directory)
         (root / CHECKPOINT_FILE).unlink(missing_ok=True)

@@ -74,7 +74,7 @@ def chosen(*names: str) -> pa.Schema:
     return pa.schema([COMMITLOG.field(name) for name in dict.fromkeys(names)])
 
 
-#: What a consumer wants of a message, and what the sink takes.
+#: The columns that a consumer needs, and that the sink accepts.
 MESSAGE = chosen(
     *("topic", "queue_id", "queue_offset", "physical_offset", "timestamp"),
     *("tag", "keys", "light_queues", "properties", "flag", "born_time_ms", "body"),

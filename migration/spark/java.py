@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MIN_VERSION = 17
-#: A Java that does not answer within this time is taken for unusable.
+#: A Java that does not answer within this time counts as unusable.
 _PROBE_TIMEOUT_S = 30.0
 
 

@@ -57,6 +57,6 @@ def _follow(spark: SparkSession, what: str, progress: Progress, done: threading.
         )
         total = sum(tasks for _, tasks in seen.values())
         if total:
-            # A stage that begins makes the total larger; what was told is not taken back.
+            # A new stage increases the total; progress that was reported must not go back.
             highest = max(highest, min(0.99, completed / total))
             progress(what, highest)

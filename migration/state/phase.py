@@ -19,7 +19,7 @@ class SideName(enum.Enum):
 class Phase(enum.Enum):
     """A state of a migration; the table is in state.py."""
 
-    ADOPTING = "ADOPTING"  # a RocketMQ store is being taken over; `start` goes on with it
+    ADOPTING = "ADOPTING"  # a RocketMQ store is being taken over; `start` continues it
     FILES = "FILES"
     DOUBLE_WRITE = "DOUBLE_WRITE"
     VERIFIED = "VERIFIED"

@@ -45,7 +45,7 @@ class Verifying:
                 {"units": found.compared_units, "differences": found.difference_count},
             )
         except (JobCancelledError, StoreBusyError) as error:
-            # These say nothing of what is stored.
+            # These errors say nothing about the stored data.
             on.keeper.move(f"verification broke off: {error}", broken_off=BrokenOff(str(error)))
             raise
 

@@ -30,7 +30,7 @@ RETRY_TOPICS = "%RETRY%"
 HALF_GROUP = "CID_RMQ_SYS_TRANS"
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 
-#: Properties of waiting messages that say how they wait; what is delivered has none of them.
+#: Properties that say how a message waits; a delivered message has none of them.
 WAITING_PROPERTIES = frozenset(
     (
         "DELAY",

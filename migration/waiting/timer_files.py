@@ -47,9 +47,9 @@ _READ_TOGETHER = 20_000 * _RECORD.size
 class TimerFiles:
     """What the broker's timer files say about waiting messages."""
 
-    #: Queue offset: those from there on have not come to the wheel.
+    #: Queue offset from which on messages are not in the wheel yet.
     next_offset: int
-    #: What stands in the wheel: physical offset of a message to the time of its slot, ms.
+    #: Entries in the wheel: physical offset of a message, and the time of its slot, ms.
     slots: dict[int, int] = field(default_factory=dict)
 
     def may_wait(self, queue_offset: int, physical_offset: int) -> bool:

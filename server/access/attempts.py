@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: After this many wrong secrets for one name from one address, that pair waits. Other names do not:
-#: behind a proxy all people have one address.
+#: After this many wrong secrets for one name from one address, that pair has to wait. Other names
+#: do not, because behind a proxy all clients have one address.
 MAX_FAILURES = 5
 FAILURE_WAIT_S = 30.0
 _REMEMBERED = 4096

@@ -166,7 +166,7 @@ class UserCaller(Caller):
         return ForbiddenError(self.name, what, remedy, **{kind.value: name})
 
 
-#: Where no user is asked for.
+#: The caller if no user is required.
 EVERYONE = Caller()
 _CURRENT: ContextVar[Caller] = ContextVar("kvcq_caller", default=EVERYONE)
 

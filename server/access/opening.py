@@ -40,7 +40,7 @@ def open_users(notes: Notes, data_dir: Path, key_file: Path | None) -> Users:
 def refuse_new_store(data_dir: Path, key_file: Path | None) -> None:
     """Raise what `open_users` would raise for a store that does not exist yet, before it is
     created."""
-    with suppress(StoreFormatError):  # told when it is opened
+    with suppress(StoreFormatError):  # opening it reports the error
         if inspect(data_dir)[0] is DirKind.BLANK:
             raise _without_administrator(data_dir, key_file)
 

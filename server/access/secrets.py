@@ -30,7 +30,7 @@ from store.errors import InvalidArgumentError
 _FORM = b"\x01"
 _NONCE_BYTES = 12
 _KEY_BYTES = 32
-#: Of the file's mode: nobody but its owner.
+#: Mode bits that must not be set: access for others than the owner.
 _OTHERS = 0o077
 
 MIN_SECRET, MAX_SECRET = 8, 256

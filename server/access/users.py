@@ -70,7 +70,7 @@ class Users:
         self._vault = vault
         self._clock = clock
         self._changing = threading.Lock()
-        # Replaced as one; `generation` rises behind it.
+        # Replaced as one; `generation` is raised afterwards.
         rows: dict[str, str] = json.loads(notes.get(USERS_NOTE) or b"{}")
         self._users = {name: self._unpack(name, row) for name, row in rows.items()}
         self.generation = 0

@@ -41,7 +41,7 @@ def http_tls(files: TlsFiles) -> ssl.SSLContext:
 
 
 def _context_of(files: TlsFiles) -> ssl.SSLContext:
-    load(files)  # says in our words what is wrong
+    load(files)  # raises an error in our words
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.cert, files.key)
     if files.ca is not None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from server.metrics import CallMetrics
     from server.stage import Stage
 
-#: Groups with metrics of their own, those farthest behind: more series than this help nobody.
+#: Groups with metrics of their own, those farthest behind: more series would help no operator.
 GROUPS_WITH_SERIES = 100
 
 

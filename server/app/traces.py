@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span
 
-#: What Kubernetes and load balancers ask every few seconds.
+#: Called every few seconds by Kubernetes and load balancers.
 _NOT_TRACED = "/grpc.health.v1.Health/"
 _NAME = "OTEL_SERVICE_NAME"
 

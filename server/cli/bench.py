@@ -321,7 +321,7 @@ def _document(report: Report) -> dict[str, Any]:
         | {"value": one.reached.median, "unit": one.unit, "verdict": one.verdict}
         for one in judge(report)
     ]
-    # What was acknowledged and not found again would have ended the run without a report.
+    # An acknowledged message that was not found would have ended the run without a report.
     return {**found, "outcomes": outcomes, "nothingLost": True}
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from server.process import ServiceManager
     from server.settings import Change
 
-#: An opening that goes on may take so much longer than systemd was told.
+#: An opening that makes progress extends systemd's timeout by this much.
 _EXTEND_S = 60
 
 

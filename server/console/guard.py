@@ -53,7 +53,7 @@ SECURITY_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
-#: How the API's codes are told over HTTP.
+#: HTTP status of each of the API's codes.
 _STATUS = {
     grpc.StatusCode.INVALID_ARGUMENT: 400,
     grpc.StatusCode.OUT_OF_RANGE: 400,

@@ -13,5 +13,5 @@ class Row:
     path: str
     #: Methods of the API without which the page is left out: a server may be built without them.
     needs: tuple[str, ...] = field(default=(), kw_only=True)
-    #: Where users sign in, for administrators alone: others have no right to what it shows.
+    #: With users, only for administrators, because other users may not see its content.
     for_administrators: bool = field(default=False, kw_only=True)

@@ -14,7 +14,7 @@ THEMES = ("auto", "light", "dark")
 LANGUAGE_COOKIE = "kvcq_language"
 THEME_COOKIE = "kvcq_theme"
 
-#: Field of the form that sets it, cookie, and what it may be.
+#: Form field, cookie, and possible values.
 CHOICES: tuple[tuple[str, str, Collection[str]], ...] = (
     ("language", LANGUAGE_COOKIE, LANGUAGES),
     ("theme", THEME_COOKIE, THEMES),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from server.console.viewers import Viewer
 
-#: A session ends when nobody used it for so long, and after so long in any case.
+#: A session ends when it was not used for this long, and in any case after the other time.
 IDLE_S = 30 * 60.0
 LONGEST_S = 12 * 3600.0
 MAX_SESSIONS = 1024

@@ -37,7 +37,7 @@ class Visit:
         self.request = request
         self.backend = backend
         self.words = words
-        #: While nobody has signed in only the page to do so is shown.
+        #: None until a user has signed in; then only the sign-in page is shown.
         self.found_viewer: Viewer | None = None
 
     @property

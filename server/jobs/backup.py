@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from store.message_store import MessageStore
 
 MOST_BYTES_PER_S = 1 << 40
-#: Where nobody asks for a rate: half of what a slow disk reads.
+#: The rate by default: half of what a slow disk reads.
 BYTES_PER_S = 64 << 20
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _LONGEST = 1024
-#: Of a URL: what begins another part of one, or hides a slash.
+#: Characters that begin another part of a URL, or hide a slash.
 _NOT_IN_URLS = "?#%\\@"
 
 

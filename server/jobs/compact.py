@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from server.jobs.kinds import Work
     from store.message_store import MessageStore
 
-#: Progress is told in parts of this.
+#: Progress is reported in parts of this.
 _WHOLE = 1000
 
 

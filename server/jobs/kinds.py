@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from migration.jobs import Job, Outcome
 
-#: Runs on a thread of the job. What it raises becomes the job's error.
+#: Runs on a thread of the job. Its exception becomes the job's error.
 Work = Callable[[Job], Outcome]
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from store.message_store import MessageStore
 
-#: Whoever asks more often gets the same answer again.
+#: More frequent calls get the same response again.
 CACHE_S = 1.0
 
 

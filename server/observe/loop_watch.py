@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from store.base import Counted
 
-#: How often it looks. A stop that is shorter may fall between two looks; of those that hold many
-#: calls up, one in so many is seen.
+#: Interval of its checks. A shorter stop may fall between two checks; of many such stops a part is
+#: seen.
 PERIOD_S = 0.05
 #: Seconds. No call may hold the loop for more than 0.02.
 BOUNDS_S = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 #: Callers that are remembered, the latest ones.
 REMEMBERED = 1024
-#: Lines of all callers together that need not wait, and how many go a second after that: about
-#: 200 MB a day at most, whoever is refused from wherever.
+#: Number of lines of all callers that are written without a limit, and of lines a second after
+#: that: about 200 MB a day at most, however many calls are rejected.
 ALL_AT_ONCE = 1000
 ALL_A_SECOND = 5
 

@@ -21,7 +21,8 @@ class ServiceManager:
     """Sends notifications to the service manager. Thread: any. Never blocks or fails the server."""
 
     def __init__(self, address: str, watchdog_s: float | None) -> None:
-        #: Without a sign of life for so long the process is killed. None: nobody watches.
+        #: Without a notification for this long, the service manager kills the process. None: it
+        #: does not watch.
         self.watchdog_s = watchdog_s
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self._failed = False

@@ -80,7 +80,7 @@ def _in_loop(
         try:
             loop.call_soon_threadsafe(callback, error)
         except RuntimeError:
-            # The loop is closed: nobody waits any more, and the calling thread must go on.
+            # The loop is closed, so no caller waits, and this thread must continue.
             return
 
     return called

@@ -51,8 +51,8 @@ PRODUCER_THREADS = 2
 #: Batches of one put stream that wait for their answers: eight times what a producer keeps in
 #: flight, and a bound on what one stream may hold.
 STREAM_WINDOW = 64
-#: Producers that are remembered, with their latest batches; a message of these takes about 90
-#: bytes. What is forgotten is found in the log.
+#: Number of producers that are remembered with their latest batches; a message of these takes about
+#: 90 bytes. Forgotten ones are looked up in the log.
 REMEMBERED_PRODUCERS = 4096
 REMEMBERED_BATCHES = 16
 REMEMBERED_MESSAGES = 1_000_000

@@ -26,7 +26,8 @@ from store.log import LogFiles
 
 
 def main(idle_s: str) -> None:
-    # What ends the server ends it in its own time: it drains first.
+    # Ignored, because a signal to the process group also stops the server, which drains first and
+    # then ends its readers.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     keep_freed_memory()

@@ -12,8 +12,9 @@ from server.errors import TooManyGroupsError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Made by the receives of one second, of one user (without users: connection) and of all. A service
-#: that starts makes dozens; a loop that draws a name for each call would make thousands.
+#: Groups that receives may create in a second: of one user (without users: of one connection), and
+#: of all. A service that starts creates dozens; a loop that invents a name for each call would
+#: create thousands.
 OF_ONE = 100
 OF_ALL = 1000
 

@@ -35,7 +35,7 @@ class QueueGrowth:
         self._loop = loop
         # Nearly all queues have one: a set for each would take 216 bytes.
         self._watchers: dict[QueueKey, Watcher | set[Watcher]] = {}
-        self._whole_topics: set[QueueKey] = set()  # of these keys, those of ANY_QUEUE
+        self._whole_topics: set[QueueKey] = set()  # those of these keys that are ANY_QUEUE
         self._lock = threading.Lock()
         # Guarded by _lock.
         self._grown: set[QueueKey] = set()

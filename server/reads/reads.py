@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 DEADLINE_MARGIN_S = 0.05
 #: A longer poll would outlive what proxies and balancers keep open.
 MAX_WAIT_MS = 60_000
-#: What a pull may ask for; it gets PAGE_BYTES at most.
+#: Maximum that a pull may ask for; it gets PAGE_BYTES at most.
 MAX_PULL_BYTES = 64 << 20
 
 

@@ -188,7 +188,7 @@ def _known_bounds(store: MessageStore, queues: Sequence[Queue]) -> list[Bounds |
 
 
 def _offset_out(queue: Queue, offset: int | None, bounds: Bounds) -> pb.GroupOffset:
-    # What was committed may have expired: those messages are not behind, they are gone.
+    # Messages after the committed offset may have expired; they are gone and do not count as lag.
     begin = bounds.min_offset if offset is None else max(offset, bounds.min_offset)
     return pb.GroupOffset(
         topic=queue[0],

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from server.stage import Stage
 
 READY = "kvcq.ready"
-#: Nobody is asked who watches. Without a bound a few connections take the streams of all users.
+#: Watching needs no user. Without a bound, a few connections could use up the streams of all users.
 MAX_WATCHERS = 256
 
 _Response = health_pb2.HealthCheckResponse

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from server.stage import Stage
     from server.workers import Pools
 
-#: A watcher is told this often how far the job is.
+#: Interval at which a watcher gets the job's progress.
 WATCH_S = 0.5
 
 

@@ -135,7 +135,7 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         try:
             return await self._pools.lookups.encoded(get)
         except MessageNotFoundError as error:
-            # The store knows places in the log alone; the caller knows the id.
+            # The store only knows positions in the log; the caller knows the id.
             reason = str(error).partition(": ")[2]
             raise MessageNotFoundError(request.message_id, reason) from None
 

@@ -127,7 +127,7 @@ class SharedGroupService(shared_groups_pb2_grpc.SharedGroupServiceServicer):
                 raise GroupKindError(request.group, is_shared=False)
             return self._groups.update(request.group, settings_in(request.settings, found))
 
-        async with self._changing:  # what another call changes is not undone
+        async with self._changing:  # one at a time, so that concurrent changes are not overwritten
             changed = await self._change(update)
         return pb.UpdateGroupResponse(settings=settings_out(changed))
 

@@ -123,7 +123,7 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
             count = self._queue_count(name)
             try:
                 self._store.delete_topic(name)
-            finally:  # here, for one that is given up goes on
+            finally:  # in the thread, because a cancelled call continues there
                 self._forget_topic(name)
                 self._was_deleted(name, count)
 

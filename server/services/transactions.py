@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from store.held import Check
     from store.message_store import MessageStore
 
-#: Of one page.
+#: Number on one page.
 DEFAULT_TRANSACTIONS = 100
 MOST_TRANSACTIONS = 1000
 #: Questions that wait to be written to one stream.

@@ -67,7 +67,7 @@ class Known(NamedTuple):
 def _all_known() -> dict[str, Known]:
     found = {}
     for table, owner in TABLES.items():
-        # The store imports Path for type checkers alone.
+        # The store only imports Path for type checkers.
         kinds = typing.get_type_hints(owner, localns={"Path": Path})
         known = about(owner)
         for one in dataclasses.fields(owner):

@@ -85,7 +85,7 @@ class RunningSettings:
         changes = [
             Change(name, before[name], after[name]) for name in KNOWN if before[name] != after[name]
         ]
-        # What is not set stands for what only the opening of a store finds out.
+        # A setting without a value stands for one that only opening a store determines.
         taken = tuple(
             one for one in changes if KNOWN[one.name].about.live and one.after is not None
         )

@@ -22,7 +22,7 @@ _TYPE = "MESSAGE_TYPE_"
 
 def put_out(request: DispatchRequest, store_time_ms: int, store_host: bytes) -> pb.PutResponse:
     response = pb.PutResponse(store_time_ms=store_time_ms)
-    placed = response.placed  # filled in place: one that is given to the response is copied
+    placed = response.placed  # filled in place: a message that is assigned is copied
     placed.queue_id = request.queue_id
     placed.queue_offset = request.queue_offset
     placed.physical_offset = request.physical_offset

@@ -21,7 +21,7 @@ MAX_SENT = 1024
 #: Light queues, keys and properties of one request, over all its messages.
 MAX_PARTS = 200_000
 
-#: What is more than this goes to a thread.
+#: Larger requests go to a thread.
 INLINE_MESSAGES = 1_000
 INLINE_PARTS = 500
 #: Characters of long tags: a tag's Java hash takes 60 ns for each.

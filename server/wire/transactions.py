@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from store.held import Check, Transaction
     from store.message import Message
 
-#: What says that a message is of a transaction, and of which group: the question says so as well.
+#: Properties that mark the message of a transaction and name its group; the check has these as
+#: fields.
 _OF_TRANSACTIONS = ("PGROUP", "TRAN_MSG")
 
 

@@ -22,7 +22,8 @@ else:
         def __init__(self) -> None:
             lock = threading.Lock()
             self.acquire, self.release, self.locked = lock.acquire, lock.release, lock.locked
-            self.__exit__ = lock.__exit__  # of C: one in Python could be interrupted at its start
+            # A function in C, because one in Python could be interrupted at its start.
+            self.__exit__ = lock.__exit__
             self._takes = iter(lock.acquire, None)  # which never returns None
 
         def __enter__(self) -> None:

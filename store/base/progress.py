@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-#: Called with what is being done, and how much of it, from 0 to 1.
+#: Called with the current step, and the fraction done, from 0 to 1.
 Progress = Callable[[str, float], None]
 
 

@@ -108,8 +108,7 @@ class FastParser:
     def __init__(self) -> None:
         self._window_bytes = _LEAST_WINDOW
         self._topics: dict[bytes, str] = {}
-        # What stands between body and CRC item, where it repeats: it names neither keys nor light
-        # queues.
+        # Bytes between body and CRC item that repeat; they have neither keys nor light queues.
         self._tails: dict[bytes, _Tail] = {}
         # Properties without the keys, which differ from message to message. To tag code.
         self._rests: dict[str, int] = {}

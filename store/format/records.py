@@ -26,7 +26,8 @@ class Records(Sequence[bytes]):
 
     __slots__ = ("_data", "_ends", "_heads", "_items")
 
-    #: Those that say where a record belongs. They stand before the hosts, so in one place in all.
+    #: Fields that say where a record belongs. They are before the hosts, so at the same position in
+    #: all records.
     FIELDS: ClassVar = ("record_size", "queue_id", "queue_offset", "physical_offset")
 
     def __init__(self, items: Iterable[bytes] = ()) -> None:

@@ -53,7 +53,7 @@ _HEADER_FRONT = packing(FRONT)
 _HEADER_BACK = packing(BACK)
 _I64 = struct.Struct(">q")
 
-#: Transaction types whose messages stand in a queue.
+#: Transaction types whose messages are in a queue.
 _IN_QUEUE = (0, TRANSACTION_COMMIT)
 
 

@@ -36,7 +36,8 @@ _HELD_BYTES = 64 << 10
 class Run(NamedTuple):
     """Consecutive whole records."""
 
-    requests: list[DispatchRequest]  # what is derived from each; empty in a walk without a parser
+    # The requests derived from the records; empty in a walk without a parser.
+    requests: list[DispatchRequest]
     record_count: int
     last_offset: int  # physical, where the last of them begins
     next_offset: int

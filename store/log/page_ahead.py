@@ -49,7 +49,7 @@ class PageAhead:
         # Owned by the thread: how far the segment that begins at `_start` was read.
         self._start = -1
         self._read_to = 0
-        # What it had appended and copied at the last look, and what followed from that.
+        # Appended and copied bytes at the last check, and the result.
         self._seen = (0, 0)
         self._is_wanted = True
 

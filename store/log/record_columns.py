@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Places = Sequence[tuple[int, int]]
     Ints = npt.NDArray[np.int64]
 
-#: So many are judged in columns.
+#: From this many records on they are checked in columns.
 MANY = 48
 _LEAST = MIN_RECORD_BYTES + CRC_ITEM_BYTES
 

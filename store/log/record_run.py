@@ -118,7 +118,7 @@ class LogFiles:
             raise _gone(start + position) from None
         try:
             data = os.pread(file, size, position)
-            # Whoever reads far behind goes on from there: the disk works while this is sent.
+            # A reader far behind continues from there: the disk reads while this is sent.
             os.posix_fadvise(file, position + size, _READ_BYTES, os.POSIX_FADV_WILLNEED)
             return data
         finally:

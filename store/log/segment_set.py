@@ -97,7 +97,7 @@ class SegmentSet:
         self.directory = directory
         self.segment_bytes = segment_bytes
         self._source = source
-        # Owned by the appender: made for rolls to come, empty files behind the log's end.
+        # Owned by the appender: empty files after the log's end, created for later rolls.
         self._reserved: list[Segment] = []
         # Replaced as a whole, under _lock; read without.
         self._segments = segments or []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _topic_of = attrgetter("topic")
 _body_of = attrgetter("body")
-#: A record takes no more than this beside its body.
+#: Upper bound of a record's size without its body.
 _MOST_BESIDE = MIN_RECORD_BYTES + MAX_PROPERTIES_BYTES + LONGEST_NAME + BLANK_BYTES
 
 
@@ -31,7 +31,7 @@ def check_topics_of(messages: Sequence[Message]) -> None:
     """Raises InvalidArgumentError for the first message whose topic only the store writes."""
     if len(messages) == 1 and messages[0].topic[:1] != "%":
         return  # the common case
-    # By type: isinstance asks an abstract class, which takes ten times as long.
+    # By type, because isinstance with an abstract class takes ten times as long.
     columns = messages if type(messages) is PlainMessages else None
     check_all_may_put([*map(_topic_of, messages)] if columns is None else columns.topics)
 

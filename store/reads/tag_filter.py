@@ -14,7 +14,7 @@ class TagFilter:
 
     __slots__ = ("codes", "tags")
 
-    #: Records of one pull that are judged at least, when there are so many: those it gives.
+    #: Minimum number of records that one pull checks: those that it returns.
     most_judged = 1
 
     def __init__(self, tags: frozenset[str]) -> None:

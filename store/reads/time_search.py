@@ -43,7 +43,7 @@ class TimeSearch:
         (low, high), floor = self._reader.bounds_and_floor(topic, queue_id)
         if low < self._queues.bounds(topic, queue_id, floor).min_offset:
             raise DamagedQueueError(topic, queue_id, low, "its first units are missing")
-        if self._times.falls:  # stamps may be searched in runs alone, judged times as a whole
+        if self._times.falls:  # store times can only be searched in runs, judged times as a whole
             from_ms = time_ms if boundary is Boundary.LOWER else time_ms + 1
             found, _ = first_where(
                 self._queues,

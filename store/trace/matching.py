@@ -57,7 +57,7 @@ _LETTER_ENDS = {
     LetterEnd.GIVEN_UP: What.LETTER_GIVEN_UP,
     LetterEnd.MOVED: What.MOVED,
 }
-#: Those whose append has a message: what became of this one.
+#: Entries whose append has a message, which the traced one became.
 BECOMES = (
     *(What.DEAD, What.FIRED, What.COMMITTED, What.HANDED_BACK),
     *(What.REDRIVEN, What.MOVED),

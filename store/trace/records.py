@@ -96,8 +96,7 @@ class Append(NamedTuple):
     """Records that were appended together."""
 
     begin: int  # physical
-    #: Entries that say of a message of this append what it is, and that message: its physical
-    #: offset and its id.
+    #: Entries about a message of the same append, each with that message's physical offset and id.
     pairs: list[tuple[Entry, int, str]]
     store_time_ms: int
 

@@ -43,7 +43,7 @@ def pieces(
 def compact_options() -> CompactOptions:
     """Options for one piece."""
     options = CompactOptions()
-    # Automatic compactions go on beside it; waiting for them would stretch a piece.
+    # Automatic compactions continue meanwhile; waiting for them would make a piece longer.
     options.set_exclusive_manual_compaction(False)
     # The last level too, where most expired and deleted rows are; each file once.
     options.set_bottommost_level_compaction(BottommostLevelCompaction.force_optimized())

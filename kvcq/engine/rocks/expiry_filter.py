@@ -122,7 +122,7 @@ class ExpiryFilter:
         # Guarded by _lock.
         self._dropped_ms: int | None = None
         self._armed: Arming | None = None  # None: not set as it should be
-        # What the engine has, also where it should have been set again; None: no filter.
+        # The filter that the engine has, even if it should have been set again; None: no filter.
         self._in_place_ttl_s: int | None = None
         self._too_far_ms = 0
         self._is_told = False  # in the log

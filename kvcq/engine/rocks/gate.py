@@ -56,7 +56,7 @@ class Gate(Generic[T]):
     def leave(self) -> None:
         with self._lock:
             self._inside.discard(get_ident())
-            # Whoever takes the content out has emptied the place first.
+            # The caller that takes the content has emptied the place first.
             if self._content is None and not self._inside:
                 self._changes.tell()
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-#: What an opening for writing leaves beside RocksDB's own files: of the binding, and the note of
+#: Files that an opening for writing leaves beside RocksDB's own: the binding's, and the note of
 #: programs before format 2.
 _LEFT_BEHIND = ("rocksdict-config.json", "KVCQ-NOTE")
 _CACHE_BYTES = 1 << 20

@@ -89,8 +89,8 @@ def scan_rows(
         rows = list(islice(inside, limit))
         if len(rows) == limit or (rows and reverse and rows[-1][0] == start):
             return rows
-        # At the end, or at a damaged block: this iterator can tell. It goes on from the last row,
-        # so rows written since are taken along.
+        # At the end, or at a damaged block, which this iterator can report. It continues from the
+        # last row, so rows written meanwhile are included.
         walk = table.iter(options)
         seek, step = (walk.seek_for_prev, walk.prev) if reverse else (walk.seek, walk.next)
         seek(rows[-1][0] if rows else end if reverse else start)

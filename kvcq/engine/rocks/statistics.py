@@ -18,8 +18,8 @@ _FAMILY_PROPERTIES = {
     "pending_compaction_bytes": "rocksdb.estimate-pending-compaction-bytes",
     "immutable_memtables": "rocksdb.num-immutable-mem-table",
 }
-#: Each counts how often writes were to be delayed, and how often to be stopped, by what there was
-#: too much of. Ours are refused then.
+#: By reason: how often writes were to be delayed, and how often to be stopped. Ours are rejected
+#: then.
 _STALLS = {
     "stalls_l0_files": "l0-file-count-limit",
     "stalls_memtables": "memtable-limit",
@@ -32,7 +32,7 @@ _DATABASE_PROPERTIES = {
     "delayed_write_bytes_per_s": "rocksdb.actual-delayed-write-rate",
     "background_errors": BACKGROUND_ERRORS,
 }
-#: Of the whole database since it was opened, where the profile asks for `statistics`.
+#: Counters of the whole database since it was opened, if the profile sets `statistics`.
 _TICKERS = {
     "block_cache_hits": "rocksdb.block.cache.hit",
     "block_cache_misses": "rocksdb.block.cache.miss",

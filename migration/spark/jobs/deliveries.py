@@ -140,7 +140,7 @@ def read_lag(spark: SparkSession, path: Path | str) -> DataFrame:
     deliveries = read_deliveries(spark, path)
     state = read_state(spark, path)
     stored = _stored(spark, path, _lives(state)[0])
-    # Of lives of groups and topics the last ones that there are events of.
+    # The latest generations of groups and topics that have events.
     readers = deliveries.groupBy("group", "topic").agg(
         F.max("topic_life").alias("topic_life"), F.max("group_life").alias("group_life")
     )

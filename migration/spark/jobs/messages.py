@@ -25,7 +25,7 @@ class MessageChoice:
     end_ms: int | None = None
     log_end: int | None = None  # physical offset to stop at
     liveness: Liveness = ALL_LIVE
-    skip_damaged: bool = False  # go on at the next record that can be found
+    skip_damaged: bool = False  # continue at the next record that can be found
 
 
 def read_messages(spark: SparkSession, choice: MessageChoice, columns: list[str]) -> DataFrame:

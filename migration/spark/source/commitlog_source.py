@@ -141,7 +141,7 @@ def parse_options(options: Mapping[str, str]) -> LogOptions:
         path=segments,
         backup_id=given.maybe_text("backup"),
         segment_bytes=given.maybe_whole("segmentBytes"),
-        # What is in a bucket comes as a whole: one task reads it then.
+        # Objects in a bucket are read whole, so one task reads a segment.
         max_bytes_per_partition=given.whole(
             "maxBytesPerPartition", 0 if "://" in str(segments) else DEFAULT_PARTITION_BYTES
         ),

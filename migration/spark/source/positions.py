@@ -28,7 +28,7 @@ LATEST = -1
 class Positions(NamedTuple):
     """The start or the end. At most one of the three is set; none means the default."""
 
-    option: str  # where it was said
+    option: str  # the option that set it
     default: int  # EARLIEST or LATEST: for queues that nothing else names
     offsets: dict[Queue, int] | None = None
     times: dict[Queue, int] | None = None

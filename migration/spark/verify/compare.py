@@ -88,7 +88,7 @@ def verify(
     sides = {FILES: settings.files, ROCKSDB: settings.database}
     sources = [LOG, *(side for side, path in sides.items() if path is not None)]
     for source in sources:
-        digests.setdefault(source, Digest())  # one that holds nothing has no pieces
+        digests.setdefault(source, Digest())  # an empty source has no pieces
     bad = _Bad(
         _bad_buckets(digests, sources),
         digests[LOG].keys.differing(digests[ROCKSDB].keys) if task.with_keys else _NONE,

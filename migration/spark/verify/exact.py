@@ -29,7 +29,7 @@ def unit_differences(units: DataFrame, sources: list[str]) -> DataFrame:
     sides = []
     for source in sources:
         of_source = F.col("source") == source
-        # Of several records for one place the last in the log counts, as with live dispatch.
+        # If several records have one place, the last in the log counts, as with live dispatch.
         fields = F.when(of_source, F.struct(*_FIELDS))
         sides.append(F.max_by(fields, F.when(of_source, F.col("physical_offset"))).alias(source))
     joined = units.groupBy(*_KEY).agg(*sides)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kvcq.tables import Hashes
     from migration.columnar import Ints
 
-#: So many rows are gathered before they are reduced to one a queue.
+#: This many rows are collected before they are reduced to one for each queue.
 _REDUCE_AT = 262_144
 
 

@@ -119,7 +119,7 @@ def _manifest(directory: Path) -> _Manifest:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         return _Manifest(
             [
-                # By its name alone: the directory may have been moved as a whole.
+                # Only by its name, because the whole directory may have been moved.
                 SortedFile(Path(name).name, family)
                 for family, names in manifest["files"].items()
                 for name in names

@@ -56,7 +56,7 @@ class LocalTarget:
         self._progress = lambda step, share: watch(step, share, "")
         self._opened: Migrator | None = None
         self._closer: Callable[[], None] | None = None
-        #: What the steps so far did besides, for people.
+        #: What else the steps have done, as lines for operators.
         self.notes: list[str] = []
 
     def _migrator(self) -> Migrator:

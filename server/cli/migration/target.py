@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from kvcq_client import Job
 
-    #: Told what is being done, how much of it, and a remark.
+    #: Called with the current step, the fraction done, and a remark.
     Watch = Callable[[str, float, str], None]
 
 #: Between two looks at a job that is waited for.

@@ -37,7 +37,7 @@ _FIELDS = """
     job_id kind scheduled step done total unit percent elapsed_s started_ms ended_ms summary error
 """
 _FINDING = "fault place topic queue_id detail remedy count queue_offset physical_offset"
-#: What became of a job that was not done.
+#: Words for the end of a job that did not succeed.
 _NOT_DONE = {JobStatus.FAILED: "failed", JobStatus.CANCELLED: "was cancelled"}
 #: Numbers of a job that count faults.
 _FAULTS = {"scrub": ("damaged_records", "wrong_units")}

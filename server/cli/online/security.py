@@ -122,7 +122,7 @@ def credentials_of() -> Credentials | None:
 
 def read_secret(option: str, file: str) -> str:
     """The secret in the file, or on standard input. Raises BadRequestError."""
-    # Of standard input its line and no byte more: what follows may be what the command reads.
+    # From standard input only one line, and no byte more: the command may read the rest.
     is_line = file == "-"
     data = sys.stdin.buffer.readline(_LONGEST_SECRET) if is_line else _read(option, Path(file))
     try:

@@ -35,7 +35,7 @@ _GROUPS = ("group", "topic", "queue", "now", "deliveries", "until", "with")
 _EVENTS = ("time", "event", "group", "topic", "delivery", "until", "who", "message")
 #: Messages that one was redriven as, one after the other, that are shown as well.
 _MOST_FOLLOWED = 20
-#: Of these the message id is what the message was.
+#: Events whose message id is that of the earlier message.
 _CAME_FROM = (TraceEventKind.BURIED, TraceEventKind.TIMER_SET, TraceEventKind.BEGUN)
 
 

@@ -105,7 +105,7 @@ COUNT = Whole(1, INT32_MAX)
 #: A queue offset.
 OFFSET = Whole(0, INT64_MAX)
 TIME = Moment()
-#: What a help says of such an option.
+#: Text for the help of such options.
 TIMES = "Times are UTC: 2026-01-31T12:00, or -1h for an hour ago."
 
 

@@ -18,7 +18,7 @@ from server.cli.top.shown import document, screen
 if TYPE_CHECKING:
     from kvcq_client import Client
 
-#: For one call: a server that does not answer by then is shown as one that does not.
+#: Timeout of a call: a server that does not answer by then is shown as unreachable.
 _TIMEOUT_S = 10.0
 
 

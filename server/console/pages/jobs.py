@@ -83,7 +83,7 @@ async def _start(visit: Visit, form: Mapping[str, str]) -> str:
         raise InvalidArgumentError("kind", f"is not one of {', '.join(kinds())}")
     request = jobs_pb.StartJobRequest()
     wanted = getattr(request, form["kind"])
-    wanted.SetInParent()  # of a kind that takes nothing, or is given nothing
+    wanted.SetInParent()  # for a kind without arguments, or with none set
     for name, kind in arguments:
         text = form.get(f"{form['kind']}.{name}", "").strip()
         if text:

@@ -117,7 +117,7 @@ async def _topic(visit: Visit) -> web.StreamResponse:
         },
         groups=await _groups_of(visit, name),
         queues=found.queues,
-        # What is hidden by now, and gives its space back later.
+        # Messages that are hidden, and free their space later.
         hides=any(one.log_min_offset < one.min_offset for one in found.queues),
         supersedes=any(one.superseded_messages for one in found.queues),
         is_first=not visit.token("after"),

@@ -25,8 +25,8 @@ class SqlFilter:
 
     __slots__ = ("_ask", "codes")
 
-    #: Records that one pull judges, where fewer match than it may give: so many a filter that
-    #: matches nothing comes on, and it holds the processor for some milliseconds.
+    #: Maximum number of records that one pull checks if few match: a filter without matches
+    #: advances by this many, and occupies the processor for some milliseconds.
     most_judged = 512
 
     def __init__(self, condition: Term) -> None:
