@@ -152,7 +152,7 @@ class Pools:
 
     def __init__(self) -> None:
         self.lookups = Workers(8)
-        self.scans = Workers(2, "scan")  # long by nature: many queues or names
+        self.scans = Workers(2, "scan")  # calls that take long: many queues or names
         self.commits = Workers(4, "commit")
         self.settling = Workers(8, "settle")  # of deliveries; they may share a turn of the store
         self.changes = Workers(2, "change")  # topics and groups; may wait for what was dispatched

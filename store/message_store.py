@@ -70,7 +70,7 @@ class MessageStore:
         self.tables = Tables(state)
         self.batches = NumberedBatches(appends.log, queues, topics)
         self._appends = appends
-        #: Pulls in two halves.
+        #: Plans pulls, and reads planned ones.
         self.reads = reads
         self._topics = topics
         self._topic_changes = TopicChanges(appends, topics, latest.superseded, self.wait_visible)

@@ -281,7 +281,8 @@ def _segments(
         was_made = directory.was_closed_cleanly or directory.checkpoint.exists()
         if was_made or any(directory.kvcq.glob("*.sst")):
             findings.add(Kind.SEGMENTS, "commitlog", "a directory of segments", "nothing", side=LOG)
-        # Otherwise it was being made when its process ended: the next start makes the rest.
+        # Otherwise the store was being created when its process ended, and the next start completes
+        # it.
         return None
     try:
         return SegmentSet.load(directory.commitlog, identity.segment_bytes, read_only=True)

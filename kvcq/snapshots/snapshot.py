@@ -191,7 +191,7 @@ class Snapshot:
         gone = self.path / (COPY + _UNFINISHED)
         shutil.rmtree(gone, ignore_errors=True)
         if self.copy.exists():
-            self.copy.rename(gone)  # half of one is none
+            self.copy.rename(gone)  # renamed first, so that an incomplete copy never has the name
             shutil.rmtree(gone, ignore_errors=True)
 
     def remove(self) -> None:

@@ -56,7 +56,7 @@ class MinOffsets:
         if found is None:
             return max_offset
         with self._lock:
-            # Not when units were removed meanwhile: what was found may be gone.
+            # Not if units were removed meanwhile: the unit that was found may be gone.
             if changes == self._changes:
                 if len(self._cache) >= _CACHE_LIMIT:
                     self._cache.clear()

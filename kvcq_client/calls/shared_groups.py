@@ -315,7 +315,7 @@ class SharedGroupCalls(CallGroup):
         queue_ids = [whole("queue_ids", queue_id, INT32_MAX) for queue_id in queue_ids]
         request = shared_pb.ResetGroupRequest(group=group, topic=topic, queue_ids=queue_ids)
         set_where(request, to, time_ms)
-        # Repeated after a response that was lost, it would end what was received since.
+        # If it were repeated after a lost response, it would also end messages received since.
         answer = await self._call(self._shared.ResetGroup, request, timeout_s, may_repeat=False)
         queues = [from_wire(SharedQueue, one) for one in answer.queues]
         return GroupReset(queues, answer.ended_in_flight)

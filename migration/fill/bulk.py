@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 #: A smaller remainder of the log is left to the ordinary backfill.
 LEAST_BYTES = 16 << 20
-#: Log bytes of a piece: what the process holds in memory follows from it, some two times as much.
+#: Log bytes of a piece. The memory of the process is about twice as much.
 _PIECE_BYTES = 96 << 20
 #: Number of overlapping files in RocksDB above which the backfill waits for compaction. Live writes
 #: are rejected from FamilyProfile.l0_slow on, and they begin when the side is joined.

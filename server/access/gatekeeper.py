@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 #: How far the time of a signature may be from the server's. After that an intercepted signature is
 #: worthless.
 MAX_SKEW_S = 300.0
-#: A client signs once a second. Good signatures that are remembered; others never are.
+#: Number of valid signatures that are remembered, since a client reuses one for a second. Invalid
+#: ones are never remembered.
 _REMEMBERED = 4096
 #: Number of users without calls in progress that are remembered.
 _IDLE_USERS = 1024

@@ -61,7 +61,8 @@ class SparkRun:
             _refusals(),
             spark_session(self.settings) as spark,
             Bars(quiet=self.as_json) as bars,
-            _refusals(),  # while Spark runs: its errors are asked for their text there
+            # Inside, because the texts of Spark's errors are only available while it runs.
+            _refusals(),
         ):
             yield spark, bars.show
 

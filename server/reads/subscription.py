@@ -150,7 +150,7 @@ class Subscription:
         for begin in range(0, len(add), QUEUES_A_TURN):
             for index in range(begin, min(begin + QUEUES_A_TURN, len(add))):
                 queue = add[index]
-                # It would be kept, though nothing is read.
+                # Checked here, because a queue of that name would be stored, and never read.
                 check_length(queue.topic, f"add[{index}].topic", LONGEST_NAME)
                 not_negative(f"add[{index}].queue_id", queue.queue_id)
                 not_negative(f"add[{index}].offset", queue.offset)

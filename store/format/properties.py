@@ -35,8 +35,8 @@ MAX_PROPERTIES_BYTES = 32767
 #: Before them in a record: their size in bytes.
 PROPERTIES_LENGTH = struct.Struct(">h")
 
-#: Digits that are kept for a message's offset in each of its light queues: what fits a record must
-#: not depend on how far the queues have come.
+#: Number of digits reserved for a message's offset in each of its light queues. Whether a message
+#: fits into a record must not depend on the offsets that the queues have reached.
 _OFFSET_DIGITS = 10
 
 _MAX_OFFSET = (1 << 63) - 1

@@ -103,7 +103,8 @@ class Segment:
         # Position in the file, bytes.
         self.appended = 0
         self.flushed = 0
-        # Bytes that appends copied into the mapping, whose pages had to be there or to be made.
+        # Bytes that appends copied into the mapping; their pages had to be in memory, or were
+        # faulted in.
         self.copied = 0
         # Owned by the appender: appends end at or below this; 0 once sealed or closed, so that
         # the hot path has one comparison for "full", "sealed" and "closed".

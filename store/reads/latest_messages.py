@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from store.message import StoredMessage
     from store.reads.reader import Reader
 
-#: A message that deletes its key stays visible so long, ms.
+#: A message that deletes its key stays visible for this long, ms.
 DELETES_KEPT_MS = 86_400_000
 #: Keys that are remembered at a time, about 240 bytes each. A queue with more messages is gone
 #: through several times, for a part of the keys each.

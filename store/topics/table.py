@@ -397,7 +397,7 @@ def _check_queues(
 ) -> None:
     """`counts`: of existing topics; all others have, or will have, `others` queues. Raises
     UnknownQueueError."""
-    if not counts:  # as of a batch of new topics
+    if not counts:  # the usual case for a batch to new topics
         ids = [queue_id for _, queue_id in queues]
         if min(ids, default=0) >= 0 and max(ids, default=0) < others:
             return

@@ -52,7 +52,7 @@ class Digest:
         self.units.add(hashes, places)
         if units.column("store_time_ms").null_count == 0:
             times = _ints(units.column("store_time_ms"))
-            # Nothing where the stamp is as it should be, or where there is none.
+            # 0 if the stamp is right, or if there is none.
             stamps = pa.array(expiry_stamps(times).astype(np.int32))
             wrong = pc.fill_null(pc.subtract(units.column("expiry_stamp_s"), stamps), 0)
             self.times.add(timed(hashes, times) ^ _ints(wrong).view(np.uint64), places)

@@ -55,7 +55,7 @@ def tokens_of(text: str) -> Iterator[Token]:
     at = 0
     while True:
         ignored = _IGNORED.match(text, at)
-        assert ignored is not None  # it matches nothing as well
+        assert ignored is not None  # the pattern also matches an empty text
         at = ignored.end()
         if at == len(text):
             yield Token(Kind.END, "the end", at)
