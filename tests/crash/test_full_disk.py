@@ -146,7 +146,14 @@ def commit_many(store: MessageStore) -> None:
         store.commit_offsets(f"group-{number}", [("T", 0, 1)])
 
 
-@pytest.mark.parametrize("freed", [None, 32 << 20, 8 << 20], ids=["all", "32 MiB", "8 MiB"])
+@pytest.mark.parametrize(
+    "freed",
+    [
+        pytest.param(8 << 20, id="8 MiB"),
+        pytest.param(32 << 20, id="32 MiB", marks=pytest.mark.slow),
+        pytest.param(None, id="all", marks=pytest.mark.slow),
+    ],
+)
 def test_a_store_refuses_puts_serves_what_it_has_and_goes_on_without_a_restart(
     disk: SmallDisk, caplog: pytest.LogCaptureFixture, freed: int | None
 ) -> None:

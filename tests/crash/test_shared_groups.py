@@ -56,7 +56,9 @@ def test_a_kill_delivers_again_only_what_was_not_acknowledged(
 
 
 @pytest.mark.parametrize("point", ["after append", "in dispatch", "before its rows"])
-@pytest.mark.parametrize("count", [3, 40, 170, 400])
+@pytest.mark.parametrize(
+    "count", [3, 40, *(pytest.param(n, marks=pytest.mark.slow) for n in (170, 400))]
+)
 def test_a_kill_changes_nothing_in_the_order_of_a_group(
     tmp_path: Path, point: str, count: int
 ) -> None:

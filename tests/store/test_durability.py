@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import queue
@@ -95,9 +94,10 @@ def test_a_put_that_is_not_flushed_in_time_says_so(
         go_on.wait(30)
         flush(descriptor)
 
-    with open_small(tmp_path / "store", flush_mode=FlushMode.SYNC) as store:
+    root = tmp_path / "store"
+    with open_small(root, flush_mode=FlushMode.SYNC) as store:
         store.create_topics([("T", 1)])
-        store.reconfigure(dataclasses.replace(store.config, sync_flush_timeout_s=0.01))
+    with open_small(root, flush_mode=FlushMode.SYNC, sync_flush_timeout_s=0.01) as store:
         monkeypatch.setattr(os, "fdatasync", slow)
         with pytest.raises(FlushTimeoutError):
             store.put([Message("T", b"x")])

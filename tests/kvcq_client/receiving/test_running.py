@@ -336,8 +336,17 @@ print("left", flush=True)
 """
 
 
-@pytest.mark.parametrize("kind", ["threads", "other thread", "loop"])
-@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("which", "kind"),
+    [
+        (signal.SIGTERM, "other thread"),
+        (signal.SIGINT, "loop"),
+        pytest.param(signal.SIGTERM, "threads", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, "loop", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, "threads", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, "other thread", marks=pytest.mark.slow),
+    ],
+)
 async def test_a_signal_ends_it_in_order(
     served: Served, client: AsyncClient, kind: str, which: signal.Signals
 ) -> None:

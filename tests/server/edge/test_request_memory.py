@@ -307,24 +307,26 @@ async def test_pages_are_bounded_by_bytes_and_go_on(tmp_path: Path) -> None:
 # --- a real process ------------------------------------------------------------------------
 
 
-BODY = bytes(3 << 20)
-LARGE_BATCH = pb.PutBatchRequest(
-    messages=[pb.Message(topic="t", queue_id=0, body=BODY, keys=["k"])] * 20
-).SerializeToString()
-REFUSED_BATCH = pb.PutBatchRequest(
-    messages=[pb.Message(topic="t", queue_id=0, body=BODY)] * 19
-    + [pb.Message(topic="no topic", body=BODY)]
-).SerializeToString()
-PULL = pb.PullRequest(topic="t", queue_id=0, max_messages=10_000, max_bytes=64 << 20)
-QUERY = pb.QueryRequest(topic="t", key="k", max_messages=1000)
-HOSTILE: dict[str, tuple[str, bytes, int]] = {
-    "large batches": ("MessageService/PutBatch", LARGE_BATCH, 8),
-    "refused batches": ("MessageService/PutBatch", REFUSED_BATCH, 8),
-    "empty messages": ("MessageService/PutBatch", b"\x0a\x00" * (30 << 20), 3),
-    "a large request for a small method": ("AdminService/GetStatistics", bytes(60 << 20), 8),
-    "large pulls": ("MessageService/Pull", PULL.SerializeToString(), 20),
-    "large queries": ("MessageService/Query", QUERY.SerializeToString(), 20),
-}
+def _hostile() -> dict[str, tuple[str, bytes, int]]:
+    """Path, request and number of calls of each attack."""
+    body = bytes(3 << 20)
+    large = pb.PutBatchRequest(
+        messages=[pb.Message(topic="t", queue_id=0, body=body, keys=["k"])] * 20
+    )
+    refused = pb.PutBatchRequest(
+        messages=[pb.Message(topic="t", queue_id=0, body=body)] * 19
+        + [pb.Message(topic="no topic", body=body)]
+    )
+    pull = pb.PullRequest(topic="t", queue_id=0, max_messages=10_000, max_bytes=64 << 20)
+    query = pb.QueryRequest(topic="t", key="k", max_messages=1000)
+    return {
+        "large batches": ("MessageService/PutBatch", large.SerializeToString(), 8),
+        "refused batches": ("MessageService/PutBatch", refused.SerializeToString(), 8),
+        "empty messages": ("MessageService/PutBatch", b"\x0a\x00" * (30 << 20), 3),
+        "a large request for a small method": ("AdminService/GetStatistics", bytes(60 << 20), 8),
+        "large pulls": ("MessageService/Pull", pull.SerializeToString(), 20),
+        "large queries": ("MessageService/Query", query.SerializeToString(), 20),
+    }
 
 
 @pytest.mark.slow
@@ -378,7 +380,7 @@ async def test_memory_stays_below_1_gib_whatever_clients_send(tmp_path: Path, wo
             for _ in range(4)
         ]
         try:
-            for what, (path, request, count) in HOSTILE.items():
+            for what, (path, request, count) in _hostile().items():
                 method: Callable[[bytes], Any]
                 calls = []
                 for index in range(count):
