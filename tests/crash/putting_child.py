@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: Name of a point to module, class (or none) and function.
 POINTS = {
-    "after append": ("store.derive.reput", "ReputService", "offer"),
+    "after append": ("store.derive.reput", "ReputService", "dispatch_or_queue"),
     "in append": ("store.log.segment", "Segment", "append"),
     "at roll": ("store.log.segment_set", "SegmentSet", "roll"),
     "new segment": ("store.log.segment", "Segment", "create"),
