@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcq.snapshots import DIRECTORY, Snapshot, snapshots_in
+from kvcq.snapshots import DIRECTORY, Snapshot, sealing, snapshots_in
 from store.errors import StoreFormatError
 from store.message import Message
 from store.metadata import Retention
@@ -272,3 +272,20 @@ def test_a_snapshot_that_was_not_sealed_and_has_no_copy_is_none(
         assert not snapshots_in(root / DIRECTORY)
         store.snapshots.look()
         assert answers(store) == expected
+
+
+def test_the_process_that_seals_a_large_one_writes_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    with open_small(tmp_path / "store", clock, reserved_hours=1) as store:
+        fill(store, clock)
+        first = store.snapshots.take()
+        monkeypatch.setattr(sealing, "_SMALL_BYTES", 0)
+        store.put([Message("A", b"x")])  # so that the next one is another
+        second = store.snapshots.take()
+        assert isinstance(first, Snapshot)
+        assert isinstance(second, Snapshot)
+        rows = [{at: file.rows for at, file in of.sealed_files().items()} for of in (first, second)]
+        assert rows[0] == rows[1]
+        assert second.verified_files().keys() == rows[0].keys()
