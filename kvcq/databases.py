@@ -26,6 +26,7 @@ from kvcq.snapshots import (
     place_sealed,
     remove_unfinished,
     snapshots_in,
+    state_lost,
 )
 from kvcq.state_store import KvStateStore
 from kvcq.tables import BOUNDS, INDEX, UNITS
@@ -72,8 +73,11 @@ class PlainDatabases:
         self._flushes_state = flushes_state
         # Whether files of it were found damaged: copies may share them.
         self._was_damaged = False
-        #: Whether this opening replaced the database that was there.
-        self.was_replaced = False
+        self._was_there = self._path.exists()
+        # Why this opening has made an empty one, if it has.
+        self._why_empty = "" if self._was_there else "is missing"
+        #: See Databases.
+        self.rebuilt = ""
         self.is_old = directory.format_version < FORMAT_VERSION
         remove_unfinished(self._path)
         self._open()
@@ -86,7 +90,8 @@ class PlainDatabases:
             self._take(open_derived(self._path, profile, self._damaged))
 
     def _damaged(self) -> None:
-        self._was_damaged = self.was_replaced = True
+        self._was_damaged = True
+        self._why_empty = "was damaged"
 
     def _take(self, engine: RocksEngine) -> None:
         self._engine = engine
@@ -106,9 +111,7 @@ class PlainDatabases:
     def before_cut(self, end: int) -> None:
         """See Databases."""
         if self.reach > end:
-            words = "ahead of the log, which ends at"
-            logger.warning("%s reaches to %d, %s %d: set aside", self._path, self.reach, words, end)
-            self.was_replaced = True
+            self._why_empty = f"reached to {self.reach}, ahead of the log, which ends at {end}"
             self.close()
             place_empty(self._path, "ahead")
             self._open()
@@ -117,31 +120,36 @@ class PlainDatabases:
         """See Databases."""
         if self.is_old:
             self._settle_old(segments)
-            return
+        else:
+            self._settle(segments)
+
+    def _settle(self, segments: SegmentSet) -> None:
         snapshots = drop_unfit(self._directory.root, segments)
         start = max(segments.first_offset, self._directory.base_offset)
         end = segments.end_offset
         newest = snapshots[-1].point if snapshots else 0
         assert self.reach <= end, "what is ahead went before the cut"
-        if self.reach < newest:
-            words = f"behind the snapshot at {newest}"
-        elif self.state.point < start:
-            words = f"behind {start}, where the log's account of the state begins"
-        else:
-            return
-        logger.warning("%s reaches to %d, %s: it is made again", self._path, self.reach, words)
-        is_empty = self.reach == 0
-        self.was_replaced = True
-        self.close()
-        if is_empty:  # created by this opening in place of one that was lost or moved aside
-            shutil.rmtree(self._path)
-        self._place(snapshots, start, "behind")
-        assert start <= self.state.point <= end, "a state of this log"
+        why, source = self._why_empty, "the log"
+        if self.reach < newest or self.state.point < start:
+            behind = f"the snapshot at {newest}" if self.reach < newest else f"the state at {start}"
+            why = why or f"reached to {self.reach}, behind {behind}"
+            is_empty = self.reach == 0
+            self.close()
+            if is_empty:  # created by this opening in place of one that was lost or moved aside
+                shutil.rmtree(self._path)
+            point = self._place(snapshots, start, "behind")
+            if point:
+                source = f"the snapshot at {point} and the log"
+            assert start <= self.state.point <= end, "a state of this log"
+        if why and end:
+            self.rebuilt = f"{self._path} {why}. It is rebuilt from {source}"
 
     def _settle_old(self, segments: SegmentSet) -> None:
         """For a store of format 1: see upgrade.py."""
         for snapshot in snapshots_in(self._directory.root / DIRECTORY):
             snapshot.remove()  # left by an interrupted attempt
+        if self._was_there and self._why_empty:
+            self.rebuilt = f"{self._path} {self._why_empty}. It is rebuilt from meta/ and the log"
         take_over(self._directory, self._engine, self.queues, segments)
         self.state.advance(segments.end_offset)
 
@@ -159,8 +167,9 @@ class PlainDatabases:
             raise_version(self._directory, snapshots, segments.end_offset)
             self.is_old = False
 
-    def _place(self, snapshots: list[Snapshot], start: int, why: str) -> None:
-        """Open the replacement database."""
+    def _place(self, snapshots: list[Snapshot], start: int, why: str) -> int:
+        """Open the replacement database. Returns the point of the snapshot that it is made of, 0
+        without one."""
         for snapshot in reversed(snapshots):
             places = [place_copy, place_sealed] if snapshot.copy.exists() else [place_sealed]
             if self._was_damaged:
@@ -173,25 +182,15 @@ class PlainDatabases:
                     continue
                 self._open()
                 if self.state.point == snapshot.point:
-                    logger.warning("%s is made of the snapshot at %d", self._path, snapshot.point)
-                    return
+                    return snapshot.point
                 # Its files were damaged, and an empty one was made in its place.
                 self.close()
                 shutil.rmtree(self._path)
         if start > 0:
-            raise self._without_snapshot(start)
+            raise state_lost(self._path)
         place_empty(self._path, why)
         self._open()
-
-    def _without_snapshot(self, start: int) -> StoreFormatError:
-        root = self._directory.root
-        return StoreFormatError(
-            self._path,
-            f"cannot be used, the log tells of topics and groups from {start} on, and there is no "
-            f"snapshot: what was before that is nowhere else. Bring `{self._path.name}/` or "
-            f"`snapshots/` back from a copy of the directory; or run `kvcq repair {root} --state`, "
-            "which makes what the log has of topics and groups",
-        )
+        return 0
 
     def snapshots(self, segments: SegmentSet, flush_log: Callable[[], None]) -> Snapshots:
         """See Databases."""
@@ -247,7 +246,7 @@ def open_derived(
     if mark.exists():
         if path.exists():
             aside = move_aside(path, "damaged")
-            logger.error("%s was found damaged: moved to %s and made again", path, aside.name)
+            logger.error("%s was found damaged while it was read: moved to %s", path, aside.name)
         damaged()
         mark.unlink()
     try:
@@ -257,5 +256,5 @@ def open_derived(
     except EngineFailedError as error:
         aside = move_aside(path, "damaged")
         damaged()
-        logger.error("%s is moved to %s and made again: %s", path, aside.name, error)
+        logger.error("%s is damaged: moved to %s: %s", path, aside.name, error)
         return RocksEngine.open(path, profile)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import KvcqError
-from kvcq.snapshots import Snapshots, drop_unfit, place_empty, place_sealed
+from kvcq.snapshots import Snapshots, drop_unfit, place_empty, place_sealed, state_lost
 from kvcq.state_store import KvStateStore
 from store.base import SystemClock
 from store.errors import StoreFormatError
@@ -39,23 +39,25 @@ def place_without_queues(directory: StoreDir, segments: SegmentSet, why: str) ->
 
 
 def _place(directory: StoreDir, segments: SegmentSet, why: str) -> None:
+    why_not: KvcqError | StoreFormatError | None = None
     try:
-        snapshot = _snapshot_of(directory, segments)
+        snapshots = [_snapshot_of(directory, segments)]
     except (KvcqError, StoreFormatError) as error:
-        logger.warning("%s cannot be read (%s): a snapshot is taken", directory.kvcq, error)
-        snapshot = None
-    found = drop_unfit(directory.root, segments)
-    for each in [snapshot] if snapshot is not None else reversed(found):
-        if each.is_sealed:
+        snapshots, why_not = [], error
+    fitting = drop_unfit(directory.root, segments)
+    for each in reversed(snapshots or fitting):
+        if not each.is_sealed:
+            continue
+        try:
             place_sealed(each, directory.kvcq, why)
-            return
+        except StoreFormatError as error:
+            logger.error("the snapshot at %d cannot be used: %s", each.point, error)
+            continue
+        if why_not is not None:
+            logger.warning("%s: the state is that of the snapshot at %d", why_not, each.point)
+        return
     if max(segments.first_offset, directory.base_offset) > 0:
-        raise StoreFormatError(
-            directory.kvcq,
-            "cannot be read, and there is no snapshot: topics and groups from before the log's "
-            "start are nowhere else. Restore either from a backup, or rebuild what the log still "
-            f"has: `kvcq repair {directory.root} --state`",
-        )
+        raise state_lost(directory.kvcq)
     place_empty(directory.kvcq, why)
 
 

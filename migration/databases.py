@@ -105,8 +105,9 @@ class MigratingDatabases:
         return self._kvcq.state
 
     @property
-    def was_replaced(self) -> bool:
-        return self._kvcq.was_replaced
+    def rebuilt(self) -> str:
+        """See Databases."""
+        return self._kvcq.rebuilt
 
     @property
     def reach(self) -> int:
@@ -151,7 +152,7 @@ class MigratingDatabases:
     def _tell_rebuilt(self, stores: dict[SideName, SideStore]) -> None:
         """Discard verification results of a side that is rebuilt."""
         new = {name for name in stores if stores[name].dispatched_offset == 0}
-        if self._kvcq.was_replaced and SideName.ROCKSDB in stores:
+        if self._kvcq.rebuilt and SideName.ROCKSDB in stores:
             new.add(SideName.ROCKSDB)
         now = self._keeper.state
         # In a store without a message all sides are new, and nothing that was verified is gone.

@@ -9,6 +9,7 @@ start: only then writers, services and jobs.
 from __future__ import annotations
 
 import logging
+import math
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -50,7 +51,7 @@ from store.log import (
 from store.message_store import MessageStore
 from store.puts import AppendPath
 from store.reads import LatestMessages, Lookups, Reader, ReadPath, TimeSearch, TopicRetention
-from store.state import StateView, Tables
+from store.state import REPLAY_BYTES_S, StateView, Tables
 from store.topics import Topics
 from store.upkeep import Checkpoints, DurableState, Services, Upkeep
 
@@ -110,8 +111,8 @@ class Databases(Protocol):
     def state(self) -> StateStore: ...
 
     @property
-    def was_replaced(self) -> bool:
-        """Whether this opening replaced an existing database."""
+    def rebuilt(self) -> str:
+        """Which database this opening rebuilds, why, and from what; "" for none."""
         ...
 
     @property
@@ -264,6 +265,9 @@ def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
     _tell_of_start(notes, segments.first_offset)
     first = max(dispatched.value, segments.first_offset)
     span = max(1, end - first)
+    if databases.rebuilt:
+        seconds = math.ceil((end - first) / REPLAY_BYTES_S)
+        logger.warning("%s: %s bytes, about %d s", databases.rebuilt, f"{end - first:,}", seconds)
     reput.catch_up(lambda at: progress("replaying the log", (at - first) / span))
     assert dispatched.value == end, f"dispatched {dispatched.value} of {end}"
     state.advance(end)
@@ -297,7 +301,7 @@ def start(
     superseded = Superseded(state, appends.append_entries)
     retained = TopicRetention(queues, kept_bytes, times)
     reader = Reader(log, queues, topics, retained, superseded)
-    is_made_again = databases.was_replaced or recovered.durable.queues_end <= segments.first_offset
+    is_made_again = bool(databases.rebuilt) or recovered.durable.queues_end <= segments.first_offset
     if not directory.was_closed_cleanly or is_made_again:
         kept_bytes.catch_up(_counted(Tables(state), all_topics=is_made_again), reader.bounds)
     repair = QueueRepair(log, queues, topics, reader.begins_at, times, reput.paused, applier)

@@ -4,7 +4,14 @@ They are taken while the store runs, and used by an opening whose database is lo
 ahead of the log. Uses the engine and the tables.
 """
 
-from kvcq.snapshots.placing import place_copy, place_empty, place_sealed, remove_unfinished
+from kvcq.snapshots.placing import (
+    has_usable_snapshot,
+    place_copy,
+    place_empty,
+    place_sealed,
+    remove_unfinished,
+    state_lost,
+)
 from kvcq.snapshots.sealing import seal
 from kvcq.snapshots.snapshot import DIRECTORY, SEALED_FILES, Mark, Snapshot, snapshots_in
 from kvcq.snapshots.taking import Snapshots, drop_unfit
@@ -16,10 +23,12 @@ __all__ = [
     "Snapshot",
     "Snapshots",
     "drop_unfit",
+    "has_usable_snapshot",
     "place_copy",
     "place_empty",
     "place_sealed",
     "remove_unfinished",
     "seal",
     "snapshots_in",
+    "state_lost",
 ]

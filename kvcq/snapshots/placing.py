@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch
 from kvcq.engine.rocks import DERIVED, RocksEngine
-from kvcq.snapshots.snapshot import ENDS_FILE, STATE_FILE
+from kvcq.errors import EngineUnavailableError, KvcqError
+from kvcq.snapshots.snapshot import DIRECTORY, ENDS_FILE, STATE_FILE, snapshots_in
 from kvcq.state_store import KvStateStore
 from kvcq.tables import BOUNDS, STATE
 from store.base import fsync_directory, make_directory, move_aside
+from store.errors import StoreFormatError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq.snapshots.snapshot import Snapshot
+    from store.log import SegmentSet
 
 _FAMILY_OF = {STATE_FILE: STATE, ENDS_FILE: BOUNDS}
 
@@ -56,6 +59,28 @@ def place_sealed(snapshot: Snapshot, database: Path, why: str) -> None:
     _finish(new, database, why)
 
 
+def has_usable_snapshot(root: Path, segments: SegmentSet) -> bool:
+    """Whether an opening without a database can start from a snapshot. Changes nothing. Raises
+    EngineUnavailableError."""
+    snapshots = snapshots_in(root / DIRECTORY, read_only=True)
+    return any(each.mark.fits(segments) and _is_usable(each) for each in snapshots)
+
+
+def _is_usable(snapshot: Snapshot) -> bool:
+    """Whether its sealed files are intact, or its copy can be opened."""
+    try:
+        return snapshot.verified_files() is not None
+    except (StoreFormatError, OSError):
+        pass  # the copy is left
+    try:
+        RocksEngine.open_read_only(snapshot.copy, DERIVED).close()
+    except EngineUnavailableError:
+        raise
+    except KvcqError:
+        return False
+    return True
+
+
 def place_empty(database: Path, why: str) -> None:
     """Replace `database` by an empty one, for a log that is complete from its first byte."""
     new = _begin(database)
@@ -67,6 +92,17 @@ def place_empty(database: Path, why: str) -> None:
 def remove_unfinished(database: Path) -> None:
     """Remove what a crash left of such a replacement."""
     shutil.rmtree(database.with_name(f"{database.name}.new"), ignore_errors=True)
+
+
+def state_lost(database: Path) -> StoreFormatError:
+    """The error for a store that has neither a database nor a snapshot that can be used, and whose
+    log does not begin with its first record."""
+    return StoreFormatError(
+        database,
+        "cannot be used, and there is no usable snapshot: topics, groups and offsets from before "
+        "the log's start are nowhere else. Restore kvcq/ or snapshots/ from a backup, or rebuild "
+        f"what the log still has: `kvcq repair {database.parent} --state`",
+    )
 
 
 def _begin(database: Path) -> Path:

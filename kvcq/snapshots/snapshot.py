@@ -125,10 +125,13 @@ class Snapshot:
         data = Notes(path).get(_MARK)
         if data is None:
             raise StoreFormatError(path, "is not a snapshot: it has no mark")
-        document = json.loads(data)
-        if document.get("form") != _FORM:
-            raise StoreFormatError(path, "has an unknown form: a newer version wrote it")
-        return cls(path, Mark(**document))
+        try:
+            document = json.loads(data)
+            if document["form"] != _FORM:
+                raise StoreFormatError(path, "has an unknown form: a newer version wrote it")
+            return cls(path, Mark(**document))
+        except (ValueError, TypeError, KeyError) as error:
+            raise StoreFormatError(path / _MARK, f"damaged: {error}") from error
 
     @property
     def point(self) -> int:
@@ -212,8 +215,8 @@ def _crc_of(path: Path) -> int:
 
 
 def snapshots_in(directory: Path, *, read_only: bool = False) -> list[Snapshot]:
-    """The readable snapshots, by point. Incomplete ones left by a crash are removed, unless
-    `read_only`."""
+    """The readable snapshots, by point. Incomplete ones left by a crash are removed, and unreadable
+    ones logged, unless `read_only`."""
     found = []
     for path in sorted(directory.iterdir()) if directory.is_dir() else ():
         if path.name.endswith(_UNFINISHED):
@@ -222,6 +225,7 @@ def snapshots_in(directory: Path, *, read_only: bool = False) -> list[Snapshot]:
             continue
         try:
             found.append(Snapshot.read(path))
-        except (StoreFormatError, ValueError, TypeError) as error:
-            logger.error("a snapshot is left out: %s", error)
+        except StoreFormatError as error:
+            if not read_only:
+                logger.error("a snapshot is not used, remove it: %s", error)
     return found

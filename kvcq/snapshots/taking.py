@@ -14,6 +14,7 @@ from kvcq.snapshots.snapshot import DIRECTORY, Mark, Snapshot, snapshots_in
 from kvcq.state_store import KvStateStore
 from store.base import Lock, fsync_directory
 from store.errors import DiskFullError, StoreFormatError
+from store.state import REPLAY_BYTES_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,9 +33,6 @@ AT_STOP_BYTES = 64 << 20
 _COPIES = 2
 #: Sealed snapshots that are kept, spread over the log: a restore to a point starts from one.
 _KEPT = 8
-#: Bytes that an opening replays in a second: 45 to 65 MiB, measured on two cores with messages of 1
-#: KiB that have a key.
-REPLAY_BYTES_S = 48 << 20
 
 
 class Snapshots:

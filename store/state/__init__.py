@@ -71,7 +71,7 @@ from store.state.rows import (
     unpack_topic,
     window_key,
 )
-from store.state.store import Snapshots, StateStore
+from store.state.store import REPLAY_BYTES_S, Snapshots, StateStore
 from store.state.tables import Tables
 from store.state.view import StateView
 from store.state.windows import FRESH, NOBODY, SPAN, Lease, Window, runs_of, unpack_window
@@ -86,6 +86,7 @@ __all__ = [
     "NEVER",
     "NOBODY",
     "NOWHERE",
+    "REPLAY_BYTES_S",
     "SPAN",
     "STATE_TOPIC",
     "TIMER_TOPIC",

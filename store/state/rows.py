@@ -6,7 +6,7 @@
 |                                           | form 2: the same, i64 time ms, i64 bytes,         |
 |                                           | i64 messages, u8 latest;                          |
 |                                           | form 3: the same, u8 message type                 |
-| `g` group                                 | empty: by offsets; or of a shared group           |
+| `g` group                                 | empty: of a reader group; or of a shared group    |
 |                                           | i64 offset, then its settings: u8 form 1,         |
 |                                           | u32 deliveries or 0, i64 invisible ms,            |
 |                                           | u32 in flight, u8 flags, i64 ms for which dead    |

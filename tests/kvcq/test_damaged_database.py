@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.engine.rocks import damage_mark
+from kvcq.engine import KvBatch, pages
+from kvcq.engine.rocks import DERIVED, RocksEngine, damage_mark
+from kvcq.errors import EngineDamagedError
+from kvcq.tables import UNITS
 from store.errors import StoreError
 from store.message import Message
 from tests.support.fake_clock import FakeClock
@@ -88,3 +91,22 @@ def test_a_turned_bit_changes_no_answer(tmp_path: Path, pattern: str, count: int
         else:
             pytest.fail(f"bit {bit} at {at} of {name}: not mended")
         shutil.rmtree(image)
+
+
+def test_damage_that_a_reader_meets_is_logged_once_with_what_to_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = RocksEngine.open(tmp_path / "kvcq", DERIVED)
+    engine.write(KvBatch(puts={UNITS: [(b"%05d" % n, bytes(100)) for n in range(1000)]}))
+    engine.close()
+    for path in (tmp_path / "kvcq").glob("*.sst"):
+        data = bytearray(path.read_bytes())
+        data[100] ^= 1
+        path.write_bytes(data)
+    engine = RocksEngine.open(tmp_path / "kvcq", DERIVED)
+    for _ in range(2):
+        with pytest.raises(EngineDamagedError):
+            list(pages(engine, UNITS))
+    engine.close()
+    [line] = caplog.messages
+    assert line.startswith(f"{tmp_path / 'kvcq'} is damaged, a restart rebuilds it: ")

@@ -518,7 +518,10 @@ class RocksEngine:
         """Returns the error to raise. Notes damage beside the database, for the next opening."""
         found = failure(doing, error)
         if isinstance(found, EngineDamagedError) and not self._read_only:
-            damage_mark(self._path).touch()
+            mark = damage_mark(self._path)
+            if not mark.exists():
+                logger.error("%s is damaged, a restart rebuilds it: %s", self._path, str(found))
+            mark.touch()
         if (
             isinstance(found, EngineFullError | EngineOutOfDescriptorsError)
             and not self._durability.lack

@@ -108,6 +108,42 @@ def test_without_its_database_a_store_answers_the_same(
     assert_whole(image)
 
 
+@pytest.mark.parametrize("has_snapshot", [False, True])
+def test_one_line_says_why_it_is_rebuilt_and_how_long_that_takes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, has_snapshot: bool
+) -> None:
+    with open_small(tmp_path) as store:
+        store.put([Message("T", b"x" * 1000) for _ in range(9)])
+        point = store.log.appended_offset
+        if has_snapshot:
+            store.snapshots.take()
+        store.put([Message("T", b"x")])
+        end = store.log.appended_offset
+    assert caplog.messages == []  # of a new store
+    shutil.rmtree(tmp_path / "kvcq")
+    with open_small(tmp_path):
+        pass
+    [line] = caplog.messages
+    source = "the log" if not has_snapshot else f"the snapshot at {point} and the log"
+    size = end - point if has_snapshot else end
+    assert line == (
+        f"{tmp_path / 'kvcq'} is missing. It is rebuilt from {source}: {size:,} bytes, about 1 s"
+    )
+
+
+def test_a_damaged_database_is_named_with_where_it_went(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_small(tmp_path) as store:
+        store.put([Message("T", b"x")])
+    spoil_manifest(tmp_path)
+    with open_small(tmp_path):
+        pass
+    damaged, rebuilt = caplog.messages
+    assert f"{tmp_path / 'kvcq'} is damaged: moved to kvcq.damaged-1: " in damaged
+    assert f"{tmp_path / 'kvcq'} was damaged. It is rebuilt from the log: " in rebuilt
+
+
 def test_a_database_ahead_of_the_log_is_not_used(tmp_path: Path) -> None:
     clock, root, image = FakeClock(), tmp_path / "store", tmp_path / "image"
     with open_small(root, clock, reserved_hours=1.0) as store:
