@@ -154,6 +154,16 @@ class RowCheck:
                 note=f"The queues reach beyond the end of the log by {size_text(ahead)} (a power "
                 "loss does that); the next start makes them again.",
             )
+        elif ahead < 0 and self._checkpoint == 0:
+            self._tell(
+                Kind.UNDISPATCHED,
+                BOUNDS,
+                f"all records dispatched, up to {end}",
+                "none: opening dispatches them",
+                physical_offset=0,
+                note="There are no queues yet (a repair does that); the next start rebuilds them "
+                f"from {size_text(end - self._log.start_offset)} of log.",
+            )
         elif ahead < 0 and all_dispatched:
             self._tell(
                 Kind.OLD_DATABASE,

@@ -72,6 +72,7 @@ class Remedy(enum.Enum):
     RESTORE = "have to be brought back from a copy"
     TOLERATE = "do no harm but to searches by time"
     TOLERATE_PLACE = "do no harm but to finding that batch again by its number"
+    REMOVE = "have to be removed: they are never used, and the server takes others"
     REBUILD_STATE = "make topics, groups and offsets again from a snapshot and the log"
     REBUILD_DATABASE = "rebuild queues, bounds and index rows in RocksDB from the log"
     REBUILD_FILES = "rebuild queue files and index files from the log"
@@ -92,13 +93,14 @@ _REMEDIES = {
     Kind.FALLING_TIME: Remedy.TOLERATE,
     Kind.BATCH_PLACE: Remedy.TOLERATE_PLACE,
     Kind.TORN_TAIL: Remedy.NEXT_START,
-    Kind.SNAPSHOT: Remedy.NEXT_START,
+    Kind.SNAPSHOT: Remedy.REMOVE,
     Kind.OLD_SNAPSHOT: Remedy.NEXT_START,
     Kind.STATE: Remedy.REBUILD_STATE,
     Kind.OLD_FORMAT: Remedy.NEXT_START,
     Kind.UNDISPATCHED: Remedy.NEXT_START,
     Kind.NO_DATABASE: Remedy.NEXT_START,
     Kind.LOST_STATE: Remedy.RESTORE,
+    Kind.OLD_DATABASE: Remedy.NEXT_START,
     Kind.FILES_UNREAD: Remedy.NEXT_START,
 }
 

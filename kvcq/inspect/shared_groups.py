@@ -98,7 +98,7 @@ class SharedGroups:
     """Groups, windows and dead letters, from rows or from records."""
 
     def __init__(self) -> None:
-        self.groups: dict[str, bytes] = {}  # settings; empty: by offsets
+        self.groups: dict[str, bytes] = {}  # settings; empty: of a reader group
         self.topics: set[str] = set()
         self.readers: dict[tuple[str, str], int | None] = {}  # topic and group: where it has begun
         self.queues: dict[tuple[str, str, int], _Queue] = {}
@@ -302,7 +302,7 @@ def _compare_queues(key: bytes, here: _Queue | None, there: _Queue | None, tell:
 
 
 def _settings_said(row: bytes | str) -> str:
-    return row if isinstance(row, str) else f"settings {row.hex() or 'of a group by offsets'}"
+    return row if isinstance(row, str) else f"settings {row.hex() or 'of a reader group'}"
 
 
 def _said(queue: _Queue) -> str:

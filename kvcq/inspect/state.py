@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 from kvcq.engine import pages
 from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import KvcqError
-from kvcq.inspect.findings import Kind
+from kvcq.inspect.findings import Kind, Remedy
 from kvcq.inspect.halves import Halves
 from kvcq.inspect.shared_groups import SharedGroups
 from kvcq.inspect.timers import Timers
-from kvcq.snapshots import DIRECTORY, place_sealed, snapshots_in
+from kvcq.snapshots import DIRECTORY, Snapshot, place_sealed, snapshots_in
 from kvcq.state_store import KvStateStore
 from kvcq.tables import (
     BOUNDS,
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from kvcq.inspect.log import LogCheck
     from kvcq.inspect.shared_groups import Tell
     from kvcq.inspect.side import OpenedStore, WalkAgain
-    from kvcq.snapshots import Snapshot
     from store.consume_queue import DispatchRequest
     from store.log import SegmentSet
     from store.state import Entry
@@ -86,13 +85,13 @@ class StateSide:
 
     def _tell_of_snapshots(self) -> None:
         directory = self._opened.directory.root / DIRECTORY
-        readable = {each.path.name for each in self._snapshots()}
         for path in sorted(directory.glob("[0-9]*[0-9]")):
-            if path.name not in readable:
-                place = f"{DIRECTORY}/{path.name}"
-                self._tell(Kind.SNAPSHOT, place, "a snapshot that can be read", "none")
-        for snapshot in self._snapshots():
-            place = f"{DIRECTORY}/{snapshot.path.name}"
+            place = f"{DIRECTORY}/{path.name}"
+            try:
+                snapshot = Snapshot.read(path)
+            except StoreFormatError as error:
+                self._tell(Kind.SNAPSHOT, place, "a snapshot that can be read", error)
+                continue
             if not snapshot.mark.fits(self._opened.segments):
                 self._tell(Kind.OLD_SNAPSHOT, place, "a snapshot of this log", "one of another")
                 continue
@@ -180,7 +179,9 @@ class StateSide:
 
     def _tell_row(self, key: bytes, expected: str, found: str) -> None:
         self._told.add(key)
-        self._tell(Kind.STATE, f"{STATE} {key!r}", expected, found)
+        # Without a state to compare with, there is none to rebuild from either.
+        remedy = Remedy.RESTORE if self._begin is None else None
+        self._tell(Kind.STATE, f"{STATE} {key!r}", expected, found, remedy=remedy)
 
     def _not_told(self, key: bytes, expected: str, found: str) -> None:
         """Ignores rows of a snapshot, whose seal shows whether they are intact."""
@@ -200,9 +201,16 @@ class StateSide:
         expected: object,
         found: object,
         physical_offset: int | None = None,
+        remedy: Remedy | None = None,
     ) -> None:
         self._opened.findings.add(
-            kind, place, expected, found, side=STATE_SIDE, physical_offset=physical_offset
+            kind,
+            place,
+            expected,
+            found,
+            side=STATE_SIDE,
+            physical_offset=physical_offset,
+            remedy=remedy,
         )
 
     def is_left_out(self, number: int) -> bool:

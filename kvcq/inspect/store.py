@@ -10,14 +10,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from kvcq.engine.rocks import DERIVED, RocksEngine
-from kvcq.errors import KvcqError
+from kvcq.errors import EngineUnavailableError, KvcqError
 from kvcq.inspect.database import DatabaseSide
-from kvcq.inspect.findings import Checked, CheckResult, Findings, Kind
+from kvcq.inspect.findings import Checked, CheckResult, Findings, Kind, Remedy
 from kvcq.inspect.log import LOG, LogCheck
 from kvcq.inspect.rows import ROCKSDB
 from kvcq.inspect.side import OpenedStore
 from kvcq.inspect.state import StateSide, endings_in
-from kvcq.snapshots import DIRECTORY, snapshots_in
+from kvcq.snapshots import has_usable_snapshot
 from kvcq.state_store import KvStateStore
 from store.base import SystemClock, no_progress
 from store.errors import StoreFormatError
@@ -59,7 +59,7 @@ def look_over(
     current step and the fraction done, 0 to 1. Time: one pass over the log and each side; where
     they differ, one more over each, and a lookup in the log for each row in question. Memory:
     bounded. Raises StoreFormatError if `root` is not a store of ours, StoreLockedError while it is
-    open.
+    open, EngineUnavailableError if its database cannot be opened for another reason than damage.
     """
     findings = Findings()
     checked = Checked()
@@ -88,46 +88,50 @@ def open_database(
         return None
 
 
-def _is_state_lost(directory: StoreDir, segments: SegmentSet) -> bool:
-    """Whether topics and groups from before the log's start are nowhere, without the database."""
-    if max(segments.first_offset, directory.base_offset) == 0:
-        return False
-    snapshots = snapshots_in(directory.root / DIRECTORY, read_only=True)
-    return not any(each.is_sealed and each.mark.fits(segments) for each in snapshots)
-
-
 def _open_engine(
     directory: StoreDir, segments: SegmentSet, findings: Findings, stack: ExitStack
 ) -> RocksEngine | None:
     """The database, read-only; None if it is missing or cannot be read."""
-    path = directory.kvcq
-    if not path.exists() and _is_state_lost(directory, segments):
+    found: KvcqError | str = "none"
+    if directory.kvcq.exists():
+        try:
+            engine = RocksEngine.open_read_only(directory.kvcq, DERIVED)
+        except EngineUnavailableError:
+            raise  # nothing says that it is damaged
+        except KvcqError as error:
+            found = error
+        else:
+            stack.callback(_close_quietly, engine)
+            return engine
+    start = max(segments.first_offset, directory.base_offset)
+    if start > 0 and not has_usable_snapshot(directory.root, segments):
         findings.add(
             Kind.LOST_STATE,
             "kvcq",
             "a database, or a snapshot in snapshots/",
-            f"neither; the log begins at {segments.first_offset}",
+            f"{found}; no snapshot can be used, and the log begins at {segments.first_offset}",
             side=ROCKSDB,
         )
-        return None
-    if not path.exists():
+    elif found == "none":
         findings.add(
             Kind.NO_DATABASE,
             "kvcq",
             "a database",
             "none: opening makes it from snapshots and the log",
             side=ROCKSDB,
-            note="There is no database (kvcq/ is missing); the next start makes it from snapshots "
-            "and the log.",
+            note="There is no database (kvcq/ is missing); the next start rebuilds it from "
+            "snapshots and the log.",
         )
-        return None
-    try:
-        engine = RocksEngine.open_read_only(path, DERIVED)
-    except KvcqError as error:
-        findings.add(Kind.DATABASE, "kvcq", "a database that can be opened", error, side=ROCKSDB)
-        return None
-    stack.callback(_close_quietly, engine)
-    return engine
+    else:
+        findings.add(
+            Kind.DATABASE,
+            "kvcq",
+            "a database that can be opened",
+            found,
+            side=ROCKSDB,
+            remedy=Remedy.NEXT_START,
+        )
+    return None
 
 
 def _identity(root: Path, findings: Findings) -> StoreIdentity | None:

@@ -11,7 +11,8 @@ from migration.next_step import NextStep
 from migration.state import read_state
 from store.base import SystemClock, no_progress
 from store.errors import DamagedLogError, StoreFormatError
-from store.log import Damage, SegmentSet, walk
+from store.format import read_noted
+from store.log import Damage, SegmentSet, check_has_durable, walk
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
@@ -39,10 +40,11 @@ def set_queues_aside(
     """Replace `kvcq/` by a database with the state and no queues, after checking that the log can
     rebuild these; the old database is renamed.
 
-    Raises StoreFormatError if `root` is not a store of ours, or its state cannot be read, since
-    queues are built for its topics; IllegalStepError if it has a migration, which tracks its sides
-    itself; StoreLockedError while it is open; DamagedLogError if the log is damaged, unless
-    `skip_damaged`. On an error nothing is changed, and the store can be served as before.
+    Raises StoreFormatError if `root` is not a store of ours, if files of its log are missing, or if
+    its state cannot be read, since queues are built for its topics; IllegalStepError if it has a
+    migration, which tracks its sides itself; StoreLockedError while it is open; DamagedLogError if
+    the log is damaged, unless `skip_damaged`. On an error nothing is changed, and the store can be
+    served as before.
     """
     kind, identity = inspect(root)
     if kind is not DirKind.OURS or identity is None:
@@ -57,7 +59,12 @@ def set_queues_aside(
         )
     directory = StoreDir.open(root, identity.segment_bytes, SystemClock())
     try:
-        damage = _find_damage(directory.commitlog, identity.segment_bytes, progress)
+        with closing(
+            SegmentSet.load(directory.commitlog, identity.segment_bytes, read_only=True)
+        ) as segments:
+            noted = read_noted(directory.checkpoint, directory.previous_checkpoint).checkpoint
+            check_has_durable(segments, 0 if noted is None else noted.flushed_offset)
+            damage = _find_damage(segments, progress)
         if damage and not skip_damaged:
             first = damage[0]
             raise DamagedLogError(*first, can_be_left_out=True, places=len(damage))
@@ -73,12 +80,11 @@ def rebuild_side_step(side: str) -> NextStep:
     return NextStep("resume", ("--rebuild", side), stopped_only=True)
 
 
-def _find_damage(commitlog: Path, segment_bytes: int, progress: Progress) -> list[Damage]:
+def _find_damage(segments: SegmentSet, progress: Progress) -> list[Damage]:
     damage: list[Damage] = []
-    with closing(SegmentSet.load(commitlog, segment_bytes, read_only=True)) as segments:
-        span = max(1, segments.end_offset - segments.first_offset)
-        for step in walk(segments, segments.first_offset):
-            if isinstance(step, Damage):
-                damage.append(step)
-            progress("reading the log", (step.next_offset - segments.first_offset) / span)
+    span = max(1, segments.end_offset - segments.first_offset)
+    for step in walk(segments, segments.first_offset):
+        if isinstance(step, Damage):
+            damage.append(step)
+        progress("reading the log", (step.next_offset - segments.first_offset) / span)
     return damage

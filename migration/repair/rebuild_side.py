@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from kvcq.inspect import Remedy
+from kvcq.inspect import Kind, Remedy
 from kvcq.without_queues import place_without_queues
 from migration.check import check_store
 from migration.errors import IllegalStepError
@@ -79,4 +79,6 @@ def _is_proved_wrong(root: Path, state: MigrationState, name: SideName) -> bool:
     }[name]
     if not (root / directory).is_dir():
         return True
-    return any(each.is_fault and each.remedy is remedy for each in check_store(root))
+    faults = [each for each in check_store(root) if each.is_fault]
+    unreadable: set[Kind] = {Kind.DATABASE, Kind.LOST_STATE} if name is SideName.ROCKSDB else set()
+    return any(each.remedy is remedy or each.kind in unreadable for each in faults)

@@ -13,16 +13,16 @@ import shutil
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvcq.engine import KvBatch
+from kvcq.engine import KvBatch, pages
 from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import EngineFailedError, EngineUnavailableError
 from kvcq.inspect import read_entries
-from kvcq.snapshots import DIRECTORY, snapshots_in
+from kvcq.snapshots import has_usable_snapshot
 from kvcq.state_store import KvStateStore
 from kvcq.tables import STATE
 from store.base import SystemClock, fsync_directory, move_aside, no_progress
 from store.errors import CorruptRecordError, StoreFormatError
-from store.format import FastParser
+from store.format import FastParser, is_system_topic
 from store.light_queue import is_light
 from store.log import Damage, Run, SegmentSet, walk
 from store.metadata import TopicConfig
@@ -58,10 +58,10 @@ def repair_state(
 ) -> RepairedState | None:
     """Replace `kvcq/` by a database with only the state from the log; an old one is kept beside it.
 
-    None if there is a database that opens, or a sealed snapshot: nothing is changed then, and the
-    next start rebuilds from these. Raises StoreFormatError if the directory is not a store of ours,
-    or has an older format, StoreLockedError, EngineUnavailableError. Durable on return; a crash
-    before that leaves no database, so that the repair can be repeated.
+    None if there is a database whose state can be read, or a usable snapshot: nothing is changed
+    then, and the next start rebuilds from these. Raises StoreFormatError if the directory is not a
+    store of ours, or has an older format, StoreLockedError, EngineUnavailableError. Durable on
+    return; a crash before that leaves no database, so that the repair can be repeated.
     """
     clock = clock or SystemClock()
     kind, identity = inspect(root)
@@ -69,24 +69,13 @@ def repair_state(
         raise StoreFormatError(root, f"is not a store of format {FORMAT_VERSION}")
     directory = StoreDir.open(root, identity.segment_bytes, clock)
     try:
-        if _is_known(directory):
-            return None
-        new = root / "kvcq.new"
-        shutil.rmtree(new, ignore_errors=True)
-        with (
-            closing(SegmentSet.load(directory.commitlog, identity.segment_bytes)) as segments,
-            closing(RocksEngine.open(new, DERIVED)) as engine,
-        ):
-            state = KvStateStore(engine, flushes=lambda: True)
-            base = identity.base_offset
-            _replay(segments, base, state, engine, progress, clock.now_ms())
-            tables = Tables(state)
-            made = RepairedState(
-                sum(1 for _ in tables.every_topic()),
-                len(tables.list_groups(None, 1 << 30)),
-                segments.first_offset,
-            )
-            state.flush()
+        with closing(SegmentSet.load(directory.commitlog, identity.segment_bytes)) as segments:
+            if _is_known(directory, segments):
+                return None
+            new = root / "kvcq.new"
+            shutil.rmtree(new, ignore_errors=True)
+            with closing(RocksEngine.open(new, DERIVED)) as engine:
+                made = _make_state(engine, segments, identity.base_offset, progress, clock)
         if directory.kvcq.exists():
             move_aside(directory.kvcq, "damaged")
         new.rename(directory.kvcq)
@@ -96,17 +85,34 @@ def repair_state(
         directory.close()
 
 
-def _is_known(directory: StoreDir) -> bool:
-    if any(each.is_sealed for each in snapshots_in(directory.root / DIRECTORY, read_only=True)):
+def _make_state(
+    engine: RocksEngine, segments: SegmentSet, base: int, progress: Progress, clock: Clock
+) -> RepairedState:
+    state = KvStateStore(engine, flushes=lambda: True)
+    _replay(segments, base, state, engine, progress, clock.now_ms())
+    tables = Tables(state)
+    made = RepairedState(
+        sum(not is_system_topic(each.name) for each in tables.every_topic()),
+        len(tables.list_groups(None, 1 << 30)),
+        segments.first_offset,
+    )
+    state.flush()
+    return made
+
+
+def _is_known(directory: StoreDir, segments: SegmentSet) -> bool:
+    if has_usable_snapshot(directory.root, segments):
         return True
     if not directory.kvcq.exists():
         return False
     try:
-        RocksEngine.open_read_only(directory.kvcq, DERIVED).close()
+        with closing(RocksEngine.open_read_only(directory.kvcq, DERIVED)) as engine:
+            for _ in pages(engine, STATE):
+                pass  # whether all rows can be read
     except EngineUnavailableError:
         raise  # this error does not prove that it is damaged
     except EngineFailedError as error:
-        logger.warning("%s cannot be opened: %s", directory.kvcq, error)
+        logger.warning("%s cannot be read: %s", directory.kvcq, error)
         return False
     return True
 

@@ -17,7 +17,7 @@ from store.log.page_ahead import PageAhead
 from store.log.preallocate import Preallocator
 from store.log.queue_offsets import QueueOffsets
 from store.log.record_run import LogFiles
-from store.log.recovery import Recovered, holds_record, recover_log
+from store.log.recovery import Recovered, check_has_durable, holds_record, recover_log
 from store.log.resync import first_time
 from store.log.retention import RetentionService, read_log_start, write_log_start
 from store.log.segment import Segment, parse_segment_name, segment_name
@@ -65,6 +65,7 @@ __all__ = [
     "SegmentSet",
     "StoreTimes",
     "Watermark",
+    "check_has_durable",
     "first_time",
     "free_bytes",
     "holds_record",

@@ -117,11 +117,7 @@ def recover_log(
         segments.roll()
         return Recovered(0, None, 0, "a new log")
     files_end = segments.first_offset + len(segments) * segments.segment_bytes
-    if flushed_offset > files_end:
-        raise StoreFormatError(
-            segments.directory,
-            f"ends at {files_end}, but was durable up to {flushed_offset}: files are missing",
-        )
+    check_has_durable(segments, flushed_offset)
     if dispatched_offset > files_end:
         # A file is durable before its first record is written, and derived data is cut before files
         # are. So no crash leaves this state.
@@ -164,6 +160,18 @@ def recover_log(
                 was_there,
             )
     return found
+
+
+def check_has_durable(segments: SegmentSet, flushed_offset: int) -> None:
+    """Raise StoreFormatError if files are missing: they end before what the checkpoint calls
+    durable."""
+    files_end = segments.first_offset + len(segments) * segments.segment_bytes
+    if flushed_offset > files_end:
+        raise StoreFormatError(
+            segments.directory,
+            f"ends at {files_end}, but was durable up to {flushed_offset}: files are missing. "
+            f"`kvcq check {segments.directory.parent}` says what to do",
+        )
 
 
 def _ends_there(segments: SegmentSet, end: int, flushed_offset: int) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from kvcq.inspect.findings import Kind
 from migration.check import check_store
 from migration.repair.queues import set_queues_aside
+from server.cli.on_disk.check import remedies
 from store.errors import StoreFormatError, UnknownTopicError
 from store.format.record import unpack_record
 from store.log.recovery import recover_log
@@ -74,6 +75,25 @@ def test_a_last_segment_that_is_gone_is_refused_and_queues_stay(
             open_small(root)
     assert tree_digest(root / "commitlog") == before
     assert Kind.AHEAD_OF_LOG in faults(root)
+
+
+def test_a_repair_that_would_lose_messages_changes_nothing_while_the_checkpoint_knows_of_them(
+    root: Path,
+) -> None:
+    with open_small(root) as store:
+        store.snapshots.take()
+    last = segments(root)[-1]
+    data = last.read_bytes()
+    last.unlink()
+    before = tree_digest(root)
+    with pytest.raises(StoreFormatError, match=f"kvcq check {root}"):
+        set_queues_aside(root)
+    assert tree_digest(root) == before
+    advice = remedies(root, check_store(root))
+    assert [command for _, command in advice] == [None]
+    assert "remove checkpoint and checkpoint.previous" in advice[0][0]
+    last.write_bytes(data)
+    assert check_store(root) == []
 
 
 def test_without_the_missing_messages_the_store_goes_on_with_queues_made_again(root: Path) -> None:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
+from kvcq.engine.rocks import damage_mark
 from kvcq.inspect.findings import Finding, Kind
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server.cli.on_disk.check import ProgressLines, remedies
 from tests.support.command_line import kvcq
 from tests.support.server_process import ServerProcess
+from tests.support.stores import open_small
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,8 +65,8 @@ def test_nothing_is_wrong_however_the_server_ended(tmp_path: Path, end: signal.S
         assert _check(tmp_path)[0] == 0
     result = kvcq("check", str(tmp_path))
     # Three more made the topics.
-    assert "nothing is wrong. Checked: 2,003 records in " in result.stderr
-    assert not result.stderr.startswith("\n")
+    assert "nothing is wrong. Checked: 2,003 records in " in result.stdout
+    assert result.stderr == ""
     assert _check(tmp_path)[1]["checked"]["records"] == 2003
 
 
@@ -101,6 +103,24 @@ def test_advice_names_what_helps(tmp_path: Path) -> None:
     assert f"mv {tmp_path / 'kvcq'}" in told(Kind.STATE)
     assert "--queues" not in told(Kind.STATE)
     assert "next start" in told(Kind.CHECKPOINT_FILE)
+    assert f"rm -r {tmp_path / 'place'}" in told(Kind.SNAPSHOT)
+    assert "rm -r" not in told(Kind.SNAPSHOT, Kind.STATE)
+    assert told(Kind.OLD_DATABASE).startswith("start the server")
+    assert told(Kind.DATABASE).endswith("--queues")
+    damage_mark(tmp_path / "kvcq").touch()  # by a reader
+    assert told(Kind.DATABASE).startswith("start the server")
+
+
+def test_a_start_is_advised_where_it_heals(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    open_small(root).close()
+    (root / "kvcq" / "CURRENT").write_text("x")
+    result = kvcq("check", str(root))
+    assert result.exit_code == 1
+    assert "hint: start the server" in result.stdout
+    assert "next:" not in result.stdout
+    open_small(root).close()
+    assert _check(root)[0] == 0
 
 
 def test_without_a_terminal_a_line_tells_every_few_seconds(

@@ -72,10 +72,10 @@ def test_what_was_left_out_is_no_fault_any_more(damaged: Path) -> None:
     assert kvcq("check", str(damaged)).exit_code == 1
     kvcq("repair", str(damaged), "--queues", "--skip-damaged")
     result = kvcq("check", str(damaged))
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert "left out of the queues" in result.stderr
-    assert "offset 100 of queue 0 of T" in result.stderr
-    assert "nothing else is wrong" in result.stderr
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "left out of the queues" in result.stdout
+    assert "offset 100 of queue 0 of T" in result.stdout
+    assert "nothing else is wrong" in result.stdout
     [told] = json.loads(kvcq("check", str(damaged), "--json").stdout)["information"]
     assert (told["kind"], told["queueOffset"]) == ("damaged record left out", 100)
 

@@ -15,6 +15,7 @@ from kvcq.engine.rocks.options import DERIVED, FamilyProfile
 from kvcq.errors import EngineFailedError, EngineNewerError, EngineUnavailableError
 from kvcq.opening import open_store
 from kvcq.tables.keys import BOUNDS
+from migration.check import check_store
 from migration.repair import repair_state
 from store.errors import StoreFormatError
 from store.message import Message
@@ -109,6 +110,9 @@ def test_committed_offsets_are_not_set_aside_on_a_full_disk(
     plant(monkeypatch, LACKING[0])
     with pytest.raises(EngineUnavailableError):
         repair_state(root)
+    plant(monkeypatch, LACKING[0])
+    with pytest.raises(EngineUnavailableError):
+        check_store(root)
     plant(monkeypatch, LACKING[0])
     with pytest.raises(EngineUnavailableError):
         open_small(root)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kvcq.engine.rocks import damage_mark
 from kvcq.inspect import Kind, Remedy, size_text
 from migration.check import examine_store
 from migration.repair import rebuild_side_step
@@ -111,11 +112,11 @@ class ProgressLines:
 def _show(directory: Path, result: CheckResult, faults: Sequence[Finding], limit: int) -> None:
     for finding in result.findings:
         if not finding.is_fault:
-            say(finding.note or str(finding))
+            _print(finding.note or str(finding))
     checked = checked_text(result.checked)
     if not faults:
         is_lost = any(finding.kind is Kind.LEFT_OUT for finding in result.findings)
-        say(f"{directory}: nothing {'else ' if is_lost else ''}is wrong. {checked}")
+        _print(f"{directory}: nothing {'else ' if is_lost else ''}is wrong. {checked}")
         return
     shown = faults[:limit]
     columns = (
@@ -133,14 +134,14 @@ def _show(directory: Path, result: CheckResult, faults: Sequence[Finding], limit
     rows = zip(*(["" if one is None else one for one in values] for _, values in used), strict=True)
     print_table("", [name for name, _ in used], list(rows))
     count = _count(faults)
-    console.print(
+    _print(
         f"{counted(count, 'fault')} in {directory}. {checked}",
         *_remedy_lines(directory, result.findings),
-        sep="\n",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
     )
+
+
+def _print(*lines: str) -> None:
+    console.print(*lines, sep="\n", highlight=False, markup=False, soft_wrap=True)
 
 
 def _found(finding: Finding) -> str:
@@ -173,7 +174,10 @@ def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, st
     elif any(finding.kind in (Kind.DAMAGED_RECORD, Kind.LEFT_OUT) for finding in findings):
         queues = leave_out_command(directory)
     # A database that is ahead of the log is right, if the log can be brought back.
-    wanted = {each.remedy for each in faults if each.kind is not Kind.AHEAD_OF_LOG}
+    passed = {Kind.AHEAD_OF_LOG}
+    if damage_mark(directory / "kvcq").exists():  # a start sets it aside, as after a failed open
+        passed.add(Kind.DATABASE)
+    wanted = {each.remedy for each in faults if each.kind not in passed}
     derived = Remedy.REBUILD_DATABASE in wanted
     if Kind.DAMAGED_RECORD in kinds:
         hint = "a damaged record cannot be rebuilt: restore its message from a replica or a backup"
@@ -183,8 +187,13 @@ def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, st
         advice.append((hint, queues if leaves_out else None))
     if kinds & {Kind.SHORT_LOG, Kind.SEGMENTS}:
         hint = "part of the log is missing: restore its segments from a replica or a backup"
+        if Kind.SHORT_LOG in kinds:
+            hint += (
+                ". To continue without their messages, remove checkpoint and checkpoint.previous, "
+                "which say how far the log was durable, and check again"
+            )
         advice.append((hint, None))
-    if Kind.AHEAD_OF_LOG in kinds:
+    elif Kind.AHEAD_OF_LOG in kinds:
         hint = (
             "the queues refer to log that is missing: restore the missing segments from a "
             "copy. To continue without their messages, the command rebuilds the queues from "
@@ -201,20 +210,42 @@ def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, st
     if Kind.FALLING_TIME in kinds:
         hint = "store times that go back harm no message, but a search by time may be inexact there"
         advice.append((hint, None))
+    if Kind.BATCH_PLACE in kinds:
+        hint = "a batch that does not fit harms no message, but cannot be found by its number"
+        advice.append((hint, None))
     if Kind.LOST_STATE in kinds:
         hint = (
             "the store cannot be opened: topics, groups and offsets from before the log's start "
-            "are nowhere. Restore kvcq/ or snapshots/ from a backup, or let the command rebuild "
+            "are lost. Restore kvcq/ or snapshots/ from a backup, or let the command rebuild "
             "what the log still has"
         )
         advice.append((hint, shlex.join(["kvcq", "repair", str(directory), "--state"])))
-    if Kind.STATE in kinds:
+    if any(each.kind is Kind.STATE and each.remedy is Remedy.RESTORE for each in faults):
+        hint = (
+            "rows of topics, groups or offsets contradict each other, and there is no snapshot to "
+            "rebuild them from: restore a backup"
+        )
+        advice.append((hint, None))
+    elif Kind.STATE in kinds:
         hint = (
             "topics, groups or offsets differ from what the log says: move the database aside, and "
             "the next start rebuilds it from a snapshot and the log"
         )
         aside = shlex.join(["mv", str(directory / "kvcq"), str(directory / "kvcq.aside")])
         advice.append((hint, aside))
+    elif Kind.SNAPSHOT in kinds:
+        places = sorted({each.place for each in faults if each.kind is Kind.SNAPSHOT})
+        hint = "a damaged snapshot is never used: remove it, and the server takes another"
+        advice.append((hint, shlex.join(["rm", "-r", *(str(directory / each) for each in places)])))
+    if not derived and Kind.DAMAGED_RECORD not in kinds:
+        if Kind.DATABASE in kinds:
+            hint = (
+                "start the server: it moves the damaged kvcq/ aside, and rebuilds it from the "
+                "newest snapshot and the log"
+            )
+            advice.append((hint, None))
+        elif Kind.OLD_DATABASE in kinds:
+            advice.append(("start the server: it brings kvcq/ up to date from the log", None))
     if Kind.IDENTITY in kinds:
         places = sorted({each.place for each in findings if each.kind is Kind.IDENTITY})
         advice.append((f"restore {' and '.join(places)} from a backup of the directory", None))

@@ -63,7 +63,8 @@ def repair(directory: Path, what: str | None, skip_damaged: bool, as_json: bool)
     elif what == "state":
         say(
             f"restored {result['topics']} topics and {result['groups']} groups from the log. "
-            f"Changes before its first byte, {result['logStart']:,}, are lost.",
+            f"Changes before its first byte, {result['logStart']:,}, are lost. The next start "
+            "rebuilds the queues.",
         )
     else:
         say(

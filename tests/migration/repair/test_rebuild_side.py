@@ -111,3 +111,13 @@ def test_rocksdb_is_made_again_when_a_check_finds_it_wrong(store: MessageStore, 
     with open_store(config(root)) as again:
         settle(again)
         assert differences(again) == []
+
+
+def test_rocksdb_is_made_again_when_it_cannot_be_opened(store: MessageStore, root: Path) -> None:
+    advance(store, Phase.VERIFIED)
+    store.close()
+    (root / "kvcq" / "CURRENT").write_text("x")
+    set_side_aside(root, SideName.ROCKSDB)
+    with open_store(config(root)) as again:
+        settle(again)
+        assert differences(again) == []

@@ -118,6 +118,45 @@ def test_delayed_messages_and_transactions_from_before_the_log_are_kept_as_far_a
     assert check_store(root) == []
 
 
+@pytest.mark.parametrize("lose", ["kvcq", "CURRENT", "sealed files"])
+def test_a_check_says_that_the_state_is_lost_and_after_the_repair_that_nothing_is_wrong(
+    tmp_path: Path, lose: str
+) -> None:
+    root = tmp_path / "s"
+    fill(root)
+    if lose == "CURRENT":
+        (root / "kvcq" / "CURRENT").write_text("x")
+    else:
+        shutil.rmtree(root / "kvcq")
+    for snapshot in (root / "snapshots").iterdir():
+        if lose == "sealed files":
+            shutil.rmtree(snapshot / "copy", ignore_errors=True)
+            (snapshot / "state.sst").write_bytes(b"x")
+        else:
+            shutil.rmtree(snapshot)
+    assert [finding.kind for finding in check_store(root)] == [Kind.LOST_STATE]
+    assert repair_state(root) is not None
+    for snapshot in (root / "snapshots").iterdir():
+        shutil.rmtree(snapshot)
+    [left] = check_store(root)
+    assert not left.is_fault
+    assert "the next start rebuilds them" in left.note
+    open_store(config(root)).close()
+    assert check_store(root) == []
+
+
+def test_a_copy_in_a_snapshot_is_enough(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    fill(root)
+    shutil.rmtree(root / "kvcq")
+    for path in (root / "snapshots").glob("*/*.sst"):
+        path.write_bytes(b"x")
+    assert [finding.is_fault for finding in check_store(root)] == [False]
+    assert repair_state(root) is None
+    with open_store(config(root)) as store:
+        assert store.list_groups(None, 10) == ["early", "late"]
+
+
 def test_a_snapshot_is_enough(tmp_path: Path) -> None:
     root = tmp_path / "s"
     fill(root)
