@@ -8,22 +8,29 @@ default a week, spread over most of it: see scrub_schedule.py.
 
 from __future__ import annotations
 
+import logging
+import shlex
 import threading
 from time import thread_time
 from typing import TYPE_CHECKING
 
-from kvcq.inspect import Scrub
+from kvcq.inspect import Kind, Scrub
 from migration.jobs import Outcome
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kvcq.inspect import Finding
     from kvcq_client.pb.v1 import jobs_pb2 as pb
     from migration.jobs import Job
     from server.jobs.kinds import Work
     from store.message_store import MessageStore
 
+logger = logging.getLogger(__name__)
+
+#: So many findings of a pass are logged; the job counts all.
+_LOGGED = 20
 #: Read at a time: a millisecond or two of work, then a pause that keeps the rate.
 BURST_BYTES = 256 << 10
 MOST_BYTES_PER_S = 1 << 40
@@ -74,6 +81,7 @@ class ScrubWork:
         self._saved = saved
         self._share = share
         self._cpu_s = cpu_s
+        self._logged = 0
 
     def run(self, running: Job) -> Outcome:
         scrub, end = self._scrub, self._end
@@ -92,6 +100,8 @@ class ScrubWork:
                     records=gained[0], bytes=gained[1], units=gained[2], faults=gained[3]
                 )
                 self._saved(scrub)
+            if gained[3]:
+                self._log(scrub.findings)
             running.report(min(scrub.position, end) - start, end - start)
             if goes_on:
                 pause_s = gained[1] / self._rate(end - scrub.position)
@@ -101,6 +111,13 @@ class ScrubWork:
                 running.pause(pause_s)
                 appended, worked_s = now_appended, self._cpu_s()
         return outcome_of(scrub)
+
+    def _log(self, findings: list[Finding]) -> None:
+        for finding in findings[self._logged : _LOGGED]:
+            logger.error("scrub: %s; %s", finding, _advice(finding))
+        if self._logged <= _LOGGED < len(findings):
+            logger.error("scrub: more faults are not logged; `kvcq job show` counts them")
+        self._logged = len(findings)
 
 
 class ScrubKind:
@@ -144,6 +161,14 @@ class ScrubKind:
 
 def _faults_of(scrub: Scrub) -> int:
     return scrub.damaged_records + scrub.wrong_units
+
+
+def _advice(finding: Finding) -> str:
+    if finding.kind is Kind.DAMAGED_RECORD:
+        return "restore the segment from a backup or a replica"
+    return (
+        f"rebuild the queue: {shlex.join(['kvcq', 'job', 'start', 'rebuild', finding.topic or ''])}"
+    )
 
 
 def outcome_of(scrub: Scrub) -> Outcome:

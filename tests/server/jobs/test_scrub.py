@@ -87,6 +87,19 @@ def test_a_pass_by_hand_tells_what_it_verified(store: MessageStore) -> None:
     assert (numbers["scrub.records"], numbers["scrub.faults"]) == (RECORDS, 0)
 
 
+def test_faults_are_logged_with_what_to_do(
+    store: MessageStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    for queue_offset in range(22):
+        lose_unit(store, queue_offset)
+    run(store_jobs_of(store).jobs, "scrub", pb.ScrubJob())
+    lines = [each.message for each in caplog.records if each.name == "server.jobs.scrub"]
+    assert len(lines) == 21
+    assert lines[0].startswith("scrub: consume queue, topic 'T', queue 0, offset 0")
+    assert lines[0].endswith("; rebuild the queue: kvcq job start rebuild T")
+    assert "more faults are not logged" in lines[20]
+
+
 def test_a_fault_is_a_finding_and_a_number(store: MessageStore) -> None:
     lose_unit(store)
     made = store_jobs_of(store)
