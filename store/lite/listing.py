@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import UnknownTopicError
-from store.lite.names import parts_of, prefix_of, queue_of
+from store.lite.names import no_parent, parts_of, prefix_of, queue_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,14 +82,16 @@ class LiteListing:
 
     def names(self, topic: str, prefix: str, after: str, limit: int) -> list[str]:
         """Up to `limit` lite topics with messages whose names begin with `prefix`, by length, then
-        by bytes; those above `after`. Raises UnknownTopicError if the parent does not exist and no
-        name was found."""
+        by bytes; those above `after`. If no name was found, raises UnknownTopicError if the topic
+        does not exist, InvalidArgumentError if it is no parent of lite topics."""
         whole = prefix_of(topic)
         queues = self._queues.list_names(
             whole + prefix, queue_of(topic, after) if after else None, limit
         )
         if not queues:
             self._topics.get(topic)
+            if self._tables.lite_expiry_ms(topic) is None:
+                raise no_parent(topic)
         found = [parts_of(queue) for queue in queues]
         return [parts[1] for parts in found if parts is not None]
 

@@ -23,7 +23,7 @@ from store.groups import (
 from store.lite.clients import Action, Pass, Synced
 from store.lite.expiry import Deletes, LiteExpiry
 from store.lite.listing import LiteListing
-from store.lite.names import check_lite_topics, parts_of, prefix_of, queue_of
+from store.lite.names import check_lite_topics, no_parent, parts_of, prefix_of, queue_of
 from store.lite.receiving import LiteReceiving, LiteWish
 from store.lite.subscriptions import Subscriptions
 from store.state import FRESH, LiteTopicsOf, Reset, group_made_at
@@ -133,9 +133,7 @@ class LiteTopics:
         Raises UnknownTopicError, InvalidArgumentError if it is not a parent of lite topics.
         """
         if not self.is_parent(topic):
-            raise InvalidArgumentError(
-                "topic", f"{topic!r} is not made for lite topics: kvcq lite create {topic}"
-            )
+            raise no_parent(topic)
         return self._tables.lite_expiry_ms(topic) or 0
 
     def delete(self, topic: str, names: Sequence[str]) -> int:

@@ -33,6 +33,13 @@ def check_lite_topics(names: Sequence[str], field: str) -> None:
             check_lite_topic(name, f"{field}[{at}]")
 
 
+def no_parent(topic: str) -> InvalidArgumentError:
+    """The error for a topic that is no parent of lite topics."""
+    return InvalidArgumentError(
+        "topic", f"{topic!r} is not made for lite topics: kvcq lite create {topic}"
+    )
+
+
 def queue_of(parent: str, lite_topic: str) -> str:
     """The light queue's name: %LMQ%$parent$lite, as in RocketMQ's LiteUtil."""
     return f"{_PREFIX}{parent}${lite_topic}"

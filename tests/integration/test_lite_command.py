@@ -38,7 +38,9 @@ def test_a_message_for_a_lite_topic_of_no_parent_is_refused(target: str) -> None
             assert refused.exit_code == 2
             assert f"--lite: topic {topic!r} {why}" in refused.stderr
             assert f"next:  kvcq lite create {topic}" in refused.stderr
-    assert answer_of("lite", "list", "plain", server=target) == []
+    listed = kvcq("lite", "list", "plain", server=target)
+    assert listed.exit_code == 2
+    assert "topic: 'plain' is not made for lite topics" in listed.stderr
     assert "nowhere" not in kvcq("topic", "list", server=target).stdout
 
 

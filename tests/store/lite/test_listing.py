@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store.errors import (
-    UnknownTopicError,
-)
+from store.errors import InvalidArgumentError, UnknownTopicError
 from store.lite import LiteParent, LiteTopic
 from store.metadata import MessageType
 from tests.store.lite.test_lite_topics import ADD, P, put, ready
@@ -21,6 +19,9 @@ if TYPE_CHECKING:
 def test_a_topic_that_is_not_there_has_no_list_of_lite_topics(store: MessageStore) -> None:
     with pytest.raises(UnknownTopicError):
         store.lite.listing.names("missing", "", "", 10)
+    store.create_topics([(P, 1)])
+    with pytest.raises(InvalidArgumentError, match=f"topic: '{P}' is not made for lite topics"):
+        store.lite.listing.names(P, "", "", 10)
     store.lite.make(P)
     assert store.lite.listing.names(P, "", "", 10) == []
 
