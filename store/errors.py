@@ -126,10 +126,10 @@ class GroupKindError(StoreError):
         super().__init__(
             f"group {group!r} is shared: its members receive and acknowledge, and commit no offsets"
             if is_shared
-            else f"group {group!r} reads by offsets: it pulls and commits, and receives nothing"
+            else f"group {group!r} is a reader group: it pulls and commits, and receives nothing"
         )
         self.group = group
-        self.kind = "shared" if is_shared else "by offsets"
+        self.kind = "shared" if is_shared else "reader"
 
 
 class LiteGroupError(StoreError):

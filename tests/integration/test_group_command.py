@@ -42,7 +42,7 @@ def commit(target: str, group: str, offset: int) -> None:
 
 def test_groups_are_listed_with_what_is_before_them(target: str) -> None:
     commit(target, "billing", 4)
-    row = {"kind": "offsets", "queues": 2, "lag": 6, "inFlight": 0, "deadLetters": 0}
+    row = {"kind": "reader", "queues": 2, "lag": 6, "inFlight": 0, "deadLetters": 0}
     assert {"group": "billing", **row} in answer(target, "list")
     assert "billing" in run(target, "list").stdout
 

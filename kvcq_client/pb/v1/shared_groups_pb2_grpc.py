@@ -131,7 +131,7 @@ class SharedGroupServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DescribeGroup(self, request, context):
-        """Also of a group by offsets, of which it says so.
+        """Also of a reader group, of which it says so.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

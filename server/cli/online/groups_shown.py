@@ -52,7 +52,7 @@ def row_of(name: str, state: GroupState, offsets: Sequence[GroupOffset]) -> Grou
         lag = sum(one.lag for one in queues)
         flight = sum(one.in_flight for one in queues)
         return GroupRow(name, "shared", len(queues), lag, flight, state.dead_letters)
-    return GroupRow(name, "offsets", len(offsets), sum(one.lag for one in offsets), 0, 0)
+    return GroupRow(name, "reader", len(offsets), sum(one.lag for one in offsets), 0, 0)
 
 
 def print_offsets(name: str, offsets: Sequence[GroupOffset], *, as_json: bool) -> None:
@@ -61,7 +61,7 @@ def print_offsets(name: str, offsets: Sequence[GroupOffset], *, as_json: bool) -
         print_json(
             {
                 "group": name,
-                "kind": "offsets",
+                "kind": "reader",
                 "queues": [
                     document_of(one, "topic queue_id offset min_offset max_offset lag")
                     for one in offsets

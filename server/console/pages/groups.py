@@ -54,7 +54,7 @@ async def _row(visit: Visit, group: str) -> _Row:
     try:
         state = await shared_groups.describe(visit, group, "", SUMMED_QUEUES)
     except UnknownGroupError:  # deleted just now
-        return _Row(group, "byOffsets", 0, 0, 0, 0, has_more=False)
+        return _Row(group, "reader", 0, 0, 0, 0, has_more=False)
     if state.shared:
         topics = {one.topic for one in state.queues}
         return _Row(
@@ -69,7 +69,7 @@ async def _row(visit: Visit, group: str) -> _Row:
     offsets = await _offsets(visit, group, "", SUMMED_QUEUES)
     return _Row(
         group,
-        "byOffsets",
+        "reader",
         len({one.topic for one in offsets.offsets}),
         len(offsets.offsets),
         sum(one.lag for one in offsets.offsets),

@@ -269,8 +269,8 @@ async def test_each_kind_of_group_refuses_the_calls_of_the_other(orders: Served)
         (orders.groups.FetchOffsets(fetch), "shared"),
         (orders.groups.ResetOffsets(reset), "shared"),
         (_subscribed(orders, "g"), "shared"),
-        (receive(orders, group="by-offsets"), "by offsets"),
-        (orders.shared.UpdateGroup(update), "by offsets"),
+        (receive(orders, group="by-offsets"), "reader"),
+        (orders.shared.UpdateGroup(update), "reader"),
     ]
     for call, kind in calls:
         info = await refusal(call)

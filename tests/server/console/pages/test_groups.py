@@ -44,8 +44,8 @@ async def test_groups_with_their_lag(served: Served, console: ConsoleClient) -> 
     await _commit(served, "billing", 1, 3)
     await _commit(served, "audit", 0)
     page = await console.get("/groups")
-    assert "audit by offsets 1 1 3 0" in page.text
-    assert "billing by offsets 1 2 2 0" in page.text
+    assert "audit reader 1 1 3 0" in page.text
+    assert "billing reader 1 2 2 0" in page.text
     page = await console.get("/group?name=billing")
     assert "orders 0 1 0 3 2 orders 1 3 0 3 0" in page.text
     assert "Reset" not in page.text
@@ -86,7 +86,7 @@ async def test_many_groups_stand_on_pages(served: Served, console: ConsoleClient
 async def test_a_group_on_many_queues(served: Served, console: ConsoleClient) -> None:
     await _fill(served, queues=SUMMED_QUEUES + 1)
     await _commit(served, "wide", *[0] * (SUMMED_QUEUES + 1))
-    assert f"wide by offsets 1+ {SUMMED_QUEUES}+ 6+" in " ".join(
+    assert f"wide reader 1+ {SUMMED_QUEUES}+ 6+" in " ".join(
         (await console.get("/groups")).text.split()
     )
     page = await console.get("/group?name=wide")

@@ -34,7 +34,7 @@ async def test_both_kinds_stand_in_the_list(served: Served, console: ConsoleClie
     commit = kvcq_pb2.CommitOffsetsRequest(group="audit", offsets=[offset])
     await served.groups.CommitOffsets(commit)
     page = await console.get("/groups")
-    assert "audit by offsets 1 1 3 0 g shared 1 4 4 0" in page.text
+    assert "audit reader 1 1 3 0 g shared 1 4 4 0" in page.text
 
 
 async def test_where_a_group_is(served: Served, console: ConsoleClient) -> None:
