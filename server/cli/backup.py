@@ -256,8 +256,7 @@ def restore(
     """Restore a backup in TARGET (a directory or s3://BUCKET/PREFIX) to the new store DIRECTORY.
 
     By default the newest backup; with --until or --until-offset, the oldest one that reaches that
-    point. Topics and committed offsets are those of the backup; offsets beyond a queue's end count
-    as its end.
+    point. Topics, groups and committed offsets are as they were at that point.
     """
     from kvcq.backup import Cut, choose_backup, choose_by_id, open_place
     from kvcq.backup import restore as restore_backup
