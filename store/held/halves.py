@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from store.held.reads import Reads
     from store.log import StoreTimes
     from store.message import Message
-    from store.puts import AppendPath
+    from store.puts import AppendPath, Step
     from store.state import Entry, HalvesCount, OpenHalf, Rows
     from store.topics import Topics
 
@@ -151,6 +151,8 @@ class Halves:
         self.ended = dict.fromkeys(HalfEnd, 0)
         self.checks = 0
         self.begun = 0
+        # Guarded by the append lock: what has ended since `forget` began to look; None: it has not.
+        self._ended_meanwhile: list[int] | None = None
 
     # --- deciding --------------------------------------------------------------------------
 
@@ -204,8 +206,15 @@ class Halves:
         for _ in range(_TRIES):
             messages = self._messages([each for each in taken if isinstance(each, Ending)])
             turn = Turn(self._topics, self._appends.config, taken, messages, self._now_ms())
+
+            def steps(turn: Turn = turn) -> Sequence[Step]:
+                found = turn.steps()
+                for each in found:
+                    self._note_ended(each.entries)
+                return found
+
             try:
-                end = self._appends.decide_steps(turn.steps)
+                end = self._appends.decide_steps(steps)
             except ReadAgainError:
                 self._appends.wait_acknowledged(self._appends.log.appended_offset)
                 continue
@@ -320,6 +329,7 @@ class Halves:
                     made.append(HalfChecked(row.half, row.checks, NEVER))
                     continue
                 made.append(HalfEnded(row.half, now_ms, ended[-1]))
+            self._note_ended(made)
             return made
 
         self._appends.wait_acknowledged(self._appends.decide(entries))
@@ -348,6 +358,31 @@ class Halves:
 
         Raises what an append raises.
         """
+        if not self._tables.ended_from(0, 1):
+            return
+        with self._appends.held():
+            self._ended_meanwhile = []
+            end = self._appends.log.appended_offset
+        try:
+            self._appends.wait_acknowledged(end)
+            below = self._old_below()
+
+            def entries() -> Sequence[Entry]:
+                first = min([below, *(self._ended_meanwhile or ())])
+                return [HalvesForgotten(first)] if first else []
+
+            if below:
+                self._appends.wait_acknowledged(self._appends.decide(entries))
+        finally:
+            self._ended_meanwhile = None
+
+    def _note_ended(self, entries: Sequence[Entry]) -> None:
+        """These are about to be appended. Must hold the append lock."""
+        if self._ended_meanwhile is not None:
+            self._ended_meanwhile += [each.half for each in entries if isinstance(each, HalfEnded)]
+
+    def _old_below(self) -> int:
+        """Below this half, all ended ones that are dispatched are old; 0 if none is."""
         until_ms, below, first = self._now_ms() - REMEMBERED_MS, 0, 0
         for _ in range(_PAGES_FORGOTTEN):
             page = self._tables.ended_from(first, MOST_LISTED)
@@ -359,8 +394,7 @@ class Halves:
                 below = first = old[-1] + 1
             if late is not None or len(page) < MOST_LISTED:
                 break
-        if below:
-            self._appends.append_entries([HalvesForgotten(below)])
+        return below
 
     # --- looking ---------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store.message_store import MessageStore
+    from store.state.halves import EndedHalf
 
 HOUR = 3600.0
 
@@ -122,6 +123,33 @@ def test_a_decision_is_remembered_for_ten_minutes(store: MessageStore, clock: Fa
     store.halves.end(two, commit=False)
     assert texts(store) == ["a"]
     assert differences(store) == []
+
+
+def test_a_decision_made_while_others_are_forgotten_is_remembered(
+    store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, early = begin(store, "late"), begin(store, "early")
+    store.halves.end(early, commit=True)
+    clock.advance(601)
+    tables = store.halves._tables
+    look = tables.ended_from
+
+    def decided_meanwhile(first: int, limit: int) -> list[tuple[int, EndedHalf]]:
+        found = look(first, limit)
+        store.halves.end(late, commit=True)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tables, "ended_from", decided_meanwhile)
+        store.halves.forget()
+    store.halves.end(late, commit=True)  # its answer was lost
+    store.halves.forget()
+    store.halves.end(late, commit=True)
+    clock.advance(601)
+    store.halves.forget()
+    for each in (late, early):
+        with pytest.raises(UnknownTransactionError):
+            store.halves.end(each, commit=True)
 
 
 def _decide(
