@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from server.access import ResourceKind, Role, current_caller
-from server.errors import ClientStatusError, ForbiddenError
+from server.errors import AccessError, ClientStatusError
 from server.rocketmq.messages_out import orphan_out
 from server.rocketmq.pb import messaging_pb2 as pb
 from server.rocketmq.pb import values_pb2 as v2
@@ -117,7 +117,7 @@ class _Producer:
     def may_be_asked(self, topic: str) -> bool:
         try:
             self._caller.check(Role.PUBLISH, ResourceKind.TOPIC, topic)
-        except ForbiddenError:
+        except AccessError:  # also of a user that is gone: its stream stays open
             return False
         return True
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kvcq_client.pb.v1 import transactions_pb2 as pb
 from kvcq_client.pb.v1 import transactions_pb2_grpc
 from server.access import current_caller
-from server.errors import ForbiddenError, ServerDrainingError
+from server.errors import AccessError, ServerDrainingError
 from server.services.paging import number_of
 from server.wire import (
     Budget,
@@ -139,7 +139,7 @@ class _Stream:
     def may_be_asked(self, topic: str) -> bool:
         try:
             self._caller.publishes([topic])
-        except ForbiddenError:
+        except AccessError:  # also of a user that is gone: its stream stays open
             return False
         return True
 

@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from server.access import Caller
+from server.errors import UnauthenticatedError
+from server.rocketmq.telemetry import Outbox
+from server.rocketmq.transactions import _Producer
+from server.services.transactions import _Stream
 from server.transactions.checks import Checks
 from store.message import Message
 from tests.support.fake_clock import FakeClock
@@ -14,8 +19,11 @@ from tests.support.stores import open_small
 from tests.support.until import until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
+    from server.access import ResourceKind, Role
+    from server.transactions import Listener
     from store.held import Check
 
 MINUTES = 60
@@ -40,6 +48,39 @@ class Producer:
         if not self.is_there:
             raise ConnectionError("gone")
         self.asked.append(check)
+
+
+class _DeletedUser(Caller):
+    """Of a stream that was opened before: it stays open."""
+
+    def check(self, role: Role | None, kind: ResourceKind, name: str) -> None:
+        raise UnauthenticatedError("deleted, or has a new secret")
+
+    def check_each(self, role: Role | None, kind: ResourceKind, names: Iterable[str]) -> None:
+        raise UnauthenticatedError("deleted, or has a new secret")
+
+
+@pytest.mark.parametrize(
+    "listener",
+    [_Stream(_DeletedUser()), _Producer(_DeletedUser(), Outbox())],
+    ids=["kvcq", "RocketMQ"],
+)
+async def test_a_producer_whose_user_was_deleted_keeps_nobody_from_being_asked(
+    tmp_path: Path, listener: Listener
+) -> None:
+    clock = FakeClock()
+    with open_small(tmp_path / "s", clock) as store:
+        for _ in range(4):
+            store.halves.begin(Message("T", b"x"), "g")
+        clock.advance(60)
+        checks = Checks(store.halves)
+        producer = Producer()
+        removes = [checks.listen("g", each) for each in (listener, producer)]
+        await until(lambda: [each.checks for each in store.halves.list()[0]] == [1] * 4)
+        assert len(producer.asked) == 4
+        for remove in removes:
+            remove()
+        checks.close()
 
 
 @pytest.mark.parametrize("is_listed", [False, True])
