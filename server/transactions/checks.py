@@ -51,6 +51,9 @@ class Checks:
         self._thread = Workers(1, "transaction-check")
         # For each group, listeners by a key of their own, since ten thousand may end together.
         self._listeners: dict[str, dict[object, Listener]] = {}
+        # Where nobody could be asked about some: due time and half of the last one that was looked
+        # at, by group. The next look goes on behind it, so that others have their turn.
+        self._after: dict[str, tuple[int, int]] = {}
         self._task: asyncio.Task[None] | None = None
         self._turn = count()
 
@@ -77,6 +80,7 @@ class Checks:
             listeners.pop(key, None)
             if not listeners and self._listeners.get(group) is listeners:
                 del self._listeners[group]
+                self._after.pop(group, None)
 
         return remove
 
@@ -96,12 +100,16 @@ class Checks:
 
     async def look(self, group: str) -> None:
         """Send the checks that are due. Raises what Halves.due raises."""
-        due = await self._thread.run(self._halves.due, group, _TOGETHER)
+        due = await self._thread.run(
+            self._halves.due, group, _TOGETHER, self._after.pop(group, None)
+        )
         if not due:
             return
         listeners = list(self._listeners.get(group, {}).values())
         sent = await asyncio.gather(*(self._ask(listeners, check) for check in due))
         asked = [check.half for check, was_sent in zip(due, sent, strict=True) if was_sent]
+        if len(asked) < len(due) and group in self._listeners:
+            self._after[group] = due[-1].due_ms, due[-1].half
         if asked:
             await self._thread.run(self._halves.checked, asked)
 

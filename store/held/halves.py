@@ -109,6 +109,7 @@ class Check(NamedTuple):
     transaction_id: str
     topic: str
     checks: int  # that were sent before
+    due_ms: int  # since when it is due
     message: Message  # as it is put when it is committed
 
 
@@ -275,15 +276,17 @@ class Halves:
 
     # --- what nobody decided ---------------------------------------------------------------
 
-    def due(self, group: str, limit: int = MOST_TOGETHER) -> list[Check]:
+    def due(
+        self, group: str, limit: int = MOST_TOGETHER, after: tuple[int, int] | None = None
+    ) -> list[Check]:
         """Up to `limit` transactions that a producer of the group should be asked about now, those
-        that waited longest first.
+        that waited longest first; `after`: only those behind that due time, ms, and half.
 
         Gives up transactions that were checked as often as the settings allow, and ends those that
         can no longer be committed because their topic or record is gone. Call `checked` after
         asking. Raises what an append raises, CorruptRecordError, DamagedQueueError.
         """
-        halves = self._tables.due(group, self._now_ms(), min(limit, MOST_TOGETHER))
+        halves = self._tables.due(group, self._now_ms(), min(limit, MOST_TOGETHER), after)
         rows = [row for row in map(self._tables.open, halves) if row is not None]
         if not rows:
             return []
@@ -301,7 +304,8 @@ class Halves:
                 others.append((row, False))
             elif row.place in records:  # otherwise it is not dispatched yet
                 message = delivered(unpack_record(records[row.place], verify=False))
-                checks.append(Check(row.half, id_of(row), row.topic, row.checks, message))
+                check = Check(row.half, id_of(row), row.topic, row.checks, row.check_ms, message)
+                checks.append(check)
         if others:
             self._end_or_give_up(others)
         return checks

@@ -139,10 +139,15 @@ class HalfTables:
             found.append((int(_I64.unpack(key[1:])[0]), EndedHalf(nonce, ended_ms, HalfEnd(how))))
         return found
 
-    def due(self, group: str, now_ms: int, limit: int) -> list[int]:
-        """Up to `limit` halves of the group whose check is due, those that waited longest first."""
-        prefix = b"v" + sized(group)
-        rows = self._rows.scan(prefix, prefix + _I64.pack(now_ms + 1), limit)
+    def due(
+        self, group: str, now_ms: int, limit: int, after: tuple[int, int] | None = None
+    ) -> list[int]:
+        """Up to `limit` halves of the group whose check is due, those that waited longest first;
+        `after`: only those behind that time, ms, and half."""
+        start = prefix = b"v" + sized(group)
+        if after is not None:
+            start += b"".join(map(_I64.pack, after)) + b"\x00"
+        rows = self._rows.scan(start, prefix + _I64.pack(now_ms + 1), limit)
         return [int(_I64.unpack(key[-8:])[0]) for key, _ in rows]
 
     def count(self, group: str = "") -> HalvesCount:

@@ -50,6 +50,29 @@ class Producer:
         self.asked.append(check)
 
 
+async def test_those_that_nobody_may_be_asked_about_keep_no_others_waiting(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with open_small(tmp_path / "s", clock) as store:
+        for _ in range(100):
+            store.halves.begin(Message("other", b"x"), "g")
+        clock.advance(60)
+        one = store.halves.begin(Message("T", b"x"), "g")
+        clock.advance(60)
+        checks = Checks(store.halves)
+        producer = Producer()
+        checks._listeners["g"] = {1: producer}  # no look but these
+        for _ in range(3):
+            await checks.look("g")
+        assert [check.transaction_id for check in producer.asked] == [one]
+        clock.advance(60)
+        checks._listeners["g"][2] = back = Producer(topic="other")
+        for _ in range(4):
+            await checks.look("g")
+        assert len(back.asked) == 100
+        assert len(producer.asked) == 2
+        checks.close()
+
+
 class _DeletedUser(Caller):
     """Of a stream that was opened before: it stays open."""
 
