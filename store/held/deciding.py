@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import (
+    StoreBusyError,
     StoreError,
     TooManyTransactionsError,
     TransactionEndedError,
@@ -109,12 +110,16 @@ class Turn:
         calls: Sequence[Beginning | Ending | StoreError],
         messages: Mapping[int, Found],
         now_ms: int,
+        *,
+        reads_again: bool,
     ) -> None:
-        """`messages`: by half, as far as they were read."""
+        """`messages`: by half, as far as they were read. `reads_again`: for one that was
+        not, ReadAgainError is raised; otherwise its call alone is refused."""
         self._topics = topics
         self._config = config
         self._calls = calls
         self._messages = messages
+        self._reads_again = reads_again
         self.answers: list[str | StoreError] = []
         self._now_ms = now_ms
         #: How halves end by it.
@@ -190,7 +195,9 @@ class Turn:
             raise _ended(text, HalfEnd.TOPIC_GONE)
         found = self._messages.get(half)
         if found is None or found.place != row.place:
-            raise ReadAgainError
+            if self._reads_again:
+                raise ReadAgainError
+            raise StoreBusyError("the queue of open transactions is being rebuilt")
         message = found.message
         if isinstance(message, StoreError):
             raise message

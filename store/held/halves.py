@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from store.errors import (
     CorruptRecordError,
     InvalidArgumentError,
-    StoreBusyError,
     StoreError,
     UnreadableTransactionError,
 )
@@ -152,7 +151,7 @@ class Halves:
         self.ended = dict.fromkeys(HalfEnd, 0)
         self.checks = 0
         self.begun = 0
-        # Guarded by the append lock: what has ended since `forget` began to look; None: it has not.
+        # Guarded by the append lock: what has ended since `forget` began; None: it does not run.
         self._ended_meanwhile: list[int] | None = None
 
     # --- deciding --------------------------------------------------------------------------
@@ -204,9 +203,14 @@ class Halves:
     def _decide(self, calls: Sequence[Begin | Decide]) -> Decided:
         """Decide them in one append."""
         taken = [self._prepared(call) for call in calls]
-        for _ in range(_TRIES):
+        tries = _TRIES
+        while True:
+            tries -= 1
             messages = self._messages([each for each in taken if isinstance(each, Ending)])
-            turn = Turn(self._topics, self._appends.config, taken, messages, self._now_ms())
+            turn = Turn(
+                *(self._topics, self._appends.config, taken, messages, self._now_ms()),
+                reads_again=tries > 0,
+            )
 
             def steps(turn: Turn = turn) -> Sequence[Step]:
                 found = turn.steps()
@@ -223,7 +227,6 @@ class Halves:
                 self.ended[how] += 1
             self.begun += turn.begun
             return Decided(turn.answers, end)
-        raise StoreBusyError("the queue of open transactions is being rebuilt")
 
     def _prepared(self, call: Begin | Decide) -> Beginning | Ending | StoreError:
         try:

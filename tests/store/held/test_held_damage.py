@@ -8,7 +8,9 @@ import pytest
 
 from kvcq.engine.protocol import KvBatch
 from kvcq.tables.keys import UNITS, unit_key
+from store.errors import StoreBusyError
 from store.format import unpack_record
+from store.held import Decide
 from store.message import Message
 from store.metadata import SharedGroup
 from store.state import HALVES_TOPIC, TIMER_TOPIC
@@ -150,6 +152,24 @@ def test_a_unit_that_a_rebuild_may_find_is_waited_for(
     assert dropped + drop(store) > 0
     store.wait_visible()
     assert held.kept(store) == bodies(*range(missing if missing < 4 else 0, 6))
+
+
+def test_a_half_whose_unit_is_missing_refuses_no_other_decision(
+    store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _begin(store, clock, messages(*range(3)))
+    store.wait_visible()
+    repair = store._services.repair
+    calls = [Decide(each.transaction_id, commit=True) for each in store.halves.list()[0]]
+    live_engine(store).write(KvBatch(deletes=[(UNITS, unit_key(HALVES_TOPIC, 0, 1))]))
+    with monkeypatch.context() as patched:
+        patched.setattr(repair, "_begin", lambda _: False)  # as while another queue is repaired
+        answers = store.halves.decide(calls).answers
+    assert isinstance(answers[1], StoreBusyError)
+    assert [answers[0], answers[2]] == [calls[0].transaction_id, calls[2].transaction_id]
+    store.halves.decide(calls)
+    repair.wait()
+    assert store.halves.decide(calls).answers == [each.transaction_id for each in calls]
 
 
 def test_a_damaged_letter_does_not_keep_others_beyond_their_time(
