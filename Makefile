@@ -106,7 +106,7 @@ proto-drift: $(STAMPS)/dev  ## Check that the generated code is that of the .pro
 	done
 
 BENCH ?=
-bench: $(STAMPS)/spark  ## Measure, each figure with its raw probe; installs Spark; half an hour
+bench: $(STAMPS)/spark  ## Measure, each figure with its raw probe; installs Spark; three quarters of an hour
 	$(PY) -m tests.benchmarks $(BENCH)
 
 bench-scenarios: $(STAMPS)/dev  ## Run all load scenarios but the soak; about an hour, 25 GB of disk

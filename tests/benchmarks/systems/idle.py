@@ -51,36 +51,18 @@ class IdleClients:
         prepare_to_open_stores()
         self._address = address
         self._loop = new_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._clients: list[_Idle] = []
 
-    def connect(self, count: int, group: str) -> Timed:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def connect(self, count: int, group: str) -> Timed:
         """`group`: of push consumers; "": they are producers."""
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         if files < count + _OTHER_FILES:
             raise NotOfferedError(f"a process may have {files} open files: ulimit -Hn")
-        return self._run(self._connect(count, group))
-
-    def stay(self, seconds: float) -> Timed:
-        """Count the heartbeats of that time."""
-        return self._run(self._stay(seconds))
-
-    def leave(self) -> Timed:
-        """All end their streams and connections together."""
-        return self._run(self._leave())
-
-    def close(self) -> None:
-        if self._clients:
-            self.leave()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    async def _connect(self, count: int, group: str) -> Timed:
         names = [f"host@{number}@0@idle" for number in range(count)]
         self._clients = [_Idle(self._address, name, group) for name in names]
         places = asyncio.Semaphore(_TOGETHER)
@@ -88,7 +70,8 @@ class IdleClients:
         calls = await asyncio.gather(*(each.begin(places) for each in self._clients))
         return Timed.of_calls(calls, perf_counter() - began_s)
 
-    async def _stay(self, seconds: float) -> Timed:
+    async def stay(self, seconds: float) -> Timed:
+        """Count the heartbeats of that time."""
         self._check()
         began_s, before = perf_counter(), sum(each.beats for each in self._clients)
         await asyncio.sleep(seconds)
@@ -96,12 +79,20 @@ class IdleClients:
         beats = sum(each.beats for each in self._clients) - before
         return Timed(beats, perf_counter() - began_s)
 
-    async def _leave(self) -> Timed:
+    async def leave(self) -> Timed:
+        """All end their streams and connections together."""
         self._check()
         began_s = perf_counter()
         clients, self._clients = self._clients, []
         await asyncio.gather(*(each.close() for each in clients))
         return Timed(len(clients), perf_counter() - began_s)
+
+    def close(self) -> None:
+        if self._clients:
+            self.run(self.leave())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
     def _check(self) -> None:
         """Raises NotOfferedError, or the error of a client that ended early."""

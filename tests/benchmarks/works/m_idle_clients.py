@@ -44,16 +44,16 @@ CONSUMERS = _works("push consumers", "idle")
 @PRODUCERS[0].of(SYSTEM.name)
 @CONSUMERS[0].of(SYSTEM.name)
 def _(client: IdleClients, count: int, group: str) -> Timed:
-    return client.connect(count, group)
+    return client.run(client.connect(count, group))
 
 
 @PRODUCERS[1].of(SYSTEM.name)
 @CONSUMERS[1].of(SYSTEM.name)
 def _(client: IdleClients, limit_s: float) -> Timed:
-    return client.stay(limit_s)
+    return client.run(client.stay(limit_s))
 
 
 @PRODUCERS[2].of(SYSTEM.name)
 @CONSUMERS[2].of(SYSTEM.name)
 def _(client: IdleClients) -> Timed:
-    return client.leave()
+    return client.run(client.leave())
