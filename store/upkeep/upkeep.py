@@ -111,7 +111,12 @@ class Upkeep:
             return
         error = StoreFailedError(f"{gone} was removed or replaced while the store was open")
         self._lost = error
-        logger.critical("%s: no more writes are taken, what was stored may be gone", error)
+        what_to_do = (
+            "a restart rebuilds it from snapshots and the log"
+            if gone.is_relative_to(self._directory.kvcq)
+            else "stop the server and put the files back; what was stored since may be gone"
+        )
+        logger.critical("%s: no more writes are taken; %s", error, what_to_do)
         self._appends.fail(error)
 
     def segments_dropped(self, log_start: int, store_time_ms: int | None) -> None:

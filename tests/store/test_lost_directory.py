@@ -67,6 +67,27 @@ def test_no_put_is_acknowledged_into_files_that_are_gone(
     assert not (root / "checkpoint").exists() or (root / "abort").exists(), "not a clean end"
 
 
+@pytest.mark.parametrize(
+    ("remove", "what_to_do"),
+    [(_remove_the_database, "a restart rebuilds it"), (_remove_the_log, "put the files back")],
+)
+def test_the_log_says_what_to_do(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    remove: Callable[[Path], None],
+    what_to_do: str,
+) -> None:
+    store = open_small(tmp_path)
+    store.put([Message("T", b"x")])
+    remove(tmp_path)
+    store.maintain()
+    store.maintain()
+    [line] = caplog.messages
+    assert what_to_do in line
+    with contextlib.suppress(StoreFailedError):
+        store.close()
+
+
 def test_closing_is_no_failure(tmp_path: Path) -> None:
     failed = threading.Event()
     with open_small(tmp_path) as store:
