@@ -109,7 +109,7 @@ class LetterBox:
     def since_ms(self, group: str, tables: Tables) -> int:
         """Letters that became dead at or before this time, ms since 1970, have expired."""
         settings = tables.shared_group(group) or SharedGroup()
-        return self._times.steady_ms() - settings.dead_letters_keep_ms
+        return self._times.now_ms() - settings.dead_letters_keep_ms
 
     def is_moved_here(self, topic: str, tables: Tables, place: int) -> bool:
         """Whether the letter there was moved and so has another name. An unreadable one counts as

@@ -52,7 +52,7 @@ class LiteExpiry:
         self._tables = tables
         self._queues = queues
         self._log = log
-        self._now_ms = times.steady_ms
+        self._times = times
         self._subscriptions = subscriptions
         self._store = store
         #: Number of lite topics deleted since the store was opened.
@@ -82,7 +82,7 @@ class LiteExpiry:
                 continue
             count = min(most, _TOGETHER)
             queues = self._queues.list_names(prefix_of(self._parent), self._after or None, count)
-            ended += self._end(queues, self._now_ms() - expiry_ms)
+            ended += self._end(queues, self._times.now_ms() - expiry_ms)
             self._after = queues[-1] if len(queues) == count else None
             most -= len(queues) + 1
         self.expired += ended
@@ -101,7 +101,7 @@ class LiteExpiry:
         return self._store.delete_idle(idle) if idle else 0
 
     def _is_idle(self, queue: str, end: int, before_ms: int) -> bool:
-        last_ms = last_stored_ms(self._queues, queue, end)
+        last_ms = last_stored_ms(self._queues, self._times, queue, end)
         if last_ms is not None:
             return last_ms < before_ms
         low, high = self._queues.bounds(queue, 0, self._log.start_offset)

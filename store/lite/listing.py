@@ -60,7 +60,7 @@ class LiteListing:
         self._topics = topics
         self._tables = tables
         self._queues = queues
-        self._now_ms = times.steady_ms
+        self._times = times
         self._subscriptions = subscriptions
         self._store = store
 
@@ -107,16 +107,18 @@ class LiteListing:
     def _state(self, topic: str, name: str, expiry_ms: int) -> LiteTopic:
         queue = queue_of(topic, name)
         ((low, high),) = self._store.bounds([(queue, 0)])
-        last_ms = last_stored_ms(self._queues, queue, high)
+        last_ms = last_stored_ms(self._queues, self._times, queue, high)
         clients = self._subscriptions.subscribed_to(topic, name)
         ends_ms = None
         if expiry_ms and not clients:
-            ends_ms = self._now_ms() if last_ms is None else last_ms + expiry_ms
+            ends_ms = self._times.now_ms() if last_ms is None else last_ms + expiry_ms
         return LiteTopic(name, low, high, last_ms, ends_ms, clients)
 
 
-def last_stored_ms(queues: ConsumeQueueStore, queue: str, end: int) -> int | None:
+def last_stored_ms(
+    queues: ConsumeQueueStore, times: StoreTimes, queue: str, end: int
+) -> int | None:
     """When the last message of the light queue was stored, ms; None if there is none, or its unit
     has left with the log. `end`: the queue's next offset."""
     units = queues.read_units(queue, 0, end - 1, 1) if end else []
-    return units[0][1].store_time_ms if units else None
+    return times.of(units[0][1].physical_offset, units[0][1].store_time_ms) if units else None

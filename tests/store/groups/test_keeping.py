@@ -124,6 +124,21 @@ def test_a_clock_that_jumps_ends_none(store: MessageStore, clock: FakeClock) -> 
     assert letters(store) == ["a"]
 
 
+def test_a_clock_that_is_set_back_ends_none(store: MessageStore, clock: FakeClock) -> None:
+    """Neither those from before, nor those that come while it is behind."""
+    put(store, "before")
+    bury(store, clock)
+    clock.jump(-2 * DAYS_30)
+    put(store, "behind")
+    bury(store, clock)
+    store.groups.keeping.look()
+    assert letters(store) == ["before", "behind"]
+    clock.jump(2 * DAYS_30)
+    clock.advance(HOUR)
+    store.groups.keeping.look()
+    assert letters(store) == ["before", "behind"]
+
+
 def test_a_change_of_the_time_counts_for_those_that_are_there(
     store: MessageStore, clock: FakeClock
 ) -> None:

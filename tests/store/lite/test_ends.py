@@ -88,6 +88,27 @@ def test_an_idle_lite_topic_ends_with_all_that_groups_have_of_it(
     assert "z" in texts(received(store))
 
 
+def test_a_clock_that_is_set_back_ends_no_lite_topic(store: MessageStore, clock: FakeClock) -> None:
+    """Neither what is put while it is behind, nor that once it is right again."""
+    store.lite.make(P, expiry_ms=3_600_000)
+    put(store, "before", "x")
+    clock.jump(-86_400)
+    put(store, "behind", "x")
+    assert store.lite.expiry.look() == 0
+    clock.jump(86_400)
+    clock.advance(1800)
+    store.lite.expiry.look()
+    assert store.lite.expiry.look() == 0
+    names = store.lite.listing.names(P, "", "", 10)
+    assert names == ["before", "behind"]
+    behind = store.lite.listing.states(P, names)[1]
+    assert behind.ends_ms is not None
+    assert behind.ends_ms > store.timers.now_ms()
+    clock.advance(3600)
+    ended = [store.lite.expiry.look() for _ in range(3)]
+    assert sum(ended) == 2
+
+
 def test_a_lite_topic_that_grows_meanwhile_does_not_end(
     store: MessageStore, clock: FakeClock
 ) -> None:
