@@ -289,7 +289,8 @@ class Halves:
         can no longer be committed because their topic or record is gone. Call `checked` after
         asking. Raises what an append raises, CorruptRecordError, DamagedQueueError.
         """
-        halves = self._tables.due(group, self._now_ms(), min(limit, MOST_TOGETHER), after)
+        limit, ahead_ms = min(limit, MOST_TOGETHER), MOST_IMMUNITY_MS
+        halves = self._tables.due(group, self._now_ms(), limit, after, ahead_ms)
         rows = [row for row in map(self._tables.open, halves) if row is not None]
         if not rows:
             return []
@@ -353,7 +354,7 @@ class Halves:
             return [
                 HalfChecked(row.half, row.checks + 1, now_ms + CHECK_EVERY_MS)
                 for row in rows
-                if row.check_ms <= now_ms
+                if row.check_ms <= now_ms or row.check_ms - now_ms > MOST_IMMUNITY_MS
             ]
 
         self._appends.wait_acknowledged(self._appends.decide(entries))

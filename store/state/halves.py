@@ -140,15 +140,31 @@ class HalfTables:
         return found
 
     def due(
-        self, group: str, now_ms: int, limit: int, after: tuple[int, int] | None = None
+        self,
+        group: str,
+        now_ms: int,
+        limit: int,
+        after: tuple[int, int] | None = None,
+        most_ahead_ms: int = NEVER,
     ) -> list[int]:
         """Up to `limit` halves of the group whose check is due, those that waited longest first;
-        `after`: only those behind that time, ms, and half."""
-        start = prefix = b"v" + sized(group)
-        if after is not None:
-            start += b"".join(map(_I64.pack, after)) + b"\x00"
-        rows = self._rows.scan(start, prefix + _I64.pack(now_ms + 1), limit)
-        return [int(_I64.unpack(key[-8:])[0]) for key, _ in rows]
+        `after`: only those behind that time, ms, and half.
+
+        Then those whose check is further ahead than `most_ahead_ms`: the clock was wrong.
+        """
+        prefix = b"v" + sized(group)
+        behind = prefix if after is None else prefix + b"".join(map(_I64.pack, after)) + b"\x00"
+        far_ms = min(now_ms + most_ahead_ms, NEVER - 1) + 1
+        found: list[int] = []
+        for start, end in (
+            (prefix, prefix + _I64.pack(now_ms + 1)),
+            (prefix + _I64.pack(far_ms), prefix + END),
+        ):
+            rows = self._rows.scan(max(start, behind), end, limit - len(found))
+            found += [int(_I64.unpack(key[-8:])[0]) for key, _ in rows]
+            if len(found) == limit:
+                break
+        return found
 
     def count(self, group: str = "") -> HalvesCount:
         """The count for a group; for all, without one."""

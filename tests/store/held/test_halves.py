@@ -283,6 +283,26 @@ def test_checks_count_when_they_were_sent_and_end(store: MessageStore, clock: Fa
     assert store.statistics()["store.transactions_given_up"] == 0
 
 
+def test_one_that_began_while_the_clock_was_ahead_is_asked_about(tmp_path: Path) -> None:
+    """It is once the clock is right again, and not a year later."""
+    clock = FakeClock()
+    clock.jump(365 * 24 * HOUR)
+    with open_small(tmp_path / "store", clock) as store:
+        one = begin(store)
+        assert store.halves.due("g") == []
+    clock.jump(-365 * 24 * HOUR)
+    with open_small(tmp_path / "store", clock) as store:
+        two = begin(store)
+        (check,) = store.halves.due("g")
+        assert check.transaction_id == one
+        store.halves.checked([check.half])
+        assert store.halves.due("g") == []
+        clock.advance(30)
+        found = store.halves.due("g")
+        assert [(each.transaction_id, each.checks) for each in found] == [(two, 0), (one, 1)]
+        assert store.halves.due("g", after=(found[0].due_ms, found[0].half)) == found[1:]
+
+
 def test_one_that_was_given_up_is_found_among_many(store: MessageStore, clock: FakeClock) -> None:
     """A page of them has one, not a part of the open ones."""
     for number in range(30):
