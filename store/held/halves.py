@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from store.log import StoreTimes
     from store.message import Message
     from store.puts import AppendPath, Step
-    from store.state import Entry, HalvesCount, OpenHalf, Rows
+    from store.state import EndedHalf, Entry, HalvesCount, OpenHalf, Rows
     from store.topics import Topics
 
 logger = logging.getLogger(__name__)
@@ -147,6 +147,7 @@ class Halves:
         self._now_ms = times.steady_ms
         self._reads = reads
         self._new_nonce = new_nonce
+        self._opened_ms = self._now_ms()
         #: Since the store was opened, by how they ended; read freely.
         self.ended = dict.fromkeys(HalfEnd, 0)
         self.checks = 0
@@ -391,11 +392,17 @@ class Halves:
 
     def _old_below(self) -> int:
         """Below this half, all ended ones that are dispatched are old; 0 if none is."""
-        until_ms, below, first = self._now_ms() - REMEMBERED_MS, 0, 0
+        now_ms, below, first = self._now_ms(), 0, 0
+
+        def is_old(ended: EndedHalf) -> bool:
+            # Where the clock was ahead, in an earlier process: it has ended before this one began.
+            ended_ms = ended.ended_ms if ended.ended_ms <= now_ms else self._opened_ms
+            return ended_ms <= now_ms - REMEMBERED_MS
+
         for _ in range(_PAGES_FORGOTTEN):
             page = self._tables.ended_from(first, MOST_LISTED)
-            old = [half for half, ended in page if ended.ended_ms <= until_ms]
-            late = next((half for half, ended in page if ended.ended_ms > until_ms), None)
+            old = [half for half, ended in page if is_old(ended)]
+            late = next((half for half, ended in page if not is_old(ended)), None)
             if late is not None:
                 old = [half for half in old if half < late]
             if old:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store.message_store import MessageStore
-    from store.state.halves import EndedHalf
+    from store.state import EndedHalf
 
 HOUR = 3600.0
 
@@ -150,6 +150,29 @@ def test_a_decision_made_while_others_are_forgotten_is_remembered(
     for each in (late, early):
         with pytest.raises(UnknownTransactionError):
             store.halves.end(each, commit=True)
+
+
+def test_a_decision_made_while_the_clock_was_ahead_is_forgotten_with_the_others(
+    tmp_path: Path,
+) -> None:
+    clock = FakeClock()
+    clock.jump(365 * 24 * HOUR)
+    with open_small(tmp_path / "store", clock) as store:
+        ahead = begin(store)
+        store.halves.end(ahead, commit=True)
+    clock.jump(-365 * 24 * HOUR)
+    with open_small(tmp_path / "store", clock) as store:
+        one = begin(store)
+        store.halves.end(one, commit=True)
+        clock.advance(599)
+        store.halves.forget()
+        for each in (ahead, one):
+            store.halves.end(each, commit=True)
+        clock.advance(2)
+        store.halves.forget()
+        for each in (ahead, one):
+            with pytest.raises(UnknownTransactionError):
+                store.halves.end(each, commit=True)
 
 
 def _decide(
