@@ -99,12 +99,24 @@ class LiteCore(ReceiverCore):
         return await super()._lease_of_group()
 
     async def _made(self) -> None:
-        """The group exists."""
+        """The group exists, and is bound to this parent. Raises NotFoundError, NotPossibleError."""
+        group, parent = self.config.group, self._settings.parent
         try:
-            await self._calls.describe_group(self.config.group)
+            found = (await self._calls.describe_group(group)).settings
         except NotFoundError:
+            # First, since a group stays bound to the parent that it was created with.
+            await self._calls.lite_expiry_s(parent)
             await self._calls.create_group(
-                self.config.group, in_order=self._in_order or None, lite=self._settings
+                group, in_order=self._in_order or None, lite=self._settings
+            )
+            return
+        bound = found and found.lite and found.lite.parent
+        if bound and bound != parent:
+            raise NotPossibleError(
+                f"group {group!r} is bound to the lite topics of {bound!r}, not of {parent!r}: "
+                "use another group, or delete this one",
+                "LITE_GROUP",
+                {"group": group, "parent": bound},
             )
 
     async def _receive_some(self, topic: str, count: int, size: int) -> list[Received]:

@@ -15,6 +15,7 @@ from kvcq_client import (
     InvalidArgumentError,
     LiteParent,
     LiteSettings,
+    NotFoundError,
     NotPossibleError,
     Outcome,
     ResourceExhaustedError,
@@ -155,6 +156,30 @@ async def test_where_a_subscription_begins_and_what_is_refused(client: AsyncClie
         client.lite_receiver(PARENT, group="g", tag_filter="x")
     with pytest.raises(NotPossibleError, match="receives from lite topics of 'agents' only"):
         await client.receive(PARENT, group="g")
+
+
+@pytest.mark.usefixtures("parent")
+@pytest.mark.parametrize("wildcard", [False, True])
+async def test_a_group_is_bound_to_no_parent_that_is_none(
+    client: AsyncClient, wildcard: bool
+) -> None:
+    async def begin(parent: str) -> None:
+        async with client.lite_receiver(parent, group="g", wildcard=wildcard) as receiver:
+            if wildcard:
+                await receiver.take(1, 5)
+            else:
+                await receiver.subscribe("s")
+
+    await client.create_topic("plain")
+    with pytest.raises(NotFoundError, match="'misspelled'"):
+        await begin("misspelled")
+    with pytest.raises(InvalidArgumentError, match="not made for lite topics"):
+        await begin("plain")
+    await say(client, "s", "x")
+    await begin(PARENT)
+    await client.create_lite_parent("other")
+    with pytest.raises(NotPossibleError, match=f"bound to the lite topics of '{PARENT}'"):
+        await begin("other")
 
 
 @pytest.mark.usefixtures("parent")
