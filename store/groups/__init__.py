@@ -19,6 +19,7 @@ from store.groups.limits import (
     MOST_LETTERS,
     MOST_LITE_QUOTA,
     MOST_RECEIVED,
+    check_time_within,
     check_within,
 )
 from store.groups.order import hash_of
@@ -63,6 +64,7 @@ __all__ = [
     "Turn",
     "Where",
     "Wish",
+    "check_time_within",
     "check_within",
     "hash_of",
     "is_handle",

@@ -39,18 +39,31 @@ def check_within(field: str, value: int, least: int, most: int) -> None:
         raise InvalidArgumentError(field, f"{value} is outside {least} to {most}")
 
 
+def check_time_within(field: str, value_ms: int, least_ms: int, most_ms: int) -> None:
+    """The same for a time, which the error gives in the largest unit that fits."""
+    if not least_ms <= value_ms <= most_ms:
+        value, least, most = map(_time_text, (value_ms, least_ms, most_ms))
+        raise InvalidArgumentError(field, f"{value} is outside {least} to {most}")
+
+
+def _time_text(ms: int) -> str:
+    units = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
+    fits = (f"{ms // length} {unit}" for unit, length in units if ms % length == 0)
+    return next(fits, f"{ms} ms") if ms else "0"
+
+
 def checked(settings: SharedGroup) -> SharedGroup:
     """The settings with defaults filled in. Raises InvalidArgumentError, naming the field."""
     settings = settings.settled
     if settings.max_deliveries is not None:
         check_within("max_deliveries", settings.max_deliveries, 1, _MOST_DELIVERIES)
-    check_within("invisible_ms", settings.invisible_ms, 1, MOST_INVISIBLE_MS)
+    check_time_within("invisible_ms", settings.invisible_ms, 1, MOST_INVISIBLE_MS)
     check_within("most_in_flight", settings.most_in_flight, 1, _MOST_IN_FLIGHT)
     keep_ms = settings.dead_letters_keep_ms
-    check_within("dead_letters_keep_ms", keep_ms, _LEAST_KEEP_MS, _MOST_KEEP_MS)
+    check_time_within("dead_letters_keep_ms", keep_ms, _LEAST_KEEP_MS, _MOST_KEEP_MS)
     check_within("backoff_ms", len(settings.backoff_ms), 0, _MOST_BACKOFF)
     for at, delay_ms in enumerate(settings.backoff_ms):
-        check_within(f"backoff_ms[{at}]", delay_ms, 0, MOST_DELAY_MS)
+        check_time_within(f"backoff_ms[{at}]", delay_ms, 0, MOST_DELAY_MS)
     if settings.lite is not None:
         check_topic(settings.lite.parent, "lite.parent")
         check_within("lite.client_quota", settings.lite.client_quota, 1, MOST_LITE_QUOTA)

@@ -32,6 +32,7 @@ from store.groups.limits import (
     MOST_INVISIBLE_MS,
     MOST_RECEIVED,
     check_fixed,
+    check_time_within,
     check_within,
     checked,
 )
@@ -290,7 +291,7 @@ class SharedGroups:
         check_within("max_messages", max_messages, 0 if attempt_id else 1, MOST_RECEIVED)
         check_within("max_bytes", max_bytes, 1, 1 << 40)
         if invisible_ms is not None:
-            check_within("invisible_ms", invisible_ms, 1, MOST_INVISIBLE_MS)
+            check_time_within("invisible_ms", invisible_ms, 1, MOST_INVISIBLE_MS)
         check_within("attempt_id", len(attempt_id), 0, MOST_ATTEMPT_ID)
         named = unpack_handles(group, acknowledge, "acknowledge") if acknowledge else ()
         if isinstance(tag_filter, str):
@@ -386,7 +387,7 @@ class SharedGroups:
 
         Raises like `acknowledge`.
         """
-        check_within("invisible_ms", invisible_ms, 1, MOST_INVISIBLE_MS)
+        check_time_within("invisible_ms", invisible_ms, 1, MOST_INVISIBLE_MS)
         until_ms = self._now_ms() + invisible_ms
 
         def extend(part: Part) -> None:
@@ -413,7 +414,7 @@ class SharedGroups:
         Raises like `acknowledge`.
         """
         if delay_ms is not None:
-            check_within("delay_ms", delay_ms, 0, MOST_DELAY_MS)
+            check_time_within("delay_ms", delay_ms, 0, MOST_DELAY_MS)
         now_ms = self._now_ms()
 
         def free(part: Part) -> None:

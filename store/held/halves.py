@@ -238,7 +238,8 @@ class Halves:
             check_group(group)
             if not 0 <= immunity_ms <= MOST_IMMUNITY_MS:
                 raise InvalidArgumentError(
-                    "immunity_ms", f"{immunity_ms} is outside 0 to {MOST_IMMUNITY_MS}"
+                    "immunity_ms",
+                    f"{immunity_ms / 1000:.10g} s is outside 0 to {MOST_IMMUNITY_MS // 1000} s",
                 )
             check_topic(message.topic)
             check_may_put(message.topic)

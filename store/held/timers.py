@@ -59,7 +59,7 @@ _NEVER_MS = (1 << 63) - 1
 
 def too_far(ahead_ms: int) -> str:
     """Why a time that is so far ahead is refused."""
-    days = f"{ahead_ms / 86_400_000:.10g}"
+    days = f"{ahead_ms / 86_400_000:.4g}"
     return f"{days} days from now is more than 40 days ahead, which is the longest delay"
 
 

@@ -16,6 +16,7 @@ from store.groups import (
     AtOffset,
     Reads,
     Received,
+    check_time_within,
     check_within,
     hash_of,
     offset_of,
@@ -107,7 +108,7 @@ class LiteTopics:
         """
         check_topic(topic)
         if expiry_ms:
-            check_within("expiry_ms", expiry_ms, LEAST_EXPIRY_MS, MOST_EXPIRY_MS)
+            check_time_within("expiry_ms", expiry_ms, LEAST_EXPIRY_MS, MOST_EXPIRY_MS)
 
         def decide() -> list[Entry]:
             tables = self._topics.view.tables
@@ -262,7 +263,7 @@ class LiteTopics:
         check_within("attempt_id", len(attempt_id), 0, MOST_ATTEMPT_ID)
         check_within("client_id", len(client_id), 1, MOST_CLIENT_ID)
         if invisible_ms is not None:
-            check_within("invisible_ms", invisible_ms, 1, MOST_INVISIBLE_MS)
+            check_time_within("invisible_ms", invisible_ms, 1, MOST_INVISIBLE_MS)
         settings = self._group(group)
         lite = settings.lite
         assert lite is not None, "it was looked up so"

@@ -16,6 +16,6 @@ def parse_filter(tags: str, sql: str) -> Filter | None:
     if by_tag is not None and by_condition is not None:
         raise InvalidArgumentError(
             "sql_filter",
-            "cannot be combined with tag_filter: write TAGS = 'created' in the condition",
+            "cannot be combined with tags: write TAGS = 'created' in the condition",
         )
     return by_tag or by_condition
