@@ -61,6 +61,8 @@ def tokens_of(text: str) -> Iterator[Token]:
             yield Token(Kind.END, "the end", at)
             continue
         found = _TOKEN.match(text, at)
+        if found is None and text[at] == "'":
+            raise refusal(at, f"{text[at : at + 20]!r} has no closing quote")
         if found is None:
             raise refusal(at, f"{text[at : at + 20]!r} begins nothing that a filter knows")
         yield _token(Kind[found.lastgroup or ""], found[0], at)

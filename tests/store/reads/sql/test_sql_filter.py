@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         ("a IN (1)", 7, "a text in single quotes"),
         ("5 IN ('5')", 1, "'5' is no property"),
         ("a # 1", 3, "'# 1' begins nothing"),
+        ("a = 'eu", 5, "has no closing quote"),
         ("a = 99999999999999999999", 5, "is above"),
         ("a NOT 1", 7, "BETWEEN, IN, CONTAINS"),
         ("a = 1 b = 2", 7, "'b' where the end belongs"),
