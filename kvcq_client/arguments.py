@@ -12,6 +12,7 @@ from functools import wraps
 from numbers import Real
 from typing import Any, TypeVar
 
+from kvcq_client.errors import InvalidArgumentError
 from kvcq_client.values import Boundary, Queue, Retention, Start
 
 C = TypeVar("C")
@@ -197,9 +198,26 @@ def _checked(call: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(call)
     async def wait(self: object, *args: Any, **given: Any) -> Any:  # noqa: ANN401 - as `call` has them
         look(args, given)
-        return await call(self, *args, **given)
+        try:
+            return await call(self, *args, **given)
+        except InvalidArgumentError as error:
+            _name_as_given(error, by_name)
+            raise
 
     return wait
+
+
+def _name_as_given(error: InvalidArgumentError, arguments: Collection[str]) -> None:
+    """Where a request holds an argument in ms, the error names the argument, not the field."""
+    before, dot, field = error.field.rpartition(".")
+    stem = field.removesuffix("_ms")
+    if stem == field:
+        return
+    meant = f"{stem}_s" if f"{stem}_s" in arguments else "deliver_at"
+    if meant in arguments:
+        old, new = error.field, f"{before}{dot}{meant}"
+        error.message = error.message.replace(f"{old}: ", f"{new}: ", 1)
+        error.metadata["field"] = new
 
 
 def _check_of(field: str, annotation: str, names: Mapping[str, Any]) -> Callable[[Any], None]:

@@ -36,6 +36,9 @@ class AsyncTransaction:
         self._id = ""
         self._is_decided = False
 
+    def __repr__(self) -> str:
+        return f"<transaction {self._id or 'that has not begun'} of group {self._group!r}>"
+
     @property
     def id(self) -> str:
         """The id of the transaction, once it has begun."""
@@ -95,6 +98,9 @@ class Transaction(Blocking[AsyncTransaction]):
 
     def __init__(self, calls: AsyncTransaction, run: Runner) -> None:
         super().__init__(calls, run)
+
+    def __repr__(self) -> str:
+        return repr(self._calls)
 
     @property
     def id(self) -> str:
