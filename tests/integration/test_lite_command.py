@@ -25,6 +25,9 @@ def test_lite_topics_are_made_filled_listed_and_deleted(target: str) -> None:
     assert "there are more" in short.output
     refused = kvcq("put", "agents", "hello", "--lite", "a b", server=target)
     assert refused.exit_code != 0
+    assert "error: --lite: " in refused.stderr
+    soon = kvcq("lite", "create", "agents", "--expire", "1s", server=target)
+    assert "error: --expire: 1 s is outside 1 min to 3650 d" in soon.stderr
 
 
 def test_a_message_for_a_lite_topic_of_no_parent_is_refused(target: str) -> None:

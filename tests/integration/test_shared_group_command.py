@@ -40,6 +40,14 @@ def bury(target: str, group: str, topic: str, count: int) -> None:
         assert client.receive(topic, group=group) == []
 
 
+def test_a_group_that_exists_otherwise_is_shown_and_can_be_changed(target: str) -> None:
+    run(target, "group", "create", "g")
+    refused = run(target, "group", "create", "g", "--max-deliveries", "3")
+    assert refused.exit_code == 1
+    assert "next:  kvcq group describe g" in refused.stderr
+    assert "`kvcq group update`" in refused.stderr
+
+
 def test_a_group_is_made_shown_changed_and_deleted(target: str) -> None:
     arguments = (
         "--max-deliveries",

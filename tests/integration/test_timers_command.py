@@ -44,6 +44,16 @@ def test_a_recall_that_comes_too_late_for_some_says_so(target: str) -> None:
     assert json.loads(again.stderr)["error"]["code"] == "NOT_WAITING"
 
 
+def test_what_is_no_handle_is_refused_with_the_command_that_lists_them(target: str) -> None:
+    refused = kvcq("timers", "recall", "some", "forged", server=target)
+    assert refused.exit_code == 2
+    assert "error: HANDLES: 'forged' is not the handle" in refused.stderr
+    assert "next:  kvcq timers list" in refused.stderr
+    no_id = kvcq("get", "forged", server=target)
+    assert "next:  kvcq query TOPIC KEY" in no_id.stderr
+    assert "`kvcq trace` also takes handles" in no_id.stderr
+
+
 @pytest.mark.parametrize(
     ("option", "value", "days"),
     [("--delay", "41d", "41 days"), ("--at", "2100-01-01T00:00", "days from now")],

@@ -27,4 +27,8 @@ def test_open_transactions_are_listed_and_decided_by_hand(target: str) -> None:
         refused = run(target, "tran", "commit", ids[2])
         assert refused.exit_code == 1
         assert "was rolled back" in refused.stderr
+        assert f"next:  kvcq trace {ids[2]} --transaction" in refused.stderr
+        forged = run(target, "tran", "commit", "forged")
+        assert "'forged' is not the id of a transaction" in forged.stderr
+        assert "next:  kvcq tran list" in forged.stderr
         assert [one.body for one in client.pull("paid", 0, 0).messages] == [b"0", b"1"]

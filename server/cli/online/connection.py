@@ -53,6 +53,8 @@ _PARAMETERS = {
     "wait_ms": "wait_s",
     "max_messages": "limit",
     "deliver_at": "delay_ms at_ms",
+    "expiry_s": "expiry_ms",
+    "message_light_queues": "lite",
 }
 #: The index or key in `topics[0].name`, `properties['KEYS']`.
 _SUBSCRIPT = re.compile(r"\[.*?\]")
@@ -255,12 +257,25 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
             ), "to move the group back on purpose, use `kvcq group reset`"
         case "UNKNOWN_GROUP":
             return command_at(server, "group list"), ""
-        case "GROUP_KIND" | "GROUP_EXISTS":
+        case "GROUP_KIND":
             return _look_at_group(metadata, server), ""
+        case "GROUP_EXISTS":
+            hint = "`kvcq group update` changes what a shared group may change"
+            return _look_at_group(metadata, server), hint
         case "JOB_RUNNING":
             job_id = metadata.get("jobId", "")
             watch = command_at(server, "job watch" if job_id else "job list", name=job_id)
             return watch, "wait until that job has ended, or cancel it first"
+        case "TRANSACTION_ENDED":
+            ended = metadata.get("transactionId", "")
+            return command_at(server, "trace", "--transaction", name=ended), ""
+        case "INVALID_ARGUMENT" if metadata.get("field") == "message_id":
+            hint = "ids are found by key; `kvcq trace` also takes handles and ids of transactions"
+            return command_at(server, "query TOPIC KEY"), hint
+        case "INVALID_ARGUMENT" if metadata.get("field") == "transaction_id":
+            return command_at(server, "tran list"), ""
+        case "INVALID_ARGUMENT" if _SUBSCRIPT.sub("", metadata.get("field", "")) == "handles":
+            return command_at(server, "timers list"), ""
         case "UNKNOWN_USER":
             return command_at(server, "user list"), ""
         case "UNKNOWN_JOB":
