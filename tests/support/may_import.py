@@ -142,7 +142,7 @@ UNITS |= {
 }
 UNITS |= {
     "kvcq_client.values": set(),
-    "kvcq_client.arguments": {"kvcq_client.values"},
+    "kvcq_client.arguments": {"kvcq_client.errors", "kvcq_client.values"},
     "kvcq_client.errors": {"kvcq_client.values"},
     "kvcq_client.wire": {"kvcq_client.errors", "kvcq_client.values"},
     "kvcq_client.format": {
