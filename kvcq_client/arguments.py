@@ -201,13 +201,13 @@ def _checked(call: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return await call(self, *args, **given)
         except InvalidArgumentError as error:
-            _name_as_given(error, by_name)
+            name_as_given(error, by_name)
             raise
 
     return wait
 
 
-def _name_as_given(error: InvalidArgumentError, arguments: Collection[str]) -> None:
+def name_as_given(error: InvalidArgumentError, arguments: Collection[str]) -> None:
     """Where a request holds an argument in ms, the error names the argument, not the field."""
     before, dot, field = error.field.rpartition(".")
     stem = field.removesuffix("_ms")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kvcq_client.arguments import checked, number, text
+from kvcq_client.arguments import checked, name_as_given, number, text
 from kvcq_client.calls.call_group import CallGroup
+from kvcq_client.errors import InvalidArgumentError
 from kvcq_client.format import (
     Checker,
     outgoing_of,
@@ -96,7 +97,11 @@ class TimerCalls(CallGroup):
     async def _put_delayed(
         self, request: pb.PutDelayedRequest, timeout_s: float | None
     ) -> list[Scheduled]:
-        answer = await self._call(self._timers.PutDelayed, request, timeout_s, may_repeat=False)
+        try:
+            answer = await self._call(self._timers.PutDelayed, request, timeout_s, may_repeat=False)
+        except InvalidArgumentError as error:
+            name_as_given(error, ("deliver_at",))
+            raise
         return [
             Scheduled(handle, due_ms)
             for handle, due_ms in zip(answer.handles, answer.deliver_at_ms, strict=True)

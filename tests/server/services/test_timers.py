@@ -138,6 +138,15 @@ async def test_rocketmqs_levels_are_times(served: Served) -> None:
     assert [round(each.total_seconds() * 1000) for each in DELAY_LEVELS[1:]] == [*DELAY_LEVELS_MS]
 
 
+async def test_a_time_too_far_ahead_names_what_was_given(client: AsyncClient) -> None:
+    for when in (timedelta(days=41), datetime(2100, 1, 1, tzinfo=UTC)):
+        with pytest.raises(
+            InvalidArgumentError, match=r"messages\[0\]\.deliver_at: .* days"
+        ) as one:
+            await client.put_delayed("orders", b"x", deliver_at=when)
+        assert one.value.field == "messages[0].deliver_at"
+
+
 async def test_a_time_without_a_zone_is_refused_by_the_client(client: AsyncClient) -> None:
     with pytest.raises(ValueError, match="time zone"):
         await client.put_delayed("orders", b"x", deliver_at=datetime(2030, 1, 1))  # noqa: DTZ001
