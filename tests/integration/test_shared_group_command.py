@@ -46,6 +46,8 @@ def test_a_group_that_exists_otherwise_is_shown_and_can_be_changed(target: str) 
     assert refused.exit_code == 1
     assert "next:  kvcq group describe g" in refused.stderr
     assert "`kvcq group update`" in refused.stderr
+    late = run(target, "group", "create", "h", "--backoff", "50d")
+    assert "error: --backoff: 50 d is outside 0 to 30 d" in late.stderr
 
 
 def test_a_group_is_made_shown_changed_and_deleted(target: str) -> None:

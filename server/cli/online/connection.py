@@ -53,6 +53,7 @@ _PARAMETERS = {
     "wait_ms": "wait_s",
     "max_messages": "limit",
     "deliver_at": "delay_ms at_ms",
+    "delays_ms": "backoff_ms",
     "expiry_s": "expiry_ms",
     "message_light_queues": "lite",
 }
