@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from kvcq_client.arguments import checked, number, whole
-from kvcq_client.errors import ClosedError
+from kvcq_client.errors import ClosedError, KvcqError
 from kvcq_client.receiving.running import check_run, run_in_loop
 from kvcq_client.transport import AsyncClosing
 
@@ -51,22 +52,27 @@ class AsyncReceiver(AsyncClosing):
     async def take(self, count: int, timeout_s: float | None = None) -> list[Delivery]:
         """The next `count` deliveries, or as many as arrive within `timeout_s`.
 
-        Raises ClosedError. An error of a topic is raised when there is nothing to return before it.
+        If cancelled or interrupted, all of them are given back. Raises ClosedError. An error of a
+        topic is raised when there is nothing to return before it.
         """
         if whole("count", count) < 0:
             raise ValueError(f"count: {count} is below 0")
         end_s = None if timeout_s is None else monotonic() + number("timeout_s", timeout_s)
         found: list[Delivery] = []
-        while len(found) < count:
-            if found and self._core.is_error_next:
-                break
-            left_s = None if end_s is None else max(0.0, end_s - monotonic())
-            delivery = await self._next(left_s)
-            if delivery is None:
-                if self._core.is_stopped and not found:
-                    raise ClosedError("the receiver is closed")
-                break
-            found.append(delivery)
+        try:
+            while len(found) < count:
+                left_s = None if end_s is None else max(0.0, end_s - monotonic())
+                delivery = await self._next(left_s, before_errors=bool(found))
+                if delivery is None:
+                    if self._core.is_stopped and not found:
+                        raise ClosedError("the receiver is closed")
+                    break
+                found.append(delivery)
+        except BaseException:  # cancelled or interrupted, for example: nobody has them
+            with suppress(KvcqError):
+                for delivery in found:
+                    delivery.give_back(0.0, not_begun=True)
+            raise
         return found
 
     async def run(
@@ -100,21 +106,25 @@ class AsyncReceiver(AsyncClosing):
         """
         await self._waits.end(self._core.end())
 
-    async def _next(self, timeout_s: float | None) -> Delivery | None:
-        """The next delivery; None after `timeout_s`, or when the receiver is closed."""
+    async def _next(
+        self, timeout_s: float | None, *, before_errors: bool = False
+    ) -> Delivery | None:
+        """The next delivery; None after `timeout_s`, or when the receiver is closed, and with
+        `before_errors` when the error of a topic is next."""
         core = self._core
         end_s = None if timeout_s is None else monotonic() + timeout_s
         try:
-            while (delivery := core.take()) is None:
+            while not (before_errors and core.is_error_next):
+                if (delivery := core.take()) is not None:
+                    return delivery
                 left_s = None if end_s is None else end_s - monotonic()
                 if left_s is not None and left_s <= 0:
                     return None
                 await self._wait(left_s)
         except ClosedError:
-            if core.is_stopped:
-                return None
-            raise
-        return delivery
+            if not core.is_stopped:
+                raise
+        return None
 
     async def _wait(self, timeout_s: float | None) -> None:
         core = self._core

@@ -284,6 +284,31 @@ async def test_errors_of_a_topic_are_raised_and_the_others_are_still_received(
         assert errors
 
 
+async def test_what_was_taken_before_an_error_is_returned(client: AsyncClient) -> None:
+    """Also when the error comes while it waits for more."""
+    await put(client, 1)
+    await client.create_topic("other")
+    async with client.receiver(["jobs", "other"], group="g") as receiver:
+        taking = asyncio.create_task(receiver.take(2))
+        await until(lambda: receiver._core._waiters and receiver._core._count == 1)
+        await client.delete_topic("other")
+        assert bodies(await taking) == [0]
+        with pytest.raises(NotFoundError):
+            await receiver.take(1)
+
+
+async def test_what_a_cancelled_reader_had_taken_is_given_back(client: AsyncClient) -> None:
+    await put(client, 1)
+    async with client.receiver("jobs", group="g") as receiver:
+        taking = asyncio.create_task(receiver.take(2))
+        await until(lambda: receiver._core._waiters and receiver._core._count == 1)
+        taking.cancel()
+        await asyncio.wait({taking})
+        async with asyncio.timeout(10):
+            [delivery] = await receiver.take(1)
+        assert delivery.deliveries == 1
+
+
 async def test_a_group_that_reads_by_offsets_is_refused(client: AsyncClient) -> None:
     await client.put("jobs", b"one", queue_id=0)
     await client.commit_offsets("readers", {Queue("jobs", 0): 1})
