@@ -206,9 +206,10 @@ class ReceiverCore:
         self._room.set()
 
     async def _receive_all(self) -> None:
-        while not self._lease_s:
+        while True:
             try:
-                self._lease_s = await self._lease_of_group()
+                await self._prepare()
+                break
             except RetryableError as error:
                 logger.warning("group %s: %s; trying again", self.config.group, error)
             except KvcqError as error:
@@ -216,6 +217,11 @@ class ReceiverCore:
         self._tasks.append(in_background(self._renew(), "kvcq-renewing"))
         for topic in self._topics:
             self._tasks.append(in_background(self._receive(topic), _RECEIVING))
+
+    async def _prepare(self) -> None:
+        """Done before the first receive. Repeatable. Raises KvcqError."""
+        if not self._lease_s:
+            self._lease_s = await self._lease_of_group()
 
     async def _lease_of_group(self) -> float:
         try:

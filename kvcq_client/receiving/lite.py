@@ -93,10 +93,10 @@ class LiteCore(ReceiverCore):
 
     _acknowledges = False
 
-    async def _lease_of_group(self) -> float:
+    async def _prepare(self) -> None:
         await self._made()
+        await super()._prepare()
         self._tasks.append(in_background(self._keep_known(), "kvcq-subscribing"))
-        return await super()._lease_of_group()
 
     async def _made(self) -> None:
         """The group exists, and is bound to this parent. Raises NotFoundError, NotPossibleError."""

@@ -98,6 +98,17 @@ async def test_receivers_of_a_wildcard_group_share_all_sessions(client: AsyncCli
 
 
 @pytest.mark.usefixtures("parent")
+async def test_a_receiver_that_says_how_long_messages_are_its_own_makes_the_group_too(
+    client: AsyncClient,
+) -> None:
+    await say(client, "one", "a")
+    async with client.lite_receiver(PARENT, group="g", wildcard=True, invisible_s=5) as receiver:
+        assert await heard(receiver, 1) == [("one", "a")]
+        tasks = {task.get_name() for task in receiver._core._tasks}
+        assert "kvcq-subscribing" in tasks
+
+
+@pytest.mark.usefixtures("parent")
 async def test_the_last_subscriber_of_an_exclusive_group_has_the_session(
     client: AsyncClient,
 ) -> None:
