@@ -77,9 +77,16 @@ class Channel(virtual.Channel):
         self.deliveries: dict[str, Delivery] = {}
 
     def basic_consume(self, queue: str, no_ack: bool, *rest: Any, **options: Any) -> Any:  # noqa: ANN401, FBT001 - kombu's
-        if no_ack:
-            self._no_ack.add(queue)
+        (self._no_ack.add if no_ack else self._no_ack.discard)(queue)
         return super().basic_consume(queue, no_ack, *rest, **options)
+
+    def basic_get(self, queue: str, no_ack: bool = False, **options: Any) -> Any:  # noqa: ANN401, FBT001, FBT002 - kombu's
+        message = super().basic_get(queue, no_ack=no_ack, **options)
+        if message is not None and no_ack:
+            delivery = self.deliveries.pop(message.delivery_tag, None)
+            if delivery is not None:
+                delivery.acknowledge(with_next=True)
+        return message
 
     def close(self) -> None:
         """Give back what is not acknowledged."""
