@@ -292,7 +292,7 @@ class LiteTopics:
         if settings.is_paused:
             return Received([], None, lost)
         look_ms = self.subscriptions.next_look_ms(group, client_id, self._now_ms())
-        return Received(deliveries, look_ms, lost)
+        return Received(deliveries, look_ms, lost, receiving.nonces)
 
     def _begins_behind(self, group: str, settings: SharedGroup) -> int:
         """The physical offset behind which a wildcard group from the latest begins; otherwise 0.

@@ -66,6 +66,8 @@ class LiteReceiving:
         self._looks: dict[str, tuple[bool, int | None]] = {}
         self._deliveries: list[Delivery] = []
         self._stuck: set[str] = set()  # light queues that cannot be read now
+        #: Nonces of the leases that were delivered.
+        self.nonces: list[int] = []
         #: The error of the first unreadable message that blocks a lite topic.
         self.damage: StoreError | None = None
 
@@ -75,7 +77,7 @@ class LiteReceiving:
         Raises UnknownGroupError, GroupKindError, LiteGroupError, and what reading messages raises.
         """
         self.put_back()
-        self._deliveries, self._looks, self.damage = [], {}, None
+        self._deliveries, self._looks, self.damage, self.nonces = [], {}, None, []
         self._stuck.clear()
         settings = turn.shared(self._wish.group)
         if settings.lite is None:
@@ -180,6 +182,7 @@ class LiteReceiving:
             self._stuck.add(queue)
             return True, None  # the next call tries again, and may get the error
         self._deliveries += found
+        self.nonces += receiving.nonces
         if not found:
             self._stuck.add(queue)  # it needs another turn
         look_ms = receiving.next_look_ms
@@ -221,7 +224,9 @@ class LiteReceiving:
             ):
                 try:
                     wish_again = self._wish_of(queue)
-                    self._deliveries += self._groups.receiving(turn, wish_again, now_ms).run()
+                    receiving = self._groups.receiving(turn, wish_again, now_ms)
+                    self._deliveries += receiving.run()
+                    self.nonces += receiving.nonces
                 except (UnknownTopicError, *DAMAGE):
                     continue
         return bool(self._deliveries)

@@ -109,6 +109,19 @@ async def test_a_receiver_that_says_how_long_messages_are_its_own_makes_the_grou
 
 
 @pytest.mark.usefixtures("parent")
+async def test_who_has_a_message_of_a_session_is_shown(client: AsyncClient) -> None:
+    await say(client, "s", "1")
+    async with client.lite_receiver(PARENT, group="g") as receiver:
+        await receiver.subscribe("s")
+        (one,) = await receiver.take(1, 10)
+        (member,) = (await client.describe_group("g")).members
+        assert member.in_flight == 1
+        (event,) = (await client.trace(one.message.message_id)).events
+        assert event.address == member.address
+        one.acknowledge()
+
+
+@pytest.mark.usefixtures("parent")
 async def test_the_last_subscriber_of_an_exclusive_group_has_the_session(
     client: AsyncClient,
 ) -> None:
