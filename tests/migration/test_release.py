@@ -103,7 +103,7 @@ def test_a_release_that_was_cut_short_goes_on(root: Path, monkeypatch: pytest.Mo
 def test_a_lost_state_is_not_taken_for_a_release_under_way(root: Path) -> None:
     for name in ("kvcq", "snapshots"):
         shutil.rmtree(root / name)
-    with pytest.raises(StoreFormatError, match="there is no snapshot"):
+    with pytest.raises(StoreFormatError, match="there is no usable snapshot"):
         release(root)
 
 
