@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from store.derive import (
@@ -46,6 +47,7 @@ from store.log import (
     read_log_start,
     recover_log,
     write_falls,
+    write_kept_again,
     write_log_start,
 )
 from store.message_store import MessageStore
@@ -354,7 +356,7 @@ def start(
     store = MessageStore(
         appends, reads, topics, queues, state, notes, upkeep, services, latest, times
     )
-    retention.add_keeper(store.rolling.keep_below)
+    retention.add_keeper(partial(_keep, store, notes))
     services.jobs.add("dead letters", _LETTERS_S, store.groups.keeping.look)
     services.jobs.add("transactions", _FORGET_S, store.halves.forget)
     services.jobs.add("lite topics", _LITE_S, store.lite.look)
@@ -380,6 +382,17 @@ def _last_record(recovered: Recovered, checkpoint: Checkpoint) -> int:
     # Either nothing was scanned, or the scanned part is cut and the part before it was not checked.
     known = checkpoint.confirmed_offset
     return known if last is None and known < checkpoint.flushed_offset else 0
+
+
+def _keep(store: MessageStore, notes: Notes, end: int, *, is_pressed: bool) -> int:
+    """See Rolling.keep_below. Also notes where records were appended again."""
+    before = store.rolling.moved
+    try:
+        return store.rolling.keep_below(end, is_pressed=is_pressed)
+    finally:
+        if store.rolling.moved > before:
+            with suppress(OSError):  # on a full disk a restore does not tell of it
+                write_kept_again(notes, store.log.appended_offset)
 
 
 def _cover(snapshots: Snapshots, appends: AppendPath, notes: Notes, end: int) -> None:

@@ -39,7 +39,7 @@ from store.format import (
     unpack_record,
     write_checkpoint,
 )
-from store.log import SegmentSet, free_bytes
+from store.log import SegmentSet, free_bytes, read_kept_again, write_kept_again
 from store.state import STATE_TOPIC
 from store.store_dir import FORMAT_VERSION, DirKind, StoreDir, inspect
 
@@ -70,6 +70,9 @@ class Restored(NamedTuple):
     end_offset: int  # physical: of its log
     last_time_ms: int  # store time of its last record; 0 without one
     size: int  # bytes read from the backup
+    #: From this physical offset on, a cut has all delayed messages, open transactions and dead
+    #: letters; before it some may be missing. None: all are there.
+    held_from: int | None
 
 
 def restore(
@@ -102,13 +105,15 @@ def restore(
         except BackupRefusedError:
             new.rmdir()
             raise
-        end = _restore_to(new, place, backup, files, cut, cut_from, segments_only, progress)
+        end, held_from = _restore_to(
+            new, place, backup, files, cut, cut_from, segments_only, progress
+        )
         _check_free(root)
         new.rename(root)  # an empty directory may be in the way
         fsync_directory(root.parent)
     progress("the end of the log", 1.0)
     size = sum(file.size for file in files)
-    return Restored(root, backup, end.end_offset, end.last_time_ms, size)
+    return Restored(root, backup, end.end_offset, end.last_time_ms, size, held_from)
 
 
 def _restore_to(
@@ -120,16 +125,18 @@ def _restore_to(
     cut_from: int,
     segments_only: bool,  # noqa: FBT001 - as the caller has it
     progress: Progress,
-) -> LogEnd:
-    """Write the store to the empty directory, durably."""
+) -> tuple[LogEnd, int | None]:
+    """Write the store to the empty directory, durably. Returns the log's end, and `held_from`."""
     directory = StoreDir(new)
     directory.commitlog.mkdir(DIRECTORY_MODE)
     _fetch(place, files, new, backup.segment_bytes, progress)
     progress("the end of the log", 0.0)
     end = _cut_log(directory, backup, cut, cut_from)
+    held_from: int | None = None
     if end.end_offset < backup.end_offset:
         _check_state(directory, backup, end.end_offset)
         shutil.rmtree(directory.kvcq, ignore_errors=True)
+        held_from = _held_from(directory, end.end_offset)
     write_checkpoint(
         directory.checkpoint,
         Checkpoint(
@@ -141,7 +148,17 @@ def _restore_to(
     directory.mark_open()  # as after a crash
     for path in (new, *(each for each in new.rglob("*") if each.is_dir())):
         fsync_directory(path)
-    return end
+    return end, held_from
+
+
+def _held_from(directory: StoreDir, end: int) -> int | None:
+    """See Restored. What the log kept by appending it again behind the cut was, at the cut, in
+    segments that are gone."""
+    kept_again = read_kept_again(directory.notes)
+    if kept_again <= end:
+        return None
+    write_kept_again(directory.notes, end)
+    return kept_again
 
 
 @contextmanager

@@ -290,6 +290,7 @@ def restore(
                 "endOffset": done.end_offset,
                 "lastStoreTimeMs": done.last_time_ms,
                 "bytes": done.size,
+                "heldFromOffset": done.held_from,
                 "keyFile": None if key_file is None else str(key_file),
                 "nextCommand": check,
             }
@@ -303,6 +304,12 @@ def restore(
         markup=False,
         soft_wrap=True,
     )
+    if done.held_from is not None:
+        say(
+            "delayed messages, open transactions and dead letters that were then older than the "
+            "log of the backup may be missing: they are only in the part that was cut off. A cut "
+            f"at {done.held_from:,} or later has all of its time"
+        )
     hint = "before serving it, note that messages older than store.reserved_hours then expire"
     if key_file is not None:
         hint = (

@@ -83,6 +83,8 @@ class Rolling:
         self._queues = queues
         self._reads = reads
         self._kinds = kinds
+        #: Records that were appended again, since the store was opened.
+        self.moved = 0
 
     def keep_below(self, end: int, *, is_pressed: bool) -> int:
         """Move what the log below `end` holds. Returns the physical offset below which everything
@@ -117,6 +119,8 @@ class Rolling:
                 "%s, from place %d on, cannot be appended again to be kept: %s",
                 *(kind.said(topic), done.at, error),
             )
+        finally:
+            self.moved += done.moved - before.moved
         return done
 
     def _behind(self, topic: str, end: int) -> int:

@@ -19,7 +19,13 @@ from store.log.queue_offsets import QueueOffsets
 from store.log.record_run import LogFiles
 from store.log.recovery import Recovered, check_has_durable, holds_record, recover_log
 from store.log.resync import first_time
-from store.log.retention import RetentionService, read_log_start, write_log_start
+from store.log.retention import (
+    RetentionService,
+    read_kept_again,
+    read_log_start,
+    write_kept_again,
+    write_log_start,
+)
 from store.log.segment import Segment, parse_segment_name, segment_name
 from store.log.segment_set import DirectSource, SegmentSet
 from store.log.store_times import (
@@ -73,12 +79,14 @@ __all__ = [
     "parse_segment_name",
     "pread",
     "read_falls",
+    "read_kept_again",
     "read_left",
     "read_log_start",
     "recover_log",
     "segment_name",
     "walk",
     "write_falls",
+    "write_kept_again",
     "write_left",
     "write_log_start",
 ]

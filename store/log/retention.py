@@ -56,8 +56,9 @@ FEW = 2
 #: On a disk above `disk_clean_ratio`, or when it was asked for. RocketMQ's deleteFileBatchMax.
 MANY = 10
 
-#: A note: physical offset, i64.
+#: Notes: physical offsets, i64.
 _LOG_START = "log_start"
+_KEPT_AGAIN = "kept_again"
 
 S = TypeVar("S", bound=Droppable)
 
@@ -117,14 +118,30 @@ def local_hour(now_ms: int) -> int:
 def read_log_start(values: NamedValues) -> int | None:
     """Physical offset at or below which the log must begin, unless files were lost; None if it was
     not noted yet."""
-    noted = values.get(_LOG_START)
-    return None if noted is None else int.from_bytes(noted, "big")
+    return _noted(values, _LOG_START)
 
 
 def write_log_start(values: NamedValues, log_start: int) -> None:
     """Note that segments below `log_start` may be dropped. Durable on return. Raises OSError."""
     if read_log_start(values) != log_start:
         values.put(_LOG_START, log_start.to_bytes(8, "big"))
+
+
+def read_kept_again(values: NamedValues) -> int:
+    """Physical offset behind the last records that were appended again to be kept: a log that is
+    cut before it may lack some, as the segments that had them before may be gone. 0 if there were
+    none."""
+    return _noted(values, _KEPT_AGAIN) or 0
+
+
+def write_kept_again(values: NamedValues, end: int) -> None:
+    """Note where records were appended again. Durable on return. Raises OSError."""
+    values.put(_KEPT_AGAIN, end.to_bytes(8, "big"))
+
+
+def _noted(values: NamedValues, name: str) -> int | None:
+    noted = values.get(name)
+    return None if noted is None else int.from_bytes(noted, "big")
 
 
 class RetentionService:

@@ -91,3 +91,45 @@ def test_what_waits_is_that_of_the_cut(tmp_path: Path, *, segments_only: bool) -
         assert store.lite.expiry_ms("p") == HOUR_MS
         assert differences(store) == []
     assert_whole(root)
+
+
+def fill(store: MessageStore, segments: int) -> None:
+    for _ in range(segments):
+        store.put([Message("filler", bytes(20_000)) for _ in range(4)])
+
+
+def test_a_cut_tells_what_is_only_in_the_log_behind_it(tmp_path: Path) -> None:
+    """A delayed message whose segment went was appended again behind the cut."""
+    clock = FakeClock()
+    with open_small(tmp_path / "store", clock, reserved_hours=5) as store:
+        store.create_topics([("later", 1)])
+        store.timers.put([Message("later", b"x")], [clock.now_ms() + 24 * 30 * HOUR_MS])
+        fill(store, 3)
+        clock.advance(4 * 3600)
+        store.snapshots.take()
+        fill(store, 2)
+        point = store.log.appended_offset
+        fill(store, 2)
+        clock.advance(2 * 3600)
+        with store._upkeep.checkpoints.lock:
+            store._upkeep.checkpoints.flush()
+        assert store._services.retention.run_once(now=True)
+        taken = take_backup(store, queues_of(store), str(tmp_path / "b"), clock=clock)
+    place = open_place(str(tmp_path / "b"))
+    done = restore(place, taken.backup, tmp_path / "cut", Cut(until_offset=point))
+    assert done.held_from is not None
+    assert point < done.held_from <= taken.backup.end_offset
+    whole = restore(place, taken.backup, tmp_path / "all", Cut(until_offset=done.held_from))
+    assert whole.held_from is None
+    assert restore(place, taken.backup, tmp_path / "uncut").held_from is None
+    with open_small(tmp_path / "all", clock) as store:
+        clock.advance(31 * 24 * 3600)
+        while store.timers.firing.fire():
+            pass
+        assert delivered(store, "later") == [b"x"]
+    with open_small(tmp_path / "cut", clock) as store:
+        again = take_backup(store, queues_of(store), str(tmp_path / "again"), clock=clock)
+    place = open_place(str(tmp_path / "again"))
+    # What was lost by the first cut is not lost by another one.
+    cut = Cut(until_offset=done.end_offset)
+    assert restore(place, again.backup, tmp_path / "cut-again", cut).held_from is None
