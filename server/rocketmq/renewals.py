@@ -16,7 +16,7 @@ from collections import defaultdict
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.errors import StoreError
+from store.errors import GroupKindError, StoreError, UnknownGroupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -142,6 +142,9 @@ class Renewals:
         for group, handles in _by_group(keys):
             try:
                 statuses = await self._settling.hold_on(group, handles, HOLD_MS)
+            except (UnknownGroupError, GroupKindError):  # it was deleted, and these with it
+                self.end(group, handles)
+                continue
             except StoreError as error:  # a later look comes before their time is over
                 logger.warning("group %r: cannot hold on to messages: %s", group, error)
                 continue

@@ -9,9 +9,12 @@ from server.rocketmq.clients import SILENT_S, Clients
 from server.rocketmq.renewals import LONGEST_S, Renewals
 from server.rocketmq.statuses import OK
 from server.stage import Stage
+from store.errors import UnknownGroupError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pytest
 
     from server.rocketmq.pb import values_pb2 as v2
 
@@ -78,6 +81,24 @@ async def test_they_are_held_on_to_until_they_are_settled() -> None:
     setting.renewals.end("g", ["h2"])
     await setting.after(1000)
     assert (setting.settled.held, setting.settled.back) == (["h1", "h2", "h2"], [])
+    assert len(setting.renewals) == 0
+    setting.end()
+
+
+async def test_nothing_is_asked_again_for_a_group_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setting = Setting()
+    asked: list[str] = []
+
+    async def hold_on(group: str, handles: Sequence[str], hold_ms: int) -> list[v2.Status]:
+        asked.append(group)
+        raise UnknownGroupError(group)
+
+    monkeypatch.setattr(setting.settled, "hold_on", hold_on)
+    for _ in range(3):
+        await setting.after(36)
+    assert asked == ["g"]
     assert len(setting.renewals) == 0
     setting.end()
 
