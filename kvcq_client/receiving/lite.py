@@ -163,8 +163,7 @@ class LiteCore(ReceiverCore):
         lost = await self._calls._sync_lite(  # noqa: SLF001 - made for this
             self.config.group, self._client_id, action, names, self._version, start
         )
-        if action == lite_pb.LITE_ACTION_COMPLETE:
-            self._forget_lost(lost)
+        self._forget_lost(lost)
 
     def _forget_lost(self, lost: Iterable[str]) -> None:
         with self._names_lock:

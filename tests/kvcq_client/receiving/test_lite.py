@@ -141,6 +141,23 @@ async def test_the_last_subscriber_of_an_exclusive_group_has_the_session(
 
 
 @pytest.mark.usefixtures("parent")
+async def test_a_subscriber_hears_at_once_what_it_has_lost(client: AsyncClient) -> None:
+    """By the answer to its next call, whichever that is."""
+    async with (
+        client.lite_receiver(PARENT, group="g", exclusive=True) as first,
+        client.lite_receiver(PARENT, group="g", exclusive=True) as second,
+    ):
+        await first.subscribe(["a", "b"])
+        await second.subscribe("b")
+        await first.subscribe("c")
+        assert first.lost() == ["b"]
+        assert first.subscribed == ["a", "c"]
+        await first.subscribe("b")
+        assert first.lost() == []
+        assert first.subscribed == ["a", "c", "b"]
+
+
+@pytest.mark.usefixtures("parent")
 async def test_a_subscription_begins_at_a_time(client: AsyncClient, served: Served) -> None:
     await say(client, "s", "0", "1")
     (last,) = (await client.pull(lite_queue(PARENT, "s"), 0, 1)).messages
