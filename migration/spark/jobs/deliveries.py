@@ -29,7 +29,8 @@ that were received before that, only later events are known.
 | given_back, held_on | bigint | how often                                                         |
 | first_ms, last_ms | bigint | when it was delivered first, and last                               |
 | outcome           | string | acknowledged, dead, gone, damaged; null while it is in flight or    |
-|                   |        | waits for redelivery                                                |
+|                   |        | waits for redelivery. What a reset goes back to keeps its outcome   |
+|                   |        | until it is delivered again                                         |
 | done_ms           | bigint | when that was                                                       |
 | stored_ms         | bigint | when the message was stored; null if it has left the log            |
 | waited_ms         | bigint | from then to the first delivery: lag from the message's view        |
@@ -107,17 +108,24 @@ def read_deliveries(spark: SparkSession, path: Path | str) -> DataFrame:
         return F.when(F.col("event").isin(*events), F.col("time_ms"))
 
     ends = [str(each) for each in ENDS]
+    is_end = F.col("event").isin(ends)
+    end = F.max(F.when(is_end, F.struct("physical_offset", "event", "time_ms")))
+    delivered_at = F.max(F.when(F.col("event") == "delivered", F.col("physical_offset")))
+    # After a reset, what was done may have been delivered again. Null: its delivery is not known.
+    is_open = F.col("end.physical_offset") < F.col("delivered_at")
     found = events.groupBy(*_DELIVERY).agg(
         times("delivered").alias("deliveries"),
         times("given back").alias("given_back"),
         times("held on").alias("held_on"),
         F.min(when(["delivered"])).alias("first_ms"),
         F.max(when(["delivered"])).alias("last_ms"),
-        F.max(F.when(F.col("event").isin(*ends), F.col("event"))).alias("outcome"),
-        F.max(when(ends)).alias("done_ms"),
+        end.alias("end"),
+        delivered_at.alias("delivered_at"),
     )
     return (
-        found.join(_stored(spark, path, topics), _MESSAGE, "left")
+        found.withColumn("outcome", F.when(is_open, None).otherwise(F.col("end.event")))
+        .withColumn("done_ms", F.when(is_open, None).otherwise(F.col("end.time_ms")))
+        .join(_stored(spark, path, topics), _MESSAGE, "left")
         .withColumn("waited_ms", F.col("first_ms") - F.col("stored_ms"))
         .withColumn("latency_ms", F.col("done_ms") - F.col("stored_ms"))
         .select(
@@ -133,7 +141,7 @@ def read_lag(spark: SparkSession, path: Path | str) -> DataFrame:
     those that are `done`, `open` (delivered, not done) and `never` delivered; and `oldest_ms`, the
     store time of the oldest one that is not done.
 
-    Messages that a filter of the group excluded count as never delivered.
+    Messages that a filter of the group excluded, or a reset passed over, count as never delivered.
     """
     from pyspark.sql import functions as F
 

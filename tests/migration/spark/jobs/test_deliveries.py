@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from migration.spark.jobs import read_deliveries, read_events, read_lag
+from store.groups import Edge
 from store.message import Message
 from store.metadata import SharedGroup
 from store.state import ENDS, Ended, Finished
@@ -118,6 +119,31 @@ def test_lives_of_topics_and_groups_are_told_apart(spark: SparkSession, tmp_path
     assert deliveries.where("latency_ms < 0 or stored_ms is null").count() == 0
     lag = read_lag(spark, root)
     assert rows(lag, "group", "topic", "messages", "done", "never") == [("g", "T", 5, 3, 2)]
+
+
+def test_what_a_reset_delivers_again_is_not_done_before_it_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    clock = FakeClock()
+    root = tmp_path / "store"
+    with open_small(root, clock) as store:
+        store.groups.create("g")
+        store.create_topics([("T", 1)])
+        store.put([Message("T", b"a")] * 3)
+        acknowledge(store, "g", *receive(store, "g"))
+        clock.advance(1)
+        store.groups.reset("g", "T", None, Edge.EARLIEST)
+        first, _ = receive(store, "g", most=2)
+        acknowledge(store, "g", first)
+    deliveries = read_deliveries(spark, root)
+    assert rows(deliveries, "queue_offset", "deliveries", "outcome") == [
+        (0, 2, "acknowledged"),
+        (1, 2, None),
+        (2, 1, "acknowledged"),
+    ]
+    assert rows(deliveries.where("done_ms is null"), "queue_offset") == [(1,)]
+    lag = read_lag(spark, root)
+    assert rows(lag, "group", "messages", "done", "open") == [("g", 3, 2, 1)]
 
 
 def test_a_log_without_groups_has_none(spark: SparkSession, tmp_path: Path) -> None:
