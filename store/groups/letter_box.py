@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from store.errors import (
     CorruptRecordError,
     DamagedQueueError,
+    GroupKindError,
     UnknownGroupError,
     UnknownTopicError,
 )
@@ -68,6 +69,8 @@ class LetterBox:
         check_within("limit", limit, 1, MOST_LETTERS)
         while True:
             places = self.places(group)
+            if not any(places) and self._tables.shared_group(group) is None:
+                raise GroupKindError(group, is_shared=False)
             every = candidates(topic_of(group), self._tables, places, after)
             try:
                 return list(islice(self.living(group, self._tables, places, every), limit))

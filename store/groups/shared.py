@@ -465,7 +465,8 @@ class SharedGroups:
     def list_dead_letters(self, group: str, after: int = -1, limit: int = 100) -> list[DeadLetter]:
         """Up to `limit` (1 to 1000) dead letters with offsets above `after`, the oldest first.
 
-        Raises InvalidArgumentError, UnknownGroupError; CorruptRecordError, DamagedQueueError.
+        Raises InvalidArgumentError, UnknownGroupError, GroupKindError; CorruptRecordError,
+        DamagedQueueError.
         """
         return self._box.page(group, after, limit)
 

@@ -269,7 +269,8 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
             return watch, "wait until that job has ended, or cancel it first"
         case "TRANSACTION_ENDED":
             ended = metadata.get("transactionId", "")
-            return command_at(server, "trace", "--transaction", name=ended), ""
+            look = ("trace", "--transaction") if ended else ("tran list",)
+            return command_at(server, *look, name=ended), ""
         case "INVALID_ARGUMENT" if metadata.get("field") == "message_id":
             hint = "ids are found by key; `kvcq trace` also takes handles and ids of transactions"
             return command_at(server, "query TOPIC KEY"), hint

@@ -197,6 +197,7 @@ def test_bad_resets_name_what_is_wrong_and_change_nothing(store: MessageStore) -
         (UnknownGroupError, lambda: store.groups.describe_queues("nobody")),
         (GroupKindError, lambda: reset("offsets", "T", None, Edge.LATEST)),
         (GroupKindError, lambda: store.groups.describe_queues("offsets")),
+        (GroupKindError, lambda: store.groups.list_dead_letters("offsets")),
         (UnknownTopicError, lambda: reset("g", "nowhere", None, Edge.LATEST)),
         (UnknownQueueError, lambda: reset("g", "T", [0, 4], Edge.LATEST)),
         (OffsetOutOfRangeError, lambda: reset("g", "T", [0], AtOffset(2))),
