@@ -187,6 +187,11 @@ async def _handle_in_loop(delivery: Delivery, function: Handler) -> None:
             found = function(delivery)
             if inspect.isawaitable(found):
                 await found
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        _tell_failed(delivery, error)  # not it was cancelled, but what it waited for
     except Exception as error:  # noqa: BLE001 - whatever a handler raises
         _tell_failed(delivery, error)
     else:
@@ -228,7 +233,7 @@ def _stopping_loop_on_signals(
 # --- what is logged ------------------------------------------------------------------------
 
 
-def _tell_failed(delivery: Delivery, error: Exception) -> None:
+def _tell_failed(delivery: Delivery, error: BaseException) -> None:
     if isinstance(error, RetryLater):
         logger.info("%r is delivered again later: %s", delivery, error)
     else:

@@ -61,6 +61,27 @@ async def test_what_returns_is_acknowledged_and_what_raises_comes_again(
     assert await client.receive("jobs", group="g") == []
 
 
+async def test_a_handler_that_waits_for_something_cancelled_fails_alone(
+    client: AsyncClient,
+) -> None:
+    await put(client, 1)
+    tries = 0
+    receiver = client.receiver("jobs", group="g")
+
+    async def handle(delivery: Delivery) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            cancelled = asyncio.get_running_loop().create_future()
+            cancelled.cancel()
+            await cancelled
+        await receiver.close()
+
+    await client.create_group("g", backoff_ms=[0])
+    await receiver.run(handle)
+    assert tries == 2
+
+
 async def test_acknowledgements_go_with_the_next_receive(
     client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
