@@ -65,6 +65,7 @@ class WrittenBack(NamedTuple):
     topics_made: int
     topics_removed: int
     topics_paths: tuple[str, ...]
+    groups_unknown: int  # shared groups that the broker's tables do not have
 
     def lines(self) -> list[str]:
         """The lines to show to people."""
@@ -76,6 +77,12 @@ class WrittenBack(NamedTuple):
             lines.append(
                 f"topics written to {', '.join(self.topics_paths)}: {self.topics_made} added, "
                 f"{self.topics_removed} removed"
+            )
+        if self.groups_unknown:
+            lines.append(
+                f"{self.groups_unknown} shared groups are in no table of the broker's: it makes "
+                "them with its own settings, without order, when a member first receives. If the "
+                "store is taken over again before that, they are reader groups"
             )
         return lines
 
@@ -106,12 +113,16 @@ def write_back(
         _write(root, groups.used[0], merged_rows(groups), groups, now_ms)
     if not topics_paths and not offsets_paths:
         return None
+    known = merged_rows(groups)
     return WrittenBack(
         sum(len(row) for name, row in offsets.items() if _is_ours(name)),
         offsets_paths,
         len(topics.keys() - topics_before.rows.keys()),
         len(topics_before.rows.keys() - topics.keys()),
         topics_paths,
+        sum(
+            group not in known and state.shared_group(group) is not None for group in _groups(state)
+        ),
     )
 
 
@@ -231,15 +242,19 @@ def _shared(state: Tables, group: str) -> Iterator[tuple[str, str, int, int]]:
 def _committed(state: Tables) -> Iterator[tuple[str, str, int, int]]:
     """For a shared group, the offset of the first message that is not done, since a broker stores
     no more."""
+    for group in _groups(state):
+        if group == TAKEN_GROUP:
+            continue
+        yield from _shared(state, group)
+        last: tuple[str, int] | None = None
+        while rows := state.list_committed(group, last, _PAGE):
+            for topic, queue_id, offset in rows:
+                yield group, topic, queue_id, offset
+            last = rows[-1][:2]
+
+
+def _groups(state: Tables) -> Iterator[str]:
     after: str | None = None
     while groups := state.list_groups(after, _PAGE):
-        for group in groups:
-            if group == TAKEN_GROUP:
-                continue
-            yield from _shared(state, group)
-            last: tuple[str, int] | None = None
-            while rows := state.list_committed(group, last, _PAGE):
-                for topic, queue_id, offset in rows:
-                    yield group, topic, queue_id, offset
-                last = rows[-1][:2]
+        yield from groups
         after = groups[-1]

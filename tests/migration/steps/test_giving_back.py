@@ -192,6 +192,7 @@ def test_messages_in_flight_go_back_as_offsets_and_are_counted(
     told = release(root, home=Home.FILES)
     assert any(line.startswith("2 messages that 1 shared groups have in flight") for line in told)
     assert any("6 messages behind them once more" in line for line in told), told
+    assert any(line.startswith("1 shared groups are in no table") for line in told), told
     text = (root / "config" / "consumerOffset.json").read_text()
     assert '"orders@workers":{0:2}' in text.replace(" ", ""), text
     assert json.loads((root / "config" / "topics.json").read_text())
