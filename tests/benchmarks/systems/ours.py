@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 from functools import partial
@@ -112,6 +114,7 @@ def of_checkout(directory: Path) -> System:
     loops are those of this checkout, so the other one's client must have the calls they use."""
     python = str(directory / ".venv" / "bin" / "python")
     overlay = Path(tempfile.mkdtemp(prefix="kvcq-benchmark-beside"))
+    atexit.register(shutil.rmtree, overlay)
     for name in ("tests", "kvcq_bench"):
         (overlay / name).symlink_to(_ROOT / name)
     beside = ["env", f"PYTHONPATH={overlay}:{directory}", python, "-P", "-m"]
