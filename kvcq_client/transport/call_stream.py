@@ -9,6 +9,7 @@ Puts that are queued at the same time are sent as one batch: see joined_puts.py.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,8 @@ _MESSAGE_BYTES = 256 << 10
 _EARLY = 32
 #: Sequential calls before an own stream is opened, so that short scripts do not open one.
 CALLS_BEFORE = 64
+#: Calls that were given up and whose responses are still looked for.
+_MOST_LATE = 1024
 #: How long to wait for the server to end a stream that is closed.
 _CLOSING_S = 1.0
 #: Reason of errors made by the client: the call was not sent.
@@ -50,7 +53,7 @@ _EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it o
 class _Call:
     """A call without a response yet. Not a NamedTuple, which takes three times as long to make."""
 
-    __slots__ = ("end_s", "future", "id", "light_queues", "method", "request", "timeout_s")
+    __slots__ = ("end_s", "future", "id", "late", "light_queues", "method", "request", "timeout_s")
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class _Call:
         light_queues: int | None,
         end_s: float,
         future: asyncio.Future[bytes | Placed],
+        late: Callable[[bytes], None] | None,
     ) -> None:
         self.id = call_id
         self.method = method
@@ -70,6 +74,7 @@ class _Call:
         self.light_queues = light_queues
         self.end_s = end_s  # its deadline, on the loop's clock
         self.future = future  # awaited by the caller
+        self.late = late
 
 
 class CallStream:
@@ -82,6 +87,8 @@ class CallStream:
         self._calls: dict[int, _Call] = {}  # all without a response
         self._waiting: list[_Call] = []  # not sent yet
         self._given_up: list[int] = []  # cancelled, but the server has not been notified yet
+        # Of calls that were given up; the server may have answered before it was notified.
+        self._late: OrderedDict[int, Callable[[bytes], None]] = OrderedDict()
         self._joined: dict[int, list[_Call]] = {}  # puts that were sent as one batch
         self._timer: asyncio.TimerHandle | None = None  # one for all calls
         self._look_s = inf  # when it fires
@@ -94,13 +101,19 @@ class CallStream:
         self._alone = 0  # sequential calls so far
 
     async def call(
-        self, method: str, request: bytes, timeout_s: float, light_queues: int | None = None
+        self,
+        method: str,
+        request: bytes,
+        timeout_s: float,
+        light_queues: int | None = None,
+        late: Callable[[bytes], None] | None = None,
     ) -> bytes | Placed:
         """Return the encoded response, or for a put that was joined with others its place.
 
-        `light_queues`: number of light queues of a put that may be joined; None otherwise. Raises
-        the server's error, DeadlineError after `timeout_s`, and UnavailableError when the stream
-        broke; its reason is NOT_SENT when the server cannot have seen the call.
+        `light_queues`: number of light queues of a put that may be joined; None otherwise. `late`
+        is called with a response whose caller was cancelled, or waited for too long. Raises the
+        server's error, DeadlineError after `timeout_s`, and UnavailableError when the stream broke;
+        its reason is NOT_SENT when the server cannot have seen the call.
         """
         self._count()
         call_id = self._next_id
@@ -108,7 +121,7 @@ class CallStream:
         loop = self._loop
         end_s = loop.time() + timeout_s
         future: asyncio.Future[bytes | Placed] = loop.create_future()
-        call = _Call(call_id, method, request, timeout_s, light_queues, end_s, future)
+        call = _Call(call_id, method, request, timeout_s, light_queues, end_s, future, late)
         self._calls[call_id] = call
         waiting = self._waiting
         waiting.append(call)
@@ -188,10 +201,17 @@ class CallStream:
         elif self._task is not None and not any(call in puts for puts in self._joined.values()):
             self._given_up.append(call_id)
             self._send_soon()
+            if call.late is not None:
+                self._late[call_id] = call.late
+                if len(self._late) > _MOST_LATE:
+                    self._late.popitem(last=False)
 
     def _settle(self, call_id: int, outcome: bytes | Placed | KvcqError) -> None:
         call = self._calls.pop(call_id, None)
         if call is None or call.future.done():
+            late = self._late.pop(call_id, None) if call is None else call.late
+            if late is not None and isinstance(outcome, bytes):
+                late(outcome)
             return
         if isinstance(outcome, KvcqError):
             call.future.set_exception(outcome)
@@ -239,6 +259,7 @@ class CallStream:
         not_sent = {call.id for call in self._waiting}
         self._waiting = []
         self._given_up.clear()
+        self._late.clear()
         self._joined.clear()
         for call_id in list(self._calls):
             if call_id in not_sent and not error.reason:

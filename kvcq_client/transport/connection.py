@@ -262,7 +262,7 @@ class Connection:
                     if isinstance(request, pb.PutRequest):
                         names = request.message.light_queues
                         light_queues = len(set(names)) if names else 0
-                    answer = await self.call_stream.call(name, data, left_s, light_queues)
+                    answer = await self.call_stream.call(name, data, left_s, light_queues, late)
                     # A put that was joined with others comes back as its place.
                     whole = kind.FromString(answer) if isinstance(answer, bytes) else answer
                     return cast("R", whole)

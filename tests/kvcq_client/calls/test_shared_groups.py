@@ -21,6 +21,7 @@ from kvcq_client import (
     Start,
 )
 from kvcq_client.calls import dead_letters
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from tests.support.serving import Served
@@ -70,6 +71,41 @@ async def test_an_older_server_acknowledges_by_a_call_of_its_own(
     monkeypatch.setattr("server.reads.receives.list", lambda _: (), raising=False)
     second = await client.receive("jobs", group="g", acknowledge=first)
     assert (second, second.outcomes) == ([], [Outcome.DONE])
+
+
+@pytest.mark.parametrize("turns", [0, 3])
+async def test_what_comes_for_a_caller_that_has_gone_is_given_back(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """The answer is on its way when a receive that waits is cancelled, or comes that moment."""
+    await client.create_topic("jobs", 1)
+    receiving = asyncio.create_task(client.receive("jobs", group="g", wait_s=20))
+    stream = client._connection.call_stream
+    await until(lambda: stream._calls)
+    settle = stream._settle
+
+    async def settle_later(call_id: int, outcome: Any) -> None:  # noqa: ANN401 - handed on
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        settle(call_id, outcome)
+
+    settling: list[asyncio.Task[None]] = []
+
+    def settle_when_gone(call_id: int, outcome: Any) -> None:  # noqa: ANN401 - as above
+        monkeypatch.undo()
+        receiving.cancel()
+        if turns:
+            settling.append(asyncio.create_task(settle_later(call_id, outcome)))
+        else:
+            settle(call_id, outcome)
+
+    async with AsyncClient(client._connection.target) as other:
+        monkeypatch.setattr(stream, "_settle", settle_when_gone)
+        await other.put("jobs", b"one")
+        await asyncio.wait({receiving})
+        [received] = await other.receive("jobs", group="g", wait_s=10)
+    assert receiving.cancelled()
+    assert (received.message.body, received.deliveries) == (b"one", 1)
 
 
 async def test_what_is_given_back_is_delivered_again_and_its_old_handle_comes_too_late(
