@@ -15,7 +15,7 @@ from kvcq_client.transport import in_parts, paged
 from kvcq_client.values import Queue, Start, lite_queue
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from kvcq_client.shared_groups import Received
 
@@ -139,8 +139,9 @@ class LiteTopicCalls(CallGroup):
         wait_s: float,
         invisible_s: float,
         skip_damaged: bool,
+        late: Callable[[bytes], None],
     ) -> ReceivedLite:
-        """See SharedGroupCalls.receive."""
+        """See SharedGroupCalls.receive, and Connection.call."""
         answer = await self._call(
             self._shared.Receive,
             shared_pb.ReceiveRequest(
@@ -156,6 +157,7 @@ class LiteTopicCalls(CallGroup):
                 skip_damaged=skip_damaged,
             ),
             self._connection.timeout_s + wait_s,
+            late=late,
         )
         queues = {name: Queue(lite_queue(parent, name), 0) for name in set(answer.lite_topics)}
         messages = received_in(answer, [queues[name] for name in answer.lite_topics])

@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kvcq_client.arguments import start_of, text
@@ -132,6 +133,7 @@ class LiteCore(ReceiverCore):
                 wait_s=WAIT_S,
                 invisible_s=self._lease_s,
                 skip_damaged=self.config.skip_damaged,
+                late=partial(self._calls._give_back_late, self.config.group),  # noqa: SLF001 - as above
             )
         except NotPossibleError as error:
             if error.reason != "LITE_CLIENT_UNKNOWN":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -155,6 +155,35 @@ async def test_a_subscriber_hears_at_once_what_it_has_lost(client: AsyncClient) 
         await first.subscribe("b")
         assert first.lost() == []
         assert first.subscribed == ["a", "c", "b"]
+
+
+@pytest.mark.usefixtures("parent")
+async def test_what_comes_for_a_receive_that_has_gone_is_given_back(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = client.lite_receiver(PARENT, group="g", wildcard=True)
+    taking = asyncio.create_task(first.take(1))
+    stream = client._connection.call_stream
+    await until(lambda: any(call.method == "Receive" for call in stream._calls.values()))
+    [receiving] = first._core._asked_s
+    settle = stream._settle
+
+    def settle_when_gone(call_id: int, outcome: Any) -> None:  # noqa: ANN401 - handed on
+        monkeypatch.undo()
+        receiving.cancel()
+        settle(call_id, outcome)
+
+    monkeypatch.setattr(stream, "_settle", settle_when_gone)
+    async with (
+        AsyncClient(client._connection.target) as other,
+        other.lite_receiver(PARENT, group="g", wildcard=True) as second,
+    ):
+        await say(other, "s", "1")
+        await asyncio.wait({receiving})
+        [delivery] = await second.take(1, 10)
+        assert (delivery.lite_topic, delivery.deliveries) == ("s", 1)
+        delivery.acknowledge()
+    taking.cancel()
 
 
 @pytest.mark.usefixtures("parent")
