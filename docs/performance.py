@@ -2,9 +2,9 @@
 
     python -m docs.performance
 
-The reports are in docs/reports: `benchmarks.json.gz` of `make bench-peers`, the others as `kvcq
-bench run` wrote them, compressed by `gzip -9n`. Only the newest of each is kept. Run it when one is
-replaced; a test fails when that was forgotten.
+The reports are in docs/reports: `benchmarks.json.gz` of `make bench-peers`, `benchmarks-….json.gz`
+of some works alone, the others as `kvcq bench run` wrote them, compressed by `gzip -9n`. Only the
+newest of each is kept. Run it when one is replaced; a test fails when that was forgotten.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kvcq_bench.report import MET, Table, goals, judge, met_text, read_report
 from tests.benchmarks.tables import beside_limits, beside_peers, beside_variants
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from kvcq_bench.report import Report
 
@@ -25,6 +25,8 @@ _HERE = Path(__file__).parent
 REPORTS = _HERE / "reports"
 PLOT = _HERE / "many-queues.svg"
 PAGE = _HERE / "performance.md"
+#: What the names of reports of works begin with.
+_WORKS = "benchmarks"
 #: Between these lines, with the name of a part, stands what is generated.
 _PART = re.compile(r"(<!-- generated: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -84,29 +86,27 @@ def plot() -> str:
 
 def page(old: str) -> str:
     """The page with its tables made again."""
-    benchmarks = _report("benchmarks")
-    scenarios = [
-        read_report(path)
-        for path in sorted(REPORTS.glob("*.json.gz"))
-        if path.stem != "benchmarks.json"
-    ]
-    outcomes = [one for report in (benchmarks, *scenarios) for one in judge(report)]
+    paths = sorted(REPORTS.glob("*.json.gz"))
+    works = [read_report(path) for path in paths if path.name.startswith(_WORKS)]
+    scenarios = [read_report(path) for path in paths if not path.name.startswith(_WORKS)]
+    outcomes = [one for report in (*works, *scenarios) for one in judge(report)]
     missed = goals([one for one in outcomes if one.verdict != MET])
     parts = {
         "goals": f"{met_text(outcomes)}.",
-        "conditions": "\n".join(map(_conditions, (benchmarks, *scenarios))),
-        "peers": beside_peers(benchmarks).markdown(),
-        "limits": beside_limits(benchmarks).markdown(),
-        "variants": _if_any(beside_variants(benchmarks)),
+        "conditions": "\n".join(map(_conditions, (*works, *scenarios))),
+        "peers": _tables(map(beside_peers, works)),
+        "limits": _tables(map(beside_limits, works)),
+        "variants": _tables(map(beside_variants, works)) or "The kept run has no such figures.",
         "missed": Table(missed.head[:5], [row[:5] for row in missed.rows]).markdown(),
         "scenarios": goals([one for each in scenarios for one in judge(each)]).markdown(),
-        "notes": "\n".join(f"* {note}" for note in benchmarks.notes),
+        "notes": "\n".join(f"* {note}" for report in works for note in report.notes),
     }
     return _PART.sub(lambda found: f"{found[1]}\n{parts[found[2]]}\n\n{found[3]}", old)
 
 
-def _if_any(table: Table) -> str:
-    return table.markdown() if table.rows else "The kept run has no such figures."
+def _tables(tables: Iterable[Table]) -> str:
+    """Those that have rows."""
+    return "\n\n".join(table.markdown() for table in tables if table.rows)
 
 
 def _conditions(report: Report) -> str:
