@@ -28,6 +28,8 @@ _MOST = {
     **dict.fromkeys(("key_every", "limit", "skip"), INT32_MAX),
     "wait_s": INT32_MAX // 1000,
 }
+#: Arguments for which a request means its default by 0.
+_NOT_0 = {"max_messages", "max_bytes"}
 
 
 def text(field: str, value: object) -> str:
@@ -240,6 +242,8 @@ def _check_of(field: str, annotation: str, names: Mapping[str, Any]) -> Callable
             return
         if "int" in heads:
             whole(field, value, most)
+            if value == 0 and field in _NOT_0:
+                raise ValueError(f"{field}: 0 is below 1")
         elif "float" in heads:
             number(field, value, most)
         else:

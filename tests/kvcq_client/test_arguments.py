@@ -222,6 +222,15 @@ def test_what_is_right_is_taken() -> None:
             assert asyncio.run(_call(kind, name, parameter, RIGHT[annotation])) is None
 
 
+def test_no_message_is_asked_for_by_0_which_means_the_default_in_requests() -> None:
+    asked = [one for one in CALLS if one[2] == "max_messages"]
+    assert {"pull", "receive"} <= {name for _, name, _ in asked}
+    for call in asked:
+        error = asyncio.run(_call(*call, 0))
+        assert isinstance(error, ValueError), call
+        assert str(error) == "max_messages: 0 is below 1"
+
+
 @pytest.mark.parametrize(
     ("settings", "field"),
     [
