@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tests.benchmarks.work import Work
 
 OURS = "kvcq"
+#: Its works must not import its system: older checkouts beside this one lack what that needs.
+IDLE = "kvcq-idle"
 #: Figures that are found out beside a work: value and unit by name.
 More = dict[str, tuple[float, str]]
 

@@ -20,7 +20,7 @@ from kvcq_bench.machine import used_by
 from server.process import prepare_to_open_stores
 from server.rocketmq.pb import messaging_pb2 as pb
 from server.rocketmq.pb import values_pb2 as v2
-from tests.benchmarks.system import OURS, System
+from tests.benchmarks.system import IDLE, System
 from tests.benchmarks.systems.ours import KvcqServer
 from tests.benchmarks.timing import NotOfferedError, Timed, new_loop
 from tests.server.rocketmq.client import Client
@@ -211,7 +211,7 @@ def _watched(server: _WatchedServer) -> Iterator[More]:
 
 
 SYSTEM = System(
-    f"{OURS}-idle",
+    IDLE,
     "ours, its loop watched",
     _WatchedServer,
     f"{__name__}:IdleClients",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvcq_bench.report import Goal
-from tests.benchmarks.systems.idle import SYSTEM
+from tests.benchmarks.system import IDLE
 from tests.benchmarks.work import Work
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _HELD, _MEMORY = "loop held at once, most", "private memory"
 
 def _work(name: str, unit: str, method: str, arguments: dict[str, Any]) -> Work:
     goals = [
-        Goal(name, bound, reason, figure, at_most=True, system=SYSTEM.name)
+        Goal(name, bound, reason, figure, at_most=True, system=IDLE)
         for figure, bound, reason in (
             (_HELD, 20, "others that are connected wait as long"),
             (_MEMORY, 1074, "a gibibyte is enough for ten thousand clients"),
@@ -41,19 +41,19 @@ PRODUCERS = _works("producers", "")
 CONSUMERS = _works("push consumers", "idle")
 
 
-@PRODUCERS[0].of(SYSTEM.name)
-@CONSUMERS[0].of(SYSTEM.name)
+@PRODUCERS[0].of(IDLE)
+@CONSUMERS[0].of(IDLE)
 def _(client: IdleClients, count: int, group: str) -> Timed:
     return client.run(client.connect(count, group))
 
 
-@PRODUCERS[1].of(SYSTEM.name)
-@CONSUMERS[1].of(SYSTEM.name)
+@PRODUCERS[1].of(IDLE)
+@CONSUMERS[1].of(IDLE)
 def _(client: IdleClients, limit_s: float) -> Timed:
     return client.run(client.stay(limit_s))
 
 
-@PRODUCERS[2].of(SYSTEM.name)
-@CONSUMERS[2].of(SYSTEM.name)
+@PRODUCERS[2].of(IDLE)
+@CONSUMERS[2].of(IDLE)
 def _(client: IdleClients) -> Timed:
     return client.run(client.leave())
