@@ -202,7 +202,9 @@ def test_a_store_refuses_puts_serves_what_it_has_and_goes_on_without_a_restart(
     assert check_store(root) == []
 
 
-@pytest.mark.parametrize("mode", list(FlushMode))
+@pytest.mark.parametrize(
+    "mode", [FlushMode.ASYNC, pytest.param(FlushMode.SYNC, marks=pytest.mark.slow)]
+)
 def test_a_store_closed_on_a_full_disk_closes_and_the_next_opening_has_all_of_it(
     disk: SmallDisk, mode: FlushMode
 ) -> None:
@@ -285,6 +287,7 @@ def test_an_error_of_the_device_stays_final(
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 def test_sigterm_on_a_full_disk_ends_the_server_in_order(disk: SmallDisk) -> None:
     data = disk.root / "data"
     with ServerProcess(data) as server:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.crash
 
 #: The soak has SOAK_SEEDS=500: without it, thousands of tests would be collected to be left out.
-FEW, MORE, MANY = 2, 6, int(os.environ.get("SOAK_SEEDS", "0"))
+FEW, MORE, MANY = 1, 6, int(os.environ.get("SOAK_SEEDS", "0"))
 SEEDS = [
     *seeds(FEW, MORE),
     *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(MORE, MANY)),

@@ -52,6 +52,7 @@ def running(
 
 
 @pytest.mark.crash
+@pytest.mark.slow
 def test_three_workers_share_a_topic_through_a_kill_and_a_fault(tmp_path: Path) -> None:
     """One is killed in the middle of a message, one raises always; poison is redriven."""
     with ServerProcess(tmp_path / "store") as server:
@@ -240,6 +241,7 @@ def _one(path: Path, query: str) -> int:
     return int(found)
 
 
+@pytest.mark.slow
 def test_a_reminder_comes_at_its_time_and_a_recalled_one_does_not(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "store") as server:
         server.wait_for("ready")

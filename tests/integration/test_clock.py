@@ -9,6 +9,8 @@ import urllib.request
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kvcq_client import Client, Message
 from migration.check import check_store
 from store.base import SystemClock
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    import pytest
 
 _YEAR_S = 365 * 86_400
 _MINUTES_MS = 600_000
@@ -54,6 +55,7 @@ def expired(client: Client) -> None:
     assert list(client.jobs.watch(client.jobs.expire().job_id))
 
 
+@pytest.mark.slow
 def test_a_clock_that_jumps_drops_nothing_and_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

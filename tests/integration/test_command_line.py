@@ -126,6 +126,7 @@ def test_the_first_bad_line_ends_and_all_before_it_are_stored(target: str) -> No
     assert (nowhere.exit_code, json.loads(nowhere.stdout)["messages"]) == (1, 0)
 
 
+@pytest.mark.slow
 def test_a_body_above_the_limit_of_requests_is_not_sent(target: str) -> None:
     large = "x" * ((64 << 20) + 1)
     alone = _run(target, "put", "large", stdin=large)
@@ -156,7 +157,7 @@ def test_an_empty_standard_input_is_no_message_unless_that_is_asked_for(target: 
     [
         (("consume",), ("--raw",)),
         (("pull", "--limit", "10000"), ()),
-        (("pull", "--limit", "10000"), ("--json",)),
+        pytest.param(("pull", "--limit", "10000"), ("--json",), marks=pytest.mark.slow),
         pytest.param(("consume",), (), marks=pytest.mark.slow),
         pytest.param(("consume",), ("--json",), marks=pytest.mark.slow),
         pytest.param(("pull", "--limit", "10000"), ("--raw",), marks=pytest.mark.slow),
@@ -393,6 +394,7 @@ def test_ctrl_c_ends_a_waiting_pull_quietly(target: str) -> None:
     assert (process.returncode, told) == (130, (b"", b""))
 
 
+@pytest.mark.slow
 def test_a_store_is_served_with_the_segment_size_it_was_made_with(tmp_path: Path) -> None:
     serve = [sys.executable, "-m", "server", "serve", "--port", "0", "--data", str(tmp_path)]
     with ServerProcess(tmp_path) as server:

@@ -123,7 +123,7 @@ def test_a_compressed_body_is_shown_as_it_was_sent(tmp_path: Path) -> None:
     assert "does not decompress (zlib)" in shown.stderr
 
 
-@pytest.mark.parametrize("form", [(), ("--json",)])
+@pytest.mark.parametrize("form", [(), pytest.param(("--json",), marks=pytest.mark.slow)])
 def test_a_reader_that_ends_first_ends_it_quietly(tmp_path: Path, form: tuple[str, ...]) -> None:
     with open_store(StoreConfig(root=tmp_path, segment_bytes=1 << 20)) as store:
         for _ in range(15):

@@ -48,6 +48,7 @@ async def _gone(pids: Iterable[int]) -> None:
 
 
 @pytest.mark.crash
+@pytest.mark.slow
 def test_no_acknowledged_message_is_missing_or_doubled_when_fronts_die(tmp_path: Path) -> None:
     with _ready(tmp_path) as server:
 

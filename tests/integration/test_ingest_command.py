@@ -190,6 +190,7 @@ async def test_a_directory_without_a_manifest_is_told(tmp_path: Path, text: str 
     assert "kvcq spark rebuild" in result.output
 
 
+@pytest.mark.slow
 async def test_no_server_is_no_success(tmp_path: Path) -> None:
     manifest = {"files": {}, "log_start": 0, "log_end": 0}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))

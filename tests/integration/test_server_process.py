@@ -97,7 +97,7 @@ def _ready(data_dir: Path, *flags: str) -> ServerProcess:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("flush", ["async", "sync"])
+@pytest.mark.parametrize("flush", ["sync", pytest.param("async", marks=pytest.mark.slow)])
 def test_p1_no_acknowledged_message_is_missing_after_kill_9(tmp_path: Path, flush: str) -> None:
     with _ready(tmp_path, "--flush", flush) as server:
         load = asyncio.run(_load_until(server, lambda: server.send(signal.SIGKILL)))
@@ -134,7 +134,7 @@ def test_sigterm_finishes_calls_and_closes_the_store(tmp_path: Path) -> None:
             assert stored[: load.acknowledged[producer]] == list(range(load.acknowledged[producer]))
 
 
-@pytest.mark.parametrize("signals", [1, 2])
+@pytest.mark.parametrize("signals", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_worker_that_hangs_does_not_keep_the_process_from_ending(
     tmp_path: Path, signals: int
 ) -> None:

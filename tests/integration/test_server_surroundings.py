@@ -86,6 +86,7 @@ def test_new_directories_and_files_are_not_for_others_to_read(tmp_path: Path) ->
         assert mode == (0o750 if path.is_dir() else 0o640), (path, oct(mode))
 
 
+@pytest.mark.slow
 def test_a_log_that_nobody_reads_stops_neither_calls_nor_the_end(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

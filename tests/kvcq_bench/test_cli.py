@@ -59,6 +59,7 @@ reason = "because it can"
 """
 
 
+@pytest.mark.slow
 def test_run_writes_reports_that_compare(tmp_path: Path) -> None:
     scenario = tmp_path / "few.toml"
     scenario.write_text(SCENARIO)

@@ -25,6 +25,7 @@ METADATA_BYTES = 8 << 10
 
 
 @given(st.text(max_size=3000).map(lambda text: text * 10))
+@pytest.mark.slow
 def test_an_error_fits_the_metadata_of_a_response(text: str) -> None:
     for error in (UnknownTopicError(text), OffsetOutOfRangeError(text, 1, 2, 3, 4)):
         refusal = refusal_of(error, "r" * 128)

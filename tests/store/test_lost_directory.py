@@ -40,7 +40,9 @@ def _replace(root: Path) -> None:
     root.mkdir()
 
 
-@pytest.mark.parametrize("mode", FlushMode)
+@pytest.mark.parametrize(
+    "mode", [FlushMode.SYNC, pytest.param(FlushMode.ASYNC, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(
     "remove", [_remove, _remove_the_log, _remove_the_lock, _remove_the_database, _replace]
 )

@@ -78,6 +78,7 @@ def end_of(store: MessageStore, clock: FakeClock, url: str, change: int) -> int:
 
 
 @pytest.mark.crash
+@pytest.mark.slow
 def test_killed_anywhere_it_is_no_backup_and_the_next_goes_on(
     store: MessageStore, clock: FakeClock, tmp_path: Path
 ) -> None:

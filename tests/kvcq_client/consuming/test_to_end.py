@@ -72,6 +72,7 @@ async def test_a_queue_whose_messages_all_expired_is_at_its_end(
         assert consumer.positions() == {QUEUE: 10}
 
 
+@pytest.mark.slow
 async def test_to_end_says_when_nothing_comes(client: AsyncClient, line: CutLine) -> None:
     await fill(client, 10)
     async with (

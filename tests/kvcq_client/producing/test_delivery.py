@@ -225,6 +225,7 @@ async def test_what_cannot_be_delivered_in_time_fails(tmp_path: Path) -> None:
             await sending
 
 
+@pytest.mark.slow
 async def test_after_a_timeout_the_next_messages_are_taken(
     line: CutLine, client: AsyncClient
 ) -> None:

@@ -127,6 +127,7 @@ def test_what_is_put_after_the_adoption_is_indexed_with_its_tag(tmp_path: Path) 
         assert store.query("orders", "T#fresh").records == []
 
 
+@pytest.mark.slow
 def test_a_tag_that_the_index_lacks_is_a_difference(tmp_path: Path) -> None:
     root = extract_golden(tmp_path, "both")
     adopt(root, layout=LAYOUT)

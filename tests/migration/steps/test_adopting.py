@@ -228,6 +228,7 @@ def test_a_topic_that_only_the_log_knows_was_deleted_and_stays_so(tmp_path: Path
             migrator._store.describe_topic(gone)
 
 
+@pytest.mark.slow
 def test_faulty_files_are_reported_and_made_again_from_the_log(tmp_path: Path) -> None:
     root = extract_golden(tmp_path, "both")
     queue = next(

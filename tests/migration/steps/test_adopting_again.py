@@ -108,6 +108,7 @@ def test_what_the_broker_says_counts_and_not_what_the_first_life_said(given_back
         assert store.list_committed("h", None, 10) == [("orders", 0, 2)]
 
 
+@pytest.mark.slow
 def test_it_goes_back_and_forth(given_back: Path) -> None:
     root = given_back
     for turn in range(2):

@@ -220,6 +220,7 @@ def test_each_step_on_a_stopped_store_names_a_command_that_is_taken(tmp_path: Pa
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 async def test_a_running_store_names_commands_that_reach_it_and_no_path_of_its_own(
     tmp_path: Path,
 ) -> None:

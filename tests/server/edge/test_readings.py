@@ -177,7 +177,7 @@ async def test_streams_that_are_begun_and_never_sent_shut_nobody_out(
     ("method", "workers"),
     [
         ("Check", 1),
-        ("Watch", 2),
+        pytest.param("Watch", 2, marks=pytest.mark.slow),
         pytest.param("Check", 2, marks=pytest.mark.slow),
         pytest.param("Watch", 1, marks=pytest.mark.slow),
     ],

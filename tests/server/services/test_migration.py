@@ -126,6 +126,7 @@ async def test_the_command_line_on_a_running_store(tmp_path: Path) -> None:
         assert answer(back)["phase"] == "ROCKSDB"
 
 
+@pytest.mark.slow
 def test_the_command_line_on_a_stopped_store(tmp_path: Path) -> None:
     root = extract_golden(tmp_path)
     assert migrate("plan", root, *SIZES).exit_code == 0
@@ -183,6 +184,7 @@ def test_a_store_made_in_rocksdb_gets_files_by_a_rollback(tmp_path: Path) -> Non
         assert check_messages(store, 200) == 200
 
 
+@pytest.mark.slow
 def test_a_lost_index_file_is_named_by_each_command_with_what_mends_it(tmp_path: Path) -> None:
     root = extract_golden(tmp_path)
     looked = kvcq("check", root)

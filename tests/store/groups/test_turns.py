@@ -88,7 +88,14 @@ def needs_a_segment(store: MessageStore, patch: pytest.MonkeyPatch, _clock: Fake
 
 
 @pytest.mark.parametrize(
-    "make", [is_cold, is_in_order, is_to_be_buried, has_long_rows, needs_a_segment]
+    "make",
+    [
+        is_cold,
+        is_in_order,
+        is_to_be_buried,
+        pytest.param(has_long_rows, marks=pytest.mark.slow),
+        needs_a_segment,
+    ],
 )
 def test_what_takes_long_is_not_done_at_once_and_leaves_nothing(
     store: MessageStore,

@@ -87,6 +87,7 @@ def sent(rows: list[Message]) -> Counter[tuple[object, ...]]:
     sizes=st.lists(st.integers(1, 7), max_size=8),
     seed=st.integers(0, 1000),
 )
+@pytest.mark.slow
 def test_attempts_in_any_order_and_at_the_same_time_store_each_row_once(
     client: Client, numbers: list[int], turns: list[int], sizes: list[int], seed: int
 ) -> None:
