@@ -146,7 +146,7 @@ def _first_messages(
 
 
 def _end(run: Run, parameters: Parameters, client: Client, filled_s: float) -> None:
-    """Nobody is subscribed to them by name any more. The time counts once they are idle."""
+    """Waits until they are idle, with nobody subscribed by name; measures how fast they end."""
     run.recorder.begin("lite topics become idle")
     time.sleep(max(0.0, filled_s + parameters.expiry_s - perf_counter()))
     run.recorder.begin(f"{parameters.ended:,} idle lite topics end")
