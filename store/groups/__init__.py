@@ -1,7 +1,7 @@
-"""Groups that share their work: messages are received, acknowledged, given back, delivered again.
+"""Shared groups: receivers take messages, acknowledge them, or give them back for redelivery.
 
-Rows of the state hold what a group has in flight (`store/state/windows.py`), and each change is a
-record of the log. This room decides what those records contain. See store/docs/groups.md.
+Rows of the state list the messages that a group has in flight (`store/state/windows.py`). Each
+change is a record of the log; this room decides its content. See store/docs/groups.md.
 """
 
 from store.groups.damage import DAMAGE

@@ -1,5 +1,4 @@
-"""Ends a delivery with a dead letter: the message has used up its group's deliveries, or its
-receiver gave it up."""
+"""Turns a message into a dead letter when its deliveries are used up or its receiver gives up."""
 
 from __future__ import annotations
 
@@ -18,18 +17,18 @@ if TYPE_CHECKING:
 def bury_record(
     turn: Turn, group: str, topic: str, queue_id: int, offset: int, record: bytes, lease: Lease
 ) -> None:
-    """Finish the message at `offset`, whose record is given, and make it a dead letter, in one
-    append."""
+    """Finish the message at `offset` and put its dead letter, in one append. `record`: of the
+    message."""
     ended = Finished(group, topic, queue_id, offset, 1, Ended.DEAD)
     turn.append(ended, dead_letter(group, record, topic, queue_id, offset, lease))
 
 
 def bury(turn: Turn, reads: Reads, group: str, topic: str, queue_id: int, lease: Lease) -> None:
-    """Make the single message of the lease a dead letter. Raises CorruptRecordError,
-    DamagedQueueError."""
+    """Make the only message of the lease a dead letter, or finish it as gone if the topic no longer
+    keeps it. Raises CorruptRecordError, DamagedQueueError."""
     (offset,) = lease.offsets()
     record = _record(reads, topic, queue_id, offset)
-    if record is None:  # the topic does not keep it any longer
+    if record is None:
         turn.add(Finished(group, topic, queue_id, offset, 1, Ended.GONE))
         turn.gone += 1
         return

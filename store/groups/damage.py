@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What says which message it is, and where to read on.
+#: Errors that name the unreadable message, and the offset to continue at.
 Damage = CorruptMessageError | DamagedQueueError
 DAMAGE = (CorruptMessageError, DamagedQueueError)
 
@@ -21,17 +21,17 @@ _MOST_TOLD = 1024
 
 
 class Damages:
-    """Counts unreadable messages, and logs each once. Thread: any. Memory: _MOST_TOLD places."""
+    """Counts unreadable messages, and logs each once. Thread: any. Memory: _MOST_TOLD messages."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        # Guarded by _lock: the last ones that the log of the process has.
+        # Guarded by _lock. The messages logged last; a message that drops out is logged again.
         self._told: dict[tuple[str, str, int, int, bool], None] = {}
         self._met = 0
         self._skipped = 0
 
     def met(self, group: str, error: Damage, *, is_skipped: bool) -> None:
-        """Record that a receiver found it; its group skips the message or is blocked there."""
+        """Record that a receiver found the message. `is_skipped`: otherwise it blocks its queue."""
         place = (group, error.topic, error.queue_id, error.queue_offset, is_skipped)
         with self._lock:
             if place in self._told:
@@ -52,7 +52,7 @@ class Damages:
             )
 
     def statistics(self) -> Mapping[str, float]:
-        """Metrics for operators, by name; they count places, not attempts."""
+        """Metrics by name. Each message counts once, however often it is read."""
         return {
             "store.shared_damaged_met": self._met,
             "store.shared_damaged_skipped": self._skipped,

@@ -1,9 +1,8 @@
-"""Dead letters: a message that has used up its group's deliveries moves to a topic of its own,
-`%DLQ%` and the group's name, as in RocketMQ.
+"""The content of dead letters.
 
-The record that ends its delivery and the dead letter's record are one append: the log has both or
-neither. The same holds when a dead letter is redriven, and when it is moved to be kept. This module
-defines how dead letters look as messages.
+A message that has used up its group's deliveries moves to the topic `%DLQ%` plus the group's name,
+as in RocketMQ. The record that ends the delivery and the dead letter's record are one append, so
+the log has both or neither. The same holds when a dead letter is redriven or moved.
 """
 
 from __future__ import annotations
@@ -27,20 +26,19 @@ if TYPE_CHECKING:
     from store.message import Message
     from store.state import Lease
 
-#: Where it came from, by the names that RocketMQ gives.
+#: Properties of a dead letter that name the original message. The first two are RocketMQ's.
 ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
-#: And by ours: what the names above leave out.
 ORIGIN_QUEUE = "DLQ_ORIGIN_QUEUE"
 ORIGIN_OFFSET = "DLQ_ORIGIN_OFFSET"
-#: Of a dead letter that was moved: where it was first, and since when it is one, ms.
+#: Properties of a moved dead letter: its first offset, and the time it became one, ms since 1970.
 LETTER_OFFSET = "DLQ_LETTER_OFFSET"
 LETTER_TIME = "DLQ_LETTER_TIME"
 _LETTER_PROPERTIES = frozenset(
     (ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, ORIGIN_QUEUE, ORIGIN_OFFSET, LETTER_OFFSET, LETTER_TIME)
 )
-#: A message stands in light queues beside a queue of a topic. What goes to a light queue again goes
-#: to no topic again: it stands in one that nobody else reads.
+#: The topic of messages redriven to a light queue. A message in a light queue also needs a topic,
+#: and must not appear in its original topic a second time.
 CARRIER = "%REDRIVEN%"
 _UNIQ_KEY = "UNIQ_KEY"
 _MOST_BODY_BYTES = (1 << 31) - 1
@@ -49,14 +47,14 @@ _MOST_BODY_BYTES = (1 << 31) - 1
 class DeadLetter(NamedTuple):
     """A message that used up the deliveries that its group allows."""
 
-    offset: int  # its name in its group; it keeps it when it is moved
-    place: int  # queue offset at which it is now, in queue 0 of its topic
-    topic: str  # or light queue it came from; "": that is not known
-    queue_id: int  # there
-    queue_offset: int  # there; -1: not known
-    message_id: str  # of the message it was; "": not known
+    offset: int  # identifies it in its group; unchanged when it is moved
+    place: int  # current queue offset, in queue 0 of the dead-letter topic
+    topic: str  # topic or light queue of the original message; "": unknown
+    queue_id: int  # of the original message
+    queue_offset: int  # of the original message; -1: unknown
+    message_id: str  # of the original message; "": unknown
     deliveries: int
-    time_ms: int  # since when it is one, ms since 1970
+    time_ms: int  # when it became a dead letter, ms since 1970
     record: bytes  # whole, as in the log
 
 
@@ -72,7 +70,7 @@ def letter_of(place: int, record: bytes, times: StoreTimes) -> DeadLetter:
     return DeadLetter(
         number_of(properties, LETTER_OFFSET, place),
         place,
-        # Brokers name it so where a consumer sent the message back.
+        # Brokers use this name for messages that a consumer sent back.
         properties.get(ORIGIN_TOPIC) or properties.get("RETRY_TOPIC", ""),
         number_of(properties, ORIGIN_QUEUE, 0),
         number_of(properties, ORIGIN_OFFSET, -1),
@@ -113,8 +111,8 @@ def moved(group: str, letter: DeadLetter) -> Message:
 
 
 def redriven(letter: DeadLetter, queue_count: int) -> Message:
-    """The original message, addressed to where it came from. `queue_count`: queues of that topic
-    now. Raises InvalidArgumentError if it cannot be put."""
+    """The original message, addressed to its original topic or light queue. `queue_count`: current
+    number of queues there. Raises InvalidArgumentError if the message cannot be put."""
     was = unpack_record(letter.record, verify=False)
     message = again(was, letter.topic, _LETTER_PROPERTIES, {})._replace(reconsume_times=0)
     if is_light(letter.topic):

@@ -1,13 +1,13 @@
-"""Handles: a text that names one delivery of one message.
+"""Handles: texts that each name one delivery of one message.
 
-The only stored part of a handle is its nonce, in the lease, so handles stay valid after a restart.
+Only the nonce of a handle is stored, in the lease, so handles stay valid after a restart.
 The nonce is 63 random bits, so other receivers' handles cannot be guessed. The checksum includes
-the group, so a handle that is damaged or belongs to another group is distinguished from a late one.
+the group, so a damaged handle, or one of another group, is not mistaken for an expired one.
 
 A handle is URL-safe Base64 of a head, which is the same for all messages of a lease, and a tail.
 Head: u8 form 1, i64 physical offset where the topic begins (0 for a light queue), i32 queue id, i64
-nonce, the topic in UTF-8, zero bytes up to a multiple of three. Tail: i64 queue offset, u32 CRC-32
-of the group in UTF-8, a zero byte, the head, and the queue offset. So neither needs padding.
+nonce, the topic in UTF-8, zero bytes up to a multiple of three (so Base64 needs no padding). Tail:
+i64 queue offset, u32 CRC-32 of the group in UTF-8, a zero byte, the head, and the queue offset.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TAIL = struct.Struct(">qI")
 _TAIL_CHARACTERS = 16
 _OFFSET = struct.Struct(">q")
 _MOST_CHARACTERS = 512
-#: Between the two alphabets of Base64; a character of the other one is of neither.
+#: Translate between the two Base64 alphabets. `!` makes characters of the wrong one invalid.
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
 
@@ -49,8 +49,8 @@ class Handles(NamedTuple):
     """The handles of a call that belong to one lease."""
 
     head: Head
-    places: list[int]  # among the handles of the call, rising
-    queue_offsets: list[int]  # of each of these
+    places: list[int]  # indices among the handles of the call, ascending
+    queue_offsets: list[int]  # one for each place
 
 
 def pack_handles(group: str, head: Head, queue_offsets: Iterable[int]) -> list[str]:
@@ -121,8 +121,8 @@ def _head_text(group: str, head: Head) -> tuple[str, int]:
 
 @lru_cache(256)
 def _head(group: str, text: str) -> tuple[Head, int] | None:
-    """Decode a head; None if it is invalid. The checksum shows later whether it belongs to the
-    group."""
+    """The decoded head, and the checksum of everything before the offset; None if it is invalid.
+    Does not check that it belongs to the group: the tails do."""
     data = _decoded(text)
     if len(data) < _HEAD.size or data[0] != _FORM:
         return None
@@ -137,7 +137,7 @@ def _head(group: str, text: str) -> tuple[Head, int] | None:
 
 
 def is_handle(group: str, text: str) -> bool:
-    """Whether the handle was made for this group; it may be late."""
+    """Whether the handle was made for this group. It may have expired."""
     try:
         unpack_handles(group, [text], "handle")
     except InvalidArgumentError:

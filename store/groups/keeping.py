@@ -1,9 +1,9 @@
-"""Keeps dead letters for exactly as long as their group's settings say, whatever the log's
-retention.
+"""Keeps dead letters of shared groups for as long as the group's settings say, independent of the
+log's retention.
 
-Before segments are dropped, their live dead letters are appended again, in the append that ends
-them at the old place, so there is exactly one of each after any crash. Only for shared groups;
-other dead letters leave with the log like any message.
+Before segments are dropped, their live dead letters are appended again. The same append ends them
+at the old place, so exactly one copy exists after any crash. Dead letters of reader groups expire
+with the log like any message.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Groups that one look for dead letters whose time is over takes, and letters of each.
+#: Groups that one call of `look` checks, and dead letters that it ends in each.
 _GROUPS_A_LOOK = 256
 _LETTERS_A_LOOK = 1000
 _PAGE = 256
@@ -58,9 +58,9 @@ class Keeping:
         self._box = box
         self._run = turns.run
         self._look = Lock()
-        # Guarded by _look: the topic that was looked at last.
+        # Guarded by _look. The topic that `look` continues behind; None: from the first.
         self._looked_at: str | None = None
-        #: Dead letters since the store was opened; read freely.
+        #: Numbers of dead letters since the store was opened; may be read without a lock.
         self.moved = 0
         self.expired = 0
         self.lost = 0
@@ -95,9 +95,8 @@ class Keeping:
         self.lost += count
 
     def _move_some(self, topic: str, behind: int, done: Done, turn: Turn) -> tuple[Done, int, int]:
-        """Returns what is done, and how many letters ended: those whose time is over, and damaged
-        ones, of which nothing could be kept. Raises DamagedQueueError while one may still be
-        found."""
+        """Returns the progress, and the numbers of expired and of lost letters. Damaged letters are
+        lost; raises DamagedQueueError while one may still become readable."""
         group = topic.removeprefix(DEAD_LETTERS)
         expired = lost = 0
         try:
@@ -120,7 +119,7 @@ class Keeping:
                 lost += 1
                 continue
             if letter is None:
-                continue  # it went by a limit of its topic
+                continue  # dropped by the retention of its topic
             if letter.time_ms <= since_ms:
                 turn.add(LetterEnded(topic, letter.offset, place, NOWHERE, low, LetterEnd.EXPIRED))
                 expired += 1
@@ -134,8 +133,8 @@ class Keeping:
     # --- when their time is over -----------------------------------------------------------
 
     def look(self) -> None:
-        """End expired dead letters of some groups; the next call continues with others. Raises what
-        an append raises."""
+        """End expired dead letters of some groups. The next call continues with the next groups.
+        Raises what an append raises."""
         with self._look:
             self._appends.check_open()
             after = self._looked_at
@@ -146,7 +145,7 @@ class Keeping:
                     self.expired += self._run(partial(self._end_some, group))[0]
 
     def _end_some(self, group: str, turn: Turn) -> int:
-        """Returns how many ended."""
+        """End expired letters of the group in this turn. Returns how many."""
         try:
             turn.place(topic_of(group))
         except UnknownTopicError:
@@ -160,20 +159,20 @@ class Keeping:
         return expired
 
     def _ends(self, group: str, tables: Tables) -> Iterator[LetterEnded]:
-        """Yield entries that end the oldest letters, up to the first one that has not expired. One
-        that cannot be read stays until its segment goes."""
+        """Yield entries that end the oldest letters, up to the first one that has not expired.
+        Unreadable letters stay until their segment is dropped."""
         topic = topic_of(group)
         low, high = self._box.places(group)
         since_ms = self._box.since_ms(group, tables)
         every = candidates(topic, tables, (low, high), -1)
         for offset, place in chain.from_iterable(every):
             if place >= high:
-                return  # it is not dispatched yet
+                return  # not dispatched yet
             try:
                 letter = self._box.read(topic, tables, [place]).get(place)
             except (CorruptRecordError, DamagedQueueError):
                 continue
-            if letter is None:  # it went with the log, or by a limit of its topic
+            if letter is None:  # dropped by retention
                 yield LetterEnded(topic, offset, place, NOWHERE, low, LetterEnd.GIVEN_UP)
             elif letter.offset == offset:
                 if letter.time_ms > since_ms:

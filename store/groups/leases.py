@@ -1,4 +1,4 @@
-"""Changes of the leases that handles name: acknowledge, renew, give back, bury."""
+"""Changes to leases by handles: acknowledge, renew, give back, bury."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Answered(NamedTuple):
     """The result of each handle, and the log offset at which it becomes durable."""
 
     outcomes: list[Outcome]
-    end_offset: int  # certain once the log is durable up to it: see MessageStore.is_durable
+    end_offset: int  # see MessageStore.is_durable
 
 
 class Part(NamedTuple):
@@ -34,8 +34,8 @@ class Part(NamedTuple):
     group: str
     topic: str
     queue_id: int
-    lease: Lease  # with these messages, and no others
-    was_full: bool  # the group could not be given more of the queue
+    lease: Lease  # contains only these messages
+    was_full: bool  # the group had its maximum of messages of the queue in flight
 
     def add(self, lease: Lease, how: Held) -> None:
         self.turn.add(Leased(self.group, self.topic, self.queue_id, lease, how))
@@ -86,7 +86,7 @@ def acknowledge_lease(part: Part) -> None:
 
 
 def _is_there(turn: Turn, topic: str, begins: int) -> bool:
-    """Whether the topic is still the one that the handle was made for."""
+    """Whether the topic was not deleted and created again since the handle was made."""
     try:
         return turn.place(topic).begins == begins
     except UnknownTopicError:

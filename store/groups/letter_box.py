@@ -1,8 +1,8 @@
 """Finds and reads dead letters.
 
-They are in queue 0 of the topic `%DLQ%` and the group's name. Rows of the state (`x` and `y` of
-store/state/rows.py) record which of them have ended. A moved letter is named by the offset of its
-first place.
+They are in queue 0 of the topic `%DLQ%` plus the group's name. Rows of the state (`x` and `y` of
+store/state/rows.py) record which have ended and which were moved. A moved letter keeps the offset
+of its first place as its name.
 """
 
 from __future__ import annotations
@@ -31,15 +31,14 @@ if TYPE_CHECKING:
     from store.puts import AppendPath
     from store.state import Tables
 
-#: Those that are looked at, or read, together.
+#: Letters that are looked up or read together.
 _TOGETHER = 64
 _READ_BYTES = 4 << 20
-#: No letter has one above.
 _LAST_OFFSET = (1 << 63) - 1
 
 
 class UnseenError(Exception):
-    """A dead letter was moved to a place that is not dispatched yet. Retry then."""
+    """A dead letter was moved to a place that is not dispatched yet. Retry after dispatch."""
 
 
 class LetterBox:
@@ -78,8 +77,8 @@ class LetterBox:
                 self._appends.wait_acknowledged(self._appends.log.appended_offset)
 
     def places(self, group: str) -> tuple[int, int]:
-        """The range of places that may have dead letters of the group; the end is exclusive. Raises
-        InvalidArgumentError, UnknownGroupError."""
+        """Queue offsets in the dead-letter topic, from first to last exclusive, that the topic
+        keeps and that are dispatched. Raises InvalidArgumentError, UnknownGroupError."""
         check_group(group)
         self._appends.check_open()
         try:
@@ -97,7 +96,7 @@ class LetterBox:
         places: tuple[int, int],
         found: Iterator[Sequence[tuple[int, int]]],
     ) -> Iterator[DeadLetter]:
-        """Yield the candidates that are live dead letters. Raises UnseenError."""
+        """Yield the live dead letters among the candidates `found`. Raises UnseenError."""
         since_ms = self.since_ms(group, tables)
         for some in found:
             if any(place >= places[1] for _, place in some):
@@ -105,7 +104,7 @@ class LetterBox:
             letters = self.read(topic_of(group), tables, [place for _, place in some])
             for offset, place in some:
                 letter = letters.get(place)
-                # One with another name was moved here, and is found by that.
+                # A letter with another name was moved here; its own candidate finds it.
                 if letter and letter.offset == offset and letter.time_ms > since_ms:
                     yield letter
 
@@ -115,8 +114,8 @@ class LetterBox:
         return self._times.now_ms() - settings.dead_letters_keep_ms
 
     def is_moved_here(self, topic: str, tables: Tables, place: int) -> bool:
-        """Whether the letter there was moved and so has another name. An unreadable one counts as
-        not moved, and may still be deleted."""
+        """Whether the letter at this place was moved there, so its name differs from the place. An
+        unreadable letter counts as not moved, so it can still be deleted."""
         try:
             letter = self.read(topic, tables, [place]).get(place)
         except (CorruptRecordError, DamagedQueueError):
@@ -124,8 +123,8 @@ class LetterBox:
         return letter is not None and letter.offset != place
 
     def read(self, topic: str, tables: Tables, places: Sequence[int]) -> dict[int, DeadLetter]:
-        """Read the letters at these places; those that are not dispatched, or no longer kept, are
-        missing."""
+        """Read the letters at these places. The result lacks those that are not dispatched yet or
+        no longer kept."""
         return {
             place: self._letter(topic, tables, place, record)
             for place, record in read_places(self._reads, topic, places).items()
@@ -134,18 +133,16 @@ class LetterBox:
     def _letter(self, topic: str, tables: Tables, place: int, record: bytes) -> DeadLetter:
         letter = letter_of(place, record, self._times)
         if letter.offset != place and tables.moved_letter(topic, letter.offset) != place:
-            return letter._replace(offset=place)  # somebody else wrote that
+            return letter._replace(offset=place)  # a property that this store did not write
         return letter
 
 
 def candidates(
     topic: str, tables: Tables, places: tuple[int, int], after: int
 ) -> Iterator[Sequence[tuple[int, int]]]:
-    """Yield, in chunks, the offsets (names) above `after` that letters may have, with the place of
-    each.
+    """Yield, in chunks, possible letters above `after`: the offset that names each, and its place.
 
-    Moved letters are behind all others and older than those, because the log drops its oldest
-    records first.
+    Ascending by name, oldest first. Moved letters come first, because only the oldest are moved.
     """
     if after >= _LAST_OFFSET:
         return

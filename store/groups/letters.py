@@ -1,7 +1,7 @@
-"""Redrives dead letters to where they came from, and deletes them.
+"""Redrives dead letters to their original topic or light queue, and deletes them.
 
-A redrive appends the message and the entry that ends the letter together, so it happens once,
-despite concurrent calls and crashes.
+A redrive appends the message and the entry that ends the letter together, so concurrent calls and
+crashes cannot redrive a letter twice.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ class Redriven(NamedTuple):
     """The result of a redrive."""
 
     redriven: int
-    left: int  # of what they came from is not there any more, or is not known
-    complete: bool  # False: there may be more behind `last`
-    last: int  # offset of the last dead letter that was looked at; -1: of none
-    end_offset: int  # certain once the log is durable up to it: see MessageStore.is_durable
-    refused: str = ""  # the call ended before a letter of this topic, which it may not go to
+    left: int  # not redriven: the original topic or light queue is deleted or unknown
+    complete: bool  # False: there may be more letters behind `last`
+    last: int  # offset of the last dead letter that was handled; -1: none
+    end_offset: int  # see MessageStore.is_durable
+    refused: str = ""  # `may` refused this topic; the call ended before that letter
 
 
 @dataclass(frozen=True)
 class _Round:
-    """What one turn did, and earlier turns of the same call."""
+    """Progress of a call, over all its turns so far."""
 
     redriven: int = 0
     left: int = 0
     last: int = -1
-    is_last: bool = False  # no letters are behind, of those that are dispatched
-    refused: str = ""  # topic that the next letter came from, and may not go to
+    is_last: bool = False  # no dispatched letters remain
+    refused: str = ""  # see Redriven
 
 
 class Letters:
@@ -76,7 +76,7 @@ class Letters:
         done = _Round(last=after)
         end = self._appends.log.appended_offset
         while not (done.is_last or done.refused) and done.redriven + done.left < max_messages:
-            # What another call moved is read at its new place.
+            # Retry: another call moved a letter, and its new place is not dispatched yet.
             self._appends.wait_acknowledged(end)
             plan = partial(self._redrive_some, group, wanted, max_messages, may, done)
             done, end = self._run(plan)

@@ -10,21 +10,21 @@ from store.format import check_topic
 if TYPE_CHECKING:
     from store.metadata import SharedGroup
 
-#: Messages of one receive.
+#: Most messages of one receive.
 MOST_RECEIVED = 1024
-#: Of one call that acknowledges, holds on to or gives back.
+#: Most handles of one call.
 MOST_HANDLES = 1024
-#: Longest time that a receiver has a message without asking for more, ms.
+#: Longest lease, ms; receivers can renew it.
 MOST_INVISIBLE_MS = 12 * 3_600_000
-#: Longest time for which a message is given back, ms.
+#: Longest delay before redelivery, ms.
 MOST_DELAY_MS = 30 * 24 * 3_600_000
-#: Characters of the id of an attempt.
+#: Most characters of an attempt id.
 MOST_ATTEMPT_ID = 64
-#: Dead letters of one call.
+#: Most dead letters of one call.
 MOST_LETTERS = 1000
-#: Queues that are described at once.
+#: Most queues described by one call.
 MOST_DESCRIBED = 10_000
-#: Lite topics that a group may let each client be subscribed to.
+#: Most lite topics that a group's settings can allow each client.
 MOST_LITE_QUOTA = 100_000
 _MOST_DELIVERIES = 1000
 _MOST_IN_FLIGHT = 10_000
@@ -40,7 +40,7 @@ def check_within(field: str, value: int, least: int, most: int) -> None:
 
 
 def check_time_within(field: str, value_ms: int, least_ms: int, most_ms: int) -> None:
-    """The same for a time, which the error gives in the largest unit that fits."""
+    """Like `check_within`, for a time in ms. The error gives it in the largest unit that fits."""
     if not least_ms <= value_ms <= most_ms:
         value, least, most = map(_time_text, (value_ms, least_ms, most_ms))
         raise InvalidArgumentError(field, f"{value} is outside {least} to {most}")

@@ -1,8 +1,7 @@
 """Groups in order: at most one message of each message group is in flight.
 
-A message group is the messages of a queue with the same ordering key; messages without a key form a
-message group as well. It is identified by a hash. Two keys with the same hash are delivered as one
-message group, still in order.
+A message group is the messages of a queue with the same ordering key; messages without a key also
+form one. It is identified by a hash. Keys with the same hash share a message group, still in order.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from store.state import Window
 
-#: A queue is looked through so far behind its first message that is not done, queue offsets.
+#: Queue offsets that are scanned behind the first message that is not done.
 SCAN_AHEAD = 1024
 
 

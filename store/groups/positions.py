@@ -40,13 +40,13 @@ class Edge(enum.Enum):
 
 
 class AtTime(NamedTuple):
-    """The first message stored at that time, ms since 1970, or later."""
+    """The first message stored at that time or later."""
 
     time_ms: int  # ms since 1970
 
 
 class AtOffset(NamedTuple):
-    """The message at that queue offset, from min to max of the queue."""
+    """The message at that queue offset, which must be within min and max of the queue."""
 
     offset: int
 
@@ -57,21 +57,21 @@ Where = Edge | AtTime | AtOffset
 class SharedQueue(NamedTuple):
     """The position of a shared group in a queue of a topic that it has received from."""
 
-    topic: str  # or a light queue
+    topic: str  # or light queue
     queue_id: int
-    next_offset: int  # what was never delivered, nor waits in order, begins here
-    max_offset: int  # ... and ends here, exclusive
-    done_below: int  # everything below is done
+    next_offset: int  # the first message that was neither delivered nor scanned in order
+    max_offset: int  # end of the queue, exclusive
+    done_below: int  # all messages below are done
     in_flight: int  # messages that receivers have now
-    waiting_again: int  # messages that are to be delivered again, or wait behind others in order
-    oldest_time_ms: int | None  # when the oldest message that is not done was stored
+    waiting_again: int  # messages that wait for redelivery, or behind others in order
+    oldest_time_ms: int | None  # store time of the oldest message that is not done, ms since 1970
 
 
 class ResetDone(NamedTuple):
     """The result of a reset."""
 
-    queues: list[SharedQueue]  # as they are now
-    ended_in_flight: int  # messages whose handles are of no use any more
+    queues: list[SharedQueue]  # after the reset
+    ended_in_flight: int  # messages whose handles became invalid
 
 
 def offset_of(reads: Reads, topic: str, queue_id: int, where: Where) -> int:
@@ -120,8 +120,8 @@ def list_queues(
     limit: int,
 ) -> Iterator[tuple[str, int, Window]]:
     """Windows of the shared group on the queues of the topics that it has received from, above
-    `after`, in the order of their rows. A queue that it has not received from has no row: of such
-    a one it is told where the group would begin."""
+    `after`, in the order of their rows. For a queue without a window: where the group would
+    begin."""
     rows = tables.list_windows(group, after, limit)
     topic, following = ("", 0) if after is None else (after[0], after[1] + 1)
     for row in rows:
@@ -143,12 +143,13 @@ def _fresh(
     first: int,
     end: int | None = None,
 ) -> Iterator[tuple[str, int, Window]]:
-    """Queues first <= id < end that have no row; `end` None: to the topic's last one."""
+    """Like `list_queues`, for queues first <= id < end, which have no row; `end` None: to the
+    topic's last queue."""
     if first == end or not topic or is_light(topic) or not tables.reads(group, topic):
         return
     config, settings = tables.topic(topic), tables.shared_group(group)
     if config is None or settings is None:
-        return  # deleted just now
+        return  # deleted meanwhile
     begin = begin_of(tables, group, topic) if settings.from_latest else None
     if begin is not None and begin.begun_at is None:
         return
@@ -168,7 +169,7 @@ def described(
 
     Raises DamagedQueueError.
     """
-    # After the windows: so no group is ahead of its queue.
+    # Read after the windows, so that no group is ahead of its queue.
     ends = queues.next_offsets([(topic, queue_id) for topic, queue_id, _ in windows])
     found = []
     for (topic, queue_id, window), end in zip(windows, ends, strict=True):

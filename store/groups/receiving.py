@@ -36,18 +36,18 @@ if TYPE_CHECKING:
     from store.reads import Filter, Pulled
     from store.state import Window
 
-#: Queues that are looked at together.
+#: Queues whose rows are read together.
 _TOGETHER = 64
-#: Messages that cannot be read, of one queue, that one call skips.
+#: Most unreadable messages of one queue that one call skips.
 _MOST_SKIPPED = 64
-#: Messages of a queue that are read together to find some that may be handed over in order, and
-#: bytes of those that one call reads of a queue and leaves.
+#: For groups in order: messages read together in a scan, and bytes of messages that one call may
+#: read from a queue without delivering them.
 _SCANNED_TOGETHER = 64
 _SCANNED_BYTES = 4 << 20
-#: A lease counts no further.
+#: A lease stores no higher number of deliveries.
 _MOST_DELIVERIES = 0xFFFF
-#: Every tenth receive from a priority topic takes its queues in turn, as from any other topic, so
-#: that messages of a low priority do not wait for ever.
+#: One receive in ten from a priority topic visits its queues in turn, as in any other topic, so
+#: that messages of low priority are not starved.
 _ROUND_ONE_IN = 10
 
 
@@ -65,24 +65,24 @@ class Wish(NamedTuple):
     """The checked arguments of one receive."""
 
     group: str
-    topic: str  # or a light queue
-    max_messages: int  # 0: only what the same attempt has in flight
+    topic: str  # or light queue
+    max_messages: int  # 0: only messages that the same attempt has in flight
     max_bytes: int
-    invisible_ms: int | None  # None: as the group says
+    invisible_ms: int | None  # None: the group's setting
     tag_filter: Filter | None
-    makes_group: bool  # where there is none
-    skip_damaged: bool  # messages that cannot be read are done
-    attempt: int  # a hash of the attempt's id; 0: it has none
+    makes_group: bool  # create a missing group
+    skip_damaged: bool  # finish unreadable messages
+    attempt: int  # hash of the attempt id; 0: none
     first_queue: int  # taken modulo the number of queues
-    of_lite: bool = False  # the topic is a lite topic, and so the group is bound to its parent
+    of_lite: bool = False  # the topic is a lite topic; the group must be bound to its parent
 
 
 class _Read(NamedTuple):
     """Messages of one queue."""
 
-    messages: list[tuple[int, bytes]]  # queue offset and record, rising
-    next_offset: int  # what lies below and is not among them is not wanted, or not there
-    expired: int = 0  # messages below that the topic keeps no longer
+    messages: list[tuple[int, bytes]]  # queue offset and record, ascending
+    next_offset: int  # other messages below were filtered out, or do not exist
+    expired: int = 0  # messages below `next_offset` that the topic no longer keeps
 
 
 class _Taken(NamedTuple):
@@ -91,7 +91,7 @@ class _Taken(NamedTuple):
     queue_id: int
     lease: Lease
     queue_offsets: Sequence[int]
-    records: Sequence[bytes]  # of each
+    records: Sequence[bytes]
 
 
 class Receiving:
@@ -113,13 +113,13 @@ class Receiving:
         self._queues = queues
         self._reads = reads
         self._damages = damages
-        self._damage: Damage | None = None  # the first that holds a queue up
+        self._damage: Damage | None = None  # the first that blocks a queue
         self._new_nonce = new_nonce
-        self._begin: Begin | None = None  # None: it begins with the oldest message
+        self._begin: Begin | None = None  # None: start at the oldest message
         self._taken: list[_Taken] = []
         self._count = 0
         self._bytes = 0
-        #: When it is worth to look again, by the store's time; None: when a message comes.
+        #: Store time, ms, at which a retry may find more; None: only a new message changes that.
         self.next_look_ms: int | None = None
 
     def run(self) -> list[Delivery]:
@@ -148,9 +148,9 @@ class Receiving:
         except StoreError:
             if not self._taken:
                 raise
-            # The next call, which begins elsewhere, may have more luck; or it is told.
+            # The next call starts at another queue; if it finds no message, it raises the error.
         if self._damage is not None and not self._taken:
-            raise self._damage  # when the other queues have nothing
+            raise self._damage
         return self._deliveries(place)
 
     def _same_again(self, ids: Sequence[int]) -> None:
@@ -168,7 +168,7 @@ class Receiving:
         try:
             for offsets in stretches(list(lease.offsets())):
                 self._take(queue_id, lease, self._read_some(queue_id, offsets).messages)
-        except DAMAGE as error:  # it was read when it was handed over first
+        except DAMAGE as error:  # it was readable at the first delivery
             self._damages.met(self._wish.group, error, is_skipped=False)
             self._damage = self._damage or error
 
@@ -248,8 +248,8 @@ class Receiving:
             self._new(queue_id, window, end, room, settings)
 
     def _goes_on_behind(self, queue_id: int, window: Window, error: Damage) -> bool:
-        """Whether the group skips an unreadable message. Otherwise it blocks the queue until it can
-        be read, as after a rebuild, or until a receiver asks to skip it."""
+        """Finish the unreadable message if the receiver asked to skip it; returns whether it did.
+        Otherwise the message blocks its queue until it is readable again or is skipped."""
         group, topic = self._wish.group, self._wish.topic
         first, behind = error.queue_offset, error.next_offset
         is_skipped = self._wish.skip_damaged and behind is not None
@@ -300,10 +300,10 @@ class Receiving:
                 return
             for _, record in self._read_some(queue_id, [offset]).messages:
                 bury_record(self._turn, group, topic, queue_id, offset, record, lease)
-                self._turn.free(group, topic)  # what waits behind it, in order
+                self._turn.free(group, topic)  # messages that waited behind it in order
 
     def _read_some(self, queue_id: int, offsets: Sequence[int]) -> _Read:
-        """Read the messages that still exist; the group finishes the others as gone."""
+        """Read these messages, and finish as gone those that no longer exist."""
         first, behind = offsets[0], offsets[-1] + 1
         read = self._read(queue_id, first, behind - first, tag_filter=None)
         wanted = set(offsets)
@@ -340,8 +340,8 @@ class Receiving:
     def _scan(
         self, queue_id: int, window: Window, end: int, room: int, settings: SharedGroup
     ) -> None:
-        """Scan from the next offset, up to SCAN_AHEAD: deliver messages without an undone one of
-        their message group before them, and record the others as seen."""
+        """Scan up to SCAN_AHEAD from the next offset. Deliver messages that are first of their
+        message group, and record the others as seen."""
         group, topic = self._wish.group, self._wish.topic
         end = min(end, window.done_below + SCAN_AHEAD)
         before = {key for _, key in window.keys}
@@ -395,7 +395,7 @@ class Receiving:
         read = self._read(
             queue_id, window.next_offset, min(self._left, room), self._wish.tag_filter
         )
-        if window is not FRESH:  # a group that begins was promised none of them
+        if window is not FRESH:  # a new group does not count messages that expired before it
             self._turn.expired += read.expired
         self._hand_over(queue_id, read.messages, 1, settings)
         behind = read.messages[-1][0] + 1 if read.messages else window.next_offset
@@ -452,12 +452,11 @@ class Receiving:
             except OffsetOutOfRangeError as error:
                 if error.min_offset <= start:
                     raise
-                # Its topic does not keep them any longer.
                 start = error.min_offset
                 if tag_filter is None and start >= behind:
                     return _Read([], start, start - first)
         messages = list(zip(pulled.queue_offsets, pulled.records, strict=True))
         if self._taken and messages and len(messages[0][1]) > room:
-            # A pull gives one message whatever its size.
+            # A pull returns at least one message, whatever its size.
             return _Read([], messages[0][0], start - first)
         return _Read(messages, pulled.next_offset, start - first)

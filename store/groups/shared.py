@@ -103,7 +103,7 @@ class SharedGroups:
         self._turns = Turns(appends, topics, times.steady_ms)
         self._box = LetterBox(appends, tables, times, reads)
         self._letters = Letters(appends, self._box, self._turns)
-        #: Of dead letters; a job of the store's.
+        #: Keeps dead letters when segments are dropped; its `look` is a job of the store.
         self.keeping = Keeping(appends, tables, self._box, self._turns)
 
     # --- groups ----------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class SharedGroups:
         return wanted
 
     def describe(self, group: str) -> SharedGroup | None:
-        """The group's settings; None for a reader group. Raises UnknownGroupError."""
+        """Settings of the group; None for a reader group. Raises UnknownGroupError."""
         check_group(group)
         self._appends.check_open()
         if self._tables.group(group) is None:
@@ -161,13 +161,12 @@ class SharedGroups:
     def describe_queues(
         self, group: str, limit: int = 1000, after: tuple[str, int] | None = None
     ) -> list[SharedQueue]:
-        """Up to `limit` queues of the topics that the group has received from, with its position in
-        each, after `after` (topic, queue id). Ordered by length of the topic's name, its bytes, and
-        queue id. Includes queues that it has not received from, which have no row.
+        """The group's position in up to `limit` queues behind `after` (topic, queue id): all queues
+        of the topics that it has received from. Ordered by length of the topic's name, its bytes,
+        and queue id.
 
-        A page may be shorter than `limit` only if it is the last one, or a topic on it was deleted
-        meanwhile. Raises InvalidArgumentError, UnknownGroupError, GroupKindError,
-        DamagedQueueError.
+        A page is shorter than `limit` only if it is the last one, or a topic was deleted meanwhile.
+        Raises InvalidArgumentError, UnknownGroupError, GroupKindError, DamagedQueueError.
         """
         check_within("limit", limit, 1, MOST_DESCRIBED)
         if self.describe(group) is None:
@@ -213,7 +212,7 @@ class SharedGroups:
         def move(some: Sequence[int], turn: Turn) -> int:
             turn.place(topic)
             settings = turn.shared(group)
-            # All of them first: where one is refused, none is moved.
+            # Resolve all first: if one raises, no queue is moved.
             moved = [
                 Reset(group, topic, each, offset_of(self._reads, topic, each, where))
                 for each in some
@@ -236,12 +235,12 @@ class SharedGroups:
         return ResetDone(described(self._reads, self._queues, windows, self._now_ms()), total)
 
     def on_change(self, listener: Callable[[str, str], None]) -> Callable[[], None]:
-        """Call `listener` with a group and a topic or light queue when a receive may get more than
-        before without a new message, or another error. Returns a function that removes it.
+        """Call `listener(group, topic or light queue)` when the result of a receive may differ
+        without a new message. Returns a function that removes the listener.
 
-        Topic "" means all topics, when the group was changed or deleted. Group "" means all groups,
-        when the topic was deleted. Runs after the change, on the thread that made it or on the
-        dispatching thread, and must be short.
+        Topic "" means all topics: the group was changed or deleted. Group "" means all groups: the
+        topic was deleted. Runs after the change, on the thread that made it or on the dispatching
+        thread, and must be short.
         """
         return self._turns.add_listener(listener)
 
@@ -262,27 +261,26 @@ class SharedGroups:
         wait: bool = True,
         at_once: bool = False,
     ) -> Received:
-        """Receive messages of the topic or light queue; they belong to the caller for
+        """Receive messages of the topic or light queue. No other receive gets them for
         `invisible_ms`.
 
-        Redeliveries come first. Respects both limits, but returns at least one message if there is
-        one. Does not wait for messages: see `on_change`. Messages that the filter excludes are done
-        for the whole group. After a power loss, messages may be delivered again at once. A group in
-        order has at most one message of each ordering key in flight. A repeated call with the same
-        `attempt_id`, at most 64 characters, returns what is still in flight of the first one, with
-        the same handles; with `max_messages` 0 it returns nothing else. A missing group is created
-        if `auto_create_groups` is on.
+        Redeliveries come first. Respects both limits, but returns at least one message if one is
+        available. Does not wait for messages: see `on_change`. Messages that the filter excludes
+        are done for the whole group. A power loss may end leases early, so messages may be
+        delivered again. A group in order has at most one message of each ordering key in flight. A
+        repeated call with the same `attempt_id` (at most 64 characters) returns what is still in
+        flight of the first call, with the same handles; with `max_messages` 0 it returns nothing
+        else. A missing group is created if `auto_create_groups` is on.
 
         Raises InvalidArgumentError, UnknownGroupError, GroupKindError, UnknownTopicError, and what
         an append raises. Raises CorruptMessageError or DamagedQueueError if an unreadable message
-        blocks a queue and no other queue has messages. With `skip_damaged`, the unreadable message
-        is done for the whole group as soon as the error says where to continue; it is logged and
-        counted.
+        blocks a queue and no other queue has messages. With `skip_damaged`, the group finishes the
+        unreadable message if the error has a next offset; it is logged and counted.
 
         `acknowledge`: handles of the group, acknowledged first, in the same turn and record. With
         `wait` the acknowledgements are durable on return, as with `acknowledge`. If the call
-        raises, none of them is acknowledged. Therefore an error of receiving is not raised if there
-        are handles: nothing is received, and the next call without handles raises it.
+        raises, none is acknowledged. So an error of receiving is not raised if there are handles:
+        nothing is received, and the next call without handles raises it.
 
         `at_once` is for an event loop: see `acknowledge`.
         """
@@ -321,7 +319,7 @@ class SharedGroups:
             except StoreError:
                 if not named:
                     raise
-                deliveries = []  # what was acknowledged stays so
+                deliveries = []  # the handles are acknowledged nevertheless
             return Received(
                 deliveries, receiving.next_look_ms, nonces=receiving.nonces, outcomes=outcomes
             )
@@ -362,9 +360,8 @@ class SharedGroups:
         return self._for_each(group, handles, acknowledge_lease, wait=wait, at_once=at_once)
 
     def bury(self, group: str, handle: str, *, wait: bool = True) -> Answered:
-        """Make the message a dead letter now, however often it was delivered, because its receiver
-        gives it up. Raises like `acknowledge`; CorruptRecordError, DamagedQueueError if it cannot
-        be read."""
+        """Make the message a dead letter now, however often it was delivered. Raises like
+        `acknowledge`; CorruptRecordError, DamagedQueueError if the message cannot be read."""
 
         def end(part: Part) -> None:
             turn, _, group, topic, queue_id, lease, was_full = part
@@ -409,7 +406,7 @@ class SharedGroups:
     ) -> Answered:
         """Make the messages available again after `delay_ms`; None for the group's backoff, by each
         message's number of deliveries. The handles become invalid. With `not_begun` this delivery
-        does not count, because its receiver did not begin to work on it.
+        does not count.
 
         Raises like `acknowledge`.
         """
@@ -480,8 +477,8 @@ class SharedGroups:
         may: Callable[[str], bool] = lambda _: True,
         wait: bool = True,
     ) -> Redriven:
-        """Put dead letters back to where they came from, each exactly once, as new messages with
-        their old id, ordering key and queue.
+        """Put dead letters into their original topic or light queue, each exactly once, as new
+        messages with their old id, ordering key and queue.
 
         Redrives the letters at `offsets`, or, if empty, all above `after`, oldest first; at most
         `max_messages` (1 to 1000) are redriven or left. With `wait` they are as durable on return

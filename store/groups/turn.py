@@ -1,8 +1,8 @@
 """A turn: several calls decide together, and the result becomes one record of the log.
 
-Decisions are based on the state at the log's end, and on the earlier calls of the turn. Messages
-are read meanwhile, so the append lock is not held. Under it, `steps` then checks that everything
-read is unchanged. Only this room changes windows, one turn at a time, so only deletions and
+Decisions are based on the state at the log's end, and on the earlier calls of the turn. They read
+messages, so they run without the append lock. Under that lock, `steps` then checks that everything
+read is unchanged. Only turns change windows, one turn at a time, so only deletions and changed
 settings can interfere.
 """
 
@@ -38,41 +38,41 @@ if TYPE_CHECKING:
     from store.state import Entry, LetterEnded
     from store.topics import End, Topics
 
-#: No call is added beyond it. With names of a usual length a record has as many: see MOST_BYTES of
-#: store/state/packing.py.
+#: A turn with this many entries takes no further calls. With names of usual length they fit one
+#: record: see MOST_BYTES of store/state/packing.py.
 _MOST_ENTRIES = 3000
-#: Message groups that take as much as an entry.
+#: Message groups that take as many bytes as an entry.
 _KEYS_AN_ENTRY = 6
-#: Rows that are taken apart together by a turn that may not take long.
+#: Most bytes of rows that a turn which must be short decodes together.
 _MOST_AT_ONCE_BYTES = 32 << 10
-#: Rows that the next turn goes on with.
+#: Most rows that the next turn reuses.
 _MOST_KNOWN = 256
-#: What is decided is applied where no record is yet; only topics ask where theirs is.
+#: Stands for the offset of the turn's own record, which is not known before the append.
 _NOWHERE = 0
-#: Messages that a turn appends, fewer than make columns, and their bytes.
+#: Most messages that a turn appends (fewer than are encoded as columns), and their bytes.
 _MOST_MESSAGES = 32
 _MOST_MESSAGE_BYTES = 4 << 20
 
 
 class ChangedError(Exception):
-    """Something that the turn has read was changed: plan again."""
+    """State that the turn has read was changed. Run the turn again."""
 
 
 class Begin(NamedTuple):
     """Where a from-latest group starts; physical offsets of records."""
 
-    made_at: int  # of the one that made the group
-    #: Of the one that says that it received from the topic; 0: it is not in the log; None: there is
-    #: none yet.
+    made_at: int  # of the record that created the group
+    #: Of the record of its first receive from the topic; 0: that record is part of this turn; None:
+    #: the group has not received from the topic.
     begun_at: int | None
 
 
 def begin_of(tables: Tables, group: str, topic: str) -> Begin:
-    """Of a shared group, which exists."""
+    """Where the group starts on the topic. The group must exist and be shared."""
     row = tables.group(group)
     assert row is not None, "it was looked up"
     made_at, begun_at = group_made_at(row), tables.begun_at(group, topic)
-    # A group of that name that was deleted may have left that it has begun.
+    # May be left over from a deleted group of the same name.
     left_over = begun_at is not None and _NOWHERE < begun_at < made_at
     return Begin(made_at, None if left_over else begun_at)
 
@@ -82,7 +82,7 @@ class Place(NamedTuple):
 
     begins: int  # physical offset of the record that made the topic; 0 for a light queue
     queue_count: int
-    by_priority: bool = False  # messages of higher queues are handed over first
+    by_priority: bool = False  # messages of higher queues are delivered first
 
 
 class Known:
@@ -98,10 +98,10 @@ class Known:
         self.rows: dict[bytes, bytes | None] = {}
         self.places: dict[str, Place] = {}
         self.ends: dict[str, End] = {}
-        #: How many records the state has when all of that is so; -1: nothing is known.
+        #: Number of state records at which all of this is valid; -1: nothing is known.
         self.records = -1
         self._is_current = False
-        #: Of rows that are looked up together; a turn that may not take long refuses more.
+        #: Most bytes of rows that are looked up together; None: no limit.
         self.most_bytes: int | None = None
 
     def next_turn(self) -> Known | None:
@@ -150,8 +150,8 @@ class Known:
     def scan(
         self, start: bytes, end: bytes, limit: int | None = None
     ) -> Sequence[tuple[bytes, bytes]]:
-        """Scan rows. Only turns add rows of dead letters, and these are deleted with their topic,
-        so it is enough to detect changes of the rows that are found."""
+        """Scan rows. Only found rows are checked for changes later. That is enough for rows of dead
+        letters: only turns add them, and they are deleted with their topic."""
         assert start[:1] in b"xy", f"a turn looks through no range: {start!r} to {end!r}"
         self.look()
         with self._appends.held():
@@ -171,8 +171,8 @@ class Turn:
         *,
         may_wait: bool = True,
     ) -> None:
-        """`known`: from the turn before."""
-        #: Otherwise AppendWouldWaitError is raised for what waits for the disk, or takes long.
+        """`known`: what the previous turn left for reuse."""
+        #: If False, waiting for the disk or long work raises AppendWouldWaitError.
         self.may_wait = may_wait
         self._appends = appends
         self._topics = topics
@@ -181,21 +181,21 @@ class Turn:
         self._changes = Changes(self._known)
         self.tables = Tables(self._changes)
         self._entries: list[Entry] = []
-        self._weight = 0  # of entries with message groups, beyond one each
+        self._weight = 0  # what entries with message groups count beyond one each
         self._messages: list[Message] = []
         self._message_bytes = 0
-        # Of topics: what the next message in queue 0 had for an offset when that was looked up.
+        # By topic: next offset of queue 0 when it was looked up.
         self._next_offsets: dict[str, int] = {}
-        # Windows whose last entry ends deliveries, and where that is: more go with it.
+        # Index of the last entry of a window if that is Finished: later ones may be merged with it.
         self._open: dict[tuple[str, str, int], int] = {}
-        # Whether a row has the offset of the record that is not in the log yet.
+        # Whether a row contains _NOWHERE.
         self._has_nowhere = False
-        # The state's records behind this turn; -1: others came in between, or made topics.
+        # Number of state records after this turn; -1: unknown, other records were appended too.
         self._records_after = -1
         self.windows = self.tables.windows
-        #: Groups and topics, or light queues, of which there may be more to receive afterwards.
+        #: Groups and topics or light queues that may have more to receive after this turn.
         self.freed: set[tuple[str, str]] = set()
-        #: Messages that topics kept no longer: never delivered, and after a delivery.
+        #: Messages that their topic no longer keeps: expired before, gone after a delivery.
         self.expired = self.gone = 0
 
     def check_may_wait(self) -> None:
@@ -231,10 +231,8 @@ class Turn:
         return settings
 
     def begun(self, group: str, topic: str) -> Begin:
-        """Where this from-latest group started on the topic; it starts now if it has not.
-
-        The group must be shared.
-        """
+        """Where this from-latest group, which must be shared, started on the topic. If it has not
+        started, it starts with this turn."""
         begin = begin_of(self.tables, group, topic)
         if begin.begun_at is None:
             self.add(Begun(group, topic))
@@ -242,7 +240,7 @@ class Turn:
         return begin
 
     def place(self, name: str) -> Place:
-        """Raises UnknownTopicError."""
+        """The topic or light queue. Raises UnknownTopicError."""
         known = self._known
         known.look()
         found = known.places.get(name)
@@ -291,7 +289,7 @@ class Turn:
             self._entries.append(entry)
 
     def free(self, group: str, topic: str) -> None:
-        """Report that a receive may get more there than before."""
+        """Note that a receive of the group may get more there than before."""
         self.freed.add((group, topic))
 
     @property
@@ -340,7 +338,7 @@ class Turn:
         return steps
 
     def known(self) -> Known | None:
-        """State for the next turn, after this one is in the log; None if nothing is certain."""
+        """State that the next turn can reuse, after this turn is in the log."""
         if self._entries:
             if self._records_after < 0 or self._has_nowhere:
                 return None
@@ -348,7 +346,7 @@ class Turn:
         return self._known.next_turn()
 
     def given_up(self) -> Known | None:
-        """State for the next turn, if nothing of this one is appended."""
+        """State that the next turn can reuse, if this turn is not appended."""
         return self._known.next_turn()
 
     def topics_were_deleted(self) -> bool:
@@ -356,7 +354,7 @@ class Turn:
         return self._topics.ends.changed_since(self._known.ends)
 
     def _check_unchanged(self) -> None:
-        """Check that what the turn read is unchanged, although the state has changed."""
+        """Raise ChangedError if a row or place that the turn read has changed."""
         view, seen = self._topics.view, self._known.rows
         written = self._changes.written
         keys = [key for key in seen if key[:1] in b"gt" or key in written]

@@ -1,7 +1,7 @@
-"""The writer: joins the decisions of several callers into one record.
+"""Joins the decisions of several callers into one record.
 
-Callers that arrive during a turn wait for its end; the first of them then decides for all that
-wait. So a record covers as many callers as there are, and none waits for a timer.
+Callers that arrive during a turn wait for its end. The first of them then runs the next turn for
+all that wait, so no caller waits for a timer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from store.state import Changes
     from store.topics import Topics
 
-    #: Takes a group, or "" for all of them, and a topic or light queue, or "" for all of them.
+    #: Called with a group and a topic or light queue; "" means all.
     Listener = Callable[[str, str], None]
 
 T = TypeVar("T")
@@ -57,22 +57,21 @@ class Turns:
         self._topics = topics
         self._now_ms = now_ms
         self.turn = Lock()
-        # Each caller adds and removes its own.
+        # Each caller adds and removes its own call.
         self.waiting: list[_Call[object]] = []
-        # Under `turn`: what the last one knew.
+        # Guarded by `turn`: state that the next turn can reuse.
         self._known: Known | None = None
-        # Under `turn`: what its last record freed, until listeners have heard of it.
+        # Guarded by `turn`: Turn.freed of the last turn, until the listeners were called.
         self._freed: set[tuple[str, str]] = set()
-        #: Messages that topics kept no longer: never delivered to a group, and after a delivery.
-        #: Added to under `turn`, read freely.
+        #: Sums of Turn.expired and Turn.gone. Written under `turn`; may be read without a lock.
         self.expired = self.gone = 0
         # Replaced whole.
         self._listeners: tuple[Listener, ...] = ()
         appends.applier.add_listener(self._applied)
 
     def run(self, plan: Callable[[Turn], T]) -> tuple[T, int]:
-        """Decide `plan` in a turn. Returns its result once it is in the log, and the log's end
-        then."""
+        """Run `plan` in a turn. Returns its result and the log's end, once the turn's record is in
+        the log. Raises what `plan` or the append raises."""
         self._appends.check_open()
         call = _Call(plan)
         try:
@@ -81,14 +80,14 @@ class Turns:
                 while not call.is_done:
                     self._take([each for each in self.waiting if not each.is_done])
         finally:
-            if call in self.waiting:  # an interrupt may come before
+            if call in self.waiting:  # absent if an interrupt came before the append to the list
                 self.waiting.remove(call)  # type: ignore[arg-type]
         return call.outcome()
 
     def run_at_once(self, plan: Callable[[Turn], T]) -> tuple[T, int]:
-        """Like `run`, for an event loop: in a turn of its own, which does not block.
+        """Like `run`, for an event loop: runs a turn of its own, without blocking.
 
-        Raises AppendWouldWaitError if it would block or take long; nothing is decided then.
+        Raises AppendWouldWaitError if it would block or take long; nothing is appended then.
         """
         self._appends.check_open()
         if self.turn.locked() or self.waiting or self._appends.log.lock.locked():
@@ -99,10 +98,10 @@ class Turns:
         return call.outcome()
 
     def _take(self, waiting: Sequence[_Call[object]], *, may_wait: bool = True) -> None:
-        """Decide some of the waiting calls."""
+        """Run one turn for some of the waiting calls."""
         while True:
             self._tell_freed()
-            # Where an interrupt ends this, or another try follows, nothing is known any more.
+            # Reset first: after an interrupt or a retry, what was known is no longer valid.
             known, self._known = self._known, None
             turn = Turn(self._appends, self._topics, known, may_wait=may_wait)
             decided: list[tuple[_Call[object], object, StoreError | None]] = []
@@ -117,10 +116,10 @@ class Turns:
                 except StoreError as error:
                     decided.append((call, None, error))
             if any(error for _, _, error in decided) and turn.topics_were_deleted():
-                continue  # an offset of a queue that is another one by now, say
+                continue  # the error may be due to the deletion
             failure: StoreError | None = None
             end = self._appends.log.appended_offset
-            self._freed = turn.freed  # an interrupt may come behind the append
+            self._freed = turn.freed  # before the append, because an interrupt may follow it
             try:
                 if not turn.is_empty:
                     now_ms = self._now_ms()
@@ -154,14 +153,14 @@ class Turns:
         return remove
 
     def _applied(self, changes: Changes, physical_offset: int) -> None:
-        """Listener of the applier: topics and groups that were changed or deleted."""
+        """Listener of the applier: reports changed groups, and deleted topics and light queues."""
         del physical_offset
         if self._listeners:
             self._tell({("", name) for name in changes.ended})
             self._tell({(key[1:].decode(), "") for key in changes.written if key[:1] == b"g"})
 
     def _tell_freed(self) -> None:
-        """Call the listeners. Must hold `turn`. Repeatable."""
+        """Call the listeners for `_freed`. Must hold `turn`. Repeatable."""
         if self._freed:
             self._tell(self._freed)
             self._freed = set()

@@ -1,7 +1,7 @@
 """Held messages: they wait for their time (delayed messages) or for a decision (transactions).
 
-A held message is a record of a system topic; its properties say where it goes. A row of the state
-says that it waits. Its delivery is appended together with the entry that ends the row, so there is
+A held message is a record of a system topic; its properties say where it will be put. A row of the
+state says that it waits. Its delivery and the entry that deletes the row are one append, so it has
 exactly one outcome after any crash. See store/docs/held.md.
 """
 

@@ -1,7 +1,5 @@
-"""Decides transactions under the append lock, from the state at the log's end.
-
-So each half has exactly one outcome, despite concurrent decisions.
-"""
+"""Decides transactions under the append lock, from the state at the log's end. So each half has
+exactly one outcome, despite concurrent decisions."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from store.state import Entry, OpenHalf, StateView
     from store.topics import Topics
 
-#: What is decided is applied where no record is yet: no answer asks where that is.
+#: Stands for the offset of the record that is about to be appended; decisions do not depend on it.
 _NOWHERE = 0
 
 _SAID = {
@@ -60,8 +58,8 @@ class Begin(NamedTuple):
     """A message that begins a transaction."""
 
     message: Message
-    group: str  # of producers, which are asked when nobody decides
-    immunity_ms: int = 0  # nobody is asked before that; less than FIRST_CHECK_MS counts as that
+    group: str  # of producers; one is asked if no decision arrives
+    immunity_ms: int = 0  # time to the first check, at least FIRST_CHECK_MS
 
 
 class Decide(NamedTuple):
@@ -72,25 +70,25 @@ class Decide(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The half to be committed."""
+    """A half that is to be committed, as read."""
 
     place: int
-    #: What is put, prepared; why it cannot be read; None: its record left the log.
+    #: The message to put; the error if it is unreadable; None if its record left the log.
     message: Ready | StoreError | None
 
 
 class ReadAgainError(Exception):
-    """A half is no longer where it was read."""
+    """A half was moved since it was read, or was not read."""
 
 
 class Beginning(NamedTuple):
     """A valid call that begins a transaction."""
 
     message: Message
-    half: Ready  # what stands for it meanwhile
+    half: Ready  # the half's record
     group: str
     nonce: int
-    first_check_ms: int  # from now on
+    first_check_ms: int  # relative to now
 
 
 class Ending(NamedTuple):
@@ -113,8 +111,8 @@ class Turn:
         *,
         reads_again: bool,
     ) -> None:
-        """`messages`: by half, as far as they were read. `reads_again`: for one that was
-        not, ReadAgainError is raised; otherwise its call alone is refused."""
+        """`messages`: by half, those that were read. `reads_again`: a missing one raises
+        ReadAgainError; otherwise only its call is rejected."""
         self._topics = topics
         self._config = config
         self._calls = calls
@@ -122,15 +120,15 @@ class Turn:
         self._reads_again = reads_again
         self.answers: list[str | StoreError] = []
         self._now_ms = now_ms
-        #: How halves end by it.
+        #: How each half ends in this attempt.
         self.ended: list[HalfEnd] = []
         self._made: dict[str, TopicsMade] = {}
         self._entries: list[Entry] = []
         self._appended: list[Ready] = []
 
     def steps(self) -> Sequence[Step]:
-        """Raises ReadAgainError."""
-        # It may be called again, when the log's next segment was not ready.
+        """The steps to append. Raises ReadAgainError."""
+        # May be called again, if the log's next segment was not ready.
         self.answers, self.ended = [], []
         self._made = {}
         self._entries, self._appended = [], []
@@ -148,7 +146,7 @@ class Turn:
                     self.answers.append(call)
             except StoreError as error:
                 self.answers.append(error)
-        # One step, as it may be asked for again: what was appended then would be so twice.
+        # One step: this may be called again, and steps that were appended before would be repeated.
         messages = [each.message for each in self._appended]
         prepared = [each.prepared for each in self._appended]
         steps = [Step(self._entries, messages, prepared=prepared)] if self._entries else []
@@ -159,7 +157,7 @@ class Turn:
 
     @property
     def begun(self) -> int:
-        """Number of transactions that it begins."""
+        """Number of transactions that this attempt begins."""
         pairs = zip(self._calls, self.answers, strict=True)
         return sum(isinstance(one, Beginning) and isinstance(two, str) for one, two in pairs)
 
@@ -213,7 +211,7 @@ class Turn:
         before = self._tables.ended(half)
         if before is None or before.nonce != nonce:
             raise UnknownTransactionError(text)
-        # What was not delivered and never will be is as good as rolled back.
+        # Every other end counts as rolled back: the message will not be delivered.
         if commit is not (before.how is HalfEnd.COMMITTED):
             raise _ended(text, before.how)
         return text
@@ -238,6 +236,7 @@ def id_of(row: OpenHalf) -> str:
 
 
 def is_live(row: OpenHalf, view: StateView) -> bool:
-    """Whether the topic is still the one that the half was put for. Must hold the append lock."""
+    """Whether the half's topic was not deleted since the half was put. Must hold the append
+    lock."""
     topic = view.tables.topic(row.topic)
     return topic is not None and topic.created_offset <= row.began_at

@@ -1,7 +1,7 @@
-"""Delivers due messages: the thread, and one step of it.
+"""Delivers due messages: one step, and the thread that repeats it.
 
-The earliest key is always taken first. There is no lower time bound, so late messages, for whatever
-reason, are delivered at the next step.
+A step takes the earliest keys, without a lower time bound. So messages that are late for any reason
+are delivered at the next step.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: At most so many are put a second: puts go on beside them.
+#: Most messages delivered in a second, so that puts can proceed.
 MOST_A_SECOND = 20_000
-#: Of one append, and their bytes: the append lock is held for 2 ms or so.
+#: Messages of one append, and their bytes: the append lock is held for about 2 ms.
 _TOGETHER = 256
 _MOST_BYTES = 4 << 20
-#: After so many the interpreter is let go: whoever puts meanwhile would wait 5 ms for it each time.
+#: After this many messages the thread releases the interpreter, which puts would wait 5 ms for.
 _UNINTERRUPTED = 16
-#: The clock is looked at so often while anything waits: a jump of it is followed step by step.
+#: Longest wait while any message waits: the store's time follows a jump of the clock in steps.
 _LOOK_S = 1.0
-#: What is due and is not dispatched yet is looked for again after this.
+#: Delay before looking again for due messages that are not dispatched yet.
 _LEAST_S = 0.002
-#: After an error.
+#: Delay after an error.
 _AGAIN_S = 1.0
-#: Later than this is told to people.
+#: Messages that are later than this are logged.
 _LATE_MS = 10_000
-#: Above every key of a timer, and above every time.
+#: Above every key of a timer, and above every due time.
 _LAST = b"j"
 _NEVER_MS = (1 << 63) - 1
 
@@ -69,12 +69,12 @@ class _Due(NamedTuple):
 
     key: bytes
     row: TimerRow
-    ready: Ready | None  # None: it cannot be put
+    ready: Ready | None  # None: lost
 
 
 class Firing:
-    """Delivers due messages. Thread: "timers", and any for `fire`; one step at a time. Locks:
-    `_step`, before the append lock; `_lock`, innermost."""
+    """Delivers due messages. Thread: "timers"; any for `fire`. Locks: `_step`, held for a step,
+    before the append lock; `_lock`, innermost."""
 
     def __init__(
         self,
@@ -98,13 +98,13 @@ class Firing:
         self._wake = Wake()
         self._step = Lock()
         self._lock = Lock()
-        # Guarded by _lock. No row that is dispatched has a key below `_lowest`, but for those from
-        # `_lowered` on, which came since the last look. Deleted rows are not looked through again.
+        # Guarded by _lock. Dispatched rows have keys from `_lowest` on; rows that came since the
+        # last step, from `_lowered` on. So a scan does not pass over deleted rows again.
         self._lowest = timer_key(0, 0)
         self._lowered = _LAST
-        # When the next one is due, as far as the last look saw; read freely.
+        # Due time of the next message as of the last step; may be read without a lock.
         self._next_ms = 0
-        #: Since the store was opened; read freely.
+        #: Numbers of messages since the store was opened; may be read without a lock.
         self.fired = 0
         self.gone = 0
         self.lost = 0
@@ -131,8 +131,8 @@ class Firing:
             return count
 
     def _look(self, now_ms: int) -> Sequence[tuple[bytes, TimerRow]]:
-        """The earliest due timers. Rows that change meanwhile, or changed before and are not
-        dispatched, are checked again under the append lock."""
+        """The earliest due timers at the dispatch point. `_put` checks under the append lock
+        whether they still wait."""
         with self._lock:
             start = self._lowest = min(self._lowest, self._lowered)
             self._lowered = _LAST
@@ -148,7 +148,7 @@ class Firing:
         return rows
 
     def _applied(self, changes: Changes, physical_offset: int) -> None:
-        """Listener of the applier: rows that were added."""
+        """Listener of the applier: notes new rows, and ends `_wait` if one is due earlier."""
         del physical_offset
         came = [key for key, row in changes.written.items() if key[:1] == b"i" and row is not None]
         if not came:
@@ -179,14 +179,14 @@ class Firing:
                 except (InvalidArgumentError, CorruptRecordError) as error:
                     reason = str(error)
             if what is None and reason is None:
-                continue  # it is not dispatched yet, or its queue is being rebuilt
+                continue  # not dispatched yet, or its queue is being rebuilt
             if reason is not None:
                 logger.error("the delayed message at place %d is lost: %s", row.place, reason)
             due.append(_Due(key, row, what))
         return due
 
     def _put(self, due: Sequence[_Due]) -> tuple[int, int]:
-        """Returns how many ended, and the log's end then."""
+        """Deliver or end the timers in one append. Returns how many ended, and the log's end."""
         ended: list[TimerEnded] = []
 
         def steps() -> list[Step]:
@@ -199,7 +199,7 @@ class Firing:
             details: list[Prepared] = []
             for (key, row, what), now in zip(due, rows, strict=True):
                 if now != row:
-                    continue  # it was recalled, or moved
+                    continue  # recalled or moved
                 how = TimerEnd.LOST
                 if what is not None:
                     message, prepared = what

@@ -1,4 +1,4 @@
-"""Keeps halves until they are decided, whatever the log's retention: a kind of held record."""
+"""Keeps halves until they are decided, independent of the log's retention."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _PAGE = 1000
 
 
 class RolledHalves(WaitingKind):
-    """Moves halves together with their rows: checks, next check, nonce, and where their topic
-    began. Thread: that of retention."""
+    """Halves as a kind of held record. A moved half keeps its row: checks, next check, nonce, and
+    the offset where it began. Thread: that of retention."""
 
     def __init__(
         self, appends: AppendPath, topics: Topics, state: Rows, tables: Tables, reads: Reads
@@ -36,14 +36,15 @@ class RolledHalves(WaitingKind):
         return self._tables.topic(HALVES_TOPIC) is not None and bool(self._halves.count().open)
 
     def live_places(self, topic: str, first: int, behind: int) -> Iterator[int]:
-        """Reads no records. Moved halves have lower names and higher places than the others."""
+        """Does not read records. Moved halves have lower names and higher places than the
+        others."""
         del topic
         places: list[int] = []
         name = 0
         while rows := self._halves.open_from(name, _PAGE):
             places += [row.place for row in rows if first <= row.place < behind]
             name = rows[-1].half + 1
-            if name > behind:  # no place is below its name
+            if name > behind:  # a place is never below its name
                 break
         return iter(sorted(places))
 

@@ -1,8 +1,7 @@
 """Transactions: a message waits as a half until its producer commits it or rolls it back.
 
-records.py defines a half's record, store/state/halves.py its row. This module decides entries under
-the append lock, so each half has exactly one outcome, whatever races. See
-store/docs/transactions.md.
+records.py defines a half's record, store/state/halves.py its row. Decisions are made under the
+append lock, so each half has exactly one outcome. See store/docs/transactions.md.
 """
 
 from __future__ import annotations
@@ -69,24 +68,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A half is old enough to be asked about: most are decided before.
+#: Least time until the first check, ms: most transactions are decided earlier.
 FIRST_CHECK_MS = 6_000
-#: A producer has as long to answer before the next one is asked.
+#: Time between two checks, ms: a producer has this long to answer.
 CHECK_EVERY_MS = 30_000
-#: As long, at least, it is remembered how a transaction ended.
+#: Least time for which the outcome of a transaction is remembered, ms.
 REMEMBERED_MS = 600_000
-#: Longest time for which a producer may ask not to be asked, ms.
+#: Longest time until the first check that a producer may request, ms.
 MOST_IMMUNITY_MS = 24 * 3_600_000
-#: Calls that are decided together.
+#: Most calls in one `decide`.
 MOST_TOGETHER = 256
-#: Bytes of bodies in one append; one that is committed counts as this much, before it is read.
+#: Bytes of bodies in one append. A commit counts as this much, because it is not read yet.
 _MOST_BYTES = 4 << 20
 _DECIDE_WEIGHT = 16 << 10
-#: Halves that are listed, or looked up, together.
+#: Most halves that are listed or looked up together.
 MOST_LISTED = 1000
-#: Pages that are gone through for one of those of a group, or that were given up.
+#: Most pages that one filtered `list` examines.
 _PAGES_LISTED = 20
-#: A half may be moved while it is read, or its queue be rebuilt.
+#: Attempts to decide: a half may be moved while it is read.
 _TRIES = 8
 _PAGES_FORGOTTEN = 200
 
@@ -95,10 +94,10 @@ IS_TRANSACTION = "TRAN_MSG"
 
 
 class Decided(NamedTuple):
-    """The result of each call: the id of the transaction, or the error."""
+    """The results of `decide`."""
 
     answers: list[str | StoreError]
-    end_offset: int  # certain once the log is durable up to it: see MessageStore.is_durable
+    end_offset: int  # see MessageStore.is_durable
 
 
 class Check(NamedTuple):
@@ -107,9 +106,9 @@ class Check(NamedTuple):
     half: int
     transaction_id: str
     topic: str
-    checks: int  # that were sent before
-    due_ms: int  # since when it is due
-    message: Message  # as it is put when it is committed
+    checks: int  # number of checks sent before
+    due_ms: int  # when the check became due, ms since 1970
+    message: Message  # what a commit puts
 
 
 class Transaction(NamedTuple):
@@ -121,7 +120,7 @@ class Transaction(NamedTuple):
     topic: str
     begun_ms: int
     checks: int
-    next_check_ms: int | None  # None: it was given up, and waits for somebody to decide by hand
+    next_check_ms: int | None  # ms since 1970; None: given up, an operator must decide
 
 
 class Halves:
@@ -139,7 +138,7 @@ class Halves:
         reads: Reads,
         new_nonce: Callable[[], int] = lambda: secrets.randbits(63),
     ) -> None:
-        """`state`: at the dispatch point. `reads`: of the same store."""
+        """`state`: at the dispatch point."""
         # Constant after construction.
         self._appends = appends
         self._topics = topics
@@ -148,11 +147,11 @@ class Halves:
         self._reads = reads
         self._new_nonce = new_nonce
         self._opened_ms = self._now_ms()
-        #: Since the store was opened, by how they ended; read freely.
+        #: Number of ended halves since the store was opened; may be read without a lock.
         self.ended = dict.fromkeys(HalfEnd, 0)
         self.checks = 0
         self.begun = 0
-        # Guarded by the append lock: what has ended since `forget` began; None: it does not run.
+        # Guarded by the append lock: halves that ended since `forget` began; None: it does not run.
         self._ended_meanwhile: list[int] | None = None
 
     # --- deciding --------------------------------------------------------------------------
@@ -166,12 +165,12 @@ class Halves:
         return self._one(Begin(message, group, immunity_ms))
 
     def end(self, transaction_id: str, *, commit: bool) -> None:
-        """Commit the message, which puts it to its topic, or roll it back; as durable as a put on
+        """Commit the message, which puts it to its topic, or roll it back. As durable as a put on
         return.
 
-        The same decision may be repeated, for at least REMEMBERED_MS. Raises InvalidArgumentError,
-        UnknownTransactionError, TransactionEndedError if it was decided the other way, and what a
-        put raises.
+        The same decision may be repeated for at least REMEMBERED_MS. Raises InvalidArgumentError,
+        UnknownTransactionError, TransactionEndedError if it ended differently, and what a put
+        raises.
         """
         self._one(Decide(transaction_id, commit))
 
@@ -184,8 +183,8 @@ class Halves:
         return answer
 
     def decide(self, calls: Sequence[Begin | Decide]) -> Decided:
-        """Decide these calls, at most MOST_TOGETHER, in as few appends as their bodies allow. Each
-        gets its own result. Raises what an append raises; the outcome is unknown then."""
+        """Apply these calls, at most MOST_TOGETHER, in as few appends as their bodies allow. Each
+        gets its own result. Raises what an append raises; the outcome is then unknown."""
         self._appends.check_open()
         assert len(calls) <= MOST_TOGETHER, f"{len(calls)} calls together"
         answers: list[str | StoreError] = []
@@ -202,7 +201,7 @@ class Halves:
         return Decided(answers, end)
 
     def _decide(self, calls: Sequence[Begin | Decide]) -> Decided:
-        """Decide them in one append."""
+        """Apply these calls in one append."""
         taken = [self._prepared(call) for call in calls]
         tries = _TRIES
         while True:
@@ -257,7 +256,7 @@ class Halves:
             return error
 
     def _messages(self, endings: Sequence[Ending]) -> dict[int, Found]:
-        """The messages to commit, as far as they can be read now."""
+        """The messages to commit, without those that cannot be read now."""
         rows = (self._tables.open(each.named.half) for each in endings if each.call.commit)
         places = {row.place: row.half for row in rows if row is not None}
         if not places:
@@ -275,7 +274,7 @@ class Halves:
         return found
 
     def _lost(self, place: int, reason: str) -> StoreError | None:
-        """Why the record there cannot be read; None if it left the log."""
+        """The error for a record at this place that cannot be read; None if it left the log."""
         ((low, _),) = self._reads.bounds([(HALVES_TOPIC, 0)])
         return None if place < low else UnreadableTransactionError(reason)
 
@@ -284,12 +283,12 @@ class Halves:
     def due(
         self, group: str, limit: int = MOST_TOGETHER, after: tuple[int, int] | None = None
     ) -> list[Check]:
-        """Up to `limit` transactions that a producer of the group should be asked about now, those
-        that waited longest first; `after`: only those behind that due time, ms, and half.
+        """Up to `limit` transactions whose check is due, the longest due first. `after`: only those
+        behind this due time (ms) and half.
 
-        Gives up transactions that were checked as often as the settings allow, and ends those that
-        can no longer be committed because their topic or record is gone. Call `checked` after
-        asking. Raises what an append raises, CorruptRecordError, DamagedQueueError.
+        Gives up transactions that were checked as often as the settings allow, and ends those whose
+        topic or record is gone. Call `checked` after sending the checks. Raises what an append
+        raises, CorruptRecordError, DamagedQueueError.
         """
         limit, ahead_ms = min(limit, MOST_TOGETHER), MOST_IMMUNITY_MS
         halves = self._tables.due(group, self._now_ms(), limit, after, ahead_ms)
@@ -308,7 +307,7 @@ class Halves:
                 others.append((row, why is None))
             elif row.checks >= asked or not self._lives(row):
                 others.append((row, False))
-            elif row.place in records:  # otherwise it is not dispatched yet
+            elif row.place in records:  # otherwise not dispatched yet
                 message = delivered(unpack_record(records[row.place], verify=False))
                 check = Check(row.half, id_of(row), row.topic, row.checks, row.check_ms, message)
                 checks.append(check)
@@ -347,8 +346,8 @@ class Halves:
             self.ended[how] += 1
 
     def checked(self, halves: Sequence[int]) -> None:
-        """Record that these checks were sent to a connected producer. They count, and the next
-        check follows after CHECK_EVERY_MS. Raises what an append raises."""
+        """Record that these checks were sent to a connected producer. The next check is due after
+        CHECK_EVERY_MS. Raises what an append raises."""
 
         def entries() -> Sequence[Entry]:
             tables, now_ms = HalfTables(self._topics.view), self._now_ms()
@@ -363,11 +362,8 @@ class Halves:
         self.checks += len(halves)
 
     def forget(self) -> None:
-        """Forget outcomes that are older than REMEMBERED_MS and have no newer one before them. A
-        job of the store.
-
-        Raises what an append raises.
-        """
+        """Forget outcomes older than REMEMBERED_MS, up to the first newer one. Raises what an
+        append raises."""
         if not self._tables.ended_from(0, 1):
             return
         with self._appends.held():
@@ -387,16 +383,16 @@ class Halves:
             self._ended_meanwhile = None
 
     def _note_ended(self, entries: Sequence[Entry]) -> None:
-        """These are about to be appended. Must hold the append lock."""
+        """Note ended halves for `forget`. Must hold the append lock."""
         if self._ended_meanwhile is not None:
             self._ended_meanwhile += [each.half for each in entries if isinstance(each, HalfEnded)]
 
     def _old_below(self) -> int:
-        """Below this half, all ended ones that are dispatched are old; 0 if none is."""
+        """All dispatched ended halves below this one are old; 0 if none is."""
         now_ms, below, first = self._now_ms(), 0, 0
 
         def is_old(ended: EndedHalf) -> bool:
-            # Where the clock was ahead, in an earlier process: it has ended before this one began.
+            # A time in the future is from an earlier process with a wrong clock.
             ended_ms = ended.ended_ms if ended.ended_ms <= now_ms else self._opened_ms
             return ended_ms <= now_ms - REMEMBERED_MS
 
@@ -417,10 +413,10 @@ class Halves:
     def list(
         self, after: int = -1, limit: int = MOST_LISTED, *, group: str = "", given_up: bool = False
     ) -> tuple[list[Transaction], int | None]:
-        """Open transactions after cursor `after`, and the next cursor; None if these are all. Of
-        one group or of all; with `given_up` only those given up.
+        """Open transactions behind cursor `after`, and the next cursor; None after the last page.
+        `group`: only of this group. `given_up`: only those given up.
 
-        A page may be shorter than `limit`, and even empty. Raises InvalidArgumentError.
+        A page may be shorter than `limit`, or empty. Raises InvalidArgumentError.
         """
         if not 1 <= limit <= MOST_LISTED:
             raise InvalidArgumentError("limit", f"{limit} is outside 1 to {MOST_LISTED}")
@@ -439,15 +435,15 @@ class Halves:
         return found, after
 
     def count(self, group: str = "") -> HalvesCount:
-        """Number of open and of given-up transactions, of a group or of all."""
+        """Number of open and given-up transactions of a group; "" for all groups."""
         return self._tables.count(group)
 
     def now_ms(self) -> int:
-        """The store's time, from which ages count; ms since 1970."""
+        """The store's time, ms since 1970."""
         return self._now_ms()
 
     def counts(self) -> Iterator[tuple[str, HalvesCount]]:
-        """Groups with open transactions, and how many they have."""
+        """Groups with open transactions, by name, with their counts."""
         return self._tables.counts()
 
     def statistics(self) -> dict[str, float]:

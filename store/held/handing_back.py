@@ -1,7 +1,5 @@
-"""Hands open transactions over to another program, a RocketMQ broker.
-
-Each is appended as a half of the broker's, in one append with the entry that ends it here.
-"""
+"""Hands open transactions over to a RocketMQ broker. Each is appended in the broker's form, in one
+append with the entry that ends it here."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CHECKS = "TRANSACTION_CHECK_TIMES"
-#: Of one append.
+#: Most halves of one append.
 _TOGETHER = 256
 _MOST_BYTES = 4 << 20
 
@@ -40,10 +38,10 @@ _MOST_BYTES = 4 << 20
 class HandedBack(NamedTuple):
     """Counts of transactions that were handed over."""
 
-    halves: int = 0  # the broker asks about them
-    given_up: int = 0  # these stand where the broker puts those that it gives up
-    without_light: int = 0  # of both, those that are for light queues as well: the broker puts none
-    lost: int = 0  # they cannot be read, and stay
+    halves: int = 0  # the broker will check them
+    given_up: int = 0  # put to the broker's topic of given-up transactions
+    without_light: int = 0  # of both; lost their light queues, which a broker does not have
+    lost: int = 0  # unreadable; not handed over
 
 
 class HandBack:
@@ -52,7 +50,7 @@ class HandBack:
     def __init__(
         self, appends: AppendPath, topics: Topics, state: Rows, times: StoreTimes, reads: Reads
     ) -> None:
-        """`state`: at the dispatch point. `reads`: of the same store."""
+        """`state`: at the dispatch point."""
         # Constant after construction.
         self._appends = appends
         self._topics = topics
@@ -64,7 +62,7 @@ class HandBack:
         """Append all open transactions as halves to these system topics, as durable as a put on
         return.
 
-        Repeatable: each is handed over once. Raises what an append raises.
+        May be repeated: each is handed over once. Raises what an append raises.
         """
         total = HandedBack()
         after = 0
@@ -77,7 +75,7 @@ class HandBack:
     def _some(
         self, rows: Sequence[OpenHalf], topic: str, given_up_topic: str
     ) -> tuple[HandedBack, int]:
-        """Returns what was done, and the number of rows processed."""
+        """Hand over the first of these rows. Returns counts, and the number of rows processed."""
         records, lost = read_each(self._reads, HALVES_TOPIC, [row.place for row in rows])
         ready: list[tuple[OpenHalf, Message, Prepared]] = []
         size = taken = without_light = 0

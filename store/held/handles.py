@@ -1,9 +1,9 @@
-"""Handles of delayed messages: a text that names one of them.
+"""Handles: texts that each name one delayed message.
 
 URL-safe Base64 of: u8 form 1, i64 due ms, i64 timer, i64 nonce, the producer's message id in UTF-8,
 u32 CRC-32 of the topic in UTF-8, a zero byte, and everything before. The nonce is 63 random bits,
-also in the timer's row, so the handle of a message lost in a power loss matches no other. The
-checksum separates a handle that is damaged or of another topic from a late one.
+also in the timer's row, so the handle of a message lost in a power loss matches no other. With the
+checksum, a damaged handle, or one of another topic, is not mistaken for one that no longer waits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEAD = struct.Struct(">Bqqq")
 _CHECKSUM = struct.Struct(">I")
 _MOST_CHARACTERS = 1024
 _MOST_ID_BYTES = 255
-#: A character of the other alphabet of Base64 is of neither.
+#: Makes `+` and `/`, which only standard Base64 has, invalid.
 _FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
 
 
@@ -29,7 +29,7 @@ class TimerHandle(NamedTuple):
     """The decoded content of a handle."""
 
     due_ms: int  # ms since 1970
-    timer: int  # its name: the place at which it was first
+    timer: int  # its first place, which names it
     nonce: int
     message_id: str  # UNIQ_KEY of the message, or ""
 
@@ -42,7 +42,7 @@ def pack_handle(topic: str, handle: TimerHandle) -> str:
 
 
 def unpack_handle(topic: str, text: str, field: str) -> TimerHandle:
-    """Decode a handle. Raises InvalidArgumentError with the field if it was not made for this
+    """Decode a handle. Raises InvalidArgumentError, naming the field, if it was not made for this
     topic."""
     data = _decoded(text) if len(text) <= _MOST_CHARACTERS else b""
     body, checksum = data[: -_CHECKSUM.size], data[-_CHECKSUM.size :]

@@ -1,9 +1,8 @@
-"""Takes over messages that another program kept until they are due or decided.
+"""Takes over delayed messages and open transactions from a RocketMQ broker.
 
-A RocketMQ broker keeps them in topics of its own, and records elsewhere which of them it has
-delivered. Each is appended again as one of ours, in one append with the entry that makes it wait
-and with the offset up to which that topic was taken over. So each is taken over exactly once, after
-any crash.
+A broker keeps them in system topics, and records elsewhere which ones it has delivered. Each is
+appended again as a held message. The same append has the entry that makes it wait, and the offset
+up to which the broker's topic was taken over. So each is taken over exactly once, after any crash.
 """
 
 from __future__ import annotations
@@ -46,17 +45,17 @@ T = TypeVar("T")
 class InheritedTimer(NamedTuple):
     """A delayed message to take over."""
 
-    message: Message  # as its topic is to have it
-    due_ms: int  # ms since 1970; one that is past is delivered at once
+    message: Message  # as it will be delivered
+    due_ms: int  # ms since 1970; delivered at once if it has passed
 
 
 class InheritedHalf(NamedTuple):
     """An open transaction to take over."""
 
-    message: Message  # as its topic is to have it
+    message: Message  # as a commit puts it
     group: str  # of producers
     begun_ms: int  # ms since 1970
-    checks: int  # how often a producer was asked
+    checks: int  # number of checks sent to a producer
 
 
 class Inherited:
@@ -94,7 +93,7 @@ class Inherited:
         return self._take(TIMER_TOPIC, ready, entries, mark)
 
     def take_halves(self, found: Sequence[InheritedHalf], mark: Committed) -> int:
-        """Like `take_timers`; producers are asked about each as if it began now."""
+        """Like `take_timers`, for transactions. Their next check is due as if they began now."""
         ready = [
             each
             for half in found
@@ -112,8 +111,8 @@ class Inherited:
     def take_undone(
         self, entries: Sequence[Entry], letters: Sequence[Message], mark: Committed | None
     ) -> None:
-        """Append entries for messages that groups have not done, letters for dead-letter topics,
-        and the mark, as durable as a put on return. Raises what an append raises."""
+        """Append entries for messages that groups have not done, dead letters, and the mark. As
+        durable as a put on return. Raises what an append raises."""
         prepared = prepare_all(letters, MOST_BODY_BYTES, MAX_LIGHT_QUEUES, is_batch=True)
         queues = list(dict.fromkeys((each.topic, 0) for each in letters))
 
@@ -132,7 +131,8 @@ class Inherited:
     ) -> _Ready[T] | None:
         held = waiting(system_topic, message, more)
         try:
-            # Also as it will be put: a broker may have taken what no topic here takes.
+            # Prepare the final message as well: the broker may have accepted what this store
+            # rejects.
             kept = {name: more[name] for name in more if name == TIMER_DELIVER}
             put = message._replace(properties={**(message.properties or {}), **kept})
             prepare_all([put], MOST_BODY_BYTES, MAX_LIGHT_QUEUES)
@@ -182,7 +182,7 @@ class Inherited:
 class _Ready(NamedTuple, Generic[T]):
     """A message that can be taken over."""
 
-    topic: str  # that the message is for
+    topic: str  # where the message will be put
     held: Message
     prepared: Prepared
     nonce: int

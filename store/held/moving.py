@@ -1,8 +1,7 @@
-"""Moves waiting records within a system topic: one mechanism for timers and halves. Their kinds
-know which records still wait and how they differ.
+"""Moves waiting records to the end of their system topic: shared by timers and halves.
 
 A move need not be durable when it returns: the log is flushed before segments are dropped, and
-until then the old record is still there.
+until then the old record still exists.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Records that are looked at together, and those that one append moves.
+#: Records that are looked up together, and most that one append moves.
 TOGETHER = 256
 _MOST_BYTES = 4 << 20
 
@@ -39,14 +38,14 @@ class WaitingKind(ABC):
     def __init__(
         self, appends: AppendPath, topics: Topics, reads: Reads, topic: str, said: str
     ) -> None:
-        """`said`: the topic's content, for log messages."""
+        """`said`: the topic's content, for log messages, such as "delayed messages"."""
         # Constant after construction.
         self._appends = appends
         self._topics = topics
         self._reads = reads
         self._topic = topic
         self._said = said
-        #: Since the store was opened; read freely.
+        #: Numbers of records since the store was opened; may be read without a lock.
         self.moved = 0
         self.lost = 0
 
@@ -66,8 +65,8 @@ class WaitingKind(ABC):
         lock."""
 
     def _read(self, places: Sequence[int]) -> list[StoredMessage]:
-        """The records at these places, ascending. Damaged ones are logged and left out, since
-        nothing of them could be kept. Raises DamagedQueueError while one may still be found."""
+        """The records at these places, ascending. Damaged ones are logged and left out. Raises
+        DamagedQueueError while one may still become readable."""
         records, lost = read_certain(self._reads, self._topic, places)
         for place, reason in lost.items():
             logger.error("what %s has at place %d is not kept: %s", self._topic, place, reason)

@@ -1,4 +1,4 @@
-"""Reads as many of the wanted records as possible."""
+"""Reads records of held messages, and tells unreadable ones from those that are not dispatched."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Readable(NamedTuple):
     """The records found at some places of a topic."""
 
     records: dict[int, bytes]  # by place
-    #: Places whose records cannot be read, and will not be: they are damaged, or gone from the log.
-    lost: dict[int, str]  # with the reason
+    #: Place to reason: the record is damaged or gone from the log, and will stay unreadable.
+    lost: dict[int, str]
 
 
 def read_each(reads: Reads, topic: str, places: Sequence[int]) -> Readable:
@@ -59,9 +59,10 @@ def read_each(reads: Reads, topic: str, places: Sequence[int]) -> Readable:
 
 
 def read_certain(reads: Reads, topic: str, places: Sequence[int]) -> Readable:
-    """Like `read_each`, for records whose segments are about to go: each place is in either result.
+    """Like `read_each`, for records whose segments are about to be dropped. Each place is in one of
+    the two results.
 
-    Raises DamagedQueueError where a rebuild may still find the unit of one.
+    Raises DamagedQueueError if a rebuild of the queue may still make a record readable.
     """
     found = read_each(reads, topic, places)
     for place in places:
@@ -71,16 +72,15 @@ def read_certain(reads: Reads, topic: str, places: Sequence[int]) -> Readable:
 
 
 def is_final(error: CorruptRecordError | DamagedQueueError) -> bool:
-    """Whether the record will not be readable later either: it is damaged, or a rebuild of its
-    queue has not helped."""
+    """Whether the record will stay unreadable: it is damaged, or a rebuild of its queue has not
+    helped."""
     return not (isinstance(error, DamagedQueueError) and error.next_offset is None)
 
 
 class Scattered:
     """Reads scattered records of a queue, such as timers that are due together.
 
-    Records found whole in the first pass are returned; the rest go through `read_each`. Thread:
-    any.
+    One fast pass returns all valid records; the rest are read with `read_each`. Thread: any.
     """
 
     def __init__(self, queues: ConsumeQueueStore, log: CommitLog, reads: Reads) -> None:

@@ -1,15 +1,15 @@
-"""Held messages as records of system topics: the message, and where it goes.
+"""The records of held messages, in system topics.
 
-Property names are RocketMQ's, so that its tools understand them, and three of our own. A held
-message is in no light queue and no other topic; its properties say where it will be put.
+A held message is in no light queue and no other topic; its properties say where it will be put.
+Property names are RocketMQ's, so that its tools understand them, except KVCQ_*.
 
 | property           | value                                                               |
 |--------------------|---------------------------------------------------------------------|
 | REAL_TOPIC         | the topic to deliver to                                             |
 | REAL_QID           | the queue there                                                     |
 | TIMER_OUT_MS       | when it is due, ms since 1970                                       |
-| TIMER_DELIVER_MS   | the requested time; the delivered message has it as well            |
-| KVCQ_LIGHT_QUEUES  | the light queues to deliver to, with commas between them            |
+| TIMER_DELIVER_MS   | the requested time; also in the delivered message                   |
+| KVCQ_LIGHT_QUEUES  | the light queues to deliver to, separated by commas                 |
 | KVCQ_HELD          | its first place, if it was moved                                    |
 """
 
@@ -46,21 +46,21 @@ TIMER_OUT = "TIMER_OUT_MS"
 TIMER_DELIVER = "TIMER_DELIVER_MS"
 LIGHT_QUEUES = "KVCQ_LIGHT_QUEUES"
 FIRST_PLACE = "KVCQ_HELD"
-#: What no caller gives a message that waits.
+#: Properties that callers may not set on a held message.
 HELD_PROPERTIES = frozenset(
     (REAL_TOPIC, REAL_QUEUE, TIMER_OUT, TIMER_DELIVER, LIGHT_QUEUES, FIRST_PLACE)
 )
-#: Of sys_flag, compression and its type, and several tags: the body is as it was.
+#: Bits of sys_flag that a held message keeps: compression and its type, and several tags.
 _KEPT_FLAGS = 0x0001 | 0x0002 | 0x0700
-#: What a message that waits has at most: it gets more when it is moved, its first place, and when
-#: it is handed back, an id and how often a producer was asked; less than 128 bytes in all.
+#: Most bytes of properties of a held message. Moving it and handing it back add less than 128
+#: bytes: its first place, an id and the number of checks.
 _MOST_PROPERTIES_BYTES = MAX_PROPERTIES_BYTES - CRC_ITEM_BYTES - 128
-#: Of records that are read together.
+#: Bytes of records that are read together.
 _READ_BYTES = 4 << 20
 
 
 class Target(NamedTuple):
-    """Where a message goes once it no longer waits."""
+    """Where a held message will be put."""
 
     topic: str
     queue_id: int
@@ -68,11 +68,8 @@ class Target(NamedTuple):
 
 
 def check_may_wait(message: Message, at: int, field: str) -> None:
-    """Check that the message at position `at` of the call can be held. `field`: the argument that
-    asks for it.
-
-    Raises InvalidArgumentError. `prepare_all` checks the message itself.
-    """
+    """Raises InvalidArgumentError unless the message at position `at` of the call can be held.
+    `field`: the argument that requests it. Does not check what `prepare_all` checks."""
     where = f"messages[{at}]"
     for name in message.properties or ():
         if name in HELD_PROPERTIES:
@@ -99,8 +96,8 @@ def waiting(topic: str, message: Message, more: Mapping[str, str]) -> Message:
 
 
 def prepare_waiting(held: Sequence[Message], most_body_bytes: int) -> Sequence[Prepared]:
-    """`prepare_all` for messages to be held, with room to move them and hand them back. Raises like
-    it."""
+    """Like `prepare_all`, for held messages. Leaves room for the properties that are added when
+    they are moved or handed back."""
     prepared = prepare_all(held, most_body_bytes, MAX_LIGHT_QUEUES, is_batch=True)
     for at, each in enumerate(prepared):
         if len(each.properties) > _MOST_PROPERTIES_BYTES:
@@ -113,8 +110,8 @@ def prepare_waiting(held: Sequence[Message], most_body_bytes: int) -> Sequence[P
 
 
 def target_of(properties: Mapping[str, str]) -> Target:
-    """Where the held message goes. Raises InvalidArgumentError for a record that we did not
-    write."""
+    """Where the held message will be put. Raises InvalidArgumentError if the properties are
+    invalid."""
     topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE, "")
     if not topic or not _is_number(queue_id):
         raise InvalidArgumentError("properties", f"no {REAL_TOPIC}, or no {REAL_QUEUE}")
@@ -137,8 +134,7 @@ def _is_number(text: str) -> bool:
 
 
 def delivered(was: StoredMessage, kept: tuple[str, ...] = ()) -> Message:
-    """The message to deliver. `kept`: the HELD_PROPERTIES to keep. Raises InvalidArgumentError like
-    `target_of`."""
+    """The message to deliver. `kept`: HELD_PROPERTIES that it keeps. Raises like `target_of`."""
     target = target_of(was.properties)
     return again(was, target.topic, _held_but(kept), {}, target.queue_id, target.light_queues)
 
@@ -151,8 +147,8 @@ class Ready(NamedTuple):
 
 
 def ready(record: bytes, kept: tuple[str, ...] = ()) -> Ready:
-    """`delivered` of the record of a held message, prepared. Raises InvalidArgumentError,
-    CorruptRecordError."""
+    """Decode the record of a held message, and prepare the message to deliver; see `delivered`.
+    Raises InvalidArgumentError, CorruptRecordError."""
     message = delivered(unpack_record(record, verify=False), kept)
     return Ready(message, prepare_again(message))
 
@@ -163,7 +159,7 @@ def _held_but(kept: tuple[str, ...]) -> frozenset[str]:
 
 
 def moved(was: StoredMessage) -> Message:
-    """A copy, to wait at a new place."""
+    """A copy of the held message, for a new place."""
     return again(was, was.topic, (), {FIRST_PLACE: str(first_place(was))})
 
 
@@ -175,7 +171,8 @@ def again(
     queue_id: int = 0,
     light_queues: tuple[str, ...] = (),
 ) -> Message:
-    """A copy with its body, tag, keys and properties, except for those named."""
+    """A copy with the body, tag, keys and properties, except properties in `without`, plus
+    `more`."""
     kept = {
         name: value
         for name, value in was.properties.items()
@@ -200,19 +197,19 @@ def again(
 
 
 def acceptable(message: Message, least: Mapping[str, str]) -> Message:
-    """The message, made by `again`; or, if it would be rejected, a form that is always accepted:
-    its body with only these properties. The body's flags stay, such as compression."""
+    """A message made by `again`, in a form that is never rejected: if it would be, without tag and
+    keys, and only with the properties `least`. The body and its flags stay."""
     try:
         prepare_all([message], MOST_BODY_BYTES, MAX_LIGHT_QUEUES)
     except InvalidArgumentError:
-        # Its properties leave no room, or another program wrote what we would not take.
+        # The properties are too long, or another program wrote what this store rejects.
         return message._replace(tag="", keys=(), properties=least)
     return message
 
 
 def read_places(reads: Reads, topic: str, places: Sequence[int]) -> dict[int, bytes]:
-    """Records at these places of queue 0 of the topic; places not dispatched, or no longer kept,
-    are missing. Raises UnknownTopicError, CorruptRecordError, DamagedQueueError."""
+    """Records at these places of queue 0 of the topic, without those that are not dispatched or no
+    longer kept. Raises UnknownTopicError, CorruptRecordError, DamagedQueueError."""
     found: dict[int, bytes] = {}
     for first, mask in runs_of(sorted(places)):
         at, behind = first, first + mask.bit_length()

@@ -1,8 +1,8 @@
-"""Keeps held records as long as needed, whatever the log's retention.
+"""Keeps held records as long as needed, independent of the log's retention.
 
-Before segments are dropped, their live held records are appended again, in the append that ends
-them at the old place, so there is exactly one of each after any crash. One mechanism for everything
-held: dead letters, delayed messages, and transactions. A Kind does what differs.
+Before segments are dropped, their live held records are appended again. The same append ends them
+at the old place, so exactly one copy exists after any crash. Used for dead letters, delayed
+messages and transactions; a Kind implements what differs.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What is appended again before one drop, while the disk has room.
+#: Most records, and bytes, that are appended again before one drop while the disk has room.
 _MOST_MOVED = 16_384
 _MOST_MOVED_BYTES = 16 << 20
 
 
 class Done(NamedTuple):
-    """What one append moved, or several."""
+    """Progress of moving, over one or several appends."""
 
-    at: int | None  # place at which the next one goes on; None: nothing is left
+    at: int | None  # place to continue at; None: nothing is left
     moved: int = 0
-    bytes: int = 0  # of what was moved
+    bytes: int = 0  # of the moved records
 
     @property
     def is_enough(self) -> bool:
@@ -40,37 +40,34 @@ class Done(NamedTuple):
 
 
 class Kind(Protocol):
-    """A kind of held record, in queue 0 of topics of its own; records are named by their places
-    there.
-
-    Rows of the state say which are held; entries of this kind change them.
-    """
+    """A kind of held record, in queue 0 of topics of its own. A record's place is its queue offset
+    there. Rows of the state say which records are held."""
 
     def topics(self) -> Iterator[str]:
         """Topics that may have such records."""
         ...
 
     def said(self, topic: str) -> str:
-        """The topic's content, for log messages: "dead letters of group 'g'"."""
+        """The topic's content for log messages, such as "dead letters of group 'g'"."""
         ...
 
     def live_places(self, topic: str, first: int, behind: int) -> Iterator[int]:
-        """Places first <= place < behind that have held records, ascending. May read records:
-        raises CorruptRecordError, DamagedQueueError."""
+        """Places first <= place < behind of held records, ascending. Raises CorruptRecordError,
+        DamagedQueueError."""
         ...
 
     def move_some(self, topic: str, behind: int, done: Done) -> Done:
-        """Move some held records from place `done.at` on, below `behind`. Decided under the append
-        lock; each is appended together with the entry that ends it at its old place, unless it has
-        ended.
+        """Move some held records at places done.at <= place < behind. Decided under the append
+        lock: each record that has not ended is appended together with the entry that ends it at its
+        old place.
 
-        The result is added to `done`; its `at` is then higher, or None at the end. Raises what an
-        append raises; CorruptRecordError, DamagedQueueError.
+        Returns `done` plus what was moved; its `at` is higher, or None at the end. Raises what an
+        append raises, CorruptRecordError, DamagedQueueError.
         """
         ...
 
     def given_up(self, topic: str, count: int) -> None:
-        """Count records that are dropped with the log before their time."""
+        """Count records that are lost, because the log is dropped before they were moved."""
         ...
 
 
@@ -83,22 +80,22 @@ class Rolling:
         self._queues = queues
         self._reads = reads
         self._kinds = kinds
-        #: Records that were appended again, since the store was opened.
+        #: Number of records appended again since the store was opened.
         self.moved = 0
 
     def keep_below(self, end: int, *, is_pressed: bool) -> int:
-        """Move what the log below `end` holds. Returns the physical offset below which everything
-        is moved, at most `end`; the log may be dropped up to there.
+        """Move the held records of the log below `end`. Returns the physical offset, at most `end`,
+        below which the log may be dropped.
 
         One call moves a bounded amount; a segment with more waits for the next call. If the disk
-        `is_pressed`, or accepts no writes, it does not wait: the rest is given up, counted and
-        logged. Raises what an append raises, except for a lack of space.
+        `is_pressed`, or is full, the rest is given up, counted and logged. Raises what an append
+        raises, except for a lack of space.
         """
         kept_below = end
         done = Done(None)
         for kind in self._kinds:
             for topic in kind.topics():
-                with suppress(UnknownTopicError):  # it was deleted meanwhile
+                with suppress(UnknownTopicError):  # deleted meanwhile
                     behind = self._behind(topic, end)
                     done = self._keep(kind, topic, behind, done)
                     if done.at is not None:
@@ -107,7 +104,7 @@ class Rolling:
         return kept_below
 
     def _keep(self, kind: Kind, topic: str, behind: int, before: Done) -> Done:
-        """Move the records of one topic; `before`: what was done for others."""
+        """Move the records of one topic. `before`: progress of the other topics."""
         ((low, _),) = self._reads.bounds([(topic, 0)])
         done = before._replace(at=low)
         try:
@@ -124,22 +121,22 @@ class Rolling:
         return done
 
     def _behind(self, topic: str, end: int) -> int:
-        """The first place whose record is known not to be below that end of the log."""
+        """The first place whose record is certainly at or above `end`."""
         ((low, high),) = self._reads.bounds([(topic, 0)])
         behind = first_where(
             *(self._queues, topic, 0, low, high), lambda unit: unit.physical_offset >= end
         )[0]
-        # The record of a unit that is missing there may be.
+        # Places without a unit may have a record below it.
         return first_unit(self._queues, topic, 0, behind, high)[0]
 
     def _left(
         self, kind: Kind, topic: str, behind: int, first: int, *, is_pressed: bool
     ) -> int | None:
-        """How far the log may be dropped although records from that place on are not moved; None if
-        it is not limited."""
+        """The physical offset below which the log may be dropped, if records from place `first` on
+        are not moved; None: no limit."""
         if not is_pressed:
             units = self._queues.read_units(topic, 0, first, 1)
-            # Where the unit is missing, nobody knows.
+            # Without a unit the record may be anywhere, so nothing may be dropped.
             at = units[0][1].physical_offset if units else 0
             logger.warning(
                 "the log from %d on stays until %s are appended again", at, kind.said(topic)

@@ -53,12 +53,12 @@ MOST_LISTED = 1000
 _MOST_LOOKED = 4096
 _LOOKED_TOGETHER = 256
 _FIELD = "deliver_at"
-#: Above every time.
+#: Above every due time.
 _NEVER_MS = (1 << 63) - 1
 
 
 def too_far(ahead_ms: int) -> str:
-    """Why a time that is so far ahead is refused."""
+    """The reason for rejecting a time that is this far ahead."""
     days = f"{ahead_ms / 86_400_000:.4g}"
     return f"{days} days from now is more than 40 days ahead, which is the longest delay"
 
@@ -67,20 +67,20 @@ class TimersSet(NamedTuple):
     """Delayed messages that were put."""
 
     handles: list[str]  # one for each, in order
-    due_ms: Sequence[int]  # of each
-    end_offset: int  # durable once the log is durable up to it: see MessageStore.is_durable
+    due_ms: Sequence[int]  # one for each, ms since 1970
+    end_offset: int  # see MessageStore.is_durable
     places: list[int]  # queue offsets in queue 0 of TIMER_TOPIC
 
 
 class Recall(enum.Enum):
-    """What became of a handle."""
+    """The result for one handle."""
 
     RECALLED = "recalled"  # the message will not be delivered
-    NOT_WAITING = "not waiting"  # it was delivered or recalled before, or its topic is gone
+    NOT_WAITING = "not waiting"  # delivered or recalled before, or the topic was deleted
 
 
 class Recalled(NamedTuple):
-    """What became of each handle, and when that is durable."""
+    """The results of a recall."""
 
     outcomes: list[Recall]
     end_offset: int  # see TimersSet
@@ -91,7 +91,7 @@ class Waiting(NamedTuple):
 
     handle: str
     due_ms: int  # ms since 1970
-    message: Message  # as it will be delivered, without what the store adds
+    message: Message  # as it will be delivered, without properties that the store adds
     set_ms: int  # when it was put, or last moved out of an old segment
 
 
@@ -99,15 +99,15 @@ class WaitingPage(NamedTuple):
     """Delayed messages in the order of their times."""
 
     found: list[Waiting]
-    cursor: bytes | None  # where the next page begins; None after the last page
+    cursor: bytes | None  # start of the next page; None after the last page
 
 
 class Timers:
     """Messages that are delivered at a given time: see store/docs/held.md.
 
-    Each is delivered exactly once, unless it is recalled or its topic is deleted before that, and
-    never before its time by the store's clock (store/log/store_times.py). Thread: any. Locks: the
-    append lock.
+    Each is delivered exactly once, unless it is recalled or its topic is deleted before, and never
+    before its time by the store's clock (store/log/store_times.py). Thread: any. Locks: the append
+    lock.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Timers:
         reads: Reads,
         new_nonce: Callable[[], int] = lambda: secrets.randbits(63) or 1,
     ) -> None:
-        """`tables`: the state up to the dispatch point."""
+        """`tables`: the state at the dispatch point."""
         # Constant after construction.
         self._appends = appends
         self._topics = topics
@@ -130,13 +130,13 @@ class Timers:
         self._scattered = Scattered(queues, appends.log, reads)
         self.firing = Firing(appends, topics, tables, times, self._scattered)
         self.keeping = TimerKeeping(appends, topics, tables, reads)
-        #: Since the store was opened; read freely.
+        #: Number of recalls since the store was opened; may be read without a lock.
         self.recalled = 0
 
     # --- put -------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """The store's time, which decides what is due; ms since 1970."""
+        """The store's time, ms since 1970. It decides which messages are due."""
         return self._times.now_ms()
 
     def put(
@@ -210,7 +210,7 @@ class Timers:
                 raise InvalidArgumentError(
                     f"messages[{at}].queue_id", f"{message.queue_id} is below 0"
                 )
-        if any(each.light_queues for each in messages):  # those that wait have none
+        if any(each.light_queues for each in messages):  # not checked above
             fired = [
                 each._replace(properties={**(each.properties or {}), TIMER_DELIVER: str(due)})
                 for each, due in zip(messages, due_ms, strict=True)
@@ -264,8 +264,9 @@ class Timers:
         return self._tables.count_timers()
 
     def page(self, topic: str = "", cursor: bytes | None = None, limit: int = 100) -> WaitingPage:
-        """Returns the messages due first, of one topic or of all. A page may have fewer than
-        `limit`, or none, although more follow: `cursor` says so. Unreadable messages are left out.
+        """Up to `limit` delayed messages of one topic or of all ("") from `cursor` on, the earliest
+        first. A page may be shorter, or empty, although its `cursor` says that more follow.
+        Unreadable messages are left out.
 
         Raises InvalidArgumentError, DamagedQueueError.
         """

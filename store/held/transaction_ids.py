@@ -1,9 +1,9 @@
-"""Ids of transactions: a text that names one half.
+"""Ids of transactions: texts that each name one half.
 
 URL-safe Base64 without padding: u8 form 1, i64 half, i64 nonce, the topic in UTF-8, u32 CRC-32 of
 all that. The nonce is 63 random bits, also in the half's row, so ids of other callers' transactions
-cannot be guessed. The topic is included so that rights can be checked before a row is looked up;
-the row is compared with it as well.
+cannot be guessed. With the topic, rights can be checked before the row is read; the row's topic
+must be the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Named(NamedTuple):
 
     half: int
     nonce: int
-    topic: str  # that the message is for
+    topic: str  # where a commit puts the message
 
 
 def pack_transaction_id(half: int, nonce: int, topic: str) -> str:
@@ -36,7 +36,7 @@ def pack_transaction_id(half: int, nonce: int, topic: str) -> str:
 
 
 def unpack_transaction_id(text: str, field: str = "transaction_id") -> Named:
-    """Decode an id. Raises InvalidArgumentError if it is not an id of this store."""
+    """Decode an id. Raises InvalidArgumentError if it is malformed or damaged."""
     try:
         if not text or len(text) > _MOST_CHARACTERS:
             raise ValueError

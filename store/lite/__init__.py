@@ -1,7 +1,7 @@
-"""Lite topics: sessions by the million, each a light queue of its parent topic.
+"""Lite topics: light queues of a parent topic, for millions of sessions.
 
-Nothing is stored for a lite topic except its queue. Subscriptions, and which lite topics may have
-something to deliver, are in memory. See store/docs/lite.md.
+Nothing is stored for a lite topic except its queue. Subscriptions, and the set of lite topics that
+may have messages to deliver, are in memory. See store/docs/lite.md.
 """
 
 from store.lite.clients import Action, Synced

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from store.metadata import LiteGroup
 
-#: For this long, a client of an exclusive group that lost a name to another client does not get it
-#: back by a complete set that still has the name.
+#: After a client of an exclusive group lost a name to another client, a complete set that still
+#: has the name does not take it back for this long.
 LOST_MS = 180_000
 #: Number of dicts that share the names of a group.
 _PARTS = 256
@@ -26,7 +26,7 @@ class Action(enum.Enum):
 
     ADD = "add"
     REMOVE = "remove"
-    COMPLETE = "complete"  # these and no others
+    COMPLETE = "complete"  # exactly these names
     LEAVE = "leave"  # no names; the client is removed
 
 
@@ -71,9 +71,9 @@ class Client:
 
 
 class Pass:
-    """A call that passes through all names. It ends with the call, whatever interrupts that."""
+    """A call that passes through all names. Referenced weakly, so it ends with the call."""
 
-    #: The call is over. Needed because a kept exception keeps the call's frames, and this object.
+    #: Needed as well, because a kept exception keeps the call's frames, and so this object.
     is_over = False
 
 
@@ -95,23 +95,22 @@ class Group:
         self.name = name
         self.settings = settings
         self.clients: dict[str, Client] = {}
-        # By name, in several dicts: a dict of a million grows in one step, which holds the
-        # interpreter for tens of ms. Nearly all names have one client, and a tuple for each would
-        # take 48 bytes.
+        # By name, in several dicts: a single dict of a million would block the interpreter for
+        # tens of ms when it grows. A name with one client has no tuple, which would take 48 bytes.
         self._by_name: tuple[dict[str, Client | tuple[Client, ...]], ...] = tuple(
             {} for _ in range(_PARTS)
         )
-        #: The shared set of a wildcard group.
+        #: The ready names shared by all clients of a wildcard group.
         self.ready = ReadyNames()
         # The last light queue of the parent that the pass has reached; "" before the first, None if
         # no pass is due. A wildcard group needs one when it begins, and after MOST_READY.
         self.pass_after: str | None = "" if settings.is_wildcard else None
         self.passing: ReferenceType[Pass] | None = None
-        self.pass_again = False  # from the beginning, once the running one pauses
+        self.pass_again = False  # restart once the running pass pauses
 
     @property
     def is_passing(self) -> bool:
-        """Whether a call continues the pass."""
+        """Whether a call is running the pass."""
         who = self.passing() if self.passing is not None else None
         return who is not None and not who.is_over
 

@@ -1,7 +1,7 @@
-"""Deletes idle lite topics: a scan over all of them, a bounded number of rows at a time.
+"""Deletes idle lite topics. Scans all of them, a bounded number of rows at a time.
 
 A lite topic is deleted when its last message is older than its parent's expiry, or has left the
-log, and no client is subscribed to it. As with every deletion, a record of the log says so.
+log, and no client is subscribed to it. Like every deletion it is a record of the log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOGETHER = 1000
 
 
 class Deletes(Protocol):
-    """What the expiry needs of a store."""
+    """See MessageStore."""
 
     def delete_idle(self, ends: Mapping[str, int]) -> int:
         """Delete those of these light queues whose next offset is still the given one. Returns how
@@ -62,11 +62,8 @@ class LiteExpiry:
         self._after: str | None = None
 
     def look(self, most: int = SCANNED) -> int:
-        """Continue the scan; returns how many lite topics were deleted. After the last parent the
-        next call starts again.
-
-        Raises what an append raises.
-        """
+        """Check the next `most` lite topics. Returns how many were deleted. After the last parent
+        the scan starts again. Raises what an append raises."""
         ended = 0
         while most > 0:
             if self._after is None:
@@ -76,7 +73,7 @@ class LiteExpiry:
                     break
                 self._parent, self._after = parents[0][0], ""
             expiry_ms = self._tables.lite_expiry_ms(self._parent)
-            if not expiry_ms:  # never, or the parent is gone
+            if not expiry_ms:  # lite topics never expire, or the parent was deleted
                 self._after = None
                 most -= 1
                 continue
@@ -89,7 +86,7 @@ class LiteExpiry:
         return ended
 
     def _end(self, queues: Sequence[str], before_ms: int) -> int:
-        """Delete those of these light queues that have been idle since before that time."""
+        """Delete the light queues that have been idle since before `before_ms`."""
         idle: dict[str, int] = {}
         ends = self._queues.next_offsets([(queue, 0) for queue in queues])
         for queue, end in zip(queues, ends, strict=True):

@@ -1,7 +1,5 @@
-"""Lists parents, and their lite topics with their state.
-
-The cost of a page depends only on its own rows.
-"""
+"""Lists parents, and their lite topics with their state. The cost of a page depends only on its own
+rows."""
 
 from __future__ import annotations
 
@@ -27,8 +25,8 @@ class LiteParent(NamedTuple):
 
     topic: str
     expiry_ms: int  # how long a lite topic may be idle; 0: forever
-    lite_topics: int  # number of lite topics with messages, as far as they were counted
-    has_more: bool  # there are more than were counted
+    lite_topics: int  # number of lite topics with messages, counted up to a limit
+    has_more: bool  # the limit was reached
     clients: int  # number of clients of all its groups
 
 
@@ -38,8 +36,8 @@ class LiteTopic(NamedTuple):
     name: str
     min_offset: int
     max_offset: int
-    last_ms: int | None  # when its last message was stored; None if that has left the log
-    ends_ms: int | None  # when it is idle; None if never, or while clients are subscribed to it
+    last_ms: int | None  # store time of its last message; None if that has left the log
+    ends_ms: int | None  # when it will expire; None: never, or clients are subscribed to it
     clients: int  # number of clients that are subscribed to it by name
 
 
@@ -81,9 +79,9 @@ class LiteListing:
         return LiteParent(topic, expiry_ms, min(count, most), count > most, clients)
 
     def names(self, topic: str, prefix: str, after: str, limit: int) -> list[str]:
-        """Up to `limit` lite topics with messages whose names begin with `prefix`, by length, then
-        by bytes; those above `after`. If no name was found, raises UnknownTopicError if the topic
-        does not exist, InvalidArgumentError if it is no parent of lite topics."""
+        """Up to `limit` lite topics with messages whose names begin with `prefix` and are above
+        `after`, ordered by length, then by bytes. If none is found, raises UnknownTopicError if the
+        topic does not exist, InvalidArgumentError if it is not a parent of lite topics."""
         whole = prefix_of(topic)
         queues = self._queues.list_names(
             whole + prefix, queue_of(topic, after) if after else None, limit
@@ -118,7 +116,7 @@ class LiteListing:
 def last_stored_ms(
     queues: ConsumeQueueStore, times: StoreTimes, queue: str, end: int
 ) -> int | None:
-    """When the last message of the light queue was stored, ms; None if there is none, or its unit
-    has left with the log. `end`: the queue's next offset."""
+    """Store time of the last message of the light queue, ms; None if there is none, or if it has
+    left the log. `end`: the queue's next offset."""
     units = queues.read_units(queue, 0, end - 1, 1) if end else []
     return times.of(units[0][1].physical_offset, units[0][1].store_time_ms) if units else None

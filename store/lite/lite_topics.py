@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from store.state import Entry, Tables
     from store.topics import Topics
 
-#: Longest time after which an idle lite topic ends, ms: 10 years.
+#: Longest expiry of lite topics, ms: 10 years.
 MOST_EXPIRY_MS = 10 * 365 * 24 * 3_600_000
-#: Shortest: a minute.
+#: Shortest expiry, ms: a minute.
 LEAST_EXPIRY_MS = 60_000
 #: Maximum number of lite topics in one call.
 MOST_SYNCED = 10_000
@@ -50,19 +50,19 @@ MOST_SYNCED = 10_000
 MOST_CLIENT_ID = 255
 #: Number of queues that one turn resets.
 _RESET_TOGETHER = 500
-#: Number of names that a pass looks up at a time, and how often one call does that.
+#: Number of names that a pass looks up together, and most look-ups of one call.
 _PASS_TOGETHER = 1000
 _PASSES_A_CALL = 8
 
 
 class FromEnd(NamedTuple):
-    """Start with the last messages of the queue: this many."""
+    """Start with the last `messages` messages of the queue."""
 
     messages: int
 
 
 class LiteStore(Reads, Deletes, Protocol):
-    """What lite topics need of their store: see MessageStore."""
+    """See MessageStore."""
 
     def delete_light(self, names: Sequence[str]) -> int: ...
 
@@ -83,7 +83,7 @@ class LiteTopics:
         store: LiteStore,
         groups: SharedGroups,
     ) -> None:
-        """`tables`: at the dispatch point. `store` and `groups`: of the same store."""
+        """`tables`: at the dispatch point."""
         # Constant after construction.
         self._appends = appends
         self._topics = topics
@@ -100,7 +100,7 @@ class LiteTopics:
     # --- parents ---------------------------------------------------------------------------
 
     def make(self, topic: str, expiry_ms: int = 0, queue_count: int = 0) -> None:
-        """Create a parent of lite topics, or make an existing topic one. Durable on return.
+        """Create a parent of lite topics, or turn an existing topic into one. Durable on return.
 
         A lite topic without a message for `expiry_ms` is deleted if no client is subscribed to it;
         0: never. An existing parent gets the new time. Raises InvalidArgumentError,
@@ -138,10 +138,10 @@ class LiteTopics:
         return self._tables.lite_expiry_ms(topic) or 0
 
     def delete(self, topic: str, names: Sequence[str]) -> int:
-        """Delete these lite topics, and the positions and messages in flight of groups in them.
+        """Delete these lite topics, with the positions of groups in them. Subscriptions stay.
 
-        Returns how many existed. Subscriptions stay. Durable on return. Raises
-        InvalidArgumentError, and what an append raises.
+        Returns how many existed. Durable on return. Raises InvalidArgumentError, and what an append
+        raises.
         """
         check_topic(topic)
         check_lite_topics(names, "lite_topics")
@@ -159,14 +159,14 @@ class LiteTopics:
         version: int = 0,
         start: Where | FromEnd | None = None,
     ) -> Synced:
-        """Change the client's subscriptions; see Action. They are only in memory, until the client
-        has not called for three minutes.
+        """Change the client's subscriptions; see Action. They are only in memory, and end when the
+        client has not called for three minutes.
 
-        `start` moves the group there, in lite topics that are new to the client, and ends what is
-        in flight in them. A call whose `version` is below that of an earlier one is late, and
+        `start`: in lite topics that are new to the client, the group continues there, and its
+        messages in flight are ended. A call with a lower `version` than an earlier one is late, and
         changes nothing. Raises InvalidArgumentError, UnknownGroupError, GroupKindError,
         LiteGroupError, UnknownTopicError for the parent, LiteQuotaError: then nothing has changed.
-        If moving raises what an append raises, the client is subscribed.
+        If it raises what an append raises, the client is subscribed.
         """
         lite = self._group(group).lite
         check_within("client_id", len(client_id), 1, MOST_CLIENT_ID)
@@ -201,7 +201,8 @@ class LiteTopics:
     def _begin(
         self, group: str, lite: LiteGroup, names: Sequence[str], start: Where | FromEnd | None
     ) -> None:
-        """Move the group in these lite topics. A lite topic without a message begins at 0."""
+        """Set the group's position in these lite topics. A lite topic without a message begins at
+        0."""
         if start is None or not names:
             return
 
@@ -251,7 +252,8 @@ class LiteTopics:
     ) -> Received:
         """Receive messages of lite topics that the client is subscribed to, or of all in a wildcard
         group: up to eight of a lite topic before the next one has its turn. They are acknowledged,
-        renewed and given back like other messages of the group. `parent` is checked if given.
+        renewed and given back like other messages of the group. `parent`: if given, must be the
+        group's parent.
 
         Does not wait for messages: see `Subscriptions.add_listener`. Raises InvalidArgumentError,
         UnknownGroupError, GroupKindError, LiteGroupError, UnknownLiteClientError if the client must
@@ -295,18 +297,17 @@ class LiteTopics:
         return Received(deliveries, look_ms, lost, receiving.nonces)
 
     def _begins_behind(self, group: str, settings: SharedGroup) -> int:
-        """The physical offset behind which a wildcard group from the latest begins; otherwise 0.
-
-        Lite topics without a window, and whose last message is before it, have nothing for it.
+        """The physical offset at which a from-latest wildcard group begins; 0 for any other group.
+        Lite topics without a window have no messages for the group if their last one is before it.
         """
         row = self._topics.view.tables.group(group) if settings.from_latest else None
         return 0 if row is None else group_made_at(row)
 
     def _pass(self, group: str, lite: LiteGroup, begins_behind: int) -> None:
-        """Find messages that were there before the wildcard group came: new ones make their names
-        ready on their own.
+        """Continue the pass, which makes names ready whose messages are older than the wildcard
+        group. Names with new messages become ready without it.
 
-        Rows of many names are looked up together: ten million names take minutes, and receives
+        Looks up the rows of many names together: ten million names take minutes, and receives
         continue meanwhile.
         """
         prefix = prefix_of(lite.parent)
@@ -345,10 +346,9 @@ class LiteTopics:
             self.subscriptions.grew(name for name, _ in queues_of(requests))
 
     def _changed(self, group: str, topic: str) -> None:
-        """The listener of groups: a turn or a deletion has made messages available, or ended a
-        group or a queue."""
+        """The listener of groups: messages became available, or a group or queue was deleted."""
         if not group:
-            return  # a topic was deleted: the next event of that name is a message
+            return  # a topic was deleted
         if not topic and self._tables.group(group) is None:
             self.subscriptions.forget(group)
         else:
@@ -360,7 +360,7 @@ class LiteTopics:
         self.expiry.look()
 
     def statistics(self) -> dict[str, float]:
-        """Numbers for operators, by name."""
+        """Metrics for operators, by name."""
         return {
             "store.lite_subscriptions": self.subscriptions.subscribed,
             "store.lite_clients": self.subscriptions.clients,

@@ -34,7 +34,7 @@ def check_lite_topics(names: Sequence[str], field: str) -> None:
 
 
 def no_parent(topic: str) -> InvalidArgumentError:
-    """The error for a topic that is no parent of lite topics."""
+    """The error for a topic that is not a parent of lite topics."""
     return InvalidArgumentError(
         "topic", f"{topic!r} is not made for lite topics: kvcq lite create {topic}"
     )
@@ -46,7 +46,7 @@ def queue_of(parent: str, lite_topic: str) -> str:
 
 
 def prefix_of(parent: str) -> str:
-    """The prefix of the light queues of all its lite topics. Raises InvalidArgumentError."""
+    """The prefix of the names of all its light queues. Raises InvalidArgumentError."""
     check_topic(parent, "topic")
     return f"{_PREFIX}{parent}$"
 

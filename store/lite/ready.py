@@ -1,7 +1,7 @@
 """Ready names: they may have something to deliver, now or at a known time.
 
 Level-triggered. A name that is not in the set has nothing to deliver until an event adds it. A
-receive takes it out to look at it, and adds it again unless the look found everything.
+receive removes a name to look for messages, and adds it again unless the look delivered all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Outdated entries are removed from the heap when there are this many more of them than others.
+#: The heap is rebuilt when it has this many more outdated entries than others.
 _MOST_STALE = 64
 
 
@@ -49,8 +49,8 @@ class ReadyNames:
         return alarms[0][0] if alarms else None
 
     def add(self, name: str) -> bool:
-        """Make the name ready; it keeps its turn if it was ready. Returns whether the set was
-        empty."""
+        """Make the name ready. If it already was, its place in the order stays. Returns whether the
+        set was empty."""
         if not self._names:
             self._names[name] = None
             return True
@@ -70,8 +70,8 @@ class ReadyNames:
         self._due.pop(name, None)
 
     def wake_at(self, name: str, time_ms: int) -> bool:
-        """Make the name ready at that time at the latest. Returns whether that is the earliest
-        alarm now."""
+        """Make the name ready at `time_ms` at the latest. Returns whether this is now the earliest
+        alarm."""
         before = self._due.get(name)
         if before is not None and before <= time_ms:
             return False
@@ -91,16 +91,15 @@ class ReadyNames:
             self._names.setdefault(name)
 
     def take(self, count: int, into: list[str]) -> None:
-        """Move the first `count` names to `into`. If an interrupt ends this, no name is lost: a
-        name may be in both."""
+        """Move the first `count` names to `into`. After an interrupt no name is lost, but some may
+        be in both."""
         names = self._names
         for _ in range(min(count, len(names))):
             into.append(next(iter(names)))
             del names[into[-1]]
 
     def put_back(self, names: list[str]) -> None:
-        """Put names back that were taken and not looked at: they come first again, in that
-        order."""
+        """Put names back that were taken and not looked at, at the front, in this order."""
         for name in reversed(names):
             self._names[name] = None
             self._names.move_to_end(name, last=False)

@@ -1,7 +1,7 @@
-"""One receive from lite topics: it looks at ready names, in their order, in one turn of the store.
+"""One receive from lite topics. It looks at ready names in their order, in one turn.
 
-A look at a name is a receive from its light queue. Its result decides whether the name is ready
-again, and when. A turn may be planned again, or fail; then the names taken for it are put back.
+A look is a receive from the name's light queue. Its result decides whether the name is ready again,
+and when. A turn may be repeated, or fail; then the names taken for it are put back.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LiteWish(NamedTuple):
 
 
 class LiteReceiving:
-    """One call, which may be planned several times."""
+    """One call; `plan` may run several times."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class LiteReceiving:
         self._queues = queues
         self._now_ms = now_ms
         self._taken: list[str] = []  # names that are neither settled nor put back
-        # Results of looks: whether there is more now, and when there may be more.
+        # Results of looks: whether there is more now, and when there may be more, ms.
         self._looks: dict[str, tuple[bool, int | None]] = {}
         self._deliveries: list[Delivery] = []
         self._stuck: set[str] = set()  # light queues that cannot be read now
@@ -96,7 +96,7 @@ class LiteReceiving:
                 self._wish.group, self._wish.client_id, wanted, self._now_ms(), self._taken
             )
             names = self._taken[before:]
-            if not names:  # look again at those that have more
+            if not names:  # look again at names that have more
                 names = self._with_more
                 if not names:
                     break
@@ -147,7 +147,7 @@ class LiteReceiving:
     def _look_at(self, turn: Turn, names: list[str]) -> None:
         group = self._wish.group
         queues = [queue_of(self._lite.parent, name) for name in names]
-        # Both before the first look: looking rows up one by one takes ten times as long.
+        # For all names before the first look: reading rows one by one takes ten times as long.
         windows = turn.tables.windows_of(group, [(queue, 0) for queue in queues])
         ends = self._queues.next_offsets([(queue, 0) for queue in queues])
         for name, queue, window, end in zip(names, queues, windows, ends, strict=True):
@@ -171,7 +171,7 @@ class LiteReceiving:
         try:
             found = receiving.run()
         except UnknownTopicError:
-            return False, None  # it was deleted; its next message makes it ready
+            return False, None  # deleted; its next message makes it ready
         except DAMAGE as error:
             self.damage = self.damage or error
             self._stuck.add(queue)

@@ -1,9 +1,9 @@
-"""Who is subscribed to which lite topics, and which of these are ready; only in memory.
+"""Subscriptions of clients to lite topics, and which lite topics are ready; only in memory.
 
-Clients subscribe again when they reconnect, so nothing has to outlive the process. In a *wildcard*
-group all clients share one set of ready names, and every message of the parent adds to it. In other
-groups each client has its own set. A name with several clients is in the set of each: the first
-client to look gets the messages, the others find none.
+Clients subscribe again when they reconnect, so nothing has to survive a restart. In a *wildcard*
+group all clients share one set of ready names, and every message of the parent adds its name. In
+other groups each client has its own set. A name with several clients is in the set of each: the
+first client to look gets the messages, the others find none.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
     from store.metadata import LiteGroup
 
-    #: Takes a group and a client of it; "" for the client: all of them.
+    #: Called with a group and one of its clients; "" means all clients.
     Listener = Callable[[str, str], None]
 
 #: Maximum number of names of all clients together.
 MOST_SUBSCRIBED = 1_000_000
-#: Maximum number of ready names of a wildcard group. If more become ready, the group passes through
-#: all names again later.
+#: Maximum number of ready names of a wildcard group. If more become ready, they are not added, and
+#: a later pass finds them.
 MOST_READY = 100_000
 #: A client that has neither synchronized nor received for this long is removed.
 CLIENT_TIMEOUT_MS = 180_000
-#: While one receive passes through all names, the others look again after this long.
+#: While one receive runs the pass, the others look again after this long.
 _PASS_MS = 20
 #: Number of attempts of a client whose names are remembered.
 _MOST_ATTEMPTS = 16
@@ -81,7 +81,7 @@ class Subscriptions:
 
     @property
     def passes(self) -> int:
-        """Wildcard groups with clients that have not come to all lite topics yet."""
+        """Number of wildcard groups whose pass is not finished."""
         return sum(group.pass_after is not None for group in list(self._groups.values()))
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
@@ -108,8 +108,8 @@ class Subscriptions:
     ) -> Synced:
         """Change the client's names. The names must be valid, and each must occur once.
 
-        A call whose version is below that of an earlier one is late, and changes nothing; 0 means
-        no version. If it raises LiteQuotaError, nothing has changed.
+        A call with a lower version than an earlier one is late, and changes nothing; 0 means no
+        version. Raises LiteQuotaError; then nothing has changed.
         """
         woken: set[tuple[str, str]] = set()
         with self._lock:
@@ -149,14 +149,14 @@ class Subscriptions:
         return Synced(len(client.names), added, lost)
 
     def is_new(self, group_name: str, client_id: str, names: Iterable[str]) -> list[str]:
-        """Those of these names that the client is not subscribed to."""
+        """The names that the client is not subscribed to yet."""
         with self._lock:
             group = self._groups.get(group_name)
             client = group.clients.get(client_id) if group else None
             return [name for name in names if client is None or name not in client.names]
 
     def subscribed_to(self, parent: str, name: str) -> int:
-        """Number of clients that are subscribed to the name, without those of wildcard groups."""
+        """Number of clients subscribed to the name, except those of wildcard groups."""
         return sum(len(group.holders(name)) for group in self._by_parent.get(parent, ()))
 
     def clients_of(self, parent: str) -> int:
@@ -316,10 +316,10 @@ class Subscriptions:
     def receives(
         self, group_name: str, settings: LiteGroup, client_id: str, now_ms: int
     ) -> list[str]:
-        """Note a receive of the client; returns the names it has lost since its last receive.
+        """Note a receive of the client. Returns the names that it lost since its last receive.
 
-        A wildcard group gets the client by that. In other groups it must have synchronized before;
-        otherwise raises UnknownLiteClientError.
+        Adds the client to a wildcard group. In other groups the client must have synchronized
+        before; otherwise raises UnknownLiteClientError.
         """
         with self._lock:
             group = self._groups.get(group_name)
@@ -361,8 +361,8 @@ class Subscriptions:
         client_id: str,
         looks: Sequence[tuple[str, bool, int | None]],
     ) -> None:
-        """Report looks: a name, whether it has more to deliver now, and when it may have more, by
-        the store's time; None if only an event can change that."""
+        """Report looks: a name, whether it has more to deliver now, and the store time (ms) at
+        which it may have more; None if only an event can change that."""
         woken: set[tuple[str, str]] = set()
         with self._lock:
             group = self._groups.get(group_name)
@@ -378,7 +378,7 @@ class Subscriptions:
         self._tell(woken)
 
     def next_look_ms(self, group_name: str, client_id: str, now_ms: int) -> int | None:
-        """When the client should look again, ms; None if it is to wait for a listener's call."""
+        """Store time at which the client should look again, ms; None: after a listener's call."""
         with self._lock:
             ready = self._ready(group_name, client_id)
             if ready is None:

@@ -1,8 +1,8 @@
 """State: topics, groups and their offsets, as records of the log and as rows derived from them.
 
-Each change is an entry in a record of the state topic. Dispatch turns entries into rows; the rows
-of a snapshot and the records behind it give the same rows again. Uses only `store.errors` and
-`store.metadata`.
+Each change is an entry in a record of the state topic. Dispatch turns entries into rows. Replaying
+the records behind a snapshot on top of its rows gives the same rows. Imports only `store.errors`
+and `store.metadata`.
 """
 
 from store.state.changes import Changes, apply_entry, apply_entry_of_rest, changes_of

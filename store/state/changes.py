@@ -1,7 +1,7 @@
-"""The effect of entries: the only function from entries to rows.
+"""Applies entries to rows.
 
-It is used by the appender when a record is decided, by dispatch, and by a replay. So it only
-depends on the entries, their record's offset, and the rows before.
+The appender, dispatch and replay all use these functions. So the result depends only on the
+entries, the offset of their record, and the rows before.
 """
 
 from __future__ import annotations
@@ -85,19 +85,19 @@ _FEW_ROWS = 256
 
 
 class Changes:
-    """Changes of rows, seen on top of the rows that they change.
+    """Pending changes of rows; reads return the rows with the changes applied.
 
-    Apply ranges first, then `written`. A range with few rows is deleted row by row, because a range
-    deletion slows reads while it is in a memtable, and there may be very many of them.
+    Apply `ranges` first, then `written`. A range with few rows is deleted row by row, because each
+    range deletion slows reads while it is in a memtable, and there may be very many.
     """
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        #: Keys to new values; None: deleted.
+        #: Key to new value; None: deleted.
         self.written: dict[bytes, bytes | None] = {}
-        #: Keys in start <= key < end are deleted, but for those in `written`.
+        #: Keys in start <= key < end are deleted, except those in `written`.
         self.ranges: list[tuple[bytes, bytes]] = []
-        #: Topics and light queues that ended: what is derived of their records goes, too.
+        #: Deleted topics and light queues: rows derived from their messages are deleted as well.
         self.ended: list[str] = []
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -136,7 +136,7 @@ class Changes:
         return [written[key] if key in written else found.get(key) for key in keys]
 
     def scan(self, start: bytes, end: bytes, limit: int | None = None) -> Sequence[Pair]:
-        # As many rows as are deleted may be in the way.
+        # Up to len(self.written) of the rows read may be deleted, and do not count.
         more = None if limit is None else limit + len(self.written)
         while True:
             below = self._rows.scan(start, end, more)
@@ -144,7 +144,7 @@ class Changes:
                 row for row in below if row[0] not in self.written and not self._is_deleted(row[0])
             ]
             is_all = more is None or len(below) < more
-            # Behind the last row that was read, others may follow.
+            # If the limit ended the read, more rows may follow behind the last one.
             seen = end if is_all else below[-1][0] + b"\x00"
             for key, value in self.written.items():
                 if start <= key < seen and value is not None:
@@ -159,7 +159,7 @@ class Changes:
 
 
 def changes_of(entries: Iterable[Entry], physical_offset: int, rows: Rows) -> Changes:
-    """The changes to `rows` by these entries of the record at that physical offset."""
+    """The changes to `rows` by the entries of the record at `physical_offset`."""
     changes = Changes(rows)
     for entry in entries:
         apply_entry(entry, physical_offset, changes)
@@ -167,7 +167,7 @@ def changes_of(entries: Iterable[Entry], physical_offset: int, rows: Rows) -> Ch
 
 
 def apply_entry(entry: Entry, at: int, changes: Changes) -> None:
-    """Apply the next entry of the record at that physical offset."""
+    """Apply the next entry of the record at physical offset `at`."""
     match entry:
         case TopicsMade(topics, queue_count, created_ms, retention):
             row = pack_topic(TopicConfig("", queue_count, created_ms, at, retention))
@@ -232,8 +232,9 @@ def apply_entry(entry: Entry, at: int, changes: Changes) -> None:
 def apply_entry_of_rest(entry: Entry, at: int, changes: Changes) -> bool:
     """Like `apply_entry`, for a log whose first records and their state are lost.
 
-    Leaves out changes to things that are not known. Of these, a delayed message that waits is kept:
-    its topic is older than the log, too. Returns whether nothing was lost that had not ended.
+    Ignores changes of unknown topics and open halves. A delayed message of an unknown topic is
+    kept, because its topic was created in the lost part. Returns False if something that had not
+    ended was lost.
     """
     tables = Tables(changes)
     match entry:
@@ -247,7 +248,7 @@ def apply_entry_of_rest(entry: Entry, at: int, changes: Changes) -> bool:
         case TimerEnded(due_ms, timer, moved_to, _):
             key = timer_key(due_ms, timer)
             if changes.get(key) is None:
-                if moved_to != NOWHERE:  # its nonce is lost, so no caller can recall it
+                if moved_to != NOWHERE:  # its nonce is lost, so it cannot be recalled
                     _keep_timer(key, TimerRow(moved_to, 0, max(1, at)), changes)
                 return True
         case HalfEnded(half) | HalfChecked(half) | HalfMoved(half):
@@ -309,8 +310,8 @@ def _end_topic(topic: str, changes: Changes) -> None:
         changes.delete_range(*windows_range(group, topic))
     if readers:
         changes.delete_range(*readers_range(topic))
-    # Of a light queue, which has no row of its own, one row tells whether anything is hidden in it:
-    # sessions end by the million, and a row costs far less to look up than a range.
+    # A light queue has no row of its own. If it has no `l` row, nothing is hidden in it: a row is
+    # cheaper to look up than a range, and light queues are deleted by the million.
     row = changes.get(topic_key(topic))
     if row is not None or changes.get(latest_key(topic, 0)) is not None:
         for start, end in hidden_ranges(topic):
@@ -321,7 +322,7 @@ def _end_topic(topic: str, changes: Changes) -> None:
     changes.delete(topic_key(topic))
     if changes.get(lite_key(topic)) is not None:
         changes.delete(lite_key(topic))
-    # Its records that are in the log lie before this one, and go with what is derived of them.
+    # The topic's records lie before this one; rows derived from them are deleted (`ended`).
     changes.delete(dead_key(topic))
     changes.ended.append(topic)
 

@@ -1,7 +1,7 @@
 """Entries: the changes of topics, groups and offsets in records of the state topic.
 
-Their encoding is in packing.py. An entry is about earlier records of the log; what it creates
-counts from its record's own physical offset on.
+Their encoding is in packing.py. An entry concerns earlier records of the log. What it creates
+exists from the physical offset of its own record on.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ if TYPE_CHECKING:
     from store.metadata import MessageType, Retention
     from store.state.windows import Lease
 
-#: Where these records stand: queue 0 of this topic.
+#: The records with entries are in queue 0 of this topic.
 STATE_TOPIC = "rmq_sys_kvcq_state"
-#: Where messages wait for their time: queue 0 of this topic. RocketMQ's name.
+#: Delayed messages wait in queue 0 of this topic. RocketMQ's name.
 TIMER_TOPIC = "rmq_sys_wheel_timer"
-#: An entry makes no more topics than this.
+#: Most topics that one entry creates.
 MOST_MADE = 1000
 
 
 class CorruptStateError(StoreError):
-    """The body of a state record that we did not write, or that a newer version wrote."""
+    """A state record's body is invalid, or was written by a newer version."""
 
 
 class TopicsMade(NamedTuple):
-    """Topics are created, without messages: earlier records of their names do not belong to
+    """Topics are created, without messages: earlier records with these names do not belong to
     them."""
 
-    topics: Sequence[str]  # all different, MOST_MADE of them at most
+    topics: Sequence[str]  # distinct, at most MOST_MADE
     queue_count: int
     created_ms: int  # ms since 1970
     retention: Retention
 
 
 class TopicKeeps(NamedTuple):
-    """From now on the topic keeps this much."""
+    """Sets the topic's retention."""
 
     topic: str
     retention: Retention
 
 
 class TopicTakes(NamedTuple):
-    """From now on the topic is for messages of this type."""
+    """Sets the type of message that the topic accepts."""
 
     topic: str
     message_type: MessageType
@@ -61,7 +61,7 @@ class TopicEnded(NamedTuple):
 
 
 class GroupMade(NamedTuple):
-    """A group exists with these settings; it keeps its committed offsets."""
+    """Creates a group or replaces its settings; its committed offsets stay."""
 
     group: str
     settings: bytes
@@ -86,32 +86,32 @@ class LatestLooked(NamedTuple):
     """How far a queue was scanned for the latest message of each key, and which messages are
     hidden.
 
-    Many rows are split into several entries: the bits say which messages are hidden at once.
+    The bits take effect together. Many rows are split into several entries.
     """
 
     topic: str  # or a light queue
     queue_id: int
     looked_offset: int  # physical, exclusive
-    hidden: int  # messages
-    first_number: int  # rows of lower numbers are removed
-    bits: Mapping[int, bytes]  # rows by number: a bit for each of 8192 queue offsets
+    hidden: int  # number of hidden messages
+    first_number: int  # rows with lower numbers are removed
+    bits: Mapping[int, bytes]  # by row number: a bit for each of 8192 queue offsets
 
 
 class Held(enum.IntEnum):
     """How messages came into a lease."""
 
     HANDED_OVER = 1
-    EXTENDED = 2  # or made shorter: by the receiver, whose handles stay good
-    GIVEN_BACK = 3  # nobody holds them, and they wait until the lease ends
+    EXTENDED = 2  # or shortened, by the receiver; its handles stay valid
+    GIVEN_BACK = 3  # the messages wait until the lease ends
 
 
 class Ended(enum.IntEnum):
     """How a group finished messages."""
 
     ACKNOWLEDGED = 1
-    DEAD = 2  # the append that has this record has them for its topic of dead letters
-    GONE = 3  # the topic did not keep them any longer
-    DAMAGED = 4  # they cannot be read, and their receiver asked to skip such
+    DEAD = 2  # their dead letter is in the same append
+    GONE = 3  # the topic no longer kept them
+    DAMAGED = 4  # unreadable, and their receiver asked to skip them
 
 
 class Leased(NamedTuple):
@@ -136,7 +136,7 @@ class Finished(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """The group skips everything below `next_offset` that was never delivered."""
+    """The group skips all undelivered messages below `next_offset`."""
 
     group: str
     topic: str  # or a light queue
@@ -147,30 +147,30 @@ class Passed(NamedTuple):
 class LetterEnd(enum.IntEnum):
     """How a dead letter left its place."""
 
-    REDRIVEN = 1  # the append that has this record has it for the topic it came from
+    REDRIVEN = 1  # the same append puts it to its original topic
     DELETED = 2
-    EXPIRED = 3  # it was kept as long as its group says
-    GIVEN_UP = 4  # its segment went, and it could not be kept: no space was left, or it is damaged
-    MOVED = 5  # the append that has this record has it at another place
+    EXPIRED = 3  # kept as long as the group's settings say
+    GIVEN_UP = 4  # lost with its segment: no space, or damaged
+    MOVED = 5  # the same append has it at its new place
 
 
 class LetterEnded(NamedTuple):
     """A dead letter is no longer at this place in queue 0 of its topic."""
 
     topic: str  # of dead letters
-    letter: int  # queue offset at which it was first
-    place: int  # ... at which it was now
-    moved_to: int  # ... at which it is from now on; NOWHERE: the letter is done
-    first_offset: int  # of the queue: nothing is kept of places below
+    letter: int  # its first queue offset, which names it
+    place: int  # its queue offset until now
+    moved_to: int  # its new queue offset; NOWHERE: the letter has ended
+    first_offset: int  # min offset of the queue; rows about places below are removed
     how: LetterEnd
 
 
-#: Where a letter, or whatever waited, is that is done.
+#: In place of an offset: the dead letter or held message has ended.
 NOWHERE = -1
 
 
 class Reset(NamedTuple):
-    """The group continues with the message at `next_offset`, and has none in flight."""
+    """The group continues at `next_offset`; its messages in flight in the queue are ended."""
 
     group: str
     topic: str  # or a light queue
@@ -193,42 +193,42 @@ class Seen(NamedTuple):
     queue_id: int
     first: int
     mask: int
-    keys: Sequence[int]  # the message group of each, a signed hash
+    keys: Sequence[int]  # message group of each, a signed hash
 
 
 class TimerSet(NamedTuple):
     """The append of this record includes a delayed message for the topic."""
 
-    topic: str  # exists; of another topic of this name it never is a message
+    topic: str  # exists; if deleted, the message ends, even if the topic is created again
     due_ms: int  # ms since 1970
-    place: int  # queue offset of the message in queue 0 of TIMER_TOPIC; from now on its name
-    nonce: int  # that of its handle
+    place: int  # queue offset of the message in queue 0 of TIMER_TOPIC; names the timer
+    nonce: int  # of its handle
 
 
 class TimerEnd(enum.IntEnum):
     """What became of a delayed message, or of its place."""
 
-    FIRED = 1  # the append that has this record has it for its topic
+    FIRED = 1  # the same append puts it to its topic
     RECALLED = 2
-    GONE = 3  # its topic was deleted meanwhile
-    LOST = 4  # its record cannot be read, or not be put
-    MOVED = 5  # the append that has this record has it at another place
+    GONE = 3  # its topic was deleted
+    LOST = 4  # its record is unreadable, or the message was rejected
+    MOVED = 5  # the same append has it at its new place
 
 
 class TimerEnded(NamedTuple):
     """A delayed message no longer waits, or is at another place."""
 
     due_ms: int
-    timer: int  # its name: the place at which it was first
-    moved_to: int  # the place at which it is from now on; NOWHERE: it waits no longer
+    timer: int  # its first place, which names it
+    moved_to: int  # its new place; NOWHERE: it no longer waits
     how: TimerEnd
 
 
 class LiteTopicsOf(NamedTuple):
-    """The topic is a parent of lite topics, each of which expires after this idle time."""
+    """The topic is a parent of lite topics. Each lite topic expires after this idle time."""
 
     topic: str
-    expiry_ms: int  # 0: they never do
+    expiry_ms: int  # 0: never
 
 
 Entry = (

@@ -1,7 +1,7 @@
-"""Halves, messages whose transaction is open: entries that speak of them.
+"""Entries about halves. A half is a message whose transaction is open.
 
-A half is named by the queue offset that its record had in HALVES_TOPIC when it was put; so it keeps
-its name when its record is appended again. Fields of the entries, big-endian, behind their kind:
+A half is named by the first queue offset of its record in HALVES_TOPIC, so it keeps its name when
+the record is appended again. Fields of the entries, big-endian, behind their kind:
 
 | kind | entry           | fields                                                             |
 |-----:|-----------------|--------------------------------------------------------------------|
@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Where the records of halves stand: queue 0 of this topic.
+#: The records of halves are in queue 0 of this topic.
 HALVES_TOPIC = "rmq_sys_kvcq_halves"
-#: The next check of a half that is not asked about any more, ms.
+#: Time of the next check of a half that is no longer checked, ms.
 NEVER = (1 << 63) - 1
 
 _BEGUN = struct.Struct(">BHHqqqq")
@@ -38,22 +38,22 @@ _FORGOTTEN = struct.Struct(">Bq")
 class HalfEnd(enum.IntEnum):
     """What became of a half."""
 
-    COMMITTED = 1  # the append that has this record has the message for its topic
+    COMMITTED = 1  # the same append puts the message to its topic
     ROLLED_BACK = 2
-    TOPIC_GONE = 3  # the topic was deleted before it was committed
-    RECORD_GONE = 4  # no space was left to keep it when its segment went
-    HANDED_BACK = 5  # the append that has this record has it as a half of another program
+    TOPIC_GONE = 3  # the topic was deleted before the commit
+    RECORD_GONE = 4  # lost with its segment, for lack of space
+    HANDED_BACK = 5  # the same append has it as a half of another program
 
 
 class HalfBegun(NamedTuple):
     """A transaction begins: the append of this record includes its message."""
 
-    group: str  # of producers; any of it may decide
-    topic: str  # that the message is for
+    group: str  # of producers; any member may decide
+    topic: str  # where a commit puts the message
     half: int  # queue offset of its record
     nonce: int
     begun_ms: int
-    check_ms: int  # when the group is asked for the first time
+    check_ms: int  # time of the first check, ms since 1970
 
 
 class HalfEnded(NamedTuple):
@@ -65,22 +65,22 @@ class HalfEnded(NamedTuple):
 
 
 class HalfChecked(NamedTuple):
-    """A producer was asked about the half; or it is given up, if the next check is NEVER."""
+    """A producer was asked about the half. If the next check is NEVER, the half is given up."""
 
     half: int
-    checks: int  # with this one
-    check_ms: int  # when the next one is
+    checks: int  # including this one
+    check_ms: int  # time of the next check, ms since 1970; or NEVER
 
 
 class HalfMoved(NamedTuple):
-    """The append of this record includes the half at another place."""
+    """The append of this record includes the half at its new place."""
 
     half: int
     place: int  # queue offset
 
 
 class HalvesForgotten(NamedTuple):
-    """The outcomes of halves below are forgotten."""
+    """The outcomes of halves with names below `below` are forgotten."""
 
     below: int
 
@@ -92,7 +92,7 @@ HalfEntry = HalfBegun | HalfEnded | HalfChecked | HalfMoved | HalvesForgotten
 
 
 def pack_half_entry(entry: HalfEntry, place: Callable[[str], int]) -> bytes:
-    """`place`: returns the index of a name in the record."""
+    """Encode the entry. `place` returns the index of a name in the record."""
     match entry:
         case HalfBegun(group, topic):
             return _BEGUN.pack(48, place(group), place(topic), *entry[2:])
@@ -128,7 +128,7 @@ def _forgotten(body: bytes, at: int, _: list[str]) -> tuple[HalfEntry, int]:
     return HalvesForgotten(*_FORGOTTEN.unpack_from(body, at)[1:]), at + _FORGOTTEN.size
 
 
-#: Kind to what reads such an entry there, and says where the next one begins.
+#: By kind: a function that decodes the entry at an index, and returns the index behind it.
 HALF_READERS: dict[int, Callable[[bytes, int, list[str]], tuple[HalfEntry, int]]] = {
     48: _begun,
     49: _ended,

@@ -1,4 +1,4 @@
-"""Halves, messages whose transaction is open: rows of what entries say of them.
+"""Rows of halves. A half is a message whose transaction is open.
 
 | key                               | value                                                       |
 |-----------------------------------|-------------------------------------------------------------|
@@ -43,23 +43,23 @@ class OpenHalf(NamedTuple):
     """An open transaction's half."""
 
     half: int
-    place: int  # queue offset of its record, now
+    place: int  # current queue offset of its record
     nonce: int
-    began_at: int  # physical offset of the record of the state that began it
+    began_at: int  # physical offset of the state record that began it
     begun_ms: int  # ms since 1970, as all times here
-    check_ms: int  # when the group is asked next
-    checks: int  # that were really sent
+    check_ms: int  # time of the next check, or NEVER
+    checks: int  # number of checks sent to a producer
     group: str
     topic: str
 
     @property
     def is_given_up(self) -> bool:
-        """Whether it waits for a decision by hand."""
+        """Whether it is no longer checked, and waits for an operator's decision."""
         return self.check_ms == NEVER
 
 
 class EndedHalf(NamedTuple):
-    """The outcome of a half, while it is remembered."""
+    """The remembered outcome of a half."""
 
     nonce: int
     ended_ms: int
@@ -147,10 +147,10 @@ class HalfTables:
         after: tuple[int, int] | None = None,
         most_ahead_ms: int = NEVER,
     ) -> list[int]:
-        """Up to `limit` halves of the group whose check is due, those that waited longest first;
-        `after`: only those behind that time, ms, and half.
+        """Up to `limit` halves of the group whose check is due, the longest due first. `after`:
+        only those behind this due time (ms) and half.
 
-        Then those whose check is further ahead than `most_ahead_ms`: the clock was wrong.
+        Then halves whose check is more than `most_ahead_ms` ahead, because the clock was wrong.
         """
         prefix = b"v" + sized(group)
         behind = prefix if after is None else prefix + b"".join(map(_I64.pack, after)) + b"\x00"
@@ -167,7 +167,7 @@ class HalfTables:
         return found
 
     def count(self, group: str = "") -> HalvesCount:
-        """The count for a group; for all, without one."""
+        """The count for a group; "" for all groups."""
         row = self._rows.get(_count_key(group))
         return HalvesCount(0, 0) if row is None else HalvesCount(*_COUNT.unpack(row))
 
@@ -191,7 +191,7 @@ class Writing(Rows, Protocol):
 
 
 def apply_half_entry(entry: HalfEntry, at: int, changes: Writing) -> None:
-    """Apply the next entry of the record at that physical offset."""
+    """Apply the next entry of the record at physical offset `at`."""
     match entry:
         case HalfBegun(group, topic, half, nonce, begun_ms, check_ms):
             row = OpenHalf(half, half, nonce, at, begun_ms, check_ms, 0, group, topic)

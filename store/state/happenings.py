@@ -1,7 +1,5 @@
-"""What entries say about single messages of shared groups, for people and for tables.
-
-Used by traces and Spark's tables of deliveries.
-"""
+"""Events of single messages of shared groups, from entries. Used by traces, and by Spark's table of
+deliveries."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Happened(enum.StrEnum):
-    """What happened to a message, for one group. The values are shown to people."""
+    """What happened to a message in one group. The values are shown to users."""
 
     DELIVERED = "delivered"
     HELD_ON = "held on"
@@ -26,7 +24,7 @@ class Happened(enum.StrEnum):
     DAMAGED = "damaged"
 
 
-#: After these the group is done with the message.
+#: After these events the group is done with the message.
 ENDS = (Happened.ACKNOWLEDGED, Happened.DEAD, Happened.GONE, Happened.DAMAGED)
 _HELD = {
     Held.HANDED_OVER: Happened.DELIVERED,
@@ -47,8 +45,8 @@ class Happening(NamedTuple):
     what: Happened
     first: int  # queue offset
     mask: int  # bit n: the message at first + n
-    delivery: int | None  # the how manieth; None once the group is done
-    until_ms: int | None  # until when others do not get it, ms since 1970; None as above
+    delivery: int | None  # number of this delivery, from 1; None once the group is done
+    until_ms: int | None  # end of the lease, ms since 1970; None once the group is done
 
     def has(self, offset: int) -> bool:
         return offset >= self.first and bool(self.mask >> (offset - self.first) & 1)

@@ -36,11 +36,11 @@
 |  48- | of halves     | halves.py                                                       |
 |   80 | LiteTopicsOf  | u16 topic, i64 expiry ms                                        |
 
-`how` of a lease: 1 handed over, 2 held on to, 3 given back; of an end: 1 acknowledged, 2 moved to
-the dead letters, 3 gone from the log, 4 damaged and skipped; of a dead letter: 1 put again where it
-came from, 2 deleted, 3 kept as long as its group says, 4 not kept for want of space, 5 moved; of
-a timer: 1 delivered, 2 recalled, 3 its topic is gone, 4 lost, 5 moved. A retention is i64 time ms,
-i64 bytes, i64 messages, u8 latest. A number before a name is the place of the name in `names`.
+`how` of a lease: 1 delivered, 2 extended, 3 given back; of an end: 1 acknowledged, 2 dead letter, 3
+gone from the log, 4 damaged and skipped; of a dead letter: 1 redriven, 2 deleted, 3 expired, 4 not
+kept for lack of space, 5 moved; of a timer: 1 delivered, 2 recalled, 3 its topic is gone, 4 lost, 5
+moved. A retention is i64 time ms, i64 bytes, i64 messages, u8 latest. A u16 group or topic is the
+index of its name in `names`.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ if TYPE_CHECKING:
 
     from store.state.entries import Entry
 
-#: A record takes entries until its body has about this size.
+#: A record takes no more entries once its body has about this size.
 MOST_BYTES = 256 << 10
-#: ... or has as many deletions as this: each looks its rows up, in a turn of dispatch.
+#: Most deletions in a record: dispatch looks up the rows of each in one step.
 MOST_ENDED = 64
 _FORM = 1
 _MOST_NAMES = 0xFFFF
@@ -123,10 +123,10 @@ _TIMER_ENDED = struct.Struct(">BqqqB")
 def pack_entries(
     entries: Iterable[Entry], *, together: bool = False
 ) -> Iterator[tuple[list[Entry], bytes]]:
-    """Encode entries into as many records as needed, in order: the entries of each, and its body.
-    With `together` into a single one, whatever its size.
+    """Encode entries into as many records as needed, in order. Yields the entries and the body of
+    each record. With `together`: into a single record, whatever its size.
 
-    An entry is never split. Raises InvalidArgumentError for one that does not fit a record.
+    An entry is never split. Raises InvalidArgumentError for an entry that does not fit a record.
     """
     body = _Body()
     for entry in entries:
@@ -216,12 +216,12 @@ class _Body:
 
     def _place(self, name: str) -> int:
         place = self._names.setdefault(name, len(self._names))
-        self._names_bytes += 1 + len(name)  # more, if it was there before
+        self._names_bytes += 1 + len(name)  # too much if the name is in it already
         return place
 
     def _places(self, names: Sequence[str]) -> Sequence[int]:
         begin = len(self._names)
-        if self._names.keys().isdisjoint(names):  # the usual case, in fewer steps
+        if self._names.keys().isdisjoint(names):  # the usual case, made fast
             self._names_bytes += len(names) + sum(map(len, names))
             self._names.update(zip(names, range(begin, begin + len(names)), strict=True))
             return range(begin, begin + len(names))
@@ -237,10 +237,7 @@ class _Body:
 
 
 def unpack_entries(body: bytes) -> list[Entry]:
-    """Decode the entries of one record, in order.
-
-    Raises CorruptStateError, which says so if a newer version wrote the record.
-    """
+    """Decode the entries of one record, in order. Raises CorruptStateError."""
     try:
         form, size = _HEAD.unpack_from(body)
         if form != _FORM:

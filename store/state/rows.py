@@ -1,4 +1,4 @@
-"""Rows of state: what the entries up to a point of the log add up to, as keys and values.
+"""Keys and values of rows. Rows are the sum of all entries up to a point of the log.
 
 | key                                       | value                                             |
 |-------------------------------------------|---------------------------------------------------|
@@ -33,10 +33,10 @@
 Numbers are big-endian, text is UTF-8; an i16 before a name is its length in bytes. Bit n of an `x`
 row is bit n % 8 of byte n / 8, and its last byte is not zero. The offset of a topic, or of a shared
 group, is the physical offset of the record that made it. A topic that keeps less than the log has a
-row of form 2, one that is for messages of one type a row of form 3. An `i` row is of a message that
-waits for its time. `d` rows are of deletions that no record tells of: in a log that was adopted, or
-that a program before format 2 wrote. `k` rows, of queues whose topics keep so many bytes, are
-counted and not said by records: they may be lost, and no snapshot has them.
+row of form 2, a topic for one message type a row of form 3. An `i` row is a delayed message. `d`
+rows are deletions without a record: in a log that was adopted, or written by a program before
+format 2. `k` rows exist for topics with a retention in bytes. They are counted, not derived from
+entries, so they may be lost, and snapshots do not contain them.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ _I64 = struct.Struct(">q")
 _PLACE = struct.Struct(">qq")
 _I32 = struct.Struct(">i")
 _I16 = struct.Struct(">h")
-#: Above every UTF-8 text.
+#: Sorts after every UTF-8 text.
 END = b"\xff"
 
 
 class CorruptRowError(StoreError):
-    """A row of state that we cannot have written."""
+    """A row of state is invalid."""
 
 
 class Rows(Protocol):
@@ -122,7 +122,7 @@ def pack_topic(topic: TopicConfig) -> bytes:
 
 
 def unpack_topic(name: str, value: bytes) -> TopicConfig:
-    """Raises CorruptRowError."""
+    """Decode a topic's row. Raises CorruptRowError."""
     fields = _topic_fields(value)
     if fields is None:
         raise CorruptRowError(f"topic {name!r} has a row of form {value[:1].hex()}")
@@ -131,7 +131,8 @@ def unpack_topic(name: str, value: bytes) -> TopicConfig:
 
 @lru_cache(maxsize=64)
 def _topic_fields(value: bytes) -> tuple[int, int, int, Retention, MessageType] | None:
-    """All fields but the name; None for an unknown form. Topics created together share them."""
+    """All fields but the name; None for an unknown form. Separate from the name, so that the result
+    is cached once for all topics with equal rows."""
     form, size = value[:1], len(value)
     retention, message_type = KEEP_ALL, MessageType.ANY
     limited = _TOPIC.size + _LIMITS.size
@@ -192,7 +193,7 @@ def windows_range(group: str, topic: str | None = None) -> tuple[bytes, bytes]:
 
 
 def pack_group(settings: SharedGroup | None) -> bytes:
-    """The settings as the record that creates the group has them; None for a reader group."""
+    """Encode the settings for GroupMade; None for a reader group."""
     if settings is None:
         return b""
     settings = settings.settled
@@ -218,7 +219,7 @@ def pack_group(settings: SharedGroup | None) -> bytes:
 
 
 def made_group(settings: bytes, physical_offset: int, row: bytes | None) -> bytes:
-    """The row of a group that the record at that offset creates, or changes if `row` exists."""
+    """The row of a group after GroupMade in the record at that offset. `row`: the row before."""
     if not settings:
         return b""
     return (row[: _I64.size] if row else _I64.pack(physical_offset)) + settings
@@ -286,9 +287,9 @@ def unpack_offset(value: bytes) -> int:
 
 # --- dead letters --------------------------------------------------------------------------
 
-#: What the topic of a group's dead letters is called, before the group; RocketMQ's name.
+#: Prefix of the topic of a group's dead letters, as in RocketMQ.
 DEAD_LETTERS = "%DLQ%"
-#: Places that one row has bits of.
+#: Number of places that one `x` row has bits for.
 PLACES = 8192
 
 
@@ -315,7 +316,7 @@ def pack_bits(bits: int) -> bytes:
 
 # --- what waits for its time ---------------------------------------------------------------
 
-#: How many wait.
+#: Key of the number of delayed messages that wait.
 TIMERS_KEY = b"j"
 _TIMER = struct.Struct(">qqq")
 
@@ -323,8 +324,8 @@ _TIMER = struct.Struct(">qqq")
 class TimerRow(NamedTuple):
     """A delayed message."""
 
-    place: int  # queue offset in queue 0 of TIMER_TOPIC at which it is now
-    begins: int  # physical offset of the record that made its topic
+    place: int  # current queue offset in queue 0 of TIMER_TOPIC
+    begins: int  # physical offset of the record that created its topic
     nonce: int  # of its handle
 
 
@@ -333,7 +334,7 @@ def timer_key(due_ms: int, timer: int) -> bytes:
 
 
 def split_timer_key(key: bytes) -> tuple[int, int]:
-    """Due time, ms since 1970, and the timer."""
+    """Due time, ms since 1970, and the timer's name."""
     due_ms, timer = _PLACE.unpack_from(key, 1)
     return due_ms, timer
 

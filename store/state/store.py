@@ -25,11 +25,10 @@ class StateStore(Rows, Protocol):
         ...
 
     def apply(self, changes: Changes, end_offset: int) -> None:
-        """Apply the changes of the record that ends at `end_offset`, and move the point, in one
-        step.
+        """Apply the changes of the record that ends at `end_offset`, and move the point there,
+        atomically. Durable after `flush`.
 
-        Raises StoreBusyError if they cannot be applied now; nothing is changed then. Durable after
-        `flush`.
+        Raises StoreBusyError if they cannot be applied now; nothing is changed then.
         """
         ...
 
@@ -39,7 +38,8 @@ class StateStore(Rows, Protocol):
         ...
 
     def put_counted(self, rows: Sequence[Pair]) -> None:
-        """Write rows that no record contains; they can be counted again."""
+        """Write `k` rows, which no record contains. They may be lost, and are then counted
+        again."""
         ...
 
     def flush(self) -> None:
@@ -51,8 +51,7 @@ class StateStore(Rows, Protocol):
         ...
 
 
-#: Bytes that an opening replays in a second: 45 to 65 MiB, measured on two cores with messages of 1
-#: KiB that have a key.
+#: Estimate of the bytes of log that opening a store replays in a second, for messages of 1 KiB.
 REPLAY_BYTES_S = 48 << 20
 
 
@@ -78,7 +77,7 @@ class Snapshots(Protocol):
         ...
 
     def stop(self) -> None:
-        """Called at a clean stop, while the database is still open."""
+        """Prepare for a clean stop. Called while the database is still open."""
         ...
 
     def statistics(self) -> dict[str, float]:

@@ -57,7 +57,7 @@ class Tables:
 
     def topics(self, names: Sequence[str]) -> list[TopicConfig | None]:
         rows = self._rows.multi_get([b"t" + name.encode() for name in names])
-        if not any(rows):  # as of a batch of new topics
+        if not any(rows):  # the usual case for a batch of new topics
             return [None] * len(rows)
         return [
             None if row is None else unpack_topic(name, row)
@@ -80,15 +80,15 @@ class Tables:
             after = page[-1].name
 
     def counted_queues(self) -> Iterator[tuple[str, int]]:
-        """Topic or light queue, and queue id, of queues whose bytes were counted."""
+        """Topic or light queue, and queue id, of queues with a `k` row."""
         start = b"k"
         while rows := self._rows.scan(start, b"l", _PAGE):
             yield from (split_kept_key(key) for key, _ in rows)
             start = rows[-1][0] + b"\x00"
 
     def dead_below(self) -> dict[str, int]:
-        """Names with dead records whose deletion is not in the log, and the physical offset they
-        are below."""
+        """Topics and light queues whose deletion is not in the log, and the physical offset below
+        which their records are dead."""
         found: dict[str, int] = {}
         start = b"d"
         while rows := self._rows.scan(start, b"e", _PAGE):
@@ -102,12 +102,12 @@ class Tables:
         return 0 if row is None else unpack_offset(row)
 
     def has_dead(self) -> bool:
-        """Whether `dead_below` has any name."""
+        """Whether `dead_below` is not empty."""
         return bool(self._rows.scan(b"d", b"e", 1))
 
     def lite_expiry_ms(self, topic: str) -> int | None:
-        """Idle time in ms after which a lite topic of this parent expires, 0 for never; None if it
-        is no parent."""
+        """Idle time in ms after which a lite topic of this parent expires, 0 for never; None if the
+        topic is not a parent."""
         row = self._rows.get(lite_key(topic))
         return None if row is None else unpack_offset(row)
 
@@ -122,11 +122,11 @@ class Tables:
     # --- groups ----------------------------------------------------------------------------
 
     def group(self, name: str) -> bytes | None:
-        """The group's row; None if there is no such group."""
+        """The group's row; None if the group does not exist."""
         return self._rows.get(group_key(name))
 
     def shared_group(self, name: str) -> SharedGroup | None:
-        """Settings of a shared group; None if there is none, or it is a reader group."""
+        """Settings of a shared group; None if it does not exist, or is a reader group."""
         settings = self.group(name)
         return None if settings is None else unpack_group(settings)
 
@@ -141,7 +141,7 @@ class Tables:
     def list_committed(
         self, group: str, after: tuple[str, int] | None, limit: int
     ) -> list[tuple[str, int, int]]:
-        """Up to `limit` of (topic, queue id, next offset), above `after`."""
+        """Up to `limit` committed offsets: (topic, queue id, next offset), above `after`."""
         start, end = offsets_range(group)
         if after is not None:
             start = offset_key(group, *after) + b"\x00"
@@ -163,7 +163,7 @@ class Tables:
     def list_windows(
         self, group: str, after: tuple[str, int] | None, limit: int
     ) -> list[tuple[str, int, Window]]:
-        """Up to `limit` of (topic, queue id, window), above `after`."""
+        """Up to `limit` windows: (topic, queue id, window), above `after`."""
         start, end = windows_range(group)
         if after is not None:
             start = window_key(group, *after) + b"\x00"
@@ -221,12 +221,12 @@ class Tables:
         return count
 
     def moved_letter(self, topic: str, letter: int) -> int | None:
-        """The place of a moved letter; None if it was not moved, or has ended since."""
+        """The place of a moved letter; None if it was not moved, or has ended."""
         row = self._rows.get(moved_key(topic, letter))
         return None if row is None else unpack_offset(row)
 
     def moved_letters(self, topic: str, after: int, limit: int) -> list[tuple[int, int]]:
-        """Up to `limit` moved letters above `after`, ascending, and their places."""
+        """Up to `limit` moved letters above `after`, ascending, each with its place."""
         start, end = moved_key(topic, after + 1), moved_key(topic, (1 << 63) - 1)
         rows = self._rows.scan(start, end, limit)
         return [(int.from_bytes(key[-8:], "big"), unpack_offset(value)) for key, value in rows]
@@ -238,12 +238,13 @@ class Tables:
         return 0 if row is None else unpack_offset(row)
 
     def timers(self, keys: Sequence[bytes]) -> list[TimerRow | None]:
-        """The rows of keys made by `timer_key`; None if it no longer waits."""
+        """The row of each key made by `timer_key`; None for a timer that no longer waits."""
         rows = self._rows.multi_get(keys)
         return [None if row is None else unpack_timer(row) for row in rows]
 
     def list_timers(self, start: bytes, until_ms: int, limit: int) -> list[tuple[bytes, TimerRow]]:
-        """Up to `limit` timers with their keys: keys from `start` on, due before `until_ms`."""
+        """Up to `limit` timers with keys from `start` on that are due before `until_ms`, ascending:
+        (key, row)."""
         rows = self._rows.scan(start, timer_key(until_ms, 0), limit)
         return [(key, unpack_timer(value)) for key, value in rows]
 
@@ -255,7 +256,7 @@ class Tables:
         return None if row is None else unpack_latest(key, row)
 
     def latest_heads(self) -> Iterator[LatestHead]:
-        """The heads of all queues."""
+        """The `l` rows of all queues."""
         start = b"l"
         while rows := self._rows.scan(start, b"m", _PAGE):
             for key, value in rows:

@@ -29,21 +29,21 @@ class _Appended(NamedTuple):
 class StateView:
     """Rows as of the log's end.
 
-    Thread: only under the append lock. Memory: changes that are not dispatched yet.
+    Must hold the append lock. Memory: changes that are not dispatched yet.
     """
 
     def __init__(self, rows: Rows, dispatched: Callable[[], int]) -> None:
-        """`rows` include at least everything below `dispatched`."""
+        """`dispatched` returns a physical offset; `rows` include all changes below it."""
         # Constant after construction.
         self._dispatched = dispatched
         self.tables = Tables(self)
-        # Guarded by the append lock. All pending changes in one, with the end of the last record
-        # that wrote each key or ended each name.
+        # Guarded by the append lock. All pending changes, and for each key and deleted name the end
+        # of the last record that changed it.
         self._pending = Changes(rows)
         self._written_at: dict[bytes, int] = {}
         self._ended_at: dict[str, int] = {}
         self._appended: deque[_Appended] = deque()
-        # What is being taken.
+        # The record that `_take` has begun with, so that it can be repeated after an interrupt.
         self._begun: _Appended | None = None
 
     def append(
@@ -56,8 +56,8 @@ class StateView:
         """Add the entries of the record that was appended at `physical_offset`. Returns their
         changes.
 
-        `changes`: these, if already known. After an interrupt, the same call may be repeated before
-        one for another record.
+        `changes`: the changes, if already known. After an interrupt, the same call may be repeated
+        before a call for another record.
         """
         self._forget_dispatched()
         if not self._appended or self._appended[-1].end_offset < end_offset:
@@ -68,7 +68,7 @@ class StateView:
         return self._appended[-1].changes
 
     def _take(self, appended: _Appended) -> None:
-        """Repeatable; once it has begun it must be completed before anything else."""
+        """Add the changes. Repeatable; once begun it must be completed before anything else."""
         end_offset, changes = appended
         pending = self._pending
         for start, end in changes.ranges:
@@ -91,7 +91,7 @@ class StateView:
         return name in self._ended_at
 
     def _forget_dispatched(self) -> None:
-        """Repeatable, since an interrupt may end it."""
+        """Drop changes that are dispatched. Repeatable, since an interrupt may end it."""
         if self._begun is not None:
             self._take(self._begun)
         dispatched, pending = self._dispatched(), self._pending

@@ -1,13 +1,12 @@
-"""Windows: which messages of a queue a shared group has in flight, and its next offset.
+"""Windows: the messages of a queue that a shared group has in flight, and its next offset.
 
 Every message below `next_offset` that is in no lease is done. A lease has messages that were
 delivered together, from a range of at most 64 queue offsets. So a window has few leases as long as
-work is received and acknowledged in batches. This module only has values; nothing here uses a
+messages are received and acknowledged in batches. This module only has values; nothing uses a
 clock.
 
 A window of a group in order also has the message group of each message below the next offset that
-is not done, whether it was delivered or waits for others. It is a hash, so that no record has to be
-read again to know what it waits for.
+is not done, as a hash. So no record has to be read again to see which messages wait for others.
 
 The value of a row: u8 form 1, i64 next offset, then for each lease i64 first, u64 mask, u16
 deliveries, i64 nonce, i64 until ms, i64 lease ms, i64 attempt. With message groups: u8 form 2, i64
@@ -26,9 +25,9 @@ from store.state.rows import CorruptRowError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-#: Queue offsets that a lease spans at most.
+#: Most queue offsets that a lease spans.
 SPAN = 64
-#: Of a lease that nobody holds: the messages were given back.
+#: Nonce of a lease without a receiver: the messages were given back.
 NOBODY = 0
 
 _FORM = 1
@@ -41,15 +40,15 @@ _MOST_REMEMBERED = 64
 
 
 class Lease(NamedTuple):
-    """Messages that one receiver has until a given time, or that wait until then."""
+    """Messages that one receiver has until a given time, or that wait for redelivery until then."""
 
     first: int  # queue offset
     mask: int  # bit n: the message at first + n
-    deliveries: int  # how often these were handed over, this time included, as far as it counts
-    nonce: int  # what the handles of the receiver have; NOBODY: they were given back
+    deliveries: int  # number of deliveries that count, including this one
+    nonce: int  # of the receiver's handles; NOBODY: the messages were given back
     until_ms: int  # ms since 1970, by the store's time
-    lease_ms: int  # how long it was when it began: time that fell since makes it no longer
-    attempt: int = 0  # a hash of the id that the receive was made with; 0: it had none
+    lease_ms: int  # full length; a clock that was set back must not extend the lease
+    attempt: int = 0  # hash of the receive's attempt id; 0: none
 
     @property
     def message_count(self) -> int:
@@ -69,9 +68,9 @@ class Lease(NamedTuple):
             mask ^= low
 
     def part(self, first: int, mask: int) -> int:
-        """The messages first + n with bit n that are in this lease, as bits of the lease."""
+        """The messages first + n for each bit n that are in this lease, as bits of its mask."""
         by = first - self.first
-        if not -SPAN < by < SPAN:  # a shift by millions would take as many bits
+        if not -SPAN < by < SPAN:  # a shift by millions would allocate as many bits
             return 0
         return self.mask & (mask << by if by >= 0 else mask >> -by)
 
@@ -83,9 +82,10 @@ class Lease(NamedTuple):
 class Window(NamedTuple):
     """The window of one group on one queue."""
 
-    next_offset: int  # what was never handed over begins here
+    next_offset: int  # no message from here on was delivered or scanned
     leases: tuple[Lease, ...]  # oldest first; no message is in two
-    #: Of a group in order: offset and message group of each message below that is not done, rising.
+    #: In a group in order: offset and message group of each message below `next_offset` that is not
+    #: done, ascending by offset.
     keys: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -125,17 +125,17 @@ class Window(NamedTuple):
         return Window(max(self.next_offset, lease.end), (*rest, lease), self.keys)
 
     def seen(self, first: int, mask: int, keys: Sequence[int]) -> Window:
-        """The window with these message groups for the messages first + n of bit n."""
+        """The window with these message groups for the messages first + n for each bit n."""
         pairs = zip(Lease(first, mask, 0, 0, 0, 0).offsets(), keys, strict=True)
         merged = tuple(sorted((dict(self.keys) | dict(pairs)).items()))
         return Window(max(self.next_offset, first + mask.bit_length()), self.leases, merged)
 
     def passed(self, next_offset: int) -> Window:
-        """The window with everything below `next_offset` that was never delivered done."""
+        """The window with all undelivered messages below `next_offset` done."""
         return self._replace(next_offset=max(self.next_offset, next_offset))
 
 
-#: Of a queue that the group has not received from: this very object, where there is no row.
+#: The window of a queue without a row: the group has not received from it. Compare with `is`.
 FRESH = Window(0, ())
 
 
@@ -163,7 +163,7 @@ def pack_window(window: Window) -> bytes:
 
 @lru_cache(_MOST_REMEMBERED)
 def unpack_window(value: bytes | None) -> Window:
-    """The window; an empty one without a row. Raises CorruptRowError."""
+    """Decode the window; FRESH without a row. Raises CorruptRowError."""
     if value is None:
         return FRESH
     view = memoryview(value)
