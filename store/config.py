@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _DAY_S = 86_400
 _DAY_MS = _DAY_S * 1000
+#: As RocketMQ has it. Without it, each dropped segment would have puts accepted and refused again.
+_DISK_MARGIN = 0.05
 
 
 class FlushMode(enum.Enum):
@@ -44,20 +46,6 @@ class StoreConfig:
     max_body_bytes: int = setting(
         4 << 20, "largest body of a message", bounds=(1, 1 << 30), rocketmq="maxMessageSize"
     )
-    crc_item: bool = setting(
-        True,
-        "append the CRC of the whole record as its last property",
-        rocketmq="enabledAppendPropCRC",
-    )
-    warm_up: bool = setting(
-        False,
-        "touch every page of a new segment before it is used",
-        rocketmq="warmMapedFileEnable",
-    )
-    preallocate: bool = setting(
-        True,
-        "allocate the next two segments ahead, or more small ones; off: each when it is needed",
-    )
     store_host: tuple[str, int] = setting(
         ("127.0.0.1", 8081),
         "address and port in records and message ids; not set: those of the server",
@@ -76,12 +64,6 @@ class StoreConfig:
         bounds=(1, _DAY_MS),
         live=True,
         rocketmq="flushIntervalCommitLog",
-    )
-    sync_flush_timeout_s: float = setting(
-        5.0,
-        "how long a put waits for the disk, for dispatch or for a segment before it is refused",
-        bounds=(0.001, 3600),
-        rocketmq="syncFlushTimeout",
     )
 
     # Retention.
@@ -111,25 +93,18 @@ class StoreConfig:
         live=True,
         rocketmq="diskMaxUsedSpaceRatio",
     )
-    disk_clean_forcibly_ratio: float = setting(
-        0.85,
-        "above this share, unexpired segments are removed too if `reclaim_unexpired` is on; at or "
-        "below it, refused puts are accepted again",
-        bounds=(0.001, 1),
-        live=True,
-        rocketmq="diskSpaceCleanForciblyRatio",
-    )
     disk_full_ratio: float = setting(
         0.90,
-        "above this share of the disk, puts are refused",
+        "above this share of the disk, puts are refused, until it is 0.05 lower",
         bounds=(0.001, 1),
         live=True,
         rocketmq="diskSpaceWarningLevelRatio",
     )
     reclaim_unexpired: bool | None = setting(
         None,
-        "delete unexpired messages when the disk fills; off: refuse puts; not set: as in the "
-        "broker's settings if the store was taken over from one, otherwise off",
+        "delete unexpired messages when the disk fills, from 0.05 below `disk_full_ratio` on; "
+        "off: refuse puts; not set: as in the broker's settings if the store was taken over from "
+        "one, otherwise off",
         live=True,
         rocketmq="cleanFileForciblyEnable",
     )
@@ -186,6 +161,15 @@ class StoreConfig:
 
     # The following are not set by operators.
 
+    # The CRC of a record's header covers its body alone; without the item, a flipped bit in topic
+    # or properties is not noticed. It takes 20 bytes, and RocketMQ reads it as one more property.
+    crc_item: bool = True
+    # Segments are created ahead: two, or more small ones. Without that, each roll waits for the
+    # disk. A disk without room for three segments needs a smaller `segment_bytes`.
+    preallocate: bool = True
+    # A put that waits this long for the disk, for dispatch or for a segment is refused, as by
+    # RocketMQ. Callers who cannot wait have a deadline of their own.
+    sync_flush_timeout_s: float = fixed(5.0, bounds=(0.001, 3600))
     # How often disk and expiry are checked, as RocketMQ has it.
     clean_interval_s: float = fixed(10.0, bounds=(0.01, 365 * _DAY_S))
     # One request lists all queues of a topic, so their number bounds its size.
@@ -234,14 +218,9 @@ class StoreConfig:
             "hours from 0 to 23",
         )
         check(
-            "disk_clean_forcibly_ratio",
-            self.disk_clean_ratio <= self.disk_clean_forcibly_ratio,
-            "from disk_clean_ratio to 1",
-        )
-        check(
             "disk_full_ratio",
-            self.disk_clean_forcibly_ratio <= self.disk_full_ratio,
-            "from disk_clean_forcibly_ratio to 1",
+            self.disk_clean_ratio <= self.disk_full_ratio,
+            "from disk_clean_ratio to 1",
         )
         check("reclaim_unexpired", self.reclaim_unexpired in (None, True, False), "true or false")
         check(
@@ -249,6 +228,12 @@ class StoreConfig:
             self.default_queue_count <= self.max_queue_count,
             "from 1 to max_queue_count",
         )
+
+    @property
+    def disk_pressed_ratio(self) -> float:
+        """Above this share of the disk, unexpired segments are removed too if `reclaim_unexpired`
+        is on; at or below it, refused puts are accepted again."""
+        return max(self.disk_clean_ratio, self.disk_full_ratio - _DISK_MARGIN)
 
 
 _BOUNDS = bounds_of(StoreConfig)

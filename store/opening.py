@@ -187,7 +187,7 @@ def recover(parts: Parts, undo: ExitStack) -> RecoveredLog:
         logger.warning("%s", fault)
     checkpoint = noted.checkpoint or Checkpoint()
     flushed = checkpoint.flushed_offset
-    source = DirectSource(directory.commitlog, config.segment_bytes, warm_up=config.warm_up)
+    source = DirectSource(directory.commitlog, config.segment_bytes)
     preallocator = Preallocator(
         source, config.segment_bytes, ahead=None if config.preallocate else 0
     )

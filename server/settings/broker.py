@@ -84,10 +84,6 @@ def _same(text: str) -> str:
     return text
 
 
-def _seconds(text: str) -> float:
-    return int(text) / 1000
-
-
 def _ratio(text: str) -> float:
     return int(text) / 100
 
@@ -95,9 +91,7 @@ def _ratio(text: str) -> float:
 #: From the broker's unit and words to ours, where they differ.
 _CONVERSIONS: dict[str, Callable[[str], object]] = {
     "flushDiskType": _FLUSH_MODES.__getitem__,
-    "syncFlushTimeout": _seconds,
     "diskMaxUsedSpaceRatio": _ratio,
-    "diskSpaceCleanForciblyRatio": _ratio,
     "diskSpaceWarningLevelRatio": _ratio,
     "deleteWhen": lambda text: [int(hour) for hour in text.split(";")],
     # Only with a port: see above.

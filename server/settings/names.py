@@ -39,7 +39,8 @@ RETIRED: frozenset[str] = frozenset(
                 "flush_least_pages flush_thorough_interval_ms group_commit_gather_ms "
                 "delete_batch_max clean_interval_s max_queue_count max_light_queues "
                 "hot_queue_limit light_offset_bytes max_dispatch_lag_bytes kv_flush_interval_s "
-                "kv_flush_bytes expiry_margin_s rocksdb_statistics hot_read_bytes"
+                "kv_flush_bytes expiry_margin_s rocksdb_statistics hot_read_bytes crc_item warm_up "
+                "preallocate sync_flush_timeout_s disk_clean_forcibly_ratio"
             ),
         }.items()
         for key in keys.split()

@@ -24,7 +24,7 @@ class DiskLevel(enum.IntEnum):
 
     NORMAL = 0  # drop expired segments at the set hour
     CLEAN = 1  # above disk_clean_ratio: drop expired segments now
-    CLEAN_FORCIBLY = 2  # above disk_clean_forcibly_ratio: with reclaim_unexpired, of any age
+    CLEAN_FORCIBLY = 2  # above disk_pressed_ratio: with reclaim_unexpired, of any age
     FULL = 3  # above disk_full_ratio: and refuse puts
 
 
@@ -73,7 +73,7 @@ class DiskGuard:
     """Has the last measured disk usage, and rejects puts above a level.
 
     Puts are rejected from the first measurement above `disk_full_ratio` until the first at or below
-    `disk_clean_forcibly_ratio`, so that they do not flap with each dropped segment. Thread:
+    `disk_pressed_ratio`, so that they do not flap with each dropped segment. Thread:
     `measure` on one thread at a time, the retention job; everything else on any thread.
     """
 
@@ -114,7 +114,7 @@ class DiskGuard:
         config = self._config
         if ratio > config.disk_full_ratio:
             level = DiskLevel.FULL
-        elif ratio > config.disk_clean_forcibly_ratio:
+        elif ratio > config.disk_pressed_ratio:
             level = DiskLevel.CLEAN_FORCIBLY
         elif ratio > config.disk_clean_ratio:
             level = DiskLevel.CLEAN
@@ -150,5 +150,5 @@ class DiskGuard:
             config = self._config
             raise DiskFullError(
                 f"{self._path}: disk {self.ratio:.1%} used; puts are refused above "
-                f"{config.disk_full_ratio:.1%}, until it is {config.disk_clean_forcibly_ratio:.1%}"
+                f"{config.disk_full_ratio:.1%}, until it is {config.disk_pressed_ratio:.1%}"
             )

@@ -123,13 +123,12 @@ class Segment:
     # --- making and opening ----------------------------------------------------------------
 
     @classmethod
-    def create(cls, path: Path, start_offset: int, size: int, *, warm_up: bool = False) -> Segment:
+    def create(cls, path: Path, start_offset: int, size: int) -> Segment:
         """Create an empty segment of zeros. `size` must be a multiple of the page size.
 
-        With `warm_up` zeros are really written, page by page, so that later flushes need not record
-        newly used blocks, and the pages are in memory. Raises DiskFullError, OutOfDescriptorsError;
-        no file is left then. Durability: file, length, blocks and directory entry survive a power
-        loss on return. A crash before that leaves a file under a temporary name, or none.
+        Raises DiskFullError, OutOfDescriptorsError; no file is left then. Durability: file, length,
+        blocks and directory entry survive a power loss on return. A crash before that leaves a file
+        under a temporary name, or none.
         """
         if path.exists():
             raise StoreFormatError(path, "already exists, but a new segment needs that name")
@@ -140,9 +139,6 @@ class Segment:
             descriptor = os.open(temporary, flags, FILE_MODE)
             try:
                 allocate(descriptor, 0, size)
-                if warm_up:
-                    for position in range(0, size, CHUNK_BYTES):
-                        write_all(descriptor, ZEROS[: size - position], position)
                 os.fsync(descriptor)
                 temporary.rename(path)
                 fsync_directory(path.parent)

@@ -55,10 +55,9 @@ class SegmentSource(Protocol):
 class DirectSource:
     """Creates each segment on demand, on the appender's thread."""
 
-    def __init__(self, directory: Path, segment_bytes: int, *, warm_up: bool = False) -> None:
+    def __init__(self, directory: Path, segment_bytes: int) -> None:
         self._directory = directory
         self._segment_bytes = segment_bytes
-        self._warm_up = warm_up
 
     def start(self) -> None:
         """Does nothing; there is no other thread to create segments."""
@@ -67,7 +66,7 @@ class DirectSource:
         path = self._directory / segment_name(start_offset)
         if path.exists() and not _holds_data(path):
             path.unlink()  # made by a call that was interrupted before it could say so
-        return Segment.create(path, start_offset, self._segment_bytes, warm_up=self._warm_up)
+        return Segment.create(path, start_offset, self._segment_bytes)
 
     def wait_ready(self, start_offset: int, timeout_s: float) -> bool:
         return True

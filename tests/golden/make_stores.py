@@ -71,7 +71,6 @@ def config_of(root: Path) -> StoreConfig:
         segment_bytes=SEGMENT_BYTES,
         preallocate=False,
         disk_clean_ratio=1.0,
-        disk_clean_forcibly_ratio=1.0,
         disk_full_ratio=1.0,
         delete_when_hours=(),
         clean_interval_s=1e6,

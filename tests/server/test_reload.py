@@ -104,7 +104,6 @@ async def test_each_part_of_the_store_has_what_was_taken(tmp_path: Path, file: F
 #: Values that fit together, where the default and a little is none.
 _OTHERS: dict[str, Any] = {
     "store.disk_clean_ratio": 0.7,
-    "store.disk_clean_forcibly_ratio": 0.8,
     "store.disk_full_ratio": 0.88,
     "store.light_hours": ("device-=24",),
     "store.delete_when_hours": (5, 6),

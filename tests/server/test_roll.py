@@ -38,9 +38,9 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     works.set()
     create = Segment.create
 
-    def slow(path: Path, start: int, size: int, *, warm_up: bool = False) -> Segment:
+    def slow(path: Path, start: int, size: int) -> Segment:
         assert works.wait(60)
-        return create(path, start, size, warm_up=warm_up)
+        return create(path, start, size)
 
     monkeypatch.setattr(Segment, "create", slow)
     yield works

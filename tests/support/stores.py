@@ -54,7 +54,6 @@ def small_config(root: Path, **settings: Unpack[Settings]) -> StoreConfig:
         segment_bytes=SEGMENT_BYTES,
         preallocate=False,
         disk_clean_ratio=1.0,
-        disk_clean_forcibly_ratio=1.0,
         disk_full_ratio=1.0,
         delete_when_hours=(),
         clean_interval_s=1e6,

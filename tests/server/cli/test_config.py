@@ -113,16 +113,16 @@ def test_a_running_server_is_asked_and_reloaded(tmp_path: Path) -> None:
         server.wait_for("ready")
         at = ("--server", server.target)
         assert run("reload", *at).stdout == "no setting has changed\n"
-        file.write_text("[store]\nreserved_hours = 5\ncrc_item = false\n")
+        file.write_text("[store]\nreserved_hours = 5\nskip_damaged_records = true\n")
         assert answer("reload", *at, "--json") == {
             "taken": [{"name": "store.reserved_hours", "before": 72.0, "after": 5.0}],
-            "waiting": [{"name": "store.crc_item", "before": True, "after": False}],
+            "waiting": [{"name": "store.skip_damaged_records", "before": False, "after": True}],
         }
         assert server.wait_for("reloaded")["taken"] == {}
         found = {one["name"]: one for one in answer("running", *at, "--json")}
         assert found["store.reserved_hours"]["value"] == 5
-        assert found["store.crc_item"]["waiting"] is False
-        assert "true, then false" in run("running", *at, "--given").stdout
+        assert found["store.skip_damaged_records"]["waiting"] is True
+        assert "false, then true" in run("running", *at, "--given").stdout
         file.write_text("[store]\nreserved_hours = 0\n")
         done = run("reload", *at)
         assert done.exit_code == 1

@@ -60,7 +60,7 @@ def test_a_manager_hears_of_start_reload_refusal_and_end(
         with ServerProcess(tmp_path / "store", "--config", str(file)) as server:
             assert manager.next()["STATUS"].startswith("listens on 127.0.0.1:")
             assert manager.until("READY")["READY"] == "1"
-            file.write_text("[store]\nreserved_hours = 1\ncrc_item = false\n")
+            file.write_text("[store]\nreserved_hours = 1\nskip_damaged_records = true\n")
             server.send(signal.SIGHUP)
             begun = manager.next()
             assert begun["RELOADING"] == "1"

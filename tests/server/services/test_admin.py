@@ -45,17 +45,15 @@ async def test_settings_are_told_with_their_origin_and_taken_by_call(tmp_path: P
         assert found["server.host"].origin == "default"
         assert found["store.reclaim_unexpired"].value is None
 
-        path.write_text(_TEXT + "crc_item = false\nreserved_hours = 1\n")
+        path.write_text(_TEXT + "skip_damaged_records = true\nreserved_hours = 1\n")
         taken, waiting = await client.reload_settings()
         assert taken == [("store.reserved_hours", 72.0, 1.0)]
-        assert waiting == [("store.crc_item", True, False)]
+        assert waiting == [("store.skip_damaged_records", False, True)]
         assert served.store.config.reserved_hours == 1
         found = {one.name: one for one in await client.settings()}
-        assert found["store.crc_item"][1:3] == (True, True)
-        assert (found["store.crc_item"].is_waiting, found["store.crc_item"].waiting) == (
-            True,
-            False,
-        )
+        skips = found["store.skip_damaged_records"]
+        assert skips[1:3] == (False, False)
+        assert (skips.is_waiting, skips.waiting) == (True, True)
         assert not found["store.reserved_hours"].is_waiting
 
 

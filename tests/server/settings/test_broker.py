@@ -69,10 +69,8 @@ def test_each_setting_with_a_counterpart_is_taken_in_our_unit(tmp_path: Path) ->
     assert store.store_host == ("10.1.2.3", 10921)
     assert (store.segment_bytes, store.max_body_bytes) == (4 << 20, 65536)
     assert store.flush_mode is FlushMode.SYNC
-    assert store.sync_flush_timeout_s == 2.5
     assert (store.reserved_hours, store.delete_when_hours) == (48, (4, 16))
-    ratios = (store.disk_clean_ratio, store.disk_clean_forcibly_ratio, store.disk_full_ratio)
-    assert ratios == (0.7, 0.8, 0.95)
+    assert (store.disk_clean_ratio, store.disk_full_ratio) == (0.7, 0.95)
     assert (store.reclaim_unexpired, store.auto_create_topics) == (False, False)
     assert not store.auto_create_groups
     assert store.transaction_checks == 5
@@ -81,8 +79,12 @@ def test_each_setting_with_a_counterpart_is_taken_in_our_unit(tmp_path: Path) ->
 def test_what_has_no_counterpart_is_listed_and_stands_in_the_file(tmp_path: Path) -> None:
     imported = import_broker_conf(_conf(tmp_path, _ALL))
     assert imported.without_counterpart == {
+        "enabledAppendPropCRC": "true",
+        "warmMapedFileEnable": "true",
         "flushCommitLogLeastPages": "8",
         "flushCommitLogThoroughInterval": "5000",
+        "syncFlushTimeout": "2500",
+        "diskSpaceCleanForciblyRatio": "80",
         "deleteFileBatchMax": "5",
         "cleanResourceInterval": "20000",
         "namesrvAddr": "10.1.2.4:9876",
@@ -107,7 +109,7 @@ def test_a_broker_that_says_nothing_reclaims(tmp_path: Path) -> None:
         ("autoCreateTopicEnable=perhaps", "autoCreateTopicEnable"),
         ("listenPort=70000", "server.port"),
         ("deleteWhen=25", "store.delete_when_hours"),
-        ("diskMaxUsedSpaceRatio=99", "store.disk_clean_forcibly_ratio"),
+        ("diskMaxUsedSpaceRatio=99", "store.disk_full_ratio"),
     ],
 )
 def test_what_cannot_be_taken_is_refused_by_name(tmp_path: Path, line: str, field: str) -> None:

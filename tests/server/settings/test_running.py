@@ -37,23 +37,24 @@ def file(tmp_path: Path) -> File:
 
 
 def test_what_may_change_is_taken_and_the_rest_waits(file: File) -> None:
-    file.write("[server]\nport = 2\nmemory_limit_bytes = 600000000\n[store]\ncrc_item = false\n")
+    server = "[server]\nport = 2\nmemory_limit_bytes = 600000000\n"
+    file.write(f"{server}[store]\nskip_damaged_records = true\n")
     taken, waiting = file.running.take(file.running.read())
     assert taken == (
         ("server.memory_limit_bytes", 500_000_000, 600_000_000),
         ("store.reserved_hours", 9.0, 72.0),
     )
     names = [one.name for one in waiting]
-    assert names == ["server.port", "store.crc_item", "store.store_host"]
+    assert names == ["server.port", "store.store_host", "store.skip_damaged_records"]
     assert file.running.waiting == waiting
     config = file.running.config
     assert (config.port, config.memory_limit_bytes) == (1, 600_000_000)
     assert config.store_config(1).reserved_hours == 72.0
-    assert config.store_config(1).crc_item is True
+    assert config.store_config(1).skip_damaged_records is False
     assert file.told == [config]
     settings = file.running.settings
     assert settings.origin("store.reserved_hours").kind == "default"
-    assert settings.origin("store.crc_item").kind == "default", "it is not taken yet"
+    assert settings.origin("store.skip_damaged_records").kind == "default", "it is not taken yet"
 
 
 def test_the_same_again_changes_nothing_and_tells_nobody(file: File) -> None:
@@ -84,11 +85,11 @@ def test_a_wrong_file_is_refused_whole(file: File, text: str) -> None:
 
 def test_values_that_do_not_go_together_with_what_stays_are_refused(tmp_path: Path) -> None:
     file = File(tmp_path / "kvcq.toml", "", disk_clean_ratio=0.8)
-    read = Sources(flags={"store.disk_clean_ratio": 0.99, "store.disk_clean_forcibly_ratio": 0.99})
+    read = Sources(flags={"store.disk_clean_ratio": 0.99})
     with pytest.raises(InvalidArgumentError, match="disk_full_ratio"):
         read.read()
-    file.write("[store]\ndisk_clean_forcibly_ratio = 0.7\n")
-    with pytest.raises(InvalidArgumentError, match=r"store.disk_clean_forcibly_ratio: 0.7"):
+    file.write("[store]\ndisk_full_ratio = 0.7\n")
+    with pytest.raises(InvalidArgumentError, match=r"store.disk_full_ratio: 0.7"):
         file.running.read()
 
 

@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("warm_up", [False, True])
-def test_new_segment_has_length_blocks_and_zeros(tmp_path: Path, warm_up: bool) -> None:
+def test_new_segment_has_length_blocks_and_zeros(tmp_path: Path) -> None:
     path = tmp_path / segment_name(0)
-    segment = Segment.create(path, 0, SIZE, warm_up=warm_up)
+    segment = Segment.create(path, 0, SIZE)
     assert path.stat().st_size == SIZE
     assert allocated(path) >= SIZE
     assert path.read_bytes() == bytes(SIZE)
