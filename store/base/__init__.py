@@ -5,6 +5,7 @@ The only part of a store that they use is its errors.
 
 from store.base.busy import retry_while_busy
 from store.base.changes import Changes
+from store.base.checks import check_time_within, check_within
 from store.base.child_process import import_root, start_module
 from store.base.clock import Clock, SystemClock
 from store.base.files import (
@@ -37,6 +38,8 @@ __all__ = [
     "Progress",
     "SystemClock",
     "Wake",
+    "check_time_within",
+    "check_within",
     "free_name",
     "fsync_directory",
     "import_root",

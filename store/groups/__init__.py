@@ -19,8 +19,6 @@ from store.groups.limits import (
     MOST_LETTERS,
     MOST_LITE_QUOTA,
     MOST_RECEIVED,
-    check_time_within,
-    check_within,
 )
 from store.groups.order import hash_of
 from store.groups.positions import (
@@ -64,8 +62,6 @@ __all__ = [
     "Turn",
     "Where",
     "Wish",
-    "check_time_within",
-    "check_within",
     "hash_of",
     "is_handle",
     "offset_of",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from store.base import check_within
 from store.errors import (
     CorruptRecordError,
     DamagedQueueError,
@@ -19,7 +20,7 @@ from store.errors import (
 )
 from store.format import check_group
 from store.groups.dead_letters import DeadLetter, letter_of, topic_of
-from store.groups.limits import MOST_LETTERS, check_within
+from store.groups.limits import MOST_LETTERS
 from store.held import read_places
 from store.metadata import SharedGroup
 

@@ -11,10 +11,11 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from store.base import check_within
 from store.errors import InvalidArgumentError, UnknownTopicError
 from store.groups.dead_letters import redriven, topic_of
 from store.groups.letter_box import UnseenError, candidates, named
-from store.groups.limits import MOST_LETTERS, check_within
+from store.groups.limits import MOST_LETTERS
 from store.state import NOWHERE, LetterEnd, LetterEnded
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from store.base import check_time_within, check_within
 from store.errors import InvalidArgumentError
 from store.format import check_topic
 
@@ -31,25 +32,6 @@ _MOST_IN_FLIGHT = 10_000
 _LEAST_KEEP_MS = 60_000
 _MOST_KEEP_MS = 10 * 365 * 24 * 3_600_000
 _MOST_BACKOFF = 16
-
-
-def check_within(field: str, value: int, least: int, most: int) -> None:
-    """Raises InvalidArgumentError, naming the field, unless least <= value <= most."""
-    if not least <= value <= most:
-        raise InvalidArgumentError(field, f"{value} is outside {least} to {most}")
-
-
-def check_time_within(field: str, value_ms: int, least_ms: int, most_ms: int) -> None:
-    """Like `check_within`, for a time in ms. The error gives it in the largest unit that fits."""
-    if not least_ms <= value_ms <= most_ms:
-        value, least, most = map(_time_text, (value_ms, least_ms, most_ms))
-        raise InvalidArgumentError(field, f"{value} is outside {least} to {most}")
-
-
-def _time_text(ms: int) -> str:
-    units = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
-    fits = (f"{ms // length} {unit}" for unit, length in units if ms % length == 0)
-    return next(fits, f"{ms} ms") if ms else "0"
 
 
 def checked(settings: SharedGroup) -> SharedGroup:

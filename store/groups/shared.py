@@ -8,6 +8,7 @@ from functools import partial
 from itertools import count, islice
 from typing import TYPE_CHECKING, TypeVar
 
+from store.base import check_time_within, check_within
 from store.errors import (
     AppendWouldWaitError,
     GroupExistsError,
@@ -32,8 +33,6 @@ from store.groups.limits import (
     MOST_INVISIBLE_MS,
     MOST_RECEIVED,
     check_fixed,
-    check_time_within,
-    check_within,
     checked,
 )
 from store.groups.order import hash_of

@@ -10,6 +10,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
+from store.base import check_time_within, check_within
 from store.errors import (
     CorruptRecordError,
     InvalidArgumentError,
@@ -235,11 +236,7 @@ class Halves:
                 return Ending(call, named)
             message, group, immunity_ms = call
             check_group(group)
-            if not 0 <= immunity_ms <= MOST_IMMUNITY_MS:
-                raise InvalidArgumentError(
-                    "immunity_ms",
-                    f"{immunity_ms / 1000:.10g} s is outside 0 to {MOST_IMMUNITY_MS // 1000} s",
-                )
+            check_time_within("immunity_ms", immunity_ms, 0, MOST_IMMUNITY_MS)
             check_topic(message.topic)
             check_may_put(message.topic)
             check_may_wait(message, 0, "transaction")
@@ -418,8 +415,7 @@ class Halves:
 
         A page may be shorter than `limit`, or empty. Raises InvalidArgumentError.
         """
-        if not 1 <= limit <= MOST_LISTED:
-            raise InvalidArgumentError("limit", f"{limit} is outside 1 to {MOST_LISTED}")
+        check_within("limit", limit, 1, MOST_LISTED)
         self._appends.check_open()
         found: list[Transaction] = []
         for _ in range(_PAGES_LISTED if group or given_up else 1):

@@ -6,6 +6,7 @@ import enum
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
+from store.base import check_within
 from store.errors import InvalidArgumentError
 from store.format import MAX_LIGHT_QUEUES, UNIQ_KEY, check_may_put, prepare_all, unpack_record
 from store.held.firing import Firing
@@ -270,8 +271,7 @@ class Timers:
 
         Raises InvalidArgumentError, DamagedQueueError.
         """
-        if not 0 < limit <= MOST_LISTED:
-            raise InvalidArgumentError("limit", f"{limit} is outside 1 to {MOST_LISTED}")
+        check_within("limit", limit, 1, MOST_LISTED)
         self._appends.check_open()
         if cursor is not None and (len(cursor) != len(timer_key(0, 0)) or cursor[:1] != b"i"):
             raise InvalidArgumentError("page_token", "was not returned by this call")

@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from store.base import check_time_within, check_within
 from store.consume_queue import queues_of
 from store.errors import InvalidArgumentError, LiteGroupError, UnknownTopicError
 from store.format import check_topic
@@ -16,8 +17,6 @@ from store.groups import (
     AtOffset,
     Reads,
     Received,
-    check_time_within,
-    check_within,
     hash_of,
     offset_of,
 )

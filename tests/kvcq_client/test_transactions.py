@@ -136,7 +136,7 @@ async def test_limits_and_wrong_ids_have_clear_errors(served: Served, client: As
         await client.commit_transaction("nothing")
     with pytest.raises(InvalidArgumentError):
         await client.begin_transaction(ORDER, group="")
-    with pytest.raises(InvalidArgumentError, match="immunity_s: 90000 s is outside 0 to 86400 s"):
+    with pytest.raises(InvalidArgumentError, match="immunity_s: 25 h is outside 0 to 1 d"):
         await client.begin_transaction(ORDER, group="shop", immunity_s=90_000)
     async with client.transaction(ORDER, group="shop") as begun:
         assert repr(begun) == f"<transaction {begun.id} of group 'shop'>"
