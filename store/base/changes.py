@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from store.base.lock import Lock
+
+#: How long a signal may wait for its handler. A wait without a limit can miss a signal that comes
+#: just before the thread sleeps, or that the system gives to another thread: it is only noted, and
+#: Python runs its handler when the main thread returns from the wait.
+_ANSWERS_SIGNALS_S = 0.5
 
 
 class Changes:
@@ -43,7 +49,7 @@ class Changes:
         `look` is called with the lock held, now and after each change. Must be called without the
         lock. Raises what `look` raises.
         """
-        end_s = None if timeout_s is None else monotonic() + timeout_s
+        end_s = inf if timeout_s is None else monotonic() + timeout_s
         while True:
             told = threading.Lock()
             told.acquire()
@@ -51,9 +57,8 @@ class Changes:
                 if look():
                     return True
                 self._waiting.append(told)
-            if end_s is None:
-                told.acquire()
-            elif not told.acquire(timeout=max(0.0, end_s - monotonic())):
-                with self._lock:
-                    self._waiting = [each for each in self._waiting if each is not told]
-                    return bool(look())
+            while not told.acquire(timeout=max(0.0, min(_ANSWERS_SIGNALS_S, end_s - monotonic()))):
+                if monotonic() >= end_s:
+                    with self._lock:
+                        self._waiting = [each for each in self._waiting if each is not told]
+                        return bool(look())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 
 import pytest
@@ -41,6 +42,41 @@ def test_all_who_wait_are_woken_when_it_is_true(timeout_s: float | None) -> None
         each.join(30)
         assert not each.is_alive()
     assert counted.changes._waiting == []
+
+
+@pytest.mark.parametrize("timeout_s", [None, 60.0])
+def test_a_signal_that_another_thread_takes_is_answered(timeout_s: float | None) -> None:
+    """Its handler runs in the main thread, which does not hear of it while it sleeps."""
+    counted = Counted()
+    looked, answered = threading.Event(), threading.Event()
+    by_hand: list[bool] = []
+
+    def look() -> bool:
+        looked.set()
+        return counted.value > 0
+
+    def handler(*_: object) -> None:
+        answered.set()
+        counted.add()
+
+    def send_to_itself() -> None:
+        looked.wait()
+        with counted.lock:  # the other one waits
+            pass
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+        if not answered.wait(20):
+            by_hand.append(True)
+            counted.add()
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    sending = threading.Thread(target=send_to_itself)
+    try:
+        sending.start()
+        assert counted.changes.until(look, timeout_s)
+        sending.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert by_hand == []
 
 
 def test_when_the_time_is_up_the_last_answer_counts_and_nothing_is_left() -> None:
