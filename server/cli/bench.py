@@ -75,7 +75,7 @@ def list_scenarios(as_json: bool) -> None:
     """List the built-in scenarios."""
     rows = [(name, load_scenario(name).title) for name in shipped_scenarios()]
     if as_json:
-        print_json({"scenarios": [{"name": name, "title": title} for name, title in rows]})
+        print_json([{"name": name, "title": title} for name, title in rows])
     else:
         print_table("", ("scenario", "what it does"), rows)
 

@@ -10,8 +10,8 @@ pytestmark = pytest.mark.integration
 
 
 def test_lite_topics_are_made_filled_listed_and_deleted(target: str) -> None:
-    made = kvcq("lite", "create", "agents", "--expire", "7d", server=target)
-    assert made.exit_code == 0, made.output
+    made = answer_of("lite", "create", "agents", "--expire", "7d", server=target)
+    assert made == {"topic": "agents", "expiryMs": 7 * 86_400_000}
     for session in ("one", "two", "other"):
         kvcq("put", "agents", "hello", "--lite", session, server=target)
     assert answer_of("lite", "list", "agents", server=target) == ["one", "two", "other"]
@@ -23,6 +23,8 @@ def test_lite_topics_are_made_filled_listed_and_deleted(target: str) -> None:
     assert done == {"deleted": 1}
     short = kvcq("lite", "list", "agents", "--limit", "1", server=target)
     assert "there are more" in short.output
+    short = kvcq("lite", "list", "agents", "--limit", "1", "--json", server=target)
+    assert "there are more" in short.stderr
     refused = kvcq("put", "agents", "hello", "--lite", "a b", server=target)
     assert refused.exit_code != 0
     assert "error: --lite: " in refused.stderr

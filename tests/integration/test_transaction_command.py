@@ -29,6 +29,12 @@ def test_open_transactions_are_listed_and_decided_by_hand(target: str) -> None:
         assert "was rolled back" in refused.stderr
         assert f"next:  kvcq trace {ids[2]} --transaction" in refused.stderr
         forged = run(target, "tran", "commit", "forged")
-        assert "'forged' is not the id of a transaction" in forged.stderr
+        assert "error: TRANSACTION: 'forged' is not the id of a transaction" in forged.stderr
         assert "next:  kvcq tran list" in forged.stderr
+        forged = run(target, "trace", "forged", "--transaction")
+        assert "error: MESSAGE_ID: 'forged' is not the id of a transaction" in forged.stderr
+        forged = run(target, "trace", "forged", "--delayed", "paid")
+        assert "error: MESSAGE_ID: " in forged.stderr
+        forged = run(target, "trace", ids[0], "--transaction", "--after", "forged")
+        assert "error: --after: " in forged.stderr
         assert [one.body for one in client.pull("paid", 0, 0).messages] == [b"0", b"1"]

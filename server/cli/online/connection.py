@@ -56,6 +56,10 @@ _PARAMETERS = {
     "delays_ms": "backoff_ms",
     "expiry_s": "expiry_ms",
     "message_light_queues": "lite",
+    "transaction_id": "transactions message_id",
+    "handle": "message_id",
+    "topic": "delayed",
+    "page_token": "after",
 }
 #: The index or key in `topics[0].name`, `properties['KEYS']`.
 _SUBSCRIPT = re.compile(r"\[.*?\]")
@@ -224,7 +228,8 @@ def option_of(field: str) -> str:
         given = context.get_parameter_source(parameter.name or "")
         called = parameter.human_readable_name
         if given is COMMANDLINE and (parameter.name in names or called.lower() in names):
-            option = called if isinstance(parameter, click.Argument) else parameter.opts[0]
+            is_argument = isinstance(parameter, click.Argument)
+            option = called.strip("[].") if is_argument else parameter.opts[0]
             key = _KEY.search(field)  # for example of a property
             return option if key is None else f"{option} {key[1]}"
     return ""

@@ -35,7 +35,7 @@ def create(parent: str, expiry_ms: int, queues: int | None, server: str, as_json
     with connect(server) as client:
         client.create_lite_parent(parent, expiry_s=expiry_ms / 1000, queue_count=queues or 0)
     if as_json:
-        print_json({"topic": parent, "expiry_ms": expiry_ms})
+        print_json({"topic": parent, "expiryMs": expiry_ms})
     else:
         ends = f"deleted after {expiry_ms / 1000:g} s without a message" if expiry_ms else "kept"
         say(f"topic {parent} has lite topics; idle ones are {ends}")
@@ -58,10 +58,10 @@ def list_lite(parent: str, prefix: str, limit: int, server: str, as_json: bool) 
             found.append(name)
     if as_json:
         print_json(found)
-        return
-    for name in found:
-        click.echo(name)
-    if not found:
+    elif found:
+        for name in found:
+            click.echo(name)
+    else:
         say(f"no lite topics of {parent}")
     if is_more:
         say("there are more; show them with a larger --limit")
