@@ -17,7 +17,7 @@ class MessageState(enum.Enum):
     PENDING = "pending"  # waits for its time
     OPEN = "open"  # waits for its transaction to be decided
     GIVEN_UP = "given up"  # the same; its producers are not asked any more
-    ENDED = "ended"  # it waited; its last event says what came of it
+    ENDED = "ended"  # it waited; `Trace.end` says what became of it
 
 
 class TraceGroupState(enum.Enum):
@@ -147,6 +147,14 @@ class Trace(NamedTuple):
             and (each.group or self.topic.startswith("%DLQ%"))
         ]
 
+    @property
+    def end(self) -> TraceEvent | None:
+        """The event that ended its wait for its time or for a decision. None if it waits, never
+        waited, or the search has not come to the event."""
+        if self.state is not MessageState.ENDED:
+            return None
+        return next((each for each in reversed(self.events) if each.what in _ENDS), None)
+
     def events_of(self, one: TracedGroup) -> list[TraceEvent]:
         """The events of a message in one group and queue."""
         key = one.group, one.topic, one.queue_id
@@ -160,6 +168,19 @@ class Trace(NamedTuple):
         return _STATES.get(one.state) or str(one.state.value)
 
 
+_ENDS = frozenset(
+    {
+        TraceEventKind.FIRED,
+        TraceEventKind.RECALLED,
+        TraceEventKind.TIMER_TOPIC_GONE,
+        TraceEventKind.TIMER_LOST,
+        TraceEventKind.COMMITTED,
+        TraceEventKind.ROLLED_BACK,
+        TraceEventKind.TOPIC_GONE,
+        TraceEventKind.RECORD_GONE,
+        TraceEventKind.HANDED_BACK,
+    }
+)
 _KINDS = {each: str(each.value) for each in TraceEventKind}
 _STATES = {
     TraceGroupState.NOT_RECEIVED: "not received yet",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvcq_client import Client
+from kvcq_client import Client, Message
 from tests.support.command_line import answer_of, kvcq
 
 
@@ -29,6 +29,22 @@ def test_a_delayed_message_is_traced_by_its_handle(target: str) -> None:
     assert trace["dueMs"] == put["deliverAtMs"]
     shown = kvcq("trace", put["handle"], "--delayed", "later", server=target)
     assert "waits for its time" in shown.stdout
+    assert trace["outcome"] is None
+    assert kvcq("timers", "recall", "later", put["handle"], server=target).exit_code == 0
+    trace = answer_of("trace", put["handle"], "--delayed", "later", server=target)
+    assert (trace["state"], trace["outcome"]) == ("ended", "recalled")
+    shown = kvcq("trace", put["handle"], "--delayed", "later", server=target)
+    assert any(line.split() == ["state", "recalled"] for line in shown.stdout.splitlines())
+
+
+def test_a_transaction_is_traced_by_its_id(target: str) -> None:
+    with Client(target) as client:
+        begun = client.begin_transaction(Message("sold", b"x"), group="shop")
+        assert client.trace(transaction_id=begun).end is None
+        client.commit_transaction(begun)
+        trace = client.trace(transaction_id=begun)
+    assert trace.end == trace.events[-1]
+    assert answer_of("trace", begun, "--transaction", server=target)["outcome"] == "committed"
 
 
 def test_a_dead_letter_is_traced_by_the_id_in_its_list_and_back(target: str) -> None:

@@ -123,6 +123,7 @@ def _document(found: Trace) -> dict[str, object]:
     return {
         **document_of(found, _MESSAGE),
         "state": found.state.value,
+        "outcome": None if found.end is None else found.end.what.value,
         "places": [document_of(one, "topic queue_id offset") for one in found.places],
         "groups": [
             {
@@ -145,11 +146,12 @@ def _is_message_id(message_id: str) -> bool:
 
 def _print(found: Trace) -> None:
     waits = {MessageState.PENDING: "waits for its time", MessageState.OPEN: "waits for a decision"}
+    end = found.end
     rows = [
         ("message", found.message_id),
         ("topic", found.topic),
         ("stored", time_text(found.store_time_ms)),
-        ("state", waits.get(found.state, found.state.value)),
+        ("state", waits.get(found.state, found.state.value) if end is None else end.what.value),
     ]
     rows += [
         ("stands in", f"{one.topic}, queue {one.queue_id}, offset {one.offset}")
