@@ -71,11 +71,17 @@ class LetterBox:
             places = self.places(group)
             if not any(places) and self._tables.shared_group(group) is None:
                 raise GroupKindError(group, is_shared=False)
-            every = candidates(topic_of(group), self._tables, places, after)
+            topic = topic_of(group)
+            every = candidates(topic, self._tables, places, after)
+            ended = self._tables.count_ended(topic, *places)
             try:
-                return list(islice(self.living(group, self._tables, places, every), limit))
+                letters = list(islice(self.living(group, self._tables, places, every), limit))
             except UnseenError:
                 self._appends.wait_acknowledged(self._appends.log.appended_offset)
+                continue
+            # One that was moved meanwhile is found twice, or not at all.
+            if self._tables.count_ended(topic, *places) == ended:
+                return letters
 
     def places(self, group: str) -> tuple[int, int]:
         """Queue offsets in the dead-letter topic, from first to last exclusive, that the topic

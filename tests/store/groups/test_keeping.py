@@ -13,6 +13,7 @@ from store.held import rolling
 from store.log.disk import DiskLevel
 from store.message import Message
 from store.metadata import SharedGroup
+from store.state import Tables
 from tests.store.groups.test_dead_letters import DLQ, bury, letters, put_letter, said
 from tests.store.groups.test_shared import put, receive, texts
 from tests.support.rebuild import differences
@@ -74,6 +75,33 @@ def test_dead_letters_outlive_their_segments(store: MessageStore, clock: FakeClo
         assert differences(store) == []
     assert store.statistics()["store.dead_letters_moved"] == 24
     assert store.groups.list_dead_letters("g", after=4, limit=2)[1].offset == 6
+
+
+@pytest.mark.parametrize("was_moved", [False, True])
+@pytest.mark.parametrize("is_looked_at_before", [False, True])
+def test_letters_that_are_moved_while_they_are_listed_are_listed_once(
+    store: MessageStore,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    was_moved: bool,
+    is_looked_at_before: bool,
+) -> None:
+    put(store, *[f"{n}" for n in range(10)])
+    bury(store, clock)
+    if was_moved:
+        drop_all(store, clock)
+    live_places = Tables.live_places
+
+    def moving(tables: Tables, topic: str, first: int, end: int) -> Iterator[int]:
+        monkeypatch.undo()
+        before = list(live_places(tables, topic, first, end))
+        store.rolling.keep_below(store.log.appended_offset, is_pressed=False)
+        store.wait_visible()
+        return iter(before) if is_looked_at_before else live_places(tables, topic, first, end)
+
+    monkeypatch.setattr(Tables, "live_places", moving)
+    assert letters(store) == [f"{n}" for n in range(10)]
+    assert store.statistics()["store.dead_letters_moved"] == 10 + 10 * was_moved
 
 
 def test_what_was_moved_is_redriven_and_deleted_by_its_name(
