@@ -14,7 +14,7 @@ from store.errors import (
 )
 from store.held.transaction_ids import pack_transaction_id
 from store.metadata import KEEP_ALL
-from store.puts import Step
+from store.puts import LookedRows, Step
 from store.state import (
     HALVES_TOPIC,
     Changes,
@@ -22,6 +22,7 @@ from store.state import (
     HalfEnd,
     HalfEnded,
     HalfTables,
+    Tables,
     TopicsMade,
     apply_entry,
 )
@@ -33,11 +34,8 @@ if TYPE_CHECKING:
     from store.held.records import Ready
     from store.held.transaction_ids import Named
     from store.message import Message
-    from store.state import Entry, OpenHalf, StateView
+    from store.state import Entry, OpenHalf
     from store.topics import Topics
-
-#: Stands for the offset of the record that is about to be appended; decisions do not depend on it.
-_NOWHERE = 0
 
 _SAID = {
     HalfEnd.COMMITTED: ("committed", "was committed"),
@@ -126,15 +124,19 @@ class Turn:
         self._entries: list[Entry] = []
         self._appended: list[Ready] = []
 
-    def steps(self) -> Sequence[Step]:
-        """The steps to append. Raises ReadAgainError."""
+    def steps(self, log_end: int) -> Sequence[Step]:
+        """The steps to append at that end of the log. Raises ReadAgainError."""
         # May be called again, if the log's next segment was not ready.
         self.answers, self.ended = [], []
         self._made = {}
+        self._looked_for: set[tuple[str, int]] = set()
         self._entries, self._appended = [], []
         view = self._topics.view
-        self._changes = Changes(view)
+        self._log_end = log_end
+        rows = LookedRows(view)
+        self._changes = Changes(rows)
         self._tables = HalfTables(self._changes)
+        self._topic_tables = Tables(rows)
         self._next_half = self._topics.next_own(HALVES_TOPIC)
         for call in self._calls:
             try:
@@ -149,11 +151,14 @@ class Turn:
         # One step: this may be called again, and steps that were appended before would be repeated.
         messages = [each.message for each in self._appended]
         prepared = [each.prepared for each in self._appended]
-        steps = [Step(self._entries, messages, prepared=prepared)] if self._entries else []
         made = list(self._made.values())
         if self._next_half > 0 and view.tables.topic(HALVES_TOPIC) is None:
             made.append(TopicsMade([HALVES_TOPIC], 1, self._now_ms, KEEP_ALL))
-        return [Step(made), *steps] if made else steps
+        # Known if no other record comes before it.
+        changes = None if made else self._changes
+        own = Step(self._entries, messages, changes, prepared, None if changes is None else rows)
+        steps = [Step(made)] if made else []
+        return [*steps, own] if self._entries else steps
 
     @property
     def begun(self) -> int:
@@ -170,8 +175,11 @@ class Turn:
             count, most = self._tables.count(group).open, getattr(self._config, setting)
             if count >= most:
                 raise TooManyTransactionsError(count, group, f"store.{setting}")
-        for made in self._topics.needed([(topic, call.message.queue_id)]):
-            self._made[topic] = made
+        queue = topic, call.message.queue_id
+        if queue not in self._looked_for:
+            for made in self._topics.needed([queue]):
+                self._made[topic] = made
+            self._looked_for.add(queue)
         half = self._next_half
         self._next_half += 1
         check_ms = self._now_ms + call.first_check_ms
@@ -188,7 +196,7 @@ class Turn:
         if not commit:
             self._finish(half, HalfEnd.ROLLED_BACK)
             return text
-        if not is_live(row, self._topics.view):
+        if not is_live(row, self._topic_tables):
             self._finish(half, HalfEnd.TOPIC_GONE)
             raise _ended(text, HalfEnd.TOPIC_GONE)
         found = self._messages.get(half)
@@ -221,7 +229,7 @@ class Turn:
         self._add(HalfEnded(half, self._now_ms, how), message)
 
     def _add(self, entry: Entry, message: Ready | None) -> None:
-        apply_entry(entry, _NOWHERE, self._changes)
+        apply_entry(entry, self._log_end, self._changes)
         self._entries.append(entry)
         if message is not None:
             self._appended.append(message)
@@ -235,8 +243,8 @@ def id_of(row: OpenHalf) -> str:
     return pack_transaction_id(row.half, row.nonce, row.topic)
 
 
-def is_live(row: OpenHalf, view: StateView) -> bool:
-    """Whether the half's topic was not deleted since the half was put. Must hold the append
-    lock."""
-    topic = view.tables.topic(row.topic)
+def is_live(row: OpenHalf, tables: Tables) -> bool:
+    """Whether the half's topic was not deleted since the half was put. `tables`: at the log's
+    end."""
+    topic = tables.topic(row.topic)
     return topic is not None and topic.created_offset <= row.began_at

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store.base import check_time_within, check_within
 from store.errors import (
+    AppendWouldWaitError,
     CorruptRecordError,
     InvalidArgumentError,
     StoreError,
@@ -82,6 +83,8 @@ MOST_TOGETHER = 256
 #: Bytes of bodies in one append. A commit counts as this much, because it is not read yet.
 _MOST_BYTES = 4 << 20
 _DECIDE_WEIGHT = 16 << 10
+#: Longest body of a call that is decided at once, bytes.
+_MOST_AT_ONCE_BYTES = 32 << 10
 #: Most halves that are listed or looked up together.
 MOST_LISTED = 1000
 #: Most pages that one filtered `list` examines.
@@ -183,10 +186,16 @@ class Halves:
             raise answer
         return answer
 
-    def decide(self, calls: Sequence[Begin | Decide]) -> Decided:
+    def decide(self, calls: Sequence[Begin | Decide], *, at_once: bool = False) -> Decided:
         """Apply these calls, at most MOST_TOGETHER, in as few appends as their bodies allow. Each
-        gets its own result. Raises what an append raises; the outcome is then unknown."""
+        gets its own result. Raises what an append raises; the outcome is then unknown.
+
+        `at_once` is for an event loop: raises AppendWouldWaitError, and changes nothing, if it
+        would wait for another append or the disk, or take long.
+        """
         self._appends.check_open()
+        if at_once and (len(calls) > 1 or self._appends.log.lock.locked() or _is_long(calls[0])):
+            raise AppendWouldWaitError("it takes long, or another append is in progress")
         assert len(calls) <= MOST_TOGETHER, f"{len(calls)} calls together"
         answers: list[str | StoreError] = []
         end = self._appends.log.appended_offset
@@ -197,31 +206,34 @@ class Halves:
                 if count and weight > _MOST_BYTES:
                     break
                 count += 1
-            some, end = self._decide(calls[len(answers) : len(answers) + count])
+            some, end = self._decide(calls[len(answers) : len(answers) + count], at_once=at_once)
             answers += some
         return Decided(answers, end)
 
-    def _decide(self, calls: Sequence[Begin | Decide]) -> Decided:
+    def _decide(self, calls: Sequence[Begin | Decide], *, at_once: bool) -> Decided:
         """Apply these calls in one append."""
         taken = [self._prepared(call) for call in calls]
         tries = _TRIES
         while True:
             tries -= 1
-            messages = self._messages([each for each in taken if isinstance(each, Ending)])
+            endings = [each for each in taken if isinstance(each, Ending)]
+            messages = self._messages(endings, at_once=at_once)
             turn = Turn(
                 *(self._topics, self._appends.config, taken, messages, self._now_ms()),
                 reads_again=tries > 0,
             )
 
             def steps(turn: Turn = turn) -> Sequence[Step]:
-                found = turn.steps()
+                found = turn.steps(self._appends.log.appended_offset)
                 for each in found:
                     self._note_ended(each.entries)
                 return found
 
             try:
-                end = self._appends.decide_steps(steps)
+                end = self._appends.decide_steps(steps, wait=not at_once)
             except ReadAgainError:
+                if at_once:
+                    raise AppendWouldWaitError("the half is not dispatched yet") from None
                 self._appends.wait_acknowledged(self._appends.log.appended_offset)
                 continue
             for how in turn.ended:
@@ -252,12 +264,14 @@ class Halves:
         except StoreError as error:
             return error
 
-    def _messages(self, endings: Sequence[Ending]) -> dict[int, Found]:
+    def _messages(self, endings: Sequence[Ending], *, at_once: bool) -> dict[int, Found]:
         """The messages to commit, without those that cannot be read now."""
         rows = (self._tables.open(each.named.half) for each in endings if each.call.commit)
         places = {row.place: row.half for row in rows if row is not None}
         if not places:
             return {}
+        if at_once and any(self._reads.is_cold(HALVES_TOPIC, 0, place) for place in places):
+            raise AppendWouldWaitError("the half is on the disk")
         records, lost = read_each(self._reads, HALVES_TOPIC, list(places))
         found: dict[int, Found] = {}
         for place, half in places.items():
@@ -327,7 +341,7 @@ class Halves:
                 row = tables.open(before.half)
                 if row is None or row.place != before.place:
                     continue
-                if not is_live(row, self._topics.view):
+                if not is_live(row, self._topics.view.tables):
                     ended.append(HalfEnd.TOPIC_GONE)
                 elif is_gone:
                     ended.append(HalfEnd.RECORD_GONE)
@@ -469,3 +483,7 @@ def _listed(row: OpenHalf) -> Transaction:
         row.checks,
         None if row.is_given_up else row.check_ms,
     )
+
+
+def _is_long(call: Begin | Decide) -> bool:
+    return isinstance(call, Begin) and len(call.message.body) > _MOST_AT_ONCE_BYTES

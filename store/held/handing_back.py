@@ -119,7 +119,7 @@ class HandBack:
             for row, message, prepared in ready:
                 if tables.open(row.half) != row:
                     continue
-                if not is_live(row, view):
+                if not is_live(row, view.tables):
                     entries.append(HalfEnded(row.half, now_ms, HalfEnd.TOPIC_GONE))
                     continue
                 entries.append(HalfEnded(row.half, now_ms, HalfEnd.HANDED_BACK))

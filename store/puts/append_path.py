@@ -50,8 +50,10 @@ class Step(NamedTuple):
 
     entries: Sequence[Entry]  # of one record, if there are messages
     messages: Sequence[Message] = ()  # messages of a system topic go to its queue 0
-    changes: Changes | None = None  # the changes of the entries, wherever their record is
+    changes: Changes | None = None  # the changes of the entries, if known
     prepared: Sequence[Prepared] | None = None  # the result of `prepare_all` for the messages
+    rows: LookedRows | None = None  # what the changes were computed from, if their place matters:
+    # they are those of a record at the log's end
 
 
 class _Deciding(NamedTuple):
@@ -63,11 +65,10 @@ class _Deciding(NamedTuple):
     log_end: int  # before it
     following: Mapping[str, int]  # the next offsets of the queues of system topics after it
     ended: Sequence[tuple[str, int] | str]  # the hot queues that end with it
-    is_alone: bool  # no messages follow it in the same append
     is_anywhere: bool  # the changes are the same wherever it begins
 
 
-class _Looked:
+class LookedRows:
     """Rows as they were when first read."""
 
     def __init__(self, rows: Rows) -> None:
@@ -76,7 +77,9 @@ class _Looked:
         self._scanned: dict[tuple[bytes, bytes, int | None], Sequence[tuple[bytes, bytes]]] = {}
 
     def get(self, key: bytes) -> bytes | None:
-        return self.multi_get([key])[0]
+        if key not in self._found:
+            self._found[key] = self._rows.get(key)
+        return self._found[key]
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         found = self._found
@@ -200,7 +203,7 @@ class AppendPath:
                     raise AppendWouldWaitError(f"{len(needed.names)} topics are made") from None
                 check_fit(messages, prepared, self.log.segment_bytes)
                 topics = self._topics.automatic(needed.names)
-                self._append_state(topics, publish)
+                self._append_state(Step(topics), publish)
                 self._topics.made(topics, self.log.appended_offset)
                 done = self.log.append(
                     messages, prepared, publish, separate=separate, wait=wait, mark=mark
@@ -222,18 +225,16 @@ class AppendPath:
 
     def _append_state(
         self,
-        entries: Sequence[Entry],
+        step: Step,
         publish: Callable[[LogAppend], None],
-        messages: Sequence[Message] = (),
-        changes: Changes | None = None,
-        prepared: Sequence[Prepared] | None = None,
     ) -> None:
-        """Append records with these entries. With messages it is a single record, followed by them,
-        and a crash leaves all or nothing. Must hold the append lock."""
+        """Append records with the step's entries. With messages it is a single record, followed by
+        them, and a crash leaves all or nothing. Must hold the append lock."""
+        entries, messages, changes, prepared, looked = step
         details: Sequence[Prepared] = ()
         records = list(pack_entries(entries, together=bool(messages)))
         if len(records) > 1:
-            changes = None
+            changes = looked = None
         if messages:
             # Not as columns: dispatch looks for the state's record.
             if prepared is None:
@@ -245,18 +246,20 @@ class AppendPath:
             end = self.log.appended_offset
             # Noted first: an interrupt may come anywhere, and the next one here does the rest.
             # Also looked up first: once the record is in the log, dispatch may have it in the rows.
-            rows = _Looked(self._view)
+            rows = LookedRows(self._view) if looked is None else looked
             made = changes_of(taken, end, rows) if changes is None else changes
             following = {topic: self._topics.next_own(topic) + own[topic] for topic in own}
             names = [entry.topic for entry in taken if isinstance(entry, TopicEnded)]
             ended = [key for name in names for key in self._topics.hot_keys(name)]
             self._deciding = _Deciding(
-                *(taken, made, rows, end, following, ended, not messages), changes is not None
+                *(taken, made, rows, end, following, ended),
+                is_anywhere=changes is not None and looked is None,
             )
             self._topics.deciding(taken, end)
 
             def publish_state(done: LogAppend) -> None:
-                self._settle_state()
+                record = done.requests[0]
+                self._settle_state((record.physical_offset, record.record_size))
                 publish(done)
 
             try:
@@ -266,24 +269,23 @@ class AppendPath:
             finally:
                 self._settle()
 
-    def _settle_state(self) -> None:
+    def _settle_state(self, place: tuple[int, int] | None = None) -> None:
         """Put a decided record into the view if it is in the log. Must hold the append lock, with
-        no append half done. Repeatable; may itself be interrupted."""
+        no append half done. Repeatable; may itself be interrupted.
+
+        `place`: its physical offset and size, if it was just appended."""
         deciding = self._deciding
         if deciding is None:
             return
-        entries, changes, rows, log_end, following, ended, is_alone, is_anywhere = deciding
+        entries, changes, rows, log_end, following, ended, is_anywhere = deciding
         end = self.log.appended_offset
         if end > log_end:
-            if is_alone:
-                segment = self.log.segments.find(end - 1)
-                assert segment is not None, "the record is in one"
-                at = max(log_end, segment.start_offset)
-            else:
+            if place is None:
                 found = self.log.first_time_from(log_end)
                 assert found is not None, "the record is the first one there"
-                at = found[0]
-                end = at + len(self.log.read_at(at))
+                place = found[0], len(self.log.read_at(found[0]))
+            at, size = place
+            end = at + size
             if at != log_end and not is_anywhere:  # it is in the next segment
                 changes = changes_of(entries, at, rows)
             self._topics.own_appended(following)
@@ -317,10 +319,8 @@ class AppendPath:
             with self.held():
                 steps = decide()
                 try:
-                    for entries, messages, changes, prepared in steps:
-                        self._append_state(
-                            entries, self._reput.dispatch_or_queue, messages, changes, prepared
-                        )
+                    for step in steps:
+                        self._append_state(step, self._reput.dispatch_or_queue)
                     end = self.log.appended_offset
                     if steps and not self.acknowledged.at_append:
                         self._flush_service.request(end, 1)

@@ -10,6 +10,7 @@ import pytest
 
 from kvcq.inspect import look_over
 from store.errors import (
+    AppendWouldWaitError,
     InvalidArgumentError,
     TooManyTransactionsError,
     TransactionEndedError,
@@ -163,16 +164,19 @@ def test_many_begin_in_one_append_and_new_topics_are_made(store: MessageStore) -
     assert differences(store) == []
 
 
+@pytest.mark.parametrize("is_interrupted", [False, True])
 def test_dispatch_may_have_a_record_before_its_appender_has_noted_it(
-    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+    store: MessageStore,
+    monkeypatch: pytest.MonkeyPatch,
+    is_interrupted: bool,
 ) -> None:
     """What the record changes is counted once all the same."""
     appends = store._appends
     settle = appends._settle_state
 
-    def late() -> None:
+    def late(place: tuple[int, int] | None = None) -> None:
         appends._reput.dispatch_to(store.log.appended_offset)
-        settle()
+        settle(None if is_interrupted else place)
 
     monkeypatch.setattr(appends, "_settle_state", late)
     ids = [begin(store, f"{n}") for n in range(5)]
@@ -182,6 +186,36 @@ def test_dispatch_may_have_a_record_before_its_appender_has_noted_it(
     assert texts(store) == ["0", "1", "2"]
     assert store.statistics()["store.transactions_open"] == 2
     assert store.tables.count_timers() == 1
+    assert differences(store) == []
+
+
+def test_one_is_decided_at_once_or_not_at_all(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def at_once(*calls: Begin | Decide) -> str:
+        (answer,), _ = store.halves.decide(calls, at_once=True)
+        assert isinstance(answer, str)
+        return answer
+
+    begun = at_once(Begin(Message("T", b"a", 1), "g"))
+    assert at_once(Decide(begun, commit=True)) == begun
+    store.wait_visible()
+    assert texts(store) == ["a"]
+    waits = at_once(Begin(Message("T", b"b", 1), "g"))
+    decide = Decide(waits, commit=True)
+    with store.log.lock, pytest.raises(AppendWouldWaitError):
+        at_once(decide)
+    with pytest.raises(AppendWouldWaitError):
+        at_once(decide, decide)
+    with pytest.raises(AppendWouldWaitError):
+        at_once(Begin(Message("T", bytes(40_000)), "g"))
+    monkeypatch.setattr(type(store), "is_cold", lambda *_: True)
+    with pytest.raises(AppendWouldWaitError):
+        at_once(decide)
+    monkeypatch.undo()
+    assert at_once(decide) == waits
+    store.wait_visible()
+    assert texts(store) == ["a", "b"]
     assert differences(store) == []
 
 
@@ -259,7 +293,7 @@ def test_one_that_was_given_up_is_found_among_many(store: MessageStore, clock: F
 
 
 def test_nobody_is_asked_within_the_immunity_time(store: MessageStore, clock: FakeClock) -> None:
-    store.halves.begin(Message("T", b"a"), "g", 60_000)
+    store.halves.begin(Message("T", b"a", 1), "g", 60_000)
     clock.advance(59)
     assert store.halves.due("g") == []
     clock.advance(1)
