@@ -1,1 +1,1 @@
-"""Load scenarios, their checker and their report: what `kvcq bench` runs."""
+"""Load scenarios, the checker of their messages, and their report: `kvcq bench`."""

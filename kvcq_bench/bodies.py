@@ -21,7 +21,7 @@ from kvcq_bench.errors import WrongBodyError
 HEADER = struct.Struct("<IQQ")
 assert HEADER.size == 20
 
-#: The smallest body there is.
+#: Least size of a body.
 MIN_BODY_BYTES = HEADER.size
 _POOL_STARTS = 1 << 16
 _U64 = (1 << 64) - 1

@@ -1,4 +1,4 @@
-"""What queues cost a store: memory and disk above those of the same store when empty."""
+"""Memory and disk that queues cost, relative to the same store when empty."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _OF_QUEUES = ("disk_kvcq_bytes",)
 
 
 def note_made(recorder: Recorder, queues: int, what: str, empty: Mapping[str, float]) -> None:
-    """Record figures for `queues` queues, called `what`, that were just created and are partly in
-    memory."""
+    """Record memory and disk of `queues` queues that were just created. `what` names them in the
+    figures. Part of their data is still in memory only."""
     note_growth(recorder, f"{queues:,} {what}, just made", empty, recorder.point(queues))
 
 
 def restart(run: Run, queues: int, what: str, empty: Mapping[str, float]) -> None:
-    """Reopen the target, if possible; record the time it took, and figures as in `note_made`."""
+    """Reopen the target if possible. Record how long that took, and figures like `note_made`."""
     recorder = run.recorder
     recorder.begin(f"restart with {queues:,} {what}")
     try:
@@ -34,7 +34,7 @@ def restart(run: Run, queues: int, what: str, empty: Mapping[str, float]) -> Non
     recorder.figure(f"ready after a clean stop, {queues:,} {what}", ready_s, "s")
     now = recorder.point(queues, ready_s=ready_s)
     note_growth(recorder, f"{queues:,} {what}, restarted", empty, now)
-    if all(name in now and name in empty for name in _OF_QUEUES):  # all is on disk now
+    if all(name in now and name in empty for name in _OF_QUEUES):  # after the restart all data is on disk
         growth = sum(now[name] - empty[name] for name in _OF_QUEUES)
         recorder.figure(f"disk of a queue, {queues:,} {what}", growth / max(1, queues), "B")
 
@@ -42,7 +42,7 @@ def restart(run: Run, queues: int, what: str, empty: Mapping[str, float]) -> Non
 def note_growth(
     recorder: Recorder, what: str, before: Mapping[str, float], now: Mapping[str, float]
 ) -> None:
-    """Record by how much memory grew with `what`."""
+    """Record the growth of memory from `before` to `now`, under the name `what`."""
     for name in ("resident", "private"):
         if f"{name}_bytes" in now and f"{name}_bytes" in before:
             growth = now[f"{name}_bytes"] - before[f"{name}_bytes"]

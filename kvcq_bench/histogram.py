@@ -1,4 +1,4 @@
-"""Latencies in buckets of two per cent: memory does not grow with their number."""
+"""Latencies in buckets of two per cent, in constant memory."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Compares what was sent and acknowledged with what is read: no loss, no repeat, order, correct
-body.
+"""Compares acknowledged messages with the messages read: none lost or repeated, in order, with the
+correct body.
 
-A stream has one writer at a time, which numbers its messages, and goes to one queue. So two
-counters for each stream are enough: 16 bytes, for any number of messages. Rejected messages are
-recorded by number, and must be few.
+A stream goes to one queue, and has one writer at a time, which numbers its messages. So two
+counters for each stream are enough: 16 bytes for any number of messages. Rejected messages are
+stored by number, and must be few.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Ledger:
             self.acknowledged_messages += count
 
     def failed(self, messages: Iterable[tuple[int, int]]) -> None:
-        """Streams and numbers of rejected messages, which may or may not be stored."""
+        """Note rejected messages, which may be stored or not: stream and number of each."""
         with self._lock:
             self._failed.update(messages)
 
     def check_failed(self) -> None:
-        """Raises CheckFailedError if too many were rejected. Not raised by `failed`, since a client
-        would only log what its callback raises."""
+        """Raises CheckFailedError if too many were rejected. `failed` does not raise it, because a
+        client only logs what its callback raises."""
         if self.failed_messages > MAX_FAILED:
             raise CheckFailedError(f"more than {MAX_FAILED} messages were refused")
 

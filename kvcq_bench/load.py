@@ -1,5 +1,4 @@
-"""Load generation: producers that create messages from the seed and update the ledger, readers that
-check."""
+"""Load: producers create messages from the seed and update the ledger; readers check messages."""
 
 from __future__ import annotations
 
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
     from kvcq_bench.targets import Writer
     from kvcq_client import Queue
 
-#: What is to happen is to happen within this time, and looked for this often.
+#: Timeout of `wait_until`, and how often it checks.
 _TIMEOUT_S = 3600.0
 _LOOK_S = 0.05
 
 
 class Workers:
-    """Threads that work until they are done, or one of them fails, which stops all.
+    """Threads. If one of them fails, all are stopped.
 
     `with Workers() as workers: workers.start(...)` waits for all at the end, and raises the first
     failure.
@@ -54,7 +53,7 @@ class Workers:
         thread.start()
 
     def wait(self) -> None:
-        """Wait until all have ended. Raises the first failure."""
+        """Block until all have ended. Raises the first failure."""
         for thread in self._threads:
             thread.join()
         if self._failures:
@@ -79,7 +78,7 @@ class Rate:
         self._events = 0
 
     def wait(self, events: int) -> None:
-        """Wait until `events` more are due."""
+        """Block until `events` more are due."""
         if self._per_second is None:
             return
         self._events += events
@@ -92,9 +91,9 @@ class Plan:
     """The work of one producer. No other producer writes its streams."""
 
     queues: Mapping[int, Queue] | Sequence[Queue]  # by stream
-    #: Streams of the next messages, a list each time; the end of it ends the producer.
+    #: Each list has the streams of the next messages. The producer ends after the last list.
     choices: Iterable[Sequence[int]]
-    size: int  # of a body, bytes
+    size: int  # bytes of a body
     rate: float | None = None  # messages a second
     light_queues: Callable[[int, int], tuple[str, ...]] | None = None  # by stream and number
     latency: str = "put"
@@ -102,7 +101,7 @@ class Plan:
 
 
 def produce(run: Run, ledger: Ledger, plan: Plan, stop: threading.Event) -> None:
-    """Send the plan's messages until its end, or `stop`; returns when all have a result."""
+    """Send the plan's messages until its end or `stop`. Returns when all have a result."""
     writer = run.target.writer()
     try:
         _produce(run, ledger, plan, stop, writer)
@@ -184,7 +183,7 @@ def until(choices: Iterable[Sequence[int]], seconds: float) -> Iterable[Sequence
 
 
 def wait_until(has_happened: Callable[[], object], what: str) -> None:
-    """Block until it has. Raises CheckFailedError after an hour."""
+    """Block until `has_happened` returns a true value. Raises CheckFailedError after an hour."""
     until_s = perf_counter() + _TIMEOUT_S
     while not has_happened():
         if perf_counter() > until_s:

@@ -1,6 +1,7 @@
-"""The machine of a measurement: its properties, resource usage of processes, its memory and disk.
+"""The machine of a measurement: its properties, and the memory, processor and disk that processes
+use.
 
-Figures are meaningless without it. Usage of processes is only known on Linux, from `/proc`.
+Usage of processes is only known on Linux, from `/proc`.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _PACKAGES = ("kvcq", "grpcio", "protobuf", "rocksdict", "numpy", "zlib-ng", "uvl
 _PROC = Path("/proc")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_BLOCK_BYTES = 512  # of st_blocks, whatever the file system's own is
+_BLOCK_BYTES = 512  # unit of st_blocks, on every file system
 
 
 def machine() -> dict[str, object]:
-    """Processor, cores, memory, system, and how busy it was."""
+    """Processor, cores, memory, system and load."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -52,10 +53,10 @@ def versions() -> dict[str, str]:
 class Used:
     """Resource usage of some processes at one moment."""
 
-    resident_bytes: int = 0  # with pages of mapped files
-    private_bytes: int = 0  # without them: what is needed on a machine that is full
+    resident_bytes: int = 0  # including pages of mapped files
+    private_bytes: int = 0  # without them: the kernel cannot reclaim these
     open_files: int = 0
-    cpu_s: float = 0.0  # with that of children that have ended
+    cpu_s: float = 0.0  # including children that have ended
 
 
 def used_by(pids: Iterable[int], *, alone: bool = False) -> Used:
@@ -66,7 +67,7 @@ def used_by(pids: Iterable[int], *, alone: bool = False) -> Used:
     for pid in pids if alone else _with_descendants(pids):
         with suppress(OSError):
             place = _PROC / str(pid)
-            # Behind the name, which may hold spaces: utime, stime, cutime, cstime.
+            # Behind the name, which may contain spaces: utime, stime, cutime, cstime.
             ticks = (place / "stat").read_text("utf-8").rpartition(")")[2].split()[11:15]
             _, pages, shared, *_ = map(int, (place / "statm").read_text("utf-8").split())
             files += len(os.listdir(place / "fd"))  # noqa: PTH208 - a path for each is too slow
@@ -89,12 +90,12 @@ def _with_descendants(pids: Iterable[int]) -> set[int]:
 
 
 def touch_memory(size: int) -> float:
-    """Write to `size` bytes of fresh memory, at most an eighth of what is available, and free them:
-    returns MB a second of processor time.
+    """Write to `size` bytes of fresh memory, at most an eighth of what is available, and free them.
+    Returns MB per second of processor time.
 
-    The host of a virtual machine takes free memory back, and returns it page by page at the first
-    touch, much more slowly than resident memory. A measurement right afterwards finds its memory
-    resident, as on a physical machine.
+    The host of a virtual machine takes free memory back, and provides it again page by page at the
+    first touch, which is slow. A measurement right after this call finds its memory resident, as on
+    a physical machine.
     """
     piece = bytes(1 << 20)
     size = max(min(size, os.sysconf("SC_AVPHYS_PAGES") * _PAGE_BYTES // 8), len(piece))

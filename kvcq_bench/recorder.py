@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
     from kvcq_bench.targets import Target
 
-#: Walking a directory of many files costs more than all else: every so many samples.
+#: Samples between two walks over the store's directory, which take longest.
 _DISK_EVERY = 5
-#: When there are so many, every second one goes, and they come half as often: hours stay small.
+#: With this many samples, every second one is dropped, and further samples come half as often. So
+#: hours of samples stay small.
 _MOST_SAMPLES = 2000
 _STATISTICS = (
     "l0_files",
@@ -40,7 +41,7 @@ class Recorder:
     """Owned by the run; `count` and `latency` from any thread. Samples come from its own thread."""
 
     def __init__(self, target: Target, interval_s: float, watch: Callable[[str], None]) -> None:
-        # Of samples and points; a kind that opens stores of its own changes it, see `watching`.
+        # The target of samples and points. A kind that opens its own stores changes it: `watching`.
         self._target = target
         self._interval_s = interval_s
         self._watch = watch
@@ -62,7 +63,7 @@ class Recorder:
     # --- what scenarios call ---------------------------------------------------------------
 
     def begin(self, phase: str) -> None:
-        """Begin a phase with that name, for the progress and the plots."""
+        """Begin a phase. Progress and plots show its name."""
         self.phase = phase
         self.phases.append((self.elapsed_s, phase))
         self._watch(phase)
@@ -89,14 +90,14 @@ class Recorder:
 
     @contextmanager
     def rate(self, name: str, amount: float, unit: str) -> Iterator[None]:
-        """Add how much of `amount` a second the block does."""
+        """Add a figure: `amount` divided by the seconds that the block takes."""
         began_s = perf_counter()
         yield
         self.figure(name, amount / (perf_counter() - began_s), unit)
 
     def point(self, queues: int, **values: float) -> dict[str, float]:
-        """Record memory and disk at this number of queues. Returns the point, for further
-        values."""
+        """Record memory and disk at this number of queues, and `values`. Returns the point; more
+        values may be added to it."""
         point: dict[str, float] = {"queues": queues, **values, **self.used(), **self._disk()}
         self.points.append(point)
         return point
@@ -116,7 +117,7 @@ class Recorder:
         return perf_counter() - self._started_s
 
     def result(self, work: str, number: int) -> Result:
-        """Everything for the report: the target's results in that round."""
+        """All results of the target in this round."""
         figures, course = dict(self.figures), self._course()
         for name, summary in course["latencies"].items():
             for share in ("p50", "p99"):

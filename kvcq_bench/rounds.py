@@ -26,13 +26,13 @@ T = TypeVar("T")
 def new_report(
     title: str, systems: Mapping[str, str], conditions: Mapping[str, Any], goals: Sequence[Goal]
 ) -> Report:
-    """A report without results, of this machine as it is now."""
+    """A report without results, with the properties of this machine."""
     made = dict(conditions)
     return Report(title, machine(), versions(), made, dict(systems), goals=list(goals))
 
 
 def in_turns(systems: Sequence[T], rounds: int, turn: Callable[[T, int], None]) -> None:
-    """Run each system once in each round; the first one differs between rounds."""
+    """Run each system once in each round. Each round starts with another system."""
     for number in range(rounds):
         first = number % max(1, len(systems))
         for system in (*systems[first:], *systems[:first]):
@@ -47,8 +47,7 @@ def run_scenario(
     sample_interval_s: float = 1.0,
     watch: Callable[[Recorder], None] = lambda _: None,
 ) -> Result:
-    """Run a scenario once, to its end. `watch` is called with every phase and sample, on any
-    thread.
+    """Run a scenario once. `watch` is called after every phase and sample, on any thread.
 
     Raises CheckFailedError if an acknowledged message is missing, repeated or wrong, ScenarioError,
     NotPossibleHereError.
@@ -63,7 +62,7 @@ def run_scenario(
 
 
 def report_of(scenario: Scenario, turns: Sequence[Callable[[int], Result]]) -> Report:
-    """The report of a scenario, run once by each of `turns`; its rounds follow each other."""
+    """The report of a scenario. `turns` run it, one after the other; each is a round."""
     began_s = monotonic()
     conditions = {
         **{name: getattr(scenario, name) for name in ("seed", "scale")},

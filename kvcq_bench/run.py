@@ -34,15 +34,15 @@ class Run:
         return self.scenario.seed
 
     def random(self, *which: int) -> np.random.Generator:
-        """A separate generator for each purpose, the same in every run with the seed."""
+        """A random generator for the purpose `which`, the same in every run with the seed."""
         return np.random.default_rng((self.seed, *which))
 
     def ledger(self, streams: int, max_body_bytes: int) -> Ledger:
         return Ledger(streams, BodyMaker(self.seed, max_body_bytes))
 
     def touch_memory(self) -> None:
-        """Call before timing something that writes much, see `machine.touch_memory`."""
-        with self.recorder.sampling:  # it is not the target's, should that be in this process
+        """Call before timing work that uses much memory, see `machine.touch_memory`."""
+        with self.recorder.sampling:  # so that no sample counts it as the target's memory
             rate = touch_memory(int(_TOUCHED_BYTES * min(1.0, self.scenario.scale)))
         name = "first touch of fresh memory, lowest"
         before = self.recorder.figures.get(name)

@@ -37,7 +37,7 @@ _KEYS = {"name", "title", "kind", "seed", "scaled", "store", "parameters", "goal
 
 @dataclass(frozen=True)
 class Scenario:
-    """One file, parsed and scaled."""
+    """A scenario file, parsed and scaled."""
 
     name: str
     title: str
@@ -121,7 +121,7 @@ def make_scenario(
 
 
 def _goal(work: str, row: Mapping[str, Any], where: str) -> Goal:
-    """Raises ScenarioError."""
+    """Parse a goal. Raises ScenarioError."""
     bounds = [name for name in ("at_least", "at_most") if name in row]
     if len(bounds) != 1 or set(row) != {"figure", "reason", *bounds}:
         raise ScenarioError(f"{where}: goals: a goal has figure, at_least or at_most, and reason")

@@ -58,7 +58,7 @@ def run_file_against_kv(run: Run) -> None:
             finally:
                 run.recorder.watching(run.target)
                 target.close()
-            # All was read back, and the next one needs the space.
+            # Everything was read back, and the next count needs the space.
             shutil.rmtree(directory)
 
 

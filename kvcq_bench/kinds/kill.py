@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parameters:
-    seconds: float  # of full load, before each kill and after the last
+    seconds: float  # of full load before each kill, and after the last one
     kills: int = 2
     queues: int = 64
     producers: int = 4
@@ -30,7 +30,7 @@ class Parameters:
 def run_kill(run: Run) -> None:
     """Figures: seconds until ready and until a first pull, for the slowest kill; put/s; repeats.
 
-    The producers do not stop: what was in flight is sent again, and must be stored once.
+    The producers do not stop: they send messages in flight again, which must be stored once.
     """
     parameters = run.scenario.parameters_as(Parameters)
     queues = [Queue(f"kill-{number}", 0) for number in range(parameters.queues)]
@@ -73,14 +73,13 @@ def run_kill(run: Run) -> None:
 
 
 def _some_are_there(run: Run, workers: Workers, queue: Queue) -> None:
-    """Wait until the queue has messages, however slow the start was: the first pull later returns
-    one of these."""
+    """Wait until the queue has messages, so that the first pull after a kill returns one."""
     while not (run.target.bounds([queue])[queue].max_offset or workers.stop.is_set()):
         workers.stop.wait(0.05)
 
 
 def _first_pull(run: Run, ledger: Ledger, queues: list[Queue]) -> None:
-    """Pull one message of the first queue, which had some before the kill."""
+    """Pull one message of the first queue, which had messages before the kill."""
     pulled = run.target.pull(queues[0], 0, 1)
     if not pulled.messages or ledger.bodies.check(pulled.messages[0].body) != (0, 0):
         raise CheckFailedError(f"{queues[0]} does not begin with its first message: {pulled}")

@@ -1,8 +1,8 @@
-"""Light queues: one message is in 1, 10, 100, 1,000 of them, and readers pick some.
+"""Light queues: each message is in 1, 10, 100 or 1,000 of them; a sample of queues is read back.
 
-Each message of a fan-out is in `fan_out` consecutive queues, and the next message continues after
-them, round and round. So the messages of a queue follow from arithmetic, and nothing has to be
-stored for ten million queues.
+Each message is in `fan_out` consecutive queues, and the next message continues after them, back to
+the first queue at the end. So the messages of each queue can be computed, and the checker stores
+nothing for ten million queues.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Parameters:
 
 
 def run_light_queues(run: Run) -> None:
-    """Figures for each fan-out: units/s, sampled queues/s; seconds until ready after a restart,
+    """Figures for each fan-out: units/s, sampled queues/s, seconds until ready after a restart,
     memory and disk above an empty store."""
     parameters = run.scenario.parameters_as(Parameters)
     homes = [Queue(f"fan-out-{fan_out}", 0) for fan_out in parameters.fan_outs]
@@ -85,7 +85,7 @@ def _fill(
 def _sample(
     run: Run, parameters: Parameters, ledger: Ledger, stream: int, fan_out: int, messages: int
 ) -> None:
-    """Read light queues at random: each must have exactly the messages that name it, in order."""
+    """Read random light queues: each must have exactly the messages that name it, in order."""
     run.recorder.begin(f"read {parameters.sample_queues:,} light queues of fan-out {fan_out:,}")
     touched = min(parameters.queues, messages * fan_out)
     random = run.random(3, stream)
@@ -95,7 +95,7 @@ def _sample(
     histogram = run.recorder.latency("read a light queue")
     with run.recorder.rate(f"light queues read, fan-out {fan_out:,}", len(places), "queues/s"):
         for place in places:
-            # The units of this queue are those at place, place + queues, …, of all units in a row.
+            # Of all units in order, this queue has those at place, place + queues, and so on.
             units = range(place, messages * fan_out, parameters.queues)
             expected = [unit // fan_out for unit in units]
             began_s = perf_counter()

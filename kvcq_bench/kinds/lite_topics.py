@@ -1,7 +1,7 @@
-"""Lite topics by the million: some are subscribed to, others are new, others end.
+"""Lite topics by the million: with subscribers, new ones, and expiring ones.
 
-Clients of one group are subscribed to lite topics by name, and a wildcard group receives from all
-of them. The first message of a lite topic makes it, so its number is that of the message.
+Clients of one group subscribe to lite topics by name, and a wildcard group receives from all. The
+first message of a lite topic creates it, so lite topics are numbered like messages.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BATCH = 1000
 #: Lite topics that one client is subscribed to.
 _QUOTA = 10_000
 _LOOK_S = 0.1
-#: The first message of a lite topic is to be received within this time.
+#: Longest time until the first message of a lite topic is received.
 _TIMEOUT_S = 60.0
 
 
@@ -38,16 +38,17 @@ _TIMEOUT_S = 60.0
 class Parameters:
     lite_topics: int
     subscribed: int  # of these, by name
-    first_messages: int  # to new ones, one after the other
-    ended: int  # because they are idle
-    expiry_s: float = 60.0  # the shortest time after which a server ends idle ones
+    first_messages: int  # to new lite topics, one after the other
+    ended: int  # how many expire
+    expiry_s: float = 60.0  # idle time after which they expire; the shortest that a server allows
     size: int = 100
 
 
 def run_lite_topics(run: Run) -> None:
-    """Figures: first messages/s; memory, disk and start with lite topics; subscriptions/s and their
-    memory; how soon the first message of a lite topic is at a subscriber of all; the server's
-    memory with all of that; how fast idle ones end, and the memory meanwhile."""
+    """Figures: first messages/s; memory, disk and restart time with all lite topics;
+    subscriptions/s and their memory; time until a wildcard subscriber has the first message of a
+    lite topic; the server's memory with all of that; expired lite topics/s, and memory meanwhile.
+    """
     parameters = run.scenario.parameters_as(Parameters)
     if not isinstance(run.target, RemoteTarget):
         raise NotPossibleHereError("clients are subscribed: it needs a server, not --embedded")
@@ -93,7 +94,7 @@ def _fill(run: Run, parameters: Parameters, ledger: Ledger) -> None:
 
 
 def _wildcard(run: Run, parameters: Parameters, client: Client) -> LiteReceiver:
-    """A receiver of a group that has gone through all lite topics; they have nothing for it."""
+    """A receiver of a wildcard group that has passed through all lite topics, and finds nothing."""
     run.recorder.begin(f"a wildcard group comes to {parameters.lite_topics:,} lite topics")
     settings = LiteSettings(_PARENT, wildcard=True)
     client.create_group("wildcard", from_latest=True, lite=settings)
@@ -127,7 +128,7 @@ def _subscribe(run: Run, parameters: Parameters, client: Client, kept: ExitStack
 def _first_messages(
     run: Run, parameters: Parameters, ledger: Ledger, client: Client, receiver: LiteReceiver
 ) -> None:
-    """Each is received before the next one is put."""
+    """Put first messages of new lite topics, each after the previous one was received."""
     run.recorder.begin(f"{parameters.first_messages:,} first messages, one after the other")
     histogram = run.recorder.latency("first message of a lite topic, to a subscriber of all")
     home = _HOMES[0]
@@ -146,7 +147,7 @@ def _first_messages(
 
 
 def _end(run: Run, parameters: Parameters, client: Client, filled_s: float) -> None:
-    """Waits until they are idle, with nobody subscribed by name; measures how fast they end."""
+    """Wait until lite topics without subscribers are idle, and measure how fast they expire."""
     run.recorder.begin("lite topics become idle")
     time.sleep(max(0.0, filled_s + parameters.expiry_s - perf_counter()))
     run.recorder.begin(f"{parameters.ended:,} idle lite topics end")

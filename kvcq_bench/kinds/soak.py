@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from kvcq_bench.run import Run
 
 _TOUCHED_BYTES = 64 << 20
-#: Between two rounds of the reader.
+#: Pause between two rounds of the reader.
 _PAUSE_S = 0.5
-#: What must stay flat: the figure of its growth, its divisor and its unit.
+#: What must stay flat: name in a sample; name, divisor and unit of the figure.
 _FLAT = {
     "private_bytes": ("growth of private memory", 1e6, "MB/hour"),
     "open_files": ("growth of open files", 1, "files/hour"),
@@ -31,8 +31,8 @@ _FLAT = {
 @dataclass(frozen=True)
 class Parameters:
     seconds: float
-    probe_seconds: float  # at full speed, to know what half of it is
-    parts: int = 6  # of the time; latencies are told for each
+    probe_seconds: float  # at full speed, to determine half of it
+    parts: int = 6  # parts of the run with latencies of their own
     queues: int = 1000
     producers: int = 2
     size: int = 1024
@@ -40,14 +40,13 @@ class Parameters:
 
 
 def run_soak(run: Run) -> None:
-    """Figures: full and half rate; growth of memory, files and disk an hour in the second half of
-    the time, from fitted lines. By then caches are full and segments expire as fast as they arrive.
-    Memory is that of the process only, since the kernel decides about pages of the log. Latencies
-    of the parts of the time are shown side by side, each with the speed at which the machine
-    provided fresh memory.
+    """Figures: full and half rate; hourly growth of memory, files and disk, from lines fitted to
+    the second half of the run, when caches are full and segments expire as fast as they arrive;
+    latencies of each part of the run, with the machine's speed at providing fresh memory. Memory
+    is that of the process, without pages of the log, which the kernel decides about.
 
-    Full speed is that of the same work, including reads and checks. Half of what producers reach
-    alone would leave the readers no capacity, and latency would measure the length of the queue.
+    Full speed includes reads and checks. Half of what producers reach without them would leave the
+    readers no capacity, and latency would measure the length of the backlog.
     """
     parameters = run.scenario.parameters_as(Parameters)
     began_s = perf_counter()
@@ -71,7 +70,7 @@ def run_soak(run: Run) -> None:
 
 
 class _Traffic:
-    """Producers on queues of their own, and a reader that follows and checks all of them."""
+    """Producers, each on its own queues, and a reader that reads and checks all of them."""
 
     def __init__(self, run: Run, parameters: Parameters, name: str) -> None:
         self.began_at_s = run.recorder.elapsed_s
@@ -87,7 +86,7 @@ class _Traffic:
         return self._ledger.acknowledged_messages
 
     def run(self, parts: list[tuple[float, float | None, str]]) -> None:
-        """Seconds, messages a second, and name of each part; returns when everything is read."""
+        """Run the parts: seconds, messages a second, name. Returns when everything is read."""
         with Workers() as reader:
             streams = range(len(self._queues))
             what = self._run, self._ledger, self._queues, streams, self._written, reader.stop
@@ -95,13 +94,13 @@ class _Traffic:
             try:
                 for seconds, rate, name in parts:
                     self._run.recorder.begin(name)
-                    with self._run.recorder.sampling:  # it may be in the target's process
+                    with self._run.recorder.sampling:  # the store may be in this process
                         pace = touch_memory(_TOUCHED_BYTES)
                     self._run.recorder.figure(f"first touch of fresh memory, {name}", pace, "MB/s")
                     before, began_s = self.messages, perf_counter()
                     self._produce(seconds, rate, f"put {name}", reader.stop)
                     if reader.stop.is_set():
-                        break  # what the reader found is raised below
+                        break  # the reader's error is raised below
                     put = (self.messages - before) / (perf_counter() - began_s)
                     self._run.recorder.figure(f"put, {name}", put, "messages/s")
             finally:

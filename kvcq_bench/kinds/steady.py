@@ -1,4 +1,4 @@
-"""Steady put and pull: producers and consumers in parallel, case after case."""
+"""Steady put and pull: producers and consumers in parallel, one case after the other."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Parameters:
     cases: list[dict[str, Any]]
     bytes_a_case: int
     max_messages_a_case: int
-    batch_bytes: int = 128 << 10  # of one list of messages
+    batch_bytes: int = 128 << 10  # bytes of one list of messages
 
 
 def run_steady(run: Run) -> None:
-    """Figures: messages/s put, and pulled while they are put, for each case."""
+    """Figures for each case: messages/s put, and messages/s pulled meanwhile."""
     parameters = run.scenario.parameters_as(Parameters)
     flush = str(run.scenario.store.get("flush_mode", "async"))
     for number, case in enumerate(parameters.cases):

@@ -1,8 +1,8 @@
 """Delayed messages by the million: some wait throughout, others become due meanwhile.
 
 First a thousand a second become due, each in its own millisecond. Then very many become due at one
-instant at which the target is stopped: how fast are they delivered when it is back, in which order,
-and how much does that slow puts down?
+instant while the target is stopped. Measures how fast and in which order they are delivered after
+the restart, and how much that slows puts down.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FAR, _ON_TIME, _TOGETHER, _BESIDE = (
     Queue(name, 0) for name in ("far-away", "on-time", "all-at-once", "beside")
 )
 _QUEUES = (_FAR, _ON_TIME, _TOGETHER, _BESIDE)
-#: Of one call.
+#: Most messages of one call.
 _MOST = 1024
 _DAY_MS = 24 * 3_600_000
 _AHEAD_MS = 2000
@@ -38,17 +38,17 @@ _FEW_S = 0.05
 
 @dataclass(frozen=True)
 class Parameters:
-    pending: int  # due in one to thirty days
-    a_second: int  # come due each second while those wait
-    seconds: int  # for how long
-    together: int  # due at one instant
-    alone_seconds: float  # for which puts are measured alone
+    pending: int  # messages due in one to thirty days
+    a_second: int  # messages that become due each second meanwhile
+    seconds: int  # for this long
+    together: int  # messages due at one instant
+    alone_seconds: float  # of puts without deliveries
     size: int = 100
 
 
 def run_timers(run: Run) -> None:
-    """Figures: put/s; memory, disk and start with waiting messages; lateness; deliveries/s after a
-    stop; the time of a put during deliveries, and without them."""
+    """Figures: put/s; memory, disk and restart time with waiting messages; lateness; deliveries/s
+    after a stop; latency of puts with and without deliveries."""
     parameters = run.scenario.parameters_as(Parameters)
     run.target.create_topics({queue.topic: 1 for queue in _QUEUES})
     ledger = run.ledger(len(_QUEUES), parameters.size)
@@ -66,7 +66,7 @@ def run_timers(run: Run) -> None:
 
 
 def _messages(ledger: Ledger, queue: Queue, count: int, size: int) -> list[Message]:
-    """The next messages of the queue, which is its stream."""
+    """The next messages of the queue's stream."""
     stream = _QUEUES.index(queue)
     first = int(ledger.sent[stream])
     ledger.sent[stream] = first + count
@@ -95,7 +95,7 @@ def _fill(run: Run, parameters: Parameters, ledger: Ledger) -> None:
 
 
 def _come_due(run: Run, parameters: Parameters, ledger: Ledger) -> None:
-    """Twenty calls a second; each message has its own time."""
+    """Put messages with twenty calls a second; each message has its own due time."""
     a_second = parameters.a_second
     run.recorder.begin(f"{a_second:,} a second come due")
     histogram = run.recorder.latency(f"late, {a_second:,} a second")
@@ -147,7 +147,7 @@ def _all_at_once(run: Run, parameters: Parameters, ledger: Ledger) -> None:
 
 
 def _beside(run: Run, ledger: Ledger, histogram: Histogram, work: Callable[[], object]) -> float:
-    """Puts, one after the other, while `work` runs; returns the rate a second."""
+    """Put messages one after the other while `work` runs. Returns puts a second."""
     done = threading.Event()
     puts = 0
 

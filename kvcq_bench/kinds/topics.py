@@ -1,4 +1,4 @@
-"""Many topics: create, one message each, Zipf traffic, restart, read back."""
+"""Many topics: create them, put one message each, Zipf traffic, restart, read back."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parameters:
-    """`counts` must ascend; each step adds topics up to that count, and has figures of its own."""
+    """Each step adds topics up to the next of `counts`, which must ascend."""
 
     counts: list[int]
     traffic_messages: int  # after each step
-    sample_queues: int  # read back after each step; after the last one all are, while
-    read_seconds: float = 300.0  # there is time: what is left out then is noted
+    sample_queues: int  # queues that are read back after each step; all after the last one
+    read_seconds: float = 300.0  # time for that; if it is not enough, a note says so
     size: int = 1024
     batch: int = 1000
     zipf: float = 1.1
@@ -80,7 +80,7 @@ def _cut(streams: range, batch: int) -> Iterable[range]:
 def _traffic(run: Run, parameters: Parameters, ledger: Ledger, queues: list[Queue]) -> None:
     run.recorder.begin(f"Zipf traffic over {len(queues):,} topics")
     random = run.random(1, len(queues))
-    # Which topics are popular is shuffled: it must have nothing to do with their names' order.
+    # Shuffled, so that a topic's popularity is independent of the order of names.
     popular = random.permutation(len(queues))
 
     def choices() -> Iterable[list[int]]:
@@ -113,7 +113,7 @@ def _read(
     run: Run, parameters: Parameters, ledger: Ledger, queues: list[Queue], count: int, sample: int
 ) -> None:
     run.recorder.begin(f"read back {min(sample, count):,} of {count:,} topics")
-    # In an order of chance: should the time not be enough, those that were read stand for all.
+    # In random order, so that the queues read are a fair sample if time runs out.
     chosen = run.random(2, count).permutation(count)[:sample].tolist()
     checker = Checker(ledger)
     started_s = perf_counter()

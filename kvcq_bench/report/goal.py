@@ -18,11 +18,11 @@ class Goal:
     reason: str
     figure: str = "rate"
     at_most: bool = False
-    #: The system whose figure is multiplied by the bound; "" for a number, or for `of_work` alone.
+    #: The bound is a multiple of this system's figure; "" for a number, or with only `of_work`.
     of: str = ""
-    #: The workload that is compared with; "" for the same one.
+    #: The bound is a multiple of the figure of this workload; "" for the same workload.
     of_work: str = ""
-    #: The system that is to reach it; "" for ours.
+    #: The system that should reach the bound; "" for ours.
     system: str = ""
 
     @property

@@ -50,7 +50,7 @@ def _parts(report: Report) -> Iterator[str]:
 
 
 def _work(work: str, results: list[Result]) -> Iterator[str]:
-    """All rounds of a workload side by side; the course is that of the last round."""
+    """All rounds of a workload side by side, and the course of the last round."""
     yield f"<h2>{html.escape(work)}</h2>{_table(tables.figures(results))}"
     last = results[-1]
     if not last.course:
@@ -91,7 +91,7 @@ def _conditions(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _value_text(value: object) -> str:
-    """Numbers with grouped digits, lists without brackets."""
+    """A value as text: numbers with grouped digits, lists without brackets."""
     if isinstance(value, dict):
         return "; ".join(f"{name} {_value_text(one)}" for name, one in value.items())
     if isinstance(value, list):

@@ -25,7 +25,7 @@ class Outcome:
     goal: Goal
     unit: str
     reached: Spread
-    #: What is held against the bound: the figure itself, or which multiple it is.
+    #: The value that is compared with the bound: the figure, or its ratio to another figure.
     compared: Spread
     wanted: str
     verdict: str
@@ -39,10 +39,11 @@ class Outcome:
 
 
 def judge(report: Report) -> list[Outcome]:
-    """The goals for which the report has figures; none below scale 1, for which they are not meant.
+    """The outcome of each goal for which the report has figures. Empty below scale 1, because goals
+    only apply to scale 1.
 
-    A goal is met if the median reaches it. A missed goal is out of reach if even the nearest limit,
-    which does less work, reaches it in no round.
+    A goal is met if the median reaches it. A missed goal is out of reach if not even the nearest
+    limit, which does less work, reaches it in any round.
     """
     if report.conditions.get("scale", 1.0) < 1:
         return []

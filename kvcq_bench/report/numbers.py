@@ -45,6 +45,6 @@ class Spread:
 
 
 def spread_of(values: Iterable[float]) -> Spread | None:
-    """None without values."""
+    """The spread of these values; None without values."""
     found = list(values)
     return Spread(median(found), min(found), max(found), len(found)) if found else None

@@ -11,11 +11,10 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-_INCHES = 3.8  # of the height of a plot
+_INCHES = 3.8  # height of a plot
 #: Most lines of one plot; more cannot be told apart.
 _LINES = 8
-#: Files of the store that are a page or two, whatever it holds; and the log, which would flatten
-#: the others.
+#: Files that plots leave out: those that are always small, and the log, which dwarfs the others.
 _NOT_SHOWN = ("abort", "checkpoint", "checkpoint.tmp", "lock", "store.json", "migration.json")
 _MEMORY = ("resident_bytes", "private_bytes")
 _SHARES = {"p50_ms": "p50", "p90_ms": "p90", "p99_ms": "p99", "p99.9_ms": "p99.9", "p100_ms": "max"}
@@ -78,9 +77,9 @@ def plots(course: Mapping[str, Any]) -> list[Plot]:
 
 
 def _figure(paints: Sequence[Callable[[Axes], bool]], inches: float) -> str:
-    """Plots one below the other, over the same times, each `inches` high; "" if none drew
-    anything."""
-    # Not pyplot: that keeps figures alive, and picks a window system.
+    """Plots one below the other over the same time axis, each `inches` high; "" if none has
+    data."""
+    # Not pyplot, which keeps figures in memory and selects a window system.
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
@@ -92,7 +91,7 @@ def _figure(paints: Sequence[Callable[[Axes], bool]], inches: float) -> str:
         if not paint(axes):
             return ""
     if any(axes.get_legend_handles_labels()[0] for axes in several):
-        # Beside the plot: inside it, it would hide lines.
+        # Beside the plot, where it hides no lines.
         figure.legend(loc="outside right upper", fontsize="small", frameon=False)
     text = io.StringIO()
     figure.savefig(text, format="svg")
@@ -101,8 +100,8 @@ def _figure(paints: Sequence[Callable[[Axes], bool]], inches: float) -> str:
 
 
 def _rates(samples: Sequence[Mapping[str, float]], phases: Sequence[Mapping[str, Any]]) -> str:
-    """Each kind of event on a scale of its own, since hundreds of queries appear beside a hundred
-    thousand puts."""
+    """Plot each kind of event on its own scale, because there may be hundreds of queries and a
+    hundred thousand puts."""
     names = sorted({name for row in samples for name in row if name.startswith("count.")})[:_LINES]
 
     def rate(name: str) -> Callable[[Axes], bool]:
@@ -128,9 +127,9 @@ def _rates(samples: Sequence[Mapping[str, float]], phases: Sequence[Mapping[str,
 
 
 def _mark(axes: Axes, phases: Sequence[Mapping[str, Any]]) -> None:
-    """A thin line and a number where each phase begins; the page has a table of their names."""
+    """A thin line and a number where each phase begins. The page has a table of their names."""
     low, high = axes.get_xlim()
-    free = low  # from here on a number would not touch the one before
+    free = low  # from here on a number does not overlap the previous one
     for number, phase in enumerate(phases, 1):
         axes.axvline(phase["at_s"], color="grey", alpha=0.35, linewidth=0.8)
         if free <= phase["at_s"] <= high:
@@ -153,7 +152,7 @@ def _latencies(axes: Axes, latencies: Mapping[str, Mapping[str, float]]) -> bool
     for name, one in shown:
         axes.plot([*_SHARES.values()], [one[share] for share in _SHARES], marker="o", label=name)
     axes.set_yscale("log")
-    # Plain numbers, and enough of them when all lies within one power of ten.
+    # Plain numbers, and enough ticks if all values are within one power of ten.
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
@@ -165,7 +164,7 @@ def _points(axes: Axes, points: Sequence[Mapping[str, float]]) -> bool:
     points = sorted(points, key=lambda point: point["queues"])
     if len({point["queues"] for point in points}) < 2:
         return False
-    # After a restart nothing is left of what writing takes: that is a line of its own.
+    # Points after a restart have a line of their own: buffers for writing are empty there.
     restarted = [point for point in points if "ready_s" in point]
     written = [point for point in points if "ready_s" not in point]
     names = [*_MEMORY, *_OF_QUEUES]

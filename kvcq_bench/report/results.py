@@ -1,7 +1,7 @@
 """Measurements: a result for each workload, system and round, and the report with all of them.
 
 A report on disk is JSON, optionally compressed. Samples and points are stored in columns, so that
-the names of their some thirty values are stored once.
+the names of their thirty or so values are stored once.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-#: Of the documents; others are refused.
+#: Version of the documents; others are rejected.
 FORMAT = 3
-#: The figure that most goals and tables are about: work done a second.
+#: The figure that most goals and tables use: work per second.
 RATE = "rate"
 _IN_COLUMNS = ("samples", "points")
 
@@ -44,7 +44,7 @@ class Result:
     work: str
     round: int
     figures: dict[str, Figure]
-    #: What a scenario records besides: counters, latencies, phases, samples, points, notes.
+    #: What a scenario also records: counters, latencies, phases, samples, points, notes.
     course: dict[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
@@ -70,13 +70,13 @@ class Report:
     versions: dict[str, str]
     #: What is needed to repeat it: scale, seed, parameters, settings of each system.
     conditions: dict[str, Any]
-    #: Name to title, in the order of columns. The first one is ours: goals are about it.
+    #: Name to title, in the order of columns. Ours is first.
     systems: dict[str, str]
-    #: Those of them that are no peers but show what is possible.
+    #: Systems among them that do less work, and show what is possible.
     limits: list[str] = field(default_factory=list)
     goals: list[Goal] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
-    #: What a reader must know of the figures, such as what was left out, with the reason.
+    #: Notes for the reader, such as what was left out and why.
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     duration_s: float = 0.0
@@ -107,13 +107,13 @@ class Report:
         }
 
     def spread(self, system: str, work: str, figure: str = RATE) -> Spread | None:
-        """None if the system has no such figure."""
+        """The spread of a figure over all rounds; None if the system has no such figure."""
         return spread_of(self.rounds(system, work, figure).values())
 
     def ratio(
         self, one: tuple[str, str], other: tuple[str, str], figure: str = RATE
     ) -> Spread | None:
-        """The ratio of a system and workload's figure to another's, round by round, since a change
+        """The ratio of two figures, each of a (system, workload), computed round by round: a change
         of the machine's speed affects both."""
         ours, theirs = self.rounds(*one, figure), self.rounds(*other, figure)
         return spread_of(value / theirs[at] for at, value in ours.items() if theirs.get(at))
@@ -128,7 +128,7 @@ class Report:
 
 
 def write_report(report: Report, path: Path) -> None:
-    """Create the directory, and compress if the name ends in `.gz`."""
+    """Write the report, compressed if the name ends in `.gz`. Creates the directory."""
     path.parent.mkdir(parents=True, exist_ok=True)
     data = json.dumps(report.document(), separators=(",", ":")).encode()
     # Without a time, so that the same report is the same file.
@@ -136,7 +136,7 @@ def write_report(report: Report, path: Path) -> None:
 
 
 def read_report(path: Path) -> Report:
-    """Raises ScenarioError."""
+    """Read a report. Raises ScenarioError."""
     try:
         data = path.read_bytes()
         document = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)

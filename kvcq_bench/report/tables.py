@@ -27,7 +27,7 @@ SHARES = {
 
 
 class Table(NamedTuple):
-    """A header, and rows with as many cells."""
+    """A header, and rows with the same number of cells."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -42,8 +42,8 @@ def _cell(text: str) -> str:
 
 
 def figures(results: Sequence[Result]) -> Table:
-    """Figures of one workload with their units: a column for each result, and, for two, their
-    ratio."""
+    """Figures of one workload with their units. A column for each result, and, if there are two,
+    their ratio."""
     rows = []
     for name in dict.fromkeys(name for result in results for name in result.figures):
         found = [result.figures.get(name) for result in results]
@@ -94,7 +94,7 @@ def _rate(report: Report, work: str, system: str, ours: str) -> str:
     if system == ours:
         return found.text()
     ratio = report.ratio((ours, work), (system, work))
-    if report.units(work) == "s":  # how long it takes
+    if report.units(work) == "s":  # the figure is a duration
         ratio = report.ratio((system, work), (ours, work))
     return f"{found.text()}, {short(ratio.median)}x" if ratio else found.text()
 
@@ -121,7 +121,7 @@ def _short(spread: Spread) -> str:
 
 
 def goals(outcomes: Sequence[Outcome]) -> Table:
-    """Wanted and reached values, with the reason of each goal."""
+    """Required and reached values, with the reason for each goal."""
     return Table(
         ["work", "wanted", "reached", "", "nearest limit", "why"],
         [

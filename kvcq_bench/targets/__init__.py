@@ -1,8 +1,5 @@
-"""The targets of a scenario: a server, started by the run or already running, or a store in this
-process.
-
-Uses `machine` and `errors`, the client, and, for a store in this process, the whole store.
-"""
+"""The targets of a scenario: a server that the run starts, a server that is already running, or a
+store in this process."""
 
 from kvcq_bench.targets.embedded import EmbeddedTarget
 from kvcq_bench.targets.file_store import open_file_store

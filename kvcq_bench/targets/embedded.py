@@ -60,10 +60,10 @@ class EmbeddedWriter:
         on_done({})
 
     def flush(self) -> None:
-        """Does nothing, since every put has waited."""
+        """Does nothing: every put has waited for its result."""
 
     def close(self) -> None:
-        """Does nothing, since nothing is held."""
+        """Does nothing: there is nothing to release."""
 
 
 class EmbeddedTarget:

@@ -1,5 +1,4 @@
-"""A server as target, through the client: one that is already running, or one that the run
-starts."""
+"""A server as target, used through the client: already running, or started by the run."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     )
 
 _TIMEOUT_S = 120.0
-#: A million queues take a while to be subscribed to.
+#: Subscribing to a million queues takes a while.
 _IDLE_TIMEOUT_S = 120.0
 
 
@@ -67,7 +66,7 @@ class RemoteTarget:
 
     @property
     def client(self) -> Client:
-        """Until the target is reopened."""
+        """The client; valid until the target is reopened."""
         return self._client
 
     def writer(self) -> RemoteWriter:
@@ -78,10 +77,10 @@ class RemoteTarget:
         self._client.put_delayed_many(messages, times)
 
     def create_topics(self, topics: Mapping[str, int]) -> None:
-        """Raises CheckFailedError if a topic already has messages, which would be taken for those
-        of the run."""
+        """Create topics. Raises CheckFailedError if a topic already has messages, which would be
+        mistaken for those of the run."""
         self._client.create_topics(topics)
-        if self.directory is not None:  # a store of the run's own is new
+        if self.directory is not None:  # the run's own store is new
             return
         queues = [Queue(name, at) for name, count in topics.items() for at in range(count)]
         for queue, bounds in self._client.offsets(queues).items():
@@ -111,7 +110,7 @@ class RemoteTarget:
         except NotPossibleError as error:
             if error.reason != "SERVED_ELSEWHERE":
                 raise
-            return {}  # administration has a port of its own
+            return {}  # administration calls use another port
 
     def used(self) -> Used | None:
         return None
@@ -170,7 +169,7 @@ class OwnServer(RemoteTarget):
     ) -> float:
         self._settings.update(settings or {})
         if kill:
-            # At the same address, so that the client finds it again by itself.
+            # At the same address, so that the client reconnects.
             self._stop(kill=True)
             meanwhile()
             started = perf_counter()
@@ -204,7 +203,7 @@ class OwnServer(RemoteTarget):
         for line in process.stdout:
             event = json.loads(line)
             if event["event"] == "ready":
-                # Nobody may be held up by a full pipe.
+                # Keep reading, or a full pipe would block the server.
                 threading.Thread(target=process.stdout.read, daemon=True).start()
                 return process, f"{event['host']}:{event['port']}"
         process.wait()

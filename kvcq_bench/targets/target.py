@@ -1,6 +1,6 @@
-"""The interface of targets: a server, ours or any other, or a store in this process.
+"""The interface of targets: a server, kvcq's or another, or a store in this process.
 
-All methods block, and may be called from any thread unless they say otherwise.
+Unless they say otherwise, all methods block and may be called from any thread.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Target(Protocol):
     """A system with topics and messages."""
 
     name: str
-    #: Of the run, where it is ours; None where it is far.
+    #: Directory of the run if the target uses it; None for a server elsewhere.
     directory: Path | None
 
     def writer(self) -> Writer: ...

@@ -1,9 +1,8 @@
 """Serves RocketMQ 5's own clients, unmodified: `apache.rocketmq.v2` over the same store.
 
-`service` answers the calls. `messages_in` and `messages_out` convert messages, `routes` tells
-clients where queues are, `settings` how to behave; `clients` tracks connected clients, `telemetry`
-is each client's stream, `lite` is what differs for consumers of lite topics. `statuses` turns
-errors into responses.
+`service` answers the calls. `messages_in` and `messages_out` convert messages, `routes` and
+`settings` build what clients ask for, `clients` tracks connected clients, `telemetry` serves each
+client's stream, `lite` serves consumers of lite topics, `statuses` turns errors into responses.
 """
 
 from server.rocketmq.pb.messaging_pb2 import DESCRIPTOR
@@ -12,7 +11,7 @@ from server.rocketmq.service import RocketmqService
 from server.rocketmq.statuses import refuse
 from server.rocketmq.transactions import Transactions
 
-#: What `RocketmqService` answers.
+#: Descriptor of the service that `RocketmqService` implements.
 SERVICE = DESCRIPTOR.services_by_name["MessagingService"]
 
 __all__ = ["SERVICE", "RocketmqService", "Transactions", "endpoints_of", "refuse"]

@@ -2,8 +2,8 @@
 
 A client chooses its own id, and sends its settings on its telemetry stream. It is alive as long as
 it sends heartbeats, whether or not that stream is open: after a restart of the server some clients
-only reopen it minutes later, and must be served meanwhile. So this table only decides about
-heartbeats, and about messages that are renewed for a client.
+reopen it only minutes later, and must be served meanwhile. So this table is only used to answer
+heartbeats, and to decide whose messages are renewed.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
     from server.edge import Context
 
-#: User and id: nobody speaks for a client of another user.
+#: User and client id. Includes the user, so that no user can act for another user's client.
 ClientKey = tuple[str, str]
 
 CLIENT_ID = "x-mq-client-id"
 _MOST_ID_CHARACTERS = 255
-#: A client of which nothing was heard for so long is gone, seconds.
+#: A client that has not called for this long is gone, seconds.
 SILENT_S = 120.0
-#: Clients that are known, a few hundred bytes each. Above that, whichever was heard of longest ago
-#: is forgotten.
+#: Most known clients, a few hundred bytes each. Above it, the one that called longest ago is
+#: dropped.
 MOST_CLIENTS = 65_536
 
 
@@ -48,7 +48,7 @@ def client_of(context: Context) -> ClientKey:
 
 class _Known(NamedTuple):
     heard_s: float
-    is_lite: bool | None  # None: it has told no settings
+    is_lite: bool | None  # None: it has sent no settings
 
 
 class Clients:
@@ -57,15 +57,15 @@ class Clients:
     def __init__(self, now_s: Callable[[], float] = monotonic, most: int = MOST_CLIENTS) -> None:
         self._now_s = now_s
         self._most = most
-        # By id; those that were heard of longest ago first.
+        # Ordered by last call, the oldest first.
         self._known: OrderedDict[ClientKey, _Known] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._known)
 
     def hear(self, client: ClientKey, *, is_lite: bool | None = None) -> None:
-        """The client has sent its settings, or called for messages. `is_lite`: the settings are
-        those of a consumer of lite topics; None if it sent none now."""
+        """Note a call of the client. `is_lite`: it sent settings of a consumer of lite topics; None
+        if it sent no settings now."""
         now_s = self._now_s()
         if is_lite is None:
             is_lite = self.is_lite(client)
@@ -76,7 +76,7 @@ class Clients:
             self._known.popitem(last=False)
 
     def is_lite(self, client: ClientKey) -> bool | None:
-        """Whether it is a consumer of lite topics; None if it has not said."""
+        """Whether it is a consumer of lite topics; None if it has sent no settings."""
         known = self._known.get(client)
         return None if known is None else known.is_lite
 
@@ -93,5 +93,5 @@ class Clients:
         return known is not None and self._now_s() - known.heard_s < SILENT_S
 
     def end(self, client: ClientKey) -> None:
-        """The client has ended. Repeatable."""
+        """Remove a client that has ended. Repeatable."""
         self._known.pop(client, None)

@@ -1,8 +1,8 @@
-"""Types of messages: which one a message has, and which a topic accepts.
+"""The type of a message, and the types that a topic accepts.
 
-Like RocketMQ's proxy, the type follows from a message's fields, not from the type that it claims:
-one with a time and a message group is a delayed message. A topic for any type has no order of
-priorities, and accepts lite topics only if it was created for them.
+As in RocketMQ's proxy, the type follows from a message's fields, not from the type that it claims:
+a message with a time and a message group is a delayed message. A topic for any type does not
+deliver by priority, and accepts lite topics only if it was created for them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Kind(NamedTuple):
     field: Literal["", "delivery_timestamp", "message_group", "priority", "lite_topic"]
 
 
-#: The first that fits is a message's. One that says FIFO and has no group is an ordinary one.
+#: In order of precedence. A message that claims FIFO but has no group is a normal message.
 KINDS = (
     Kind(v2.TRANSACTION, ""),
     Kind(v2.DELAY, "delivery_timestamp"),
@@ -30,9 +30,9 @@ KINDS = (
     Kind(v2.LITE, "lite_topic"),
 )
 _NORMAL = Kind(v2.NORMAL, "")
-#: What a topic takes that is for any type.
+#: Types that a topic for any type accepts.
 _ANY = [v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION]
-#: Why it does not take the others.
+#: Why such a topic rejects the other types.
 _NOT_BY_ANY = {
     MessageType.PRIORITY: "only a topic of type priority delivers by priority; nothing was stored. "
     "Have this one changed: kvcq topic update TOPIC --type priority",
@@ -43,8 +43,8 @@ _TYPES = {kind.type: MessageType[v2.MessageType.Name(kind.type)] for kind in (_N
 
 
 def accepted(topic_type: MessageType, *, takes_lite: bool) -> list[v2.MessageType]:
-    """The types that a route lists for a topic; clients reject the others themselves. `takes_lite`:
-    a topic for any type was created for lite topics too."""
+    """The types that a route lists for a topic; clients reject other types themselves.
+    `takes_lite`: the topic was created for lite topics."""
     if topic_type == MessageType.ANY:
         return [*_ANY, v2.LITE] if takes_lite else _ANY
     return [each for each, of_topic in _TYPES.items() if of_topic == topic_type]
@@ -64,7 +64,7 @@ def kind_of(system: v2.SystemProperties) -> Kind:
 def check_kind(
     system: v2.SystemProperties, topic_type: MessageType, *, takes_lite: bool = False
 ) -> Kind:
-    """The message's type. Raises ClientStatusError if a topic of that type does not accept it."""
+    """The message's type. Raises ClientStatusError if a topic of `topic_type` rejects it."""
     kind = kind_of(system)
     its_type = _TYPES[kind.type]
     if kind.type != v2.LITE and system.HasField("lite_topic"):

@@ -1,9 +1,9 @@
 """Consumers of lite topics among RocketMQ 5's clients.
 
-Such a client is bound to one parent topic by its group, sends the lite topics that it wants with
-SyncLiteSubscription, all of them every 30 seconds, and receives from the parent. The purpose of a
-group is fixed when it is created, and a receive does not contain it. So if a group is created by
-its first client, that client's settings decide.
+Such a client is bound to one parent topic by its group. It sends its lite topics with
+SyncLiteSubscription, the complete set every 30 seconds, and receives from the parent. Whether a
+group is for lite topics is fixed when it is created, and a receive does not say it. So if a group
+is created by its first client, that client's settings decide.
 
 RocketMQ expects such groups to be created beforehand. A group created here behaves like RocketMQ's:
 the messages of a lite topic are in order, and a failing message is retried as often as in any other
@@ -53,7 +53,7 @@ _ACTIONS = {
     v2.COMPLETE_ADD: Action.COMPLETE,
     v2.COMPLETE_REMOVE: Action.LEAVE,
 }
-#: Deliveries in a group in order that a client creates: RocketMQ's 16 retries.
+#: Maximum number of deliveries in a group created by a client: RocketMQ's 16 retries.
 _MOST_DELIVERIES = 17
 _CONSUMERS = (v2.LITE_PUSH_CONSUMER, v2.LITE_SIMPLE_CONSUMER)
 
@@ -64,7 +64,7 @@ def is_lite(settings: v2.Settings) -> bool:
 
 
 class LiteConsumers:
-    """Serves clients of lite topics. Owned by the event loop's thread. It accesses the store in
+    """Serves clients of lite topics. Owned by the event loop's thread; calls the store in
     threads."""
 
     def __init__(
@@ -81,7 +81,7 @@ class LiteConsumers:
         self._telling: dict[ClientKey, asyncio.Task[None]] = {}
 
     async def settled(self, settings: v2.Settings) -> None:
-        """A client of lite topics has sent these settings: create its group if needed. Raises like
+        """Handle the settings of a client of lite topics: create its group if needed. Raises like
         `_make`."""
         parents = {each.topic.name for each in settings.subscription.subscriptions}
         if len(parents) == 1:
@@ -116,7 +116,7 @@ class LiteConsumers:
         self._tell_lost(client, done.lost)
 
     async def leave(self, client: ClientKey, group: str) -> None:
-        """The client has ended. Repeatable; ignored if it has no subscriptions in that group."""
+        """Remove the subscriptions of a client that has ended. Repeatable."""
         if self._lite.subscriptions.is_wildcard(group) is None:
             return  # nobody is subscribed
         with suppress(ForbiddenError, UnknownGroupError, LiteGroupError):
@@ -126,14 +126,14 @@ class LiteConsumers:
     async def take(
         self, client: ClientKey, wanted: Receive[EncodedAnswer], wait_s: float
     ) -> EncodedAnswer:
-        """Like Reads.take, for a client of lite topics or any other one."""
+        """Like Reads.take, for clients of lite topics and others."""
         is_lite = self._clients.is_lite(client)
         if is_lite is False:
             return await self._reads.take(wanted, wait_s)
         if is_lite:
             await self._make(wanted.group, wanted.topic)
             return await self._take_lite(client, wanted, wait_s)
-        # The client has not sent its settings yet, or not since the server started.
+        # The client has not sent its settings since the server started.
         if self._lite.subscriptions.is_wildcard(wanted.group) is None:
             if not self._store.has_group(wanted.group) and self.takes_lite(wanted.topic):
                 raise ClientStatusError(
@@ -155,7 +155,7 @@ class LiteConsumers:
         try:
             answer = await self._reads.take(wanted, wait_s)
         except UnknownLiteClientError:
-            # The client sends its subscriptions within 30 seconds; the receive waits for them.
+            # The client sends its subscriptions within 30 seconds. Until then the receive waits.
             enter = partial(self._lite.sync, wanted.group, client[1], Action.ADD)
             await self._pools.changes.run(enter)
             answer = await self._reads.take(wanted, wait_s)
@@ -189,8 +189,8 @@ class LiteConsumers:
             await self._reads.make_group(group, settings)
 
     def _tell_lost(self, client: ClientKey, names: Sequence[str]) -> None:
-        """Tell the client that others have taken these lite topics. If it is being told already, or
-        has no stream, it learns the rest when it next synchronises."""
+        """Send the client the lite topics that others have taken. If a send is in progress, or the
+        client has no stream, it gets them when it next synchronizes."""
         if names and client not in self._telling:
             task = asyncio.create_task(self._streams.tell_each(client, map(_lost, names)))
             self._telling[client] = task
@@ -204,7 +204,7 @@ def _lost(name: str) -> pb.TelemetryCommand:
 
 
 def _start_of(option: v2.OffsetOption) -> Where | FromEnd | None:
-    """Where the group starts in lite topics that are new to the client; None to continue."""
+    """Where the group starts in lite topics that are new to the client; None: at its position."""
     match option.WhichOneof("offset_type"):
         case "policy" if option.policy == v2.OffsetOption.MIN:
             return Edge.EARLIEST

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 TRACE_CONTEXT = "TRACE_CONTEXT"
 PRIORITY = "_SYS_MSG_PRIORITY_"
 LITE_TOPIC = "__LITE_TOPIC"
-#: Properties that are the system's, whose values have fields of their own: a user's would be taken
-#: for those. Source: RocketMQ 5, MessageConst.
+#: System properties, whose values are in fields of their own. A user's property of such a name
+#: would be mistaken for the field. Source: RocketMQ 5, MessageConst.
 _RESERVED = """
     KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
     BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION
@@ -51,7 +51,7 @@ _RESERVED = """
     TRACE_CONTEXT __SHARDINGKEY _SYS_MSG_PRIORITY_ __LITE_TOPIC
 """
 RESERVED = frozenset(_RESERVED.split())
-#: Bytes of a message group are fewer.
+#: A message group has fewer bytes than this.
 _GROUP_BYTES = 64
 _MOST_ID_CHARACTERS = 255
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -67,9 +67,9 @@ def messages_in(
     *,
     takes_lite: bool = False,
 ) -> list[Message]:
-    """All messages of a request, for a topic of that type. `choose` returns a queue by topic and
-    message group, `of_priority` by topic and priority. `takes_lite`: a topic for any type was
-    created for lite topics too.
+    """Convert all messages of a request, for a topic of `topic_type`. `choose` returns a queue by
+    topic and message group, `of_priority` by topic and priority. `takes_lite`: the topic was
+    created for lite topics.
 
     Raises InvalidArgumentError and ClientStatusError; TooMuchError if the budget is exceeded. Does
     not check what the store checks.
@@ -94,10 +94,7 @@ def messages_in(
 
 def times_in(messages: Sequence[v2.Message], types: Sequence[v2.MessageType]) -> list[int]:
     """The delivery time of each message of a request, ms since 1970; empty if none has one.
-    `types`: of each.
-
-    Raises ClientStatusError.
-    """
+    `types`: one for each message. Raises ClientStatusError."""
     times = []
     if v2.DELAY not in types:
         return []

@@ -29,10 +29,11 @@ _DELIVER_MS = "TIMER_DELIVER_MS"
 _IS_TRANSACTION = "TRAN_MSG"
 _ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 _ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
-#: Of the system, and shown by fields of their own; but the ordering key, which their server also
-#: leaves among the user's.
+#: System properties, which have fields of their own. Without the ordering key: RocketMQ's server
+#: leaves it among the user's properties, too.
 _HIDDEN = (RESERVED | OWN_PROPERTIES.keys()) - {SHARDING_KEY}
-#: Of the flag of a record: how a body is compressed that these clients can decompress.
+#: Bits of a record's flag with the compression type, and their values that these clients
+#: decompress.
 _KIND_BITS, _ZLIB = 0x700, (0, 0x300)
 
 
@@ -40,13 +41,13 @@ class EncodedAnswer(NamedTuple):
     """The response to one receive, message by message."""
 
     message_count: int
-    cost_bytes: int  # of the records
+    cost_bytes: int  # bytes of the records
     parts: list[bytes]
-    lost: Sequence[str]  # lite topics that others have taken
+    lost: Sequence[str]  # lite topics that other clients have taken
 
 
 def encode_answer(received: Received, namespace: str, now_ms: int) -> EncodedAnswer:
-    """`namespace`: as the client sent it, repeated in each message."""
+    """Encode the response to a receive. `namespace`: from the request, repeated in each message."""
     deliveries = received.deliveries
     if not deliveries:
         status = v2.Status(code=v2.MESSAGE_NOT_FOUND, message="no new message")
@@ -66,12 +67,12 @@ def encode_answer(received: Received, namespace: str, now_ms: int) -> EncodedAns
 
 
 def message_out(delivery: Delivery, namespace: str = "") -> v2.Message:
-    # The store has verified every record that it hands out.
+    # Not verified again: the store did when it read the record.
     message = unpack_record(delivery.record, verify=False)
     properties = message.properties
     body, encoding = _body_of(message)
     topic, queue_id, lite = delivery.topic, delivery.queue_id, properties.get(LITE_TOPIC)
-    if parts := parts_of(topic):  # of a lite topic: the offset is its own, the queue the parent's
+    if parts := parts_of(topic):  # a lite topic: the offset is in its light queue, the queue id in its parent
         (topic, lite), queue_id = parts, message.queue_id
     system = v2.SystemProperties(
         tag=properties.get(TAGS),
@@ -148,7 +149,7 @@ def _body_of(message: StoredMessage | Message) -> tuple[bytes, v2.Encoding]:
         try:
             return decompress(message.body, flag), v2.IDENTITY
         except BodyError:
-            pass  # as it is stored: the client finds that it does not decompress
+            pass  # sent as stored; decompression fails at the client
     return message.body, v2.GZIP
 
 

@@ -1,11 +1,11 @@
 """Renews messages on behalf of push consumers.
 
-Such a client receives with `auto_renew` and sends nothing more until it is done, however long that
-takes. So its messages are renewed, for a short time each, as long as the client is alive. When it
-has ended, or is silent, they are given back, to be delivered again soon.
+Such a client receives with `auto_renew`, and sends nothing until it has processed the message,
+however long that takes. So its messages are renewed, for a short time each, as long as the client
+is alive. If it has ended, or no longer calls, they are given back and redelivered soon.
 
-None of this outlives the process. After a restart each message belongs to its client until the last
-renewal expires; then it is delivered again.
+All of this is in memory. After a restart each message belongs to its client until the last renewal
+expires; then it is redelivered.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ logger = logging.getLogger(__name__)
 #: Group and handle.
 _Key = tuple[str, str]
 
-#: How long a message is its client's without being held on to again, and when it is again.
+#: Length of a renewal, and the time until the next one.
 HOLD_MS = 60_000
 _AGAIN_AFTER_S = 35.0
 _LOOK_EVERY_S = 5.0
-#: However alive its client is, a message is delivered again after this long.
+#: A message is no longer renewed after this long, even if its client is alive.
 LONGEST_S = 3 * 3600.0
-#: What is given back may be delivered again after this long: the next member's chance to be there.
+#: Delay before messages that were given back are redelivered, so that another member can connect.
 _BACK_AFTER_MS = 1000
-#: Handles of one call of the store, and those that are looked at in one turn of the loop.
+#: Handles of one call of the store, and handles that are checked in one turn of the loop.
 _TOGETHER = 256
 _IN_A_TURN = 4096
 
@@ -63,9 +63,9 @@ class Renewals:
         self._settling = settling
         self._clients = clients
         self._now_s = now_s
-        # In the order in which they are due.
+        # Ordered by the time at which they are due.
         self._held: dict[_Key, _Held] = {}
-        # When one of thousands of clients ends, nobody looks at what the others hold.
+        # So that the end of one of thousands of clients does not scan what the others hold.
         self._of_client: defaultdict[ClientKey, dict[_Key, None]] = defaultdict(dict)
         self._looking: asyncio.Task[None] | None = None
         self._giving_back: set[asyncio.Task[None]] = set()
@@ -76,9 +76,9 @@ class Renewals:
         return len(self._held)
 
     def begin(self, client: ClientKey, group: str, handles: Sequence[str]) -> None:
-        """The client received these messages, for HOLD_MS."""
+        """Renew these messages from now on. The client received them for HOLD_MS."""
         now_s = self._now_s()
-        self.end(group, handles)  # a receive that is made again has the same ones
+        self.end(group, handles)  # a repeated receive has the same handles
         for handle in handles:
             self._held[group, handle] = _Held(client, now_s, now_s + _AGAIN_AFTER_S)
             self._of_client[client][group, handle] = None
@@ -86,7 +86,7 @@ class Renewals:
             self._looking = asyncio.create_task(self._look(), name="renewals")
 
     def end(self, group: str, handles: Iterable[str]) -> None:
-        """These deliveries were settled. Repeatable."""
+        """Stop renewing these messages: they were settled. Repeatable."""
         for handle in handles:
             if held := self._held.pop((group, handle), None):
                 of_client = self._of_client[held.client]
@@ -95,12 +95,12 @@ class Renewals:
                     del self._of_client[held.client]
 
     def give_back(self, client: ClientKey) -> None:
-        """The client has ended: give its messages back."""
+        """Give back the messages of a client that has ended."""
         if client in self._of_client:
             self._in_background(self._give_back(list(self._of_client[client])))
 
     def give_back_undelivered(self, group: str, handles: Iterable[str]) -> None:
-        """The client went away before it received these."""
+        """Give back messages that the client did not receive, because it had disconnected."""
         self._in_background(self._give_back([(group, each) for each in handles]))
 
     def _stage_changed(self) -> None:
@@ -131,7 +131,7 @@ class Renewals:
             left: list[_Key] = []
             for key in due[first : first + _IN_A_TURN]:
                 one = self._held.get(key)
-                if one is not None:  # it was not settled meanwhile
+                if one is not None:  # not settled meanwhile
                     is_new = now_s - one.since_s < LONGEST_S
                     lives = is_new and self._clients.is_alive(one.client)
                     (kept if lives else left).append(key)
@@ -142,10 +142,10 @@ class Renewals:
         for group, handles in _by_group(keys):
             try:
                 statuses = await self._settling.hold_on(group, handles, HOLD_MS)
-            except (UnknownGroupError, GroupKindError):  # it was deleted, and these with it
+            except (UnknownGroupError, GroupKindError):  # the group was deleted, with its messages in flight
                 self.end(group, handles)
                 continue
-            except StoreError as error:  # a later look comes before their time is over
+            except StoreError as error:  # retried before the lease ends
                 logger.warning("group %r: cannot hold on to messages: %s", group, error)
                 continue
             for handle, status in zip(handles, statuses, strict=True):
@@ -159,12 +159,12 @@ class Renewals:
             self.end(group, handles)
             try:
                 await self._settling.give_back(group, handles, _BACK_AFTER_MS)
-            except StoreError as error:  # they are delivered again when their time is over
+            except StoreError as error:  # redelivered when the lease ends
                 logger.warning("group %r: cannot give messages back: %s", group, error)
 
 
 def _by_group(keys: Iterable[_Key]) -> Iterable[tuple[str, list[str]]]:
-    """Handles of one group, as many as one call accepts."""
+    """Yield the handles by group, in lists of at most _TOGETHER."""
     by_group: defaultdict[str, list[str]] = defaultdict(list)
     for group, handle in keys:
         by_group[group].append(handle)

@@ -1,4 +1,5 @@
-"""Tells clients where the queues of a topic are: on this server, at the address that they used."""
+
+"""Routes for clients: all queues are on this server, at the address that the client used."""
 
 from __future__ import annotations
 
@@ -11,16 +12,16 @@ from server.rocketmq.pb import values_pb2 as v2
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: Of the one broker that there is. Its id says that it is no replica.
+#: Name and id of the only broker. The id says that it is not a replica.
 _BROKER, _MASTER = "kvcq", 0
-#: All queues, for who takes from any of them.
+#: Queue id of a route that means any queue.
 ANY_QUEUE = -1
 
 
 def broker_of(asked: v2.Endpoints, advertised: v2.Endpoints | None) -> v2.Broker:
-    """This server, at the advertised address, or at the one that the client named.
+    """This server, at the advertised address, or else at the one in the request.
 
-    Raises ClientStatusError if there is neither.
+    Raises ClientStatusError if neither is known.
     """
     endpoints = asked if advertised is None else advertised
     if not endpoints.addresses:
@@ -46,7 +47,7 @@ def queues_out(
 
 
 def endpoints_of(address: tuple[str, int] | None) -> v2.Endpoints | None:
-    """Endpoints from host and port; None for none."""
+    """Endpoints with this host and port; None for None."""
     if address is None:
         return None
     host, port = address

@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from store.metadata import SharedGroup, TopicConfig
     from store.reads import Filter
 
-#: A receive is answered so long before its caller gives up.
+#: A receive is answered this long before its deadline.
 _RESERVE_S = 0.2
-#: Of the records of one receive.
+#: Most bytes of records in one receive.
 MOST_BYTES = 4 << 20
-#: A route with more queues is made in a thread: each takes some microseconds.
+#: A route with more queues is built in a thread: each takes some microseconds.
 QUEUES_INLINE = 256
 _NO_ANSWERS: Sequence[pb.PullMessageResponse] = ()
-#: Topics of a group's own begin so: they come with its messages, and nobody creates them by name.
+#: Prefix of topics for dead letters and retries. They are never created on first use.
 _OF_GROUPS = "%"
 
 
@@ -70,7 +70,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         transactions: Transactions,
         advertised: v2.Endpoints | None,
     ) -> None:
-        """`advertised`: the address to tell clients; None for the one that each client used."""
+        """`advertised`: address in routes; None for the address that each client used."""
         self._store = store
         self._groups = store.groups
         self._timers = store.timers
@@ -104,7 +104,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
     async def QueryAssignment(
         self, request: pb.QueryAssignmentRequest, context: Context
     ) -> pb.QueryAssignmentResponse | bytes:
-        """The same for every member: each may receive from any queue, and the group keeps order."""
+        """Every member gets the same: it may receive from any queue, and the server keeps order."""
         broker = broker_of(request.endpoints, self._advertised)
         topic = await self._topic(request.topic.name)
         types = self._accepted(topic)
@@ -165,10 +165,8 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
                     yield command
 
     async def _topic(self, topic: str) -> TopicConfig:
-        """The topic; created if the caller and the settings allow it.
-
-        Raises UnknownTopicError.
-        """
+        """The topic; created on first use if the caller's rights and the settings allow it. Raises
+        UnknownTopicError."""
         try:
             return self._store.describe_topic(topic)
         except UnknownTopicError:
@@ -186,7 +184,8 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         return accepted(topic.message_type, takes_lite=self._lite.takes_lite(topic.name))
 
     async def _settings_of(self, group: str) -> SharedGroup | None:
-        """None if it does not exist yet, or is not shared, which a receive reports."""
+        """Settings of the group; None if it does not exist or is not shared. A receive raises the
+        error then."""
         try:
             return await self._pools.lookups.run(self._groups.describe, group)
         except UnknownGroupError:
@@ -198,7 +197,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         self, request: pb.SendMessageRequest, context: Context, *, large: bool = False
     ) -> pb.SendMessageResponse:
         """Store all messages of the request, or none."""
-        if len(request.messages) > MAX_SENT:  # a small request is not counted before
+        if len(request.messages) > MAX_SENT:  # small requests are not counted when they are decoded
             count = f"{len(request.messages)} messages in one request, {MAX_SENT} at most"
             raise InvalidArgumentError("messages", f"{count}: send them in several")
         born_host = host_of_peer(context.peer())
@@ -252,7 +251,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
     async def RecallMessage(
         self, request: pb.RecallMessageRequest, context: Context
     ) -> pb.RecallMessageResponse:
-        """A second recall before the time gets the response of the first, as in RocketMQ."""
+        """A repeated recall before the delivery time gets the same response, as in RocketMQ."""
         topic, handle = request.topic.name, request.recall_handle
         named = self._timers.named(topic, handle)
         done = await self._pools.settling.run(
@@ -327,10 +326,10 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
     async def ChangeInvisibleDuration(
         self, request: pb.ChangeInvisibleDurationRequest, context: Context
     ) -> pb.ChangeInvisibleDurationResponse:
-        """The handle stays valid: a new one would be lost if its response was lost."""
+        """Keeps the handle valid: a new handle would be lost if the response was lost."""
         group, handle = request.group.name, request.receipt_handle
         hold_ms = milliseconds_of(request.invisible_duration)
-        if request.suspend:  # the consumer has not begun with it: the attempt does not count
+        if request.suspend:  # the consumer did not process it, so the delivery does not count
             (status,) = await self._settling.give_back(group, [handle], hold_ms, not_begun=True)
         elif hold_ms:
             (status,) = await self._settling.hold_on(group, [handle], hold_ms)
@@ -389,7 +388,7 @@ def _not_negative(batch_size: int) -> int:
 
 
 def _hold_ms(request: pb.ReceiveMessageRequest) -> int | None:
-    """None for the group's setting."""
+    """The requested length of the lease; None for the group's setting."""
     if request.auto_renew:
         return HOLD_MS
     if not request.HasField("invisible_duration"):
@@ -401,7 +400,7 @@ def _hold_ms(request: pb.ReceiveMessageRequest) -> int | None:
 
 
 def _wait_s(request: pb.ReceiveMessageRequest, remaining_s: float | None) -> float:
-    """How long it may wait for a message: as requested, but so that the response is in time."""
+    """How long a receive may wait for a message: as requested, but less than its deadline."""
     wait_ms = LONGEST_POLL_MS
     if request.HasField("long_polling_timeout"):
         wait_ms = min(wait_ms, max(0, milliseconds_of(request.long_polling_timeout)))

@@ -1,7 +1,7 @@
-"""The settings that clients receive: their own, with the server's decisions.
+"""The settings sent to clients: their own settings with the server's changes.
 
-The client obeys them: it rejects a body above the limit itself, waits this long for a message, and
-retries as its policy says. A group without a backoff gets RocketMQ's.
+Clients obey them: limit of a body's size, time to wait for a message, retry policy. A group without
+a backoff gets RocketMQ's.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from store.metadata import LiteGroup, SharedGroup
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Of one receive, messages, and how long it waits for one.
+#: Most messages of one receive, and the longest wait for one.
 MOST_RECEIVED = 32
 LONGEST_POLL_MS = 20_000
-#: A producer tries so often, and waits between.
+#: Attempts of a producer, and the first and longest wait between them.
 _SEND_ATTEMPTS = 3
 _SEND_WAIT_MS = (10, 1000)
 _SECOND, _MINUTE = 1000, 60_000
-#: Before each further delivery: RocketMQ's levels of delay.
+#: Delay before each redelivery: RocketMQ's delay levels.
 _WAITS_MS = (
     *(each * _SECOND for each in (1, 5, 10, 30)),
     *(each * _MINUTE for each in (*range(1, 11), 20, 30, 60, 120)),
 )
-#: Lite topics of a client whose group says nothing of it, as RocketMQ tells everyone.
+#: Lite topics of a client if its group has no setting. Sent to every consumer, as in RocketMQ.
 _LITE_QUOTA = LiteGroup("").client_quota
 _NO_LIMIT = (1 << 31) - 1
 
@@ -43,13 +43,13 @@ def of_producer(given: v2.Settings, max_body_bytes: int) -> v2.Settings:
 
 
 def of_consumer(given: v2.Settings, group: SharedGroup | None) -> v2.Settings:
-    """The settings for a consumer; `group`: its group's settings, None if it does not exist yet."""
+    """The settings for a consumer. `group`: settings of its group; None if that does not exist."""
     group = (group or SharedGroup()).settled
     settings = _kept(given)
     attempts = _NO_LIMIT if group.max_deliveries is None else group.max_deliveries
     waits_ms = group.backoff_ms or _WAITS_MS
     if given.user_agent.language == v2.NODE_JS:
-        # Of the other policy it understands nothing, and tries at once, or never again.
+        # This client does not support the other policy: it retries at once, or never.
         policy = _exponential(attempts, max(_SECOND, waits_ms[0]), max(_SECOND, waits_ms[-1]))
     else:
         policy = _customized(attempts, waits_ms)

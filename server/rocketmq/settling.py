@@ -1,7 +1,7 @@
 """Settles deliveries for RocketMQ 5's clients.
 
-A handle that is late or invalid has a code of its own, at which clients log a line and continue. At
-any other error a push consumer retries forever.
+A late or invalid handle gets a code of its own: clients log it and continue. After any other error
+a push consumer retries forever.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _NO_HANDLE = v2.Status(
 
 
 class Settling:
-    """Settles deliveries, with a status for each handle. Owned by the event loop's thread."""
+    """Settles deliveries. Owned by the event loop's thread."""
 
     def __init__(self, settlements: Settlements) -> None:
         self._settlements = settlements
 
     async def acknowledge(self, group: str, handles: Sequence[str]) -> list[v2.Status]:
-        """A status for each handle, once it is as durable as a put."""
+        """Acknowledge. Returns a status for each handle, once that is as durable as a put."""
         return await self._settle(group, handles, self._settlements.acknowledge)
 
     async def hold_on(self, group: str, handles: Sequence[str], hold_ms: int) -> list[v2.Status]:
@@ -58,9 +58,8 @@ class Settling:
         return await self._settle(group, handles, give_back)
 
     async def bury(self, group: str, handle: str) -> v2.Status:
-        """Make it a dead letter. A client retries forever until that succeeds, so a late handle
-        counts as success as well: the message is already a dead letter, or another member has it.
-        """
+        """Make the message a dead letter. A late handle counts as success, because a client retries
+        until it succeeds: the message already is a dead letter, or another member has it."""
         if not is_handle(group, handle):
             return _NO_HANDLE
         await self._settlements.bury(group, handle)

@@ -1,7 +1,7 @@
 """Converts outcomes to statuses of RocketMQ 5's clients.
 
-They read a Status from the response, and take a gRPC error for a broken connection, which they
-retry forever. So every error of a call becomes such a Status here.
+They read a Status from the response. They treat a gRPC error as a broken connection, and retry
+forever. So every error of a call is sent as a Status.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 OK = v2.Status(code=v2.OK, message="OK")
 
-#: By the reason that a refusal has for our own clients.
+#: Code by the reason of the refusal that kvcq's own clients get.
 _BY_REASON = {
     "UNAUTHENTICATED": v2.UNAUTHORIZED,
     "PERMISSION_DENIED": v2.FORBIDDEN,
@@ -35,7 +35,7 @@ _BY_REASON = {
     "USER_LIMIT": v2.TOO_MANY_REQUESTS,
     "FLUSH_DISK_TIMEOUT": v2.MASTER_PERSISTENCE_TIMEOUT,
 }
-#: By the field that an INVALID_ARGUMENT names, without what it is a part of.
+#: Code by the last part of the field that an INVALID_ARGUMENT names.
 _BY_FIELD = {
     "topic": v2.ILLEGAL_TOPIC,
     "name": v2.ILLEGAL_TOPIC,
@@ -53,7 +53,7 @@ _BY_FIELD = {
     "handles": v2.INVALID_RECEIPT_HANDLE,
     "lite_topic": v2.ILLEGAL_LITE_TOPIC,
     "lite_topics": v2.ILLEGAL_LITE_TOPIC,
-    "lite_topic_set": v2.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,  # more than any quota
+    "lite_topic_set": v2.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,  # more names than any quota allows
     "offset": v2.ILLEGAL_OFFSET,
     "from_end": v2.ILLEGAL_OFFSET,
     "from_time": v2.ILLEGAL_OFFSET,
@@ -75,13 +75,14 @@ def code_of(refusal: Refusal) -> v2.Code:
 
 
 def refuse(refusal: Refusal) -> bytes:
-    """The response that rejects a call: every method has its status in the same field."""
+    """The response that rejects a call, for any method: all have the status in the same field."""
     status = v2.Status(code=code_of(refusal), message=refusal.message)
     return messaging_pb2.HeartbeatResponse(status=status).SerializeToString()
 
 
 def common(statuses: Iterable[v2.Status]) -> v2.Status:
-    """The common status of several outcomes, or one that says that they differ."""
+    """The status of a response with several results: theirs if all are equal, otherwise
+    MULTIPLE_RESULTS."""
     first, *others = statuses
     if all(each.code == first.code for each in others):
         return first

@@ -1,12 +1,12 @@
-"""The stream on which a client sends its settings, and on which the server sends it commands.
+"""The stream on which a client sends its settings, and the server sends it commands.
 
-All settings are answered, also repeated ones, because a client only continues then. The stream is
-open as long as the client is. When the client ends it, or the server drains, the call ends with OK;
-in the second case the client opens another one.
+Every settings message is answered, repeated ones too, because the client waits for the answer. The
+stream is open as long as the client runs. The call ends with OK when the client ends it, or when
+the server drains; after a drain the client opens another stream.
 
-Everything sent on a stream goes through its outbox, in order: answers to settings, and the server's
-own commands. So there is a single writer, and a client that does not read only affects itself: its
-outbox fills up, its settings are not read any more, and it gets no commands.
+Answers and commands go through the stream's outbox, in order, so there is a single writer. If a
+client does not read, its outbox fills up; then the server reads no more of its settings, and drops
+commands to it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from server.rocketmq.pb import values_pb2 as v2
     from server.stage import Stage
 
-#: Commands of one stream that its client has not taken.
+#: Most commands in the outbox of one stream.
 MOST_WAITING = 16
 
 
 class Outbox:
-    """What waits to be written on one stream. Owned by the event loop's thread."""
+    """Commands that wait to be written on one stream. Owned by the event loop's thread."""
 
     __slots__ = ("_changed", "_is_ended", "_waiting")
 
@@ -48,7 +48,7 @@ class Outbox:
         self._is_ended = False
 
     def say(self, command: pb.TelemetryCommand) -> bool:
-        """Queue the command; False if the stream has ended, or too much is waiting."""
+        """Queue the command; False if the stream has ended or the outbox is full."""
         if self._is_ended or len(self._waiting) >= MOST_WAITING:
             return False
         self._waiting.append(command)
@@ -56,14 +56,14 @@ class Outbox:
         return True
 
     async def answer(self, command: pb.TelemetryCommand) -> None:
-        """Like `say`, but wait for room."""
+        """Like `say`, but waits until the outbox has room."""
         while not self.say(command):
             self._changed.clear()
             await self._changed.wait()
 
     async def hand_over(self, command: pb.TelemetryCommand) -> bool:
-        """Whether the stream's writer took the command. False immediately, or later if the stream
-        ended meanwhile."""
+        """Queue the command, and wait until the stream's writer takes it. False if it was not
+        queued, or the stream ended meanwhile."""
         if not self.say(command):
             return False
         while any(each is command for each in self._waiting):
@@ -86,7 +86,7 @@ class Outbox:
             self._changed.clear()
             await self._changed.wait()
         command = self._waiting.popleft()
-        self._changed.set()  # there is room
+        self._changed.set()  # the outbox has room
         return command
 
 
@@ -97,13 +97,13 @@ class Streams:
         self._outboxes: dict[ClientKey, Outbox] = {}
 
     def tell(self, client: ClientKey, command: pb.TelemetryCommand) -> bool:
-        """Send it to the client; False if it has no stream, or does not read it."""
+        """Send the command to the client; False if it has no stream, or its outbox is full."""
         outbox = self._outboxes.get(client)
         return outbox is not None and outbox.say(command)
 
     async def tell_each(self, client: ClientKey, commands: Iterable[pb.TelemetryCommand]) -> None:
-        """Send the commands to the client, each after it took the one before; stops at the first
-        that it does not take."""
+        """Send the commands one after the other, each once the stream's writer took the previous
+        one. Stops at the first that is not taken."""
         outbox = self._outboxes.get(client)
         for command in commands:
             if outbox is None or not await outbox.hand_over(command):
@@ -111,7 +111,7 @@ class Streams:
 
     @contextmanager
     def open(self, client: ClientKey) -> Iterator[Outbox]:
-        """Open a stream for the client until the end of the block; a later one replaces it."""
+        """Register a stream of the client until the end of the block. A later one replaces it."""
         outbox = self._outboxes[client] = Outbox()
         try:
             yield outbox
@@ -126,8 +126,8 @@ async def telemetry(
     settle: Callable[[v2.Settings], Awaitable[v2.Settings]],
     outbox: Outbox,
 ) -> AsyncGenerator[pb.TelemetryCommand, None]:
-    """Yield what to write; `settle` returns the answer to settings. Raises what it raises. Other
-    messages of a client answer questions that the server never asks."""
+    """Yield the commands to write. `settle` returns the answer to settings; what it raises is
+    raised. Other messages of the client are ignored: the server does not request them."""
 
     async def read() -> None:
         async for command in commands:
@@ -136,7 +136,7 @@ async def telemetry(
                 await outbox.answer(pb.TelemetryCommand(status=OK, settings=settled))
 
     reader = asyncio.create_task(read(), name="telemetry")
-    # Not at the end of `read`: a task that is cancelled before its first step never gets there.
+    # Not in `read`: a task that is cancelled before its first step would not reach it.
     reader.add_done_callback(lambda _: outbox.end())
 
     def changed() -> None:

@@ -1,5 +1,5 @@
-"""Converts protobuf times to milliseconds and back. Unlike protobuf's own helpers it accepts every
-value, since nonsensical times are rejected later, with the name of their field."""
+"""Converts protobuf times to milliseconds and back. Accepts every value, unlike protobuf's own
+functions: invalid times are rejected later, with the name of their field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Time = TypeVar("_Time", Duration, Timestamp)
 
 
 def milliseconds_of(time: Duration | Timestamp) -> int:
-    """A timestamp as ms since 1970."""
+    """A duration in ms, or a timestamp in ms since 1970."""
     return time.seconds * 1000 + time.nanos // 1_000_000
 
 
@@ -22,7 +22,7 @@ def _of(kind: type[_Time], milliseconds: int) -> _Time:
 
 
 def timestamp_of(milliseconds: int) -> Timestamp:
-    """`milliseconds` since 1970."""
+    """The timestamp `milliseconds` after 1970."""
     return _of(Timestamp, milliseconds)
 
 

@@ -1,7 +1,7 @@
 """Transactions of RocketMQ 5's clients.
 
-Their producers have no group; as in RocketMQ's proxy, the topic takes its place. So any producer
-that named the topic in its settings may be asked about a transaction, on its telemetry stream.
+Their producers have no group. As in RocketMQ's proxy, the topic's name is used instead. So checks
+may go to any producer that named the topic in its settings, on its telemetry stream.
 """
 
 from __future__ import annotations
@@ -27,15 +27,13 @@ if TYPE_CHECKING:
     from store.held import Check
     from store.message import Message
 
-#: Characters of a group.
+#: Most characters of a group.
 _MOST_GROUP = 120
 
 
 def is_transaction(messages: Sequence[v2.Message], types: Sequence[v2.MessageType]) -> bool:
-    """Whether the messages of a request, which have these types, begin a transaction.
-
-    Raises ClientStatusError.
-    """
+    """Whether the messages of a request begin a transaction. `types`: one for each message. Raises
+    ClientStatusError."""
     if v2.TRANSACTION not in types:
         return False
     if len(messages) > 1:

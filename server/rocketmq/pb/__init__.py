@@ -1,5 +1,5 @@
 """Generated from proto/rocketmq by `make proto`. Not edited by hand.
 
-The names of its types are those of RocketMQ's own clients, which protobuf knows once a process: a
-program that imports one of them must not import this room.
+Its types have the same names as those of RocketMQ's own clients, and protobuf allows each name once
+in a process. So a program that imports such a client must not import this room.
 """
