@@ -34,7 +34,7 @@ def restart(run: Run, queues: int, what: str, empty: Mapping[str, float]) -> Non
     recorder.figure(f"ready after a clean stop, {queues:,} {what}", ready_s, "s")
     now = recorder.point(queues, ready_s=ready_s)
     note_growth(recorder, f"{queues:,} {what}, restarted", empty, now)
-    if all(name in now and name in empty for name in _OF_QUEUES):  # after the restart all data is on disk
+    if all(name in now and name in empty for name in _OF_QUEUES):  # all is on disk now
         growth = sum(now[name] - empty[name] for name in _OF_QUEUES)
         recorder.figure(f"disk of a queue, {queues:,} {what}", growth / max(1, queues), "B")
 

@@ -6,6 +6,6 @@ from server.cli.streams import open_standard_streams
 
 open_standard_streams()
 
-# Before anything imports grpc, which reads it then. We report errors in our own words, and a line
-# of gRPC's log before them ("add_port.cc: Failed to bind") would not help.
+# gRPC reads this when it is imported. Its log lines ("add_port.cc: Failed to bind") would only
+# repeat errors that the commands report themselves.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
     from kvcq.backup import Backup, Broken
 
-#: Broken files that are printed for people.
+#: Most broken files that are printed without --json.
 _SHOWN = 20
 _OPTIONS = {"until_ms": "--until", "until_offset": "--until-offset"}
 
 
 class _Target(click.ParamType[str]):
-    """A place with backups. Where it is missing, the error says what may stand there."""
+    """A place with backups. If it is missing, the error says which forms are valid."""
 
     name = "target"
 

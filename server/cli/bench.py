@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from kvcq_bench.targets import Target
 
 
-#: Fields of a report whose keys are names: of figures, statistics, settings and packages.
+#: Fields of a report whose keys are data: names of figures, statistics, settings and packages.
 _NAMES = frozenset(
     (
         *("parameters", "store", "versions", "systems", "figures"),
@@ -194,7 +194,7 @@ def _run(
         opened: Target
         if target is not None:
             with connect(target):
-                pass  # an unreachable one is reported at once; a scenario would try again for long
+                pass  # report an unreachable server at once; a scenario would retry for long
             opened = RemoteTarget(target, tls=tls_of(), credentials=credentials_of())
         elif embedded is not None:
             opened = EmbeddedTarget(embedded, scenario.store)
@@ -213,7 +213,7 @@ def _run(
 
 @contextmanager
 def _temporary() -> Iterator[Path]:
-    """A directory that is removed at the end, but not when a check complained of what is in it."""
+    """A temporary directory. It is kept if a check failed, because it has the evidence."""
     directory = Path(tempfile.mkdtemp(prefix="kvcq-bench-"))
     keep = False
     try:
@@ -236,7 +236,7 @@ def _not_as_acknowledged(scenario: Scenario, error: CheckFailedError) -> Command
 
 
 def _write(report: Report, stem: Path) -> tuple[Path, Path]:
-    """The report and its page, under `stem` with .json and .html; returns both paths."""
+    """Write the report and its page to `stem` with .json and .html. Returns both paths."""
     kept, shown = stem.with_name(f"{stem.name}.json"), stem.with_name(f"{stem.name}.html")
     write_report(report, kept)
     shown.write_text(page(report), encoding="utf-8")
@@ -292,7 +292,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _show(reports: Sequence[Report], *, as_json: bool) -> None:
-    """Goals of each, and figures; of the same workload in several reports side by side."""
+    """Show goals and figures. Reports of the same workload are side by side."""
     if as_json:
         print_json({"reports": [_document(report) for report in reports]})
         return
@@ -314,19 +314,19 @@ def _show(reports: Sequence[Report], *, as_json: bool) -> None:
 
 
 def _document(report: Report) -> dict[str, Any]:
-    """The report as JSON for the command line: its fields in camelCase, with the outcomes."""
+    """The report for --json: its fields in camelCase, and the outcomes of its goals."""
     found: dict[str, Any] = camel_case(report.document(), names=_NAMES)
     outcomes = [
         {"work": one.goal.work, "figure": one.goal.figure, "wanted": one.wanted}
         | {"value": one.reached.median, "unit": one.unit, "verdict": one.verdict}
         for one in judge(report)
     ]
-    # An acknowledged message that was not found would have ended the run without a report.
+    # Always true: a run that misses an acknowledged message ends without a report.
     return {**found, "outcomes": outcomes, "nothingLost": True}
 
 
 def _differing(reports: Sequence[Report]) -> Iterator[str]:
-    """Conditions that differ, since the figures may differ because of them."""
+    """Conditions that differ between the reports, and may be the reason for different figures."""
     for group in ("conditions", "versions", "machine"):
         several = [getattr(report, group) for report in reports]
         for name in dict.fromkeys(name for one in several for name in one):

@@ -1,4 +1,4 @@
-"""Listeners for the state of the server: for a person, a program, and systemd."""
+"""Report the state of the server: to a person, a program, or systemd."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from server.process import ServiceManager
     from server.settings import Change
 
-#: An opening that makes progress extends systemd's timeout by this much.
+#: Each report of progress while opening extends systemd's timeout to this many seconds from now.
 _EXTEND_S = 60
 
 
 class TextListener:
-    """Tells a person what happens, and what to type next."""
+    """Prints events for people, and what to type next."""
 
     def __init__(self, config: ServerConfig, write: Callable[[str], None]) -> None:
         self._config = config
@@ -66,7 +66,7 @@ class TextListener:
         self._note("reloading the settings")
 
     def reload_refused(self, error: SettingsRefusedError) -> None:
-        """Does nothing; the log has the error."""
+        """Does nothing: the log has the error."""
 
     def reloaded(self, taken: Sequence[Change], waiting: Sequence[Change]) -> None:
         if not taken and not waiting:
@@ -88,7 +88,7 @@ class TextListener:
 
 
 class JsonListener:
-    """Tells a program what happens: one object a line on standard output."""
+    """Prints events for programs: one JSON object per line on standard output."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -103,7 +103,7 @@ class JsonListener:
         self._emit(event="ready", host=host, port=port)
 
     def reloading(self) -> None:
-        """Does nothing; the result is reported."""
+        """Does nothing: only the result of a reload is reported."""
 
     def reload_refused(self, error: SettingsRefusedError) -> None:
         self._emit(event="reload refused", reason=str(error))
@@ -126,9 +126,9 @@ class JsonListener:
 
 
 class SystemdListener:
-    """Tells the service manager that started the process (sd_notify), and feeds its watchdog.
+    """Reports to the service manager that started the process (sd_notify), and to its watchdog.
 
-    The event loop does that: a server that answers nobody is restarted.
+    The watchdog is called from the event loop, so a server whose loop hangs is restarted.
     """
 
     def __init__(self, manager: ServiceManager) -> None:
@@ -153,13 +153,13 @@ class SystemdListener:
         self._tell(f"serves on {address(host, port)}", "READY=1")
 
     def reloading(self) -> None:
-        if self._ready:  # otherwise the READY=1 that follows would be that of the start
-            # The time tells systemd which reload the READY=1 after it ends.
+        if self._ready:  # before that, the next READY=1 reports the start, not a reload
+            # The time tells systemd which reload the next READY=1 belongs to.
             now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
             self._manager.tell("RELOADING=1", f"MONOTONIC_USEC={now_us}")
 
     def reload_refused(self, error: SettingsRefusedError) -> None:
-        # systemd has no word for a reload that failed: the old settings hold, and it serves.
+        # systemd has no state for a failed reload. The server continues with its old settings.
         self._reloaded(str(error))
 
     def reloaded(self, taken: Sequence[Change], waiting: Sequence[Change]) -> None:
@@ -188,7 +188,7 @@ class SystemdListener:
 
 
 def _command() -> str:
-    """How to type this program again: `make run` starts it out of a virtual environment."""
+    """How to type the name of this program, which may be in a virtual environment."""
     called = Path(sys.argv[0])
     if called.name == "kvcq" and called.parent.name == "bin":
         here = Path.cwd()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _AS_JSON = "kvcq.as_json"
-#: How like two names are when one is a misspelling of the other.
+#: Least similarity of two names (difflib) if one is a misspelling of the other.
 _MISSPELT = 0.8
 
 #: The commands in the help, by section: module of each command, and a description. A module is only
@@ -71,7 +71,7 @@ _MODULES = {name: one[0] for section in _SECTIONS.values() for name, one in sect
 
 
 class Commands(Sections):
-    """The commands. Ctrl-C ends each of them quietly, with an exit code of its own."""
+    """The commands. Ctrl-C ends each one without a traceback, with its own exit code."""
 
     def sections(self) -> Mapping[str, Iterable[str]]:
         return _SECTIONS
@@ -93,7 +93,7 @@ class Commands(Sections):
         return super().main(*args, **named)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # Checked before parsing, since wrong usage is reported as JSON as well.
+        # Read before parsing, because usage errors are reported as JSON, too.
         ctx.meta[_AS_JSON] = "--json" in args
         return super().parse_args(ctx, args)
 
@@ -107,7 +107,7 @@ class Commands(Sections):
             print_json_error(told)
             ctx.exit(told.exit_code)
         except BrokenPipeError:
-            # Buffered output is discarded; otherwise Python would report it on exit.
+            # Discard buffered output, or Python would report it on exit.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, sys.stdout.fileno())
             os.close(nowhere)
@@ -116,17 +116,15 @@ class Commands(Sections):
             if ctx.meta[_AS_JSON]:
                 print_json_error(InterruptedCommandError("interrupted"))
             ctx.exit(EXIT_INTERRUPTED)
-        except click.Abort as abort:  # click makes this of Ctrl-C at a question
+        except click.Abort as abort:  # raised by click for Ctrl-C at a prompt
             if isinstance(abort.__context__, KeyboardInterrupt):
                 ctx.exit(EXIT_INTERRUPTED)
             raise
 
 
 def _misspelt(error: click.NoSuchOption) -> click.NoSuchOption:
-    """The error with only those proposals that the name is a misspelling of.
-
-    click also proposes options that mean something else, such as --files for --yes.
-    """
+    """The error with only those proposals that the name may be a misspelling of. click also
+    proposes options that mean something else, such as --files for --yes."""
     name = error.option_name
     near = [
         one

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from server.config import ServerConfig
     from server.settings import Sources
 
-#: The system's errors for a directory that cannot be created, read or written to.
+#: Errors of the system for a directory that cannot be created, read or written.
 _UNUSABLE = frozenset(
     {
         *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR),
@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 _STANDARD_OUTPUT, _STANDARD_ERROR = 1, 2
 
 
-#: Their loggers are named after their modules.
+#: Packages of this product, whose names are the names of their loggers.
 _OWN_PACKAGES = ("store", "kvcq", "migration", "server")
 
 
@@ -88,7 +88,7 @@ def serve(sources: Sources, as_json: bool) -> None:
     if as_json:
         listeners = [JsonListener(results.write)]
     elif in_objects:
-        listeners = [JsonListener(errors.write)]  # so that each line there is an object
+        listeners = [JsonListener(errors.write)]  # so that each line is a JSON object
     else:
         listeners = [TextListener(config, errors.write)]
     manager = ServiceManager.of(os.environ)
@@ -125,12 +125,13 @@ def _begin_log(config: ServerConfig, outlet: Outlet) -> None:
     handler.setFormatter(JsonLines() if config.log_format is LogFormat.JSON else TextLines())
     logging.basicConfig(handlers=[handler])
     _set_log_level(config)
-    # Jobs run every second, so runs are not logged, nor those that are skipped under load.
+    # Jobs run every second; neither runs nor runs skipped under load should be logged.
     logging.getLogger("apscheduler").setLevel(logging.ERROR)
 
 
 def _set_log_level(config: ServerConfig) -> None:
-    """Details are the product's own: those of gRPC and asyncio would bury them."""
+    """Set the log level. Levels below INFO apply to this product only: details of gRPC and asyncio
+    would hide its own."""
     level = logging.getLevelNamesMapping()[config.log_level.name]
     logging.getLogger().setLevel(max(level, logging.INFO))
     for package in _OWN_PACKAGES:
@@ -138,7 +139,7 @@ def _set_log_level(config: ServerConfig) -> None:
 
 
 def _begin_audit(file: Path | None, errors: Outlet) -> logging.Handler:
-    """Lines of the audit go to the file, or between those of the log. Raises BadRequestError."""
+    """Write the audit log to the file, or among the lines of the log. Raises BadRequestError."""
     audit = logging.getLogger(AUDIT)
     handler: logging.Handler = OutletHandler(errors)
     if file is not None:
@@ -150,14 +151,14 @@ def _begin_audit(file: Path | None, errors: Outlet) -> logging.Handler:
             ) from error
     handler.setFormatter(logging.Formatter("%(message)s"))
     audit.addHandler(handler)
-    audit.setLevel(logging.INFO)  # whatever the log leaves out
+    audit.setLevel(logging.INFO)  # independent of the log's level
     audit.propagate = False
     return handler
 
 
 def _why_not_opened(error: StoreError | OSError, config: ServerConfig) -> CommandError:
-    """Why the directory could not be opened, and what to do if the text does not say so."""
-    if isinstance(error, StoreFailedError):  # after it had been opened
+    """The error for a store that could not be opened, with the next step."""
+    if isinstance(error, StoreFailedError):  # failed after it was opened
         return CommandError(f"the store could not be closed cleanly: {error}")
     if isinstance(error, StoreError):
         locked = "stop the other server, or choose another directory with --data"

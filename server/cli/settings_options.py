@@ -1,4 +1,4 @@
-"""Flags that set something: of `kvcq serve`, and of `kvcq config`, which shows what they do."""
+"""The flags for settings, of `kvcq serve` and `kvcq config`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from store.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Flags that have a name of their own: parameter to flag and setting.
+#: Flags whose name differs from the setting's: parameter to flag and setting.
 _OPTIONS = {
     "host": ("--host", "server.host"),
     "port": ("--port", "server.port"),
@@ -31,7 +31,7 @@ _OPTIONS = {
 
 
 def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives the command `sources` for all flags that set something."""
+    """Adds the flags for settings, which the command gets as `sources`."""
 
     @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
     @click.option(
@@ -131,7 +131,7 @@ def read_settings(sources: Sources) -> Settings:
 
 
 def refused(error: InvalidArgumentError, sources: Sources) -> click.UsageError:
-    """The error with the flag that gave the setting."""
+    """The error, naming the flag that set the value."""
     option = sources.options.get(error.field)
     return click.UsageError(str(error) if option is None else f"{option}: {error.reason}")
 

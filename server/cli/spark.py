@@ -1,6 +1,6 @@
 """kvcq spark: rebuild, verify and export on Spark, beside the broker.
 
-Needs neither PySpark nor Java to be imported; each command asks for them when it runs.
+Can be imported without PySpark and Java; each command needs them when it runs.
 """
 
 from __future__ import annotations
@@ -46,28 +46,26 @@ _store = click.argument("store", metavar="DIRECTORY", type=_directory)
 
 @dataclass(frozen=True)
 class SparkRun:
-    """How a command runs Spark, and talks."""
+    """How a command runs Spark and prints its result."""
 
     settings: SparkSettings
     as_json: bool
 
     @contextmanager
     def session(self) -> Iterator[tuple[SparkSession, Progress]]:
-        """Spark, and what shows how far it is, for the length of a command.
-
-        Turns errors that a user can act on into CommandError.
-        """
+        """Spark, and a progress display, for one command. Turns errors that a user can act on into
+        CommandError."""
         with (
             _refusals(),
             spark_session(self.settings) as spark,
             Bars(quiet=self.as_json) as bars,
-            # Inside, because the texts of Spark's errors are only available while it runs.
+            # Inside the session, because texts of Spark's errors are only available while it runs.
             _refusals(),
         ):
             yield spark, bars.show
 
     def show(self, document: dict[str, Any], told: str) -> None:
-        """Show the result, for a program or for a person."""
+        """Print the result: `document` with --json, otherwise `told`."""
         if self.as_json:
             print_json(document)
         else:
@@ -84,7 +82,7 @@ def spark() -> None:
 
 
 def _with_run(command: Callable[..., None]) -> Callable[..., None]:
-    """Options of all commands, handed over as one `Run`."""
+    """Adds the options of all commands, which the command gets as one `SparkRun`."""
 
     def run(
         *,
@@ -191,7 +189,7 @@ def verify_command(
 
 
 def _with_choice(command: Callable[..., None]) -> Callable[..., None]:
-    """Options that choose messages."""
+    """Adds the options that select messages."""
     for option in (
         click.option("--all-topics", is_flag=True, help="Include messages of deleted topics."),
         click.option("--skip-damaged", is_flag=True, help="Skip damaged parts of the log."),
@@ -237,7 +235,7 @@ def _amount(messages: int, topics: int) -> str:
 
 
 def _of_times(choice: dict[str, Any]) -> dict[str, Any]:
-    """The options with times in ms since 1970, as for `choose`."""
+    """The options for `choose`, with times in ms since 1970."""
     at = {name: choice[name] for name in ("since", "until") if choice[name] is not None}
     return choice | {name: datetime.fromtimestamp(ms / 1000, UTC) for name, ms in at.items()}
 
@@ -257,7 +255,7 @@ def _refusals() -> Iterator[None]:
 
 
 def _reason(text: str) -> str:
-    """The last error in a traceback from an executor."""
+    """The text of the last error in a traceback from an executor."""
     named = re.findall(
         r"^(?:Caused by: )?[\w.]+(?:Error|Exception): (.+)$", text, flags=re.MULTILINE
     )

@@ -1,7 +1,7 @@
-"""Standard input, output and error are open, whatever the program was started with.
+"""Opens standard input, output and error if the program was started without them.
 
-A program started with one of them closed gets its number for the next file that it opens: a file
-of the store, into which the first line of a log, or what a library prints, would then be written.
+Otherwise the next file that the program opens would get the free descriptor. That may be a file of
+the store, and log lines would be written into it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import sys
 
 
 def open_standard_streams() -> None:
-    """Open the closed ones of descriptors 0 to 2 on /dev/null. Must be called before any other file
-    is opened."""
+    """Open those of descriptors 0 to 2 that are closed, on /dev/null. Must be called before any
+    other file is opened."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # The lowest number that is free, which is this one.
+            # Gets the lowest free number, which is this one.
             opened = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
             assert opened == number, f"descriptor {number} was taken"
             os.set_inheritable(opened, True)  # noqa: FBT003 - as standard streams are
-    # Python leaves them out where the descriptor was closed.
+    # Python sets them to None if their descriptor was closed at the start.
     if sys.stdin is None:
         sys.stdin = _text(0, "r")
     if sys.stdout is None:

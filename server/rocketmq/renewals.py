@@ -142,7 +142,7 @@ class Renewals:
         for group, handles in _by_group(keys):
             try:
                 statuses = await self._settling.hold_on(group, handles, HOLD_MS)
-            except (UnknownGroupError, GroupKindError):  # the group was deleted, with its messages in flight
+            except (UnknownGroupError, GroupKindError):  # deleted, with its leases
                 self.end(group, handles)
                 continue
             except StoreError as error:  # retried before the lease ends

@@ -1,4 +1,3 @@
-
 """Routes for clients: all queues are on this server, at the address that the client used."""
 
 from __future__ import annotations

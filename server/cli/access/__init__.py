@@ -1,7 +1,4 @@
-"""Commands for users and what they may do: of a server, and the first one of a stopped store.
-
-`main` takes each out of its module.
-"""
+"""Commands for users and their rights. `main` imports each command's module on demand."""
 
 from server.cli.access.documents import document
 

@@ -24,7 +24,7 @@ def acl() -> None:
 
 
 def right_options(command: Callable[..., object]) -> Callable[..., object]:
-    """ROLE, --topic and --group, handed over as `rights`."""
+    """Adds ROLE, --topic and --group, which the command gets as `rights`."""
 
     @wraps(command)
     def with_rights(

@@ -1,4 +1,4 @@
-"""Users of a store that is stopped: its first administrator."""
+"""Adds a user to a stopped store, such as its first administrator."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def add_to_store(
     secret: str,
     limits: dict[str, int],
 ) -> str:
-    """Add the user to the store; returns its secret. Options that are not given come from the file.
-    Raises CommandError."""
+    """Add the user to the store. Returns its secret. Paths that are None are read from
+    `config_file`. Raises CommandError."""
     prepare_to_open_stores()
     flags: dict[str, object] = {"data_dir": data_dir, "key_file": key_file}
     given = {f"server.{name}": value for name, value in flags.items() if value}

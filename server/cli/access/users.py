@@ -102,7 +102,7 @@ def add(
     given = {name: value or 0 for name, value in limits.items()}
     try:
         if data is not None or config_file is not None:
-            from server.cli.access.stopped import add_to_store  # it opens stores
+            from server.cli.access.stopped import add_to_store  # imports the whole store
 
             made = add_to_store(
                 data, key_file, config_file, name, admin=admin, secret=secret, limits=given
@@ -178,12 +178,12 @@ def list_users(server: str, as_json: bool) -> None:
 
 
 def _limits(given: Mapping[str, int]) -> dict[str, int | None]:
-    """The limits for UserLimits, where None means no limit; on the command line that is 0."""
+    """The limits as UserLimits has them: there None means no limit, on the command line 0 does."""
     return {name: value or None for name, value in given.items()}
 
 
 def read_new_secret(file: str | None) -> str:
-    """The secret that is given; empty: one is to be made."""
+    """The secret in the file; "" if no file is given: the server creates one."""
     return "" if file is None else read_secret("--new-secret-file", file)
 
 

@@ -1,7 +1,7 @@
-"""`kvcq migrate`: its commands, what they work on, and what they show.
+"""`kvcq migrate`.
 
-`target` is what a command works on: `local` a stopped store, `remote` a running one. `commands`
-takes the steps, `shown` prints what they led to. Uses migration/ and the generated code.
+`target` is the interface of a store: `local` is a stopped one, `remote` a running one. `commands`
+runs the steps, `shown` prints their results.
 """
 
 from server.cli.migration.commands import migrate

@@ -50,7 +50,7 @@ detach_option = click.option(
 
 
 def layout_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Sizes of RocketMQ's files, where they are not its defaults."""
+    """Adds options for sizes of RocketMQ's files that differ from its defaults."""
     for name, text in (
         (
             "--index-entries",
@@ -67,7 +67,7 @@ def layout_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Steps(Sections):
-    """The steps there and back, and what can be done at any of them."""
+    """The steps forward, the steps back, and commands for any state."""
 
     def sections(self) -> dict[str, tuple[str, ...]]:
         return {
@@ -100,7 +100,7 @@ def migrate() -> None:
 def plan(on: OnStore, limit: int, **sizes: int | None) -> None:
     """Show what a start would do: data, disk and time needed, and faults. Changes nothing."""
     found = on.target.plan(_layout(on, **sizes))
-    if found.kind == "rocketmq":  # a start needs the sizes that were given here
+    if found.kind == "rocketmq":  # a start needs the same sizes
         given = {name: size for name, size in sizes.items() if size is not None}
         options = [f"--{name.replace('_', '-')} {size}" for name, size in given.items()]
         found = replace(found, next_command=" ".join((found.next_command or "", *options)))
@@ -290,10 +290,8 @@ def _end(
     detach: bool = False,
     since: MigrationStatus | None = None,
 ) -> None:
-    """Wait for the step's job, unless that is not wanted, and show what it led to.
-
-    With the status from before, what the history has since then is shown as well.
-    """
+    """Wait for the step's job, unless `detach`, and show the result. `since`: the status before the
+    step; events since then are shown as well."""
     found = answer.status
     if answer.job_id and not detach:
         found = _waited(on, answer.job_id)
@@ -306,7 +304,7 @@ def _end(
 
 
 def _waited(on: OnStore, job_id: str) -> MigrationStatus:
-    """The status once the job is done. Raises CommandError for one that is not."""
+    """Wait for the job. Returns the status. Raises CommandError if the job did not succeed."""
     job = on.target.wait(job_id)
     found = on.target.status()
     if job.status is not JobStatus.DONE:
@@ -315,7 +313,7 @@ def _waited(on: OnStore, job_id: str) -> MigrationStatus:
 
 
 def _check_can_finish(status: MigrationStatus) -> None:
-    """Before anybody is asked: the step itself looks again."""
+    """Raise before the user is asked to confirm. The step itself checks again."""
     phase = status.phase
     why = ""
     if phase is None:
@@ -338,7 +336,8 @@ def _check_can_finish(status: MigrationStatus) -> None:
 def _layout(
     on: OnStore, units_per_file: int | None, index_slots: int | None, index_entries: int | None
 ) -> FileLayout | None:
-    """Sizes that are not given are taken from the files. A running store knows its sizes."""
+    """The file sizes for a stopped store; those not given are taken from its files. None for a
+    running store, which knows its sizes."""
     if on.directory is None:
         return None
     return layout_given(on.directory, units_per_file, index_slots, index_entries)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kvcq_client import Client
 
 _MANIFEST = "manifest.json"
-#: The files are copied meanwhile.
+#: Long, because the server copies the files during the call.
 _TIMEOUT_S = 3600.0
 
 
@@ -59,9 +59,9 @@ def ingest(directory: Path, server: str, as_json: bool) -> None:
 
 @contextmanager
 def _reachable(directory: Path, taken: Path) -> Iterator[str]:
-    """Where the directory's files are below the one that the server takes files from.
+    """The directory of the files, below the directory `taken` that the server accepts files from.
 
-    When they are elsewhere, they are linked or copied there for as long as it lasts.
+    Files in another place are linked or copied there until the block ends.
     """
     if directory.is_relative_to(taken):
         yield directory.relative_to(taken).as_posix()
@@ -86,7 +86,7 @@ def _reachable(directory: Path, taken: Path) -> Iterator[str]:
     finally:
         shutil.rmtree(place, ignore_errors=True)
         with suppress(OSError):
-            taken.rmdir()  # unless it has other files
+            taken.rmdir()  # fails if it has other files
 
 
 def _ingest_directory(client: Client) -> Path:
@@ -119,7 +119,7 @@ def _manifest(directory: Path) -> _Manifest:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         return _Manifest(
             [
-                # Only by its name, because the whole directory may have been moved.
+                # Only the file's name, because the directory may have been moved.
                 SortedFile(Path(name).name, family)
                 for family, names in manifest["files"].items()
                 for name in names

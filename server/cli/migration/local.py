@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def local_target(root: Path, watch: Watch) -> Iterator[LocalTarget]:
-    """The directory of a stopped store, opened when a step needs that. Raises CommandError."""
+    """A stopped store, which is opened when a step needs it. Raises CommandError."""
     prepare_to_open_stores()
     target = LocalTarget(root, watch)
     locked = "a server has it open: name its address instead, with --server HOST:PORT"
@@ -47,8 +47,8 @@ def local_target(root: Path, watch: Watch) -> Iterator[LocalTarget]:
 
 
 class LocalTarget:
-    """Steps of a stopped store; it is open from the first step that needs it to the end. Each
-    raises what `local_target` makes a CommandError of."""
+    """Steps of a stopped store. The first step that needs the store opens it; it stays open until
+    the end. `local_target` turns errors of the steps into CommandError."""
 
     def __init__(self, root: Path, watch: Watch) -> None:
         self._root = root
@@ -56,7 +56,7 @@ class LocalTarget:
         self._progress = lambda step, share: watch(step, share, "")
         self._opened: Migrator | None = None
         self._closer: Callable[[], None] | None = None
-        #: What else the steps have done, as lines for operators.
+        #: Notes for operators about what the steps have done.
         self.notes: list[str] = []
 
     def _migrator(self) -> Migrator:
@@ -83,7 +83,7 @@ class LocalTarget:
         return from_wire(MigrationStatus, status_out(self._migrator().status(), self._root))
 
     def again(self, step: str, *options: str) -> str:
-        """A step on the same store, for a shell."""
+        """The command for a step on the same store."""
         return NextStep(step, options).command(self._root) or ""
 
     def start(
@@ -128,7 +128,7 @@ class LocalTarget:
                     command=self.again("rollback", "--to-files"),
                     code="ILLEGAL_STEP",
                 )
-            # A status was asked for before: it is opened again, with a migration now.
+            # Opened before the store had a migration, to read its status: open it again.
             self.close()
             begin_on_rocksdb(self._root)
         return self._answer(self._settled("rollback").rollback())
@@ -146,7 +146,7 @@ class LocalTarget:
         return release(self._root, self._progress, home)
 
     def wait(self, job_id: str) -> Job:
-        """The job, once it has ended."""
+        """Wait for the job to end."""
         job = self._migrator().live.job(job_id)
         try:
             while not job.wait(POLL_S):
@@ -160,7 +160,7 @@ class LocalTarget:
         return _job(job)
 
     def _settled(self, step: str) -> LiveMigration:
-        """Wait for work that the opening continued, since no other process could do it."""
+        """Wait for work that opening the store has resumed."""
         live = self._migrator().live_for(step)
         if live.filling is not None:
             live.filling.wait()

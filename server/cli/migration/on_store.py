@@ -1,4 +1,4 @@
-"""The common parts of all commands: the store that they work on, a progress bar, and --json."""
+"""What all commands share: the store, a progress bar, and --json."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ existing_directory = click.Path(exists=True, file_okay=False, path_type=Path)
 
 @dataclass(frozen=True)
 class OnStore:
-    """The store of a command, and how it reports."""
+    """The store that a command works on, and its output."""
 
     target: LocalTarget | RemoteTarget
     bars: Bars
@@ -37,7 +37,7 @@ class OnStore:
 
 @contextmanager
 def opened(directory: Path | None, server: str, *, as_json: bool) -> Iterator[OnStore]:
-    """The target for the length of a command. Raises CommandError."""
+    """Open the store for one command. Raises CommandError."""
     columns = TimeElapsedColumn(), TextColumn("{task.fields[remark]}")
     with Bars(*columns, quiet=as_json) as bars:
         if directory is None:
@@ -49,7 +49,7 @@ def opened(directory: Path | None, server: str, *, as_json: bool) -> Iterator[On
 
 
 def on_store(command: Callable[..., None]) -> Callable[..., None]:
-    """DIRECTORY, --server and --json, handed over as one `OnStore`."""
+    """Adds DIRECTORY, --server and --json, which the command gets as one `OnStore`."""
 
     @wraps(command)
     def run(

@@ -10,8 +10,8 @@ from server.cli.terminal import camel_case
 
 
 def plain(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any of the dataclasses
-    """All fields of a dataclass, for JSON: names in camelCase, enums by name. Absent values and
-    empty texts are None."""
+    """All fields of a dataclass for JSON: names in camelCase, enums by name, None for absent values
+    and empty texts."""
     found = {each.name: _plain_value(getattr(value, each.name)) for each in fields(value)}
     document: dict[str, Any] = camel_case(found)
     return document

@@ -28,7 +28,7 @@ _TIMEOUT_S = 60.0
 
 @contextmanager
 def remote_target(server: str, watch: Watch) -> Iterator[RemoteTarget]:
-    """A running store. Raises CommandError for what the client raises."""
+    """A running store. Turns the client's errors into CommandError."""
     with connect(server, _TIMEOUT_S) as client:
         yield RemoteTarget(client, server, watch)
 
@@ -47,7 +47,8 @@ class RemoteTarget:
         return replace(step, status=self._with_server(step.status))
 
     def _with_server(self, found: N) -> N:
-        """The service does not know by which address it was reached."""
+        """Add --server to the next commands: the service does not know the address that was
+        used."""
         if found.next_command is None:
             return found
         return replace(found, next_command=on_server(found.next_command, self._server))
@@ -102,7 +103,7 @@ class RemoteTarget:
         raise CommandError("a running store cannot be handed back", hint)
 
     def wait(self, job_id: str) -> Job:
-        """The job, once it has ended."""
+        """Wait for the job to end."""
         while (job := self._jobs.get(job_id)).status is JobStatus.RUNNING:
             self._watch(*progress_of(job))
             try:

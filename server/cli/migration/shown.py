@@ -23,14 +23,14 @@ _LEFT_ALONE = "leave it where it is"
 
 
 def faults_of(found: MigrationPlan) -> list[MigrationFinding]:
-    """Findings that something is done about."""
+    """The findings that are faults, not only information."""
     return [each for each in found.findings if each.remedy != _LEFT_ALONE]
 
 
 def show_status(
     status: MigrationStatus, *, as_json: bool, done: Sequence[str] | None = None
 ) -> None:
-    """`done`: what the step did, line by line, for a command that was a step."""
+    """Show the status. `done`: what a step did, one line each; None for other commands."""
     if as_json:
         document = plain(status)
         print_json(document if done is None else {**document, "done": list(done)})
@@ -98,7 +98,7 @@ def show_verification(
 
 
 def show_plan(found: MigrationPlan, limit: int, *, as_json: bool) -> None:
-    """`limit`: rows of each table."""
+    """Show the plan. `limit`: most rows of each table."""
     if as_json:
         print_json(plain(found))
         return

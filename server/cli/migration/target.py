@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
     from kvcq_client import Job
 
-    #: Called with the current step, the fraction done, and a remark.
+    #: Called with the current step, its progress from 0 to 1, and a remark.
     Watch = Callable[[str, float, str], None]
 
-#: Between two looks at a job that is waited for.
+#: Interval between two calls for the state of a job.
 POLL_S = 0.2
 
 
 def progress_of(job: Job) -> tuple[str, float, str]:
-    """Step, share done, and a remark, for a progress bar."""
+    """Arguments for a Watch: step, progress from 0 to 1, remark."""
     rows_per_s = job.numbers.get("rows", 0) / job.elapsed_s if job.elapsed_s else 0.0
     remark = f"{rows_per_s:,.0f} rows/s"
     if job.remaining_s is not None:

@@ -1,4 +1,4 @@
-"""Commands for the directory of a stopped store. `main` takes each out of its module."""
+"""Commands for the directory of a stopped store. `main` imports each module on demand."""
 
 from server.cli.on_disk.store_errors import raising_command_errors, unusable
 

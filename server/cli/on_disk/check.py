@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from kvcq.inspect import Checked, CheckResult, Finding
 
-#: Without a terminal, how far the check is gets a line that often.
+#: Interval of progress lines if the output is not a terminal.
 _LINE_S = 5.0
 
 
@@ -88,7 +88,7 @@ def check(directory: Path, limit: int, as_json: bool) -> None:
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
-    """Bars on a terminal; lines in a log file; nothing with --json."""
+    """Show progress: bars on a terminal, otherwise lines; nothing with --json."""
     if quiet or notes.is_terminal:
         with Bars(quiet=quiet) as bars:
             yield bars.show
@@ -97,7 +97,7 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
 
 
 class ProgressLines:
-    """How far it is, as a line every few seconds: a short check prints none."""
+    """Prints a line of progress every few seconds. A short check prints none."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -149,7 +149,7 @@ def _found(finding: Finding) -> str:
 
 
 def checked_text(checked: Checked) -> str:
-    """How much was looked at, as a sentence."""
+    """How much was checked, as a sentence."""
     return (
         f"Checked: {counted(checked.records, 'record')} in {size_text(checked.log_bytes)} of log, "
         f"{counted(checked.units, 'unit')}, {counted(checked.index_rows, 'index row')}."
@@ -173,9 +173,10 @@ def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, st
         queues = rebuild_side_step("rocksdb").command(directory)
     elif any(finding.kind in (Kind.DAMAGED_RECORD, Kind.LEFT_OUT) for finding in findings):
         queues = leave_out_command(directory)
-    # A database that is ahead of the log is right, if the log can be brought back.
+    # Not a reason to rebuild the database: it is correct if the lost end of the log can be
+    # restored.
     passed = {Kind.AHEAD_OF_LOG}
-    if damage_mark(directory / "kvcq").exists():  # a start sets it aside, as after a failed open
+    if damage_mark(directory / "kvcq").exists():  # the next start replaces this database
         passed.add(Kind.DATABASE)
     wanted = {each.remedy for each in faults if each.kind not in passed}
     derived = Remedy.REBUILD_DATABASE in wanted
@@ -270,5 +271,5 @@ def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, st
 
 
 def _count(findings: Sequence[Finding]) -> int:
-    """All of them, also those that are not listed one by one."""
+    """Number of findings, including those that are only counted."""
     return sum(finding.count for finding in findings)

@@ -1,4 +1,4 @@
-"""kvcq dump: what stands in the files of a store directory, row by row."""
+"""kvcq dump: the content of a store's files, row by row."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def _show(
     *,
     as_json: bool,
 ) -> None:
-    """At most `limit` of the rows."""
+    """Print at most `limit` rows."""
     shown = islice(rows, limit)
     if as_json:
         for row in shown:
@@ -283,7 +283,7 @@ def _entries_of(message: StoredMessage) -> list[Entry] | None:
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401
-    """An entry, or a field of one, for a program: bytes in hex."""
+    """An entry, or a field of one, for JSON: bytes in hex."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""kvcq repair: make again from the log what can be made from it."""
+"""kvcq repair: rebuild queues or state from the log."""
 
 from __future__ import annotations
 
@@ -81,9 +81,10 @@ def repair(directory: Path, what: str | None, skip_damaged: bool, as_json: bool)
 def _repair_queues(
     directory: Path, show: Callable[[str, float], None], *, skip_damaged: bool
 ) -> tuple[dict[str, object], int]:
-    """Returns what was done, and the number of damaged places that were skipped.
+    """Rebuild the queues. Returns what was done, for --json, and the number of damaged places that
+    were skipped.
 
-    The old database gets its name back if the new one cannot be created.
+    If the new database cannot be created, the old one gets its name back.
     """
     aside = set_queues_aside(directory, show, skip_damaged=skip_damaged)
     config = StoreConfig(

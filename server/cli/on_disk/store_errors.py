@@ -1,4 +1,4 @@
-"""Errors of a stopped store as errors of the command line, with what to do next."""
+"""Turns errors of a stopped store into errors of the command line, with the next step."""
 
 from __future__ import annotations
 
@@ -30,10 +30,8 @@ STOP = "stop its server first, then repeat the command"
 
 @contextmanager
 def raising_command_errors(directory: Path, *, locked: str = STOP) -> Iterator[None]:
-    """Raises CommandError for what a command on the stopped store in `directory` raises.
-
-    `locked`: what to do when a server has it open.
-    """
+    """Turn errors of the block, a command on the store in `directory`, into CommandError. `locked`:
+    the next step if a server has the store open."""
     try:
         yield
     except IllegalStepError as error:
@@ -45,7 +43,7 @@ def raising_command_errors(directory: Path, *, locked: str = STOP) -> Iterator[N
         raise BadRequestError(str(error), field=error.field) from error
     except StoreError as error:
         raise unusable(error, directory, locked=locked) from error
-    except BrokenPipeError:  # nobody reads what is printed
+    except BrokenPipeError:  # the reader of the output has gone
         raise
     except OSError as error:
         text = f"{error.filename or directory}: {error.strerror or error}"
@@ -55,7 +53,7 @@ def raising_command_errors(directory: Path, *, locked: str = STOP) -> Iterator[N
 def unusable(
     error: StoreError, directory: Path, what: str = "", *, locked: str = STOP
 ) -> CommandError:
-    """The error behind the words `what`, and what to do where its text does not say so itself."""
+    """The error with the prefix `what`, and the next step unless its text says it."""
     text, code = f"{what}{error}", _code(error)
     check = shlex.join(["kvcq", "check", str(directory)])
     if isinstance(error, StoreFormatError):
@@ -75,8 +73,8 @@ def unusable(
 
 
 def _whose(directory: Path) -> tuple[str | None, str | None]:
-    """Hint and command for a directory that is not, or not simply, a store of ours."""
-    with suppress(StoreFormatError):  # one of ours, whose error says what to do
+    """Hint and command for a directory that RocketMQ wrote, or that is no store."""
+    with suppress(StoreFormatError):  # a kvcq store; its error says what to do
         kind = inspect(directory)[0]
         if kind is DirKind.ROCKETMQ:
             return "RocketMQ wrote this store", NextStep("plan").command(directory)
@@ -94,6 +92,6 @@ def leave_out_command(directory: Path) -> str | None:
 
 
 def _code(error: StoreError) -> str:
-    """The reason that the service would give for it."""
+    """The reason that the service has for this error."""
     row = row_of(error)
     return "" if row is None else row.reason

@@ -1,7 +1,6 @@
-"""Commands that talk to a running server, only through the client.
+"""Commands for a running server, which use only the client.
 
-This package exports `connection`, for other commands with `--server`, and `start_job`; `main`
-imports each command's module on demand.
+Exports `connection` and `start_job` for other commands. `main` imports each module on demand.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """`start_job` on first use: no other command needs its module."""
+    """Import `start_job` on first use: most commands do not need its module."""
     if name != "start_job":
         raise AttributeError(name)
     from server.cli.online.jobs import start_job

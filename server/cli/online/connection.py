@@ -1,4 +1,4 @@
-"""A connection to a running server, and its errors in the words of the command line."""
+"""Connects to a running server, and turns its errors into errors of the command line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SERVER = "127.0.0.1:8081"
 COMMANDLINE = ParameterSource.COMMANDLINE
-#: Fields of requests, and what sets them where it has another name.
+#: Field of a request to the parameter that sets it, if their names differ.
 _PARAMETERS = {
     "queue_id": "queue",
     "queue_count": "queues",
@@ -64,14 +64,14 @@ _PARAMETERS = {
 #: The index or key in `topics[0].name`, `properties['KEYS']`.
 _SUBSCRIPT = re.compile(r"\[.*?\]")
 _KEY = re.compile(r"\['(.*)'\]$")
-#: For one call. A server that is still opening its store is waited for as long.
+#: Timeout of a call, seconds. Includes waiting for a server that is still opening its store.
 TIMEOUT_S = 30.0
-#: How long to look for a server: after that it counts as unreachable.
+#: Timeout of the connection, seconds. After that the server counts as unreachable.
 CONNECT_TIMEOUT_S = 2.0
 
 
 def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --server and the options of the user, both for `connect`, and --json."""
+    """Adds --server and the options of security.py, which `connect` uses, and --json."""
     named = click.option(
         "--server",
         type=server_address,
@@ -86,14 +86,14 @@ def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def connect(server: str, timeout_s: float = TIMEOUT_S) -> Iterator[Client]:
-    """A client for the length of a command. Raises CommandError for what the client raises."""
+    """A client for one command. Turns the client's errors into CommandError."""
     keep_freed_memory()
     try:
         with Client(
             server, timeout_s=timeout_s, tls=tls_of(), credentials=credentials_of()
         ) as client:
             try:
-                # The client tries again for all of its time; a person wants to know soon.
+                # A call would be retried until its timeout; report an unreachable server soon.
                 client.ping(timeout_s=CONNECT_TIMEOUT_S)
             except (UnavailableError, DeadlineError) as error:
                 if error.reason:
@@ -111,7 +111,7 @@ def connect(server: str, timeout_s: float = TIMEOUT_S) -> Iterator[Client]:
 
 
 def _serve_command(server: str) -> str | None:
-    """The command that would serve at this address, if it is on this machine."""
+    """The command that starts a server at this address; None if it is on another machine."""
     host, _, port = server.rpartition(":")
     if host not in ("127.0.0.1", "localhost"):
         return None
@@ -138,15 +138,15 @@ class _NotesHandler(logging.Handler):
 
 
 def command_at(server: str, command: str, *options: str, name: str = "") -> str:
-    """For a shell, on the same server. `name` is the command's argument; empty: it has none."""
+    """The text of a command for the same server. `name`: its argument; "": none."""
     words = ["kvcq", *command.split()]
-    if name.startswith("-"):  # after all options, since it would count as one
+    if name.startswith("-"):  # behind `--`, or it would be parsed as an option
         return f"{on_server(shlex.join([*words, *options]), server)} -- {shlex.quote(name)}"
     return on_server(shlex.join([*words, *([name] if name else []), *options]), server)
 
 
 def this_command(server: str, *options: str) -> str:
-    """The command that runs, as it was given, and these options besides."""
+    """The command that is running, as it was typed, plus these options."""
     context = click.get_current_context()
     path = context.command_path.partition(" ")[2]
     given: list[str] = []
@@ -169,14 +169,14 @@ def this_command(server: str, *options: str) -> str:
 
 
 def on_server(command: str, server: str) -> str:
-    """The command with the server named, where it would go to another one otherwise."""
+    """The command, with --server unless the server is the default."""
     implied = os.environ.get("KVCQ_SERVER") or DEFAULT_SERVER
     named = command if server == implied else f"{command} --server {shlex.quote(server)}"
     return named + given_options()
 
 
 def command_error(error: KvcqError, server: str) -> CommandError:
-    """The error in the words of the command line: its exit code, and what to do next."""
+    """The error for the command line, with its exit code and the next step."""
     look = command_at(server, "stats")
     if isinstance(error, HandshakeError):
         return CannotConnectError(error.message)
@@ -185,7 +185,7 @@ def command_error(error: KvcqError, server: str) -> CommandError:
             return CannotConnectError(
                 str(error), "try again in a moment", command=look, code=error.reason
             )
-        # gRPC's own words name sockets and addresses, and no remedy.
+        # gRPC's own text has sockets and addresses, and no remedy.
         lost = f"lost the connection to {server}"
         return CannotConnectError(lost, "is it running?", command=look)
     if isinstance(error, DeadlineError):
@@ -196,7 +196,7 @@ def command_error(error: KvcqError, server: str) -> CommandError:
             command=look,
             code="DEADLINE_EXCEEDED",
         )
-    # Without a reason, gRPC itself rejected the request, which it only does for its size.
+    # Without a reason it is from gRPC itself, which only rejects requests for their size.
     too_large = isinstance(error, ResourceExhaustedError) and not error.reason
     if too_large:
         return BadRequestError(
@@ -217,7 +217,7 @@ def command_error(error: KvcqError, server: str) -> CommandError:
 
 
 def option_of(field: str) -> str:
-    """The option or argument that set this field of the request; "" if none of the command did."""
+    """The option or argument that set this field of the request; "" if none did."""
     context = click.get_current_context(silent=True)
     if context is None:
         return ""
@@ -230,13 +230,13 @@ def option_of(field: str) -> str:
         if given is COMMANDLINE and (parameter.name in names or called.lower() in names):
             is_argument = isinstance(parameter, click.Argument)
             option = called.strip("[].") if is_argument else parameter.opts[0]
-            key = _KEY.search(field)  # for example of a property
+            key = _KEY.search(field)  # such as a property's name
             return option if key is None else f"{option} {key[1]}"
     return ""
 
 
 def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, str]:
-    """A command, and a sentence; each may be empty."""
+    """The next step: a command and a sentence; each may be empty."""
     topic = metadata.get("topic", "")
     match reason:
         case "UNKNOWN_TOPIC" if topic.startswith(LIGHT_PREFIX):
@@ -310,7 +310,7 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
 
 
 def _is_of_group(group: str) -> bool:
-    """Whether a command of `kvcq <group>` runs."""
+    """Whether the running command is one of `kvcq <group>`."""
     context = click.get_current_context(silent=True)
     return context is not None and f" {group} " in f"{context.command_path} "
 
@@ -321,7 +321,8 @@ def _look_at_group(metadata: dict[str, str], server: str) -> str:
 
 
 def _behind_damage(reason: str, metadata: dict[str, str], server: str) -> tuple[str, str]:
-    """The command that reads after an unreadable message; empty if its place is unknown."""
+    """The next step for an unreadable message: the command that reads behind it, or "", and a
+    sentence."""
     look = "for details, stop the server and run `kvcq check DIRECTORY` on its store"
     if "nextOffset" in metadata and "topic" in metadata:
         place = ["--queue", metadata.get("queueId", "0"), "--offset", metadata["nextOffset"]]

@@ -1,4 +1,4 @@
-"""kvcq consume: messages of a topic as they come, for a group if one is named."""
+"""kvcq consume: print messages of a topic as they arrive, optionally for a group."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 
     from kvcq_client import Client, Consumer, StoredMessage
 
-#: The position of a reader group is committed this often, and at the end.
+#: Interval of commits of a reader group, seconds; it also commits at the end.
 _COMMIT_S = 1.0
-#: How long to wait for more before committing what was read.
+#: Longest wait for messages before a commit is due, seconds.
 _WAIT_S = 1.0
 
 
@@ -182,11 +182,11 @@ def consume(
 
 
 class _Commits:
-    """Commits what was read, every second while something is."""
+    """Commits the offsets of printed messages, every second."""
 
     def __init__(self, consumer: Consumer, *, is_patient: bool, goes_back: bool) -> None:
-        """`is_patient`: a server that is away is tried again later. `goes_back`: the first commit
-        may take the group back, to where the user said to begin."""
+        """`is_patient`: an unreachable server is retried later. `goes_back`: the first commit may
+        be below the group's committed offset, because the user said where to begin."""
         self._consumer = consumer
         self._is_patient = is_patient
         self._goes_back = goes_back
@@ -194,7 +194,7 @@ class _Commits:
         self._committed_s = monotonic()
 
     def look(self) -> None:
-        """Now, if it is time."""
+        """Commit if a commit is due."""
         if monotonic() - self._committed_s < _COMMIT_S:
             return
         try:
@@ -205,7 +205,7 @@ class _Commits:
         self._committed_s = monotonic()
 
     def last(self) -> None:
-        """Whatever the time is."""
+        """Commit at the end, due or not."""
         positions = self._consumer.positions()
         if positions != self._committed:
             self._consumer.commit(positions, allow_back=self._goes_back)
@@ -216,8 +216,8 @@ class _Commits:
 def _batches(
     consumer: Consumer, limit: int | None, *, follow: bool
 ) -> Iterator[list[StoredMessage]]:
-    """Yield messages until the end, or forever; at most `limit` of them. [] after a while without
-    messages."""
+    """Yield messages until the end, or forever with `follow`; at most `limit`. Yields [] after a
+    second without messages."""
     left = limit
     ends = consumer.batches_to_end() if not follow else iter(lambda: consumer.batch(_WAIT_S), None)
     for batch in ends:
@@ -244,7 +244,7 @@ def _begin(client: Client, topic: str, group: str, where: str | None) -> dict[Qu
     if group and where is None:
         try:
             found = client.group_offsets(group, queues)
-        except NotFoundError:  # a light queue before its first message
+        except NotFoundError:  # a light queue without messages
             found = []
         committed = {
             Queue(one.topic, one.queue_id): one.offset for one in found if one.offset is not None
@@ -269,7 +269,8 @@ def _begin(client: Client, topic: str, group: str, where: str | None) -> dict[Qu
 
 
 def _at_time(client: Client, queue: Queue, time_ms: int) -> int:
-    """The first message stored then or later. A queue that is being rebuilt is waited for."""
+    """Offset of the first message stored at that time or later. Waits for a queue that is being
+    rebuilt."""
     for left in reversed(range(REBUILD_LOOKS)):
         try:
             return client.search_time(*queue, time_ms)

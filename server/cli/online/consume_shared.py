@@ -1,4 +1,4 @@
-"""kvcq consume --group: messages of a shared group, each acknowledged after it was printed."""
+"""kvcq consume --group: print messages of a shared group, and acknowledge them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 #: Messages that are printed and acknowledged together.
 _A_BATCH = 32
-#: How long a call waits for messages.
+#: Longest wait of a call for messages, seconds.
 _WAIT_S = 20.0
 
 
@@ -30,9 +30,10 @@ def consume_shared(
     tag_filter: str,
     sql_filter: str,
 ) -> int:
-    """Receive until there is nothing, or for ever. Returns how many messages were printed.
+    """Receive, print and acknowledge until no message is available, or forever with `follow`.
+    Returns how many were printed.
 
-    What could not be printed is given back. Raises KvcqError, and what `show` raises.
+    Messages that could not be printed are given back. Raises KvcqError, and what `show` raises.
     """
     count = 0
     is_away = False
@@ -61,7 +62,7 @@ def consume_shared(
         try:
             show([one.message for one in received])
         except BaseException:
-            with suppress(KvcqError):  # then they are delivered again when their time is over
+            with suppress(KvcqError):  # then they are redelivered when their lease ends
                 client.give_back(group, received, 0.0)
             raise
         outcomes = client.acknowledge(group, received)

@@ -78,7 +78,7 @@ def show(group: str, offset: int, server: str, as_json: bool) -> None:
 
 
 def _find(client: Client, group: str, offset: int, server: str) -> DeadLetter:
-    """Raises CommandError."""
+    """The dead letter at that offset. Raises CommandError."""
     after = offset - 1 if offset else None
     for letter in client.dead_letters(group, after=after, max_letters=1):
         if letter.offset == offset:
@@ -98,7 +98,7 @@ def _find(client: Client, group: str, offset: int, server: str) -> DeadLetter:
 def redrive(
     group: str, offsets: tuple[int, ...], limit: int | None, server: str, as_json: bool
 ) -> None:
-    """Put dead letters of GROUP back into the topics that they came from.
+    """Put dead letters of GROUP back into their original topics.
 
     Those at the OFFSETs, or all of them, the oldest first. Each is put back
     once, as a new message at the end of its queue, with its key, but another id:

@@ -87,7 +87,7 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings that were given. An empty backoff counts as not given."""
+    """The settings that the user gave. An empty backoff counts as not given."""
     return {name: value for name, value in settings.items() if value not in (None, ())}
 
 
@@ -275,7 +275,7 @@ def _question(name: str, state: GroupState) -> str:
 
 
 def _where(to: str) -> tuple[Start | int, int | None]:
-    """The position that `to` names, and its time if `to` is a time."""
+    """The position for the client's reset, and the time in ms if `to` is a time."""
     if to in (Start.EARLIEST.value, Start.LATEST.value):
         return Start(to), None
     offset = whole_number(to, INT64_MAX)

@@ -1,4 +1,4 @@
-"""Groups of both kinds, as the commands show them."""
+"""Prints groups of both kinds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MEMBER = "user address since_ms last_ms waiting in_flight"
 
 
 class GroupRow(NamedTuple):
-    """A group in a list."""
+    """One row of a list of groups."""
 
     group: str
     kind: str

@@ -1,4 +1,4 @@
-"""kvcq job …: long pieces of work of a running server: start, list, show, cancel, watch."""
+"""kvcq job …: start, list, show, cancel and watch jobs of a running server."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FINDING = "fault place topic queue_id detail remedy count queue_offset physical
 _NOT_DONE = {JobStatus.FAILED: "failed", JobStatus.CANCELLED: "was cancelled"}
 #: Numbers of a job that count faults.
 _FAULTS = {"scrub": ("damaged_records", "wrong_units")}
-#: Findings that are printed for people.
+#: Most findings that are printed without --json.
 SHOWN = 20
 
 
@@ -56,7 +56,7 @@ def start() -> None:
 
 
 def _starting(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that all of `kvcq job start` have."""
+    """Adds the options that all commands of `kvcq job start` have."""
     wait = click.option("--wait", is_flag=True, help="Watch the job, and return when it has ended.")
     return wait(server_options(command))
 
@@ -187,8 +187,8 @@ def watch(job_id: str, server: str, as_json: bool) -> None:
 
 
 def start_job(begin: Callable[[Jobs], Job], server: str, *, wait: bool, as_json: bool) -> None:
-    """Start the job that `begin` starts and, with `wait`, watch it. Exit code 1 when it was not
-    done, or found faults."""
+    """Start a job with `begin`, and watch it if `wait`. Exits with 1 if a watched job did not
+    succeed, or found faults."""
     with connect(server) as client:
         found = begin(client.jobs)
         if wait:
@@ -204,7 +204,7 @@ def start_job(begin: Callable[[Jobs], Job], server: str, *, wait: bool, as_json:
 
 
 def _watched(client: Client, job_id: str, server: str) -> Job:
-    """The job when it has ended."""
+    """Show the job's progress until it ends. Returns the ended job."""
     last: Job | None = None
     try:
         with Bars() as bars:
@@ -222,7 +222,7 @@ def _watched(client: Client, job_id: str, server: str) -> Job:
 
 
 def _show(found: Job, server: str, *, as_json: bool) -> None:
-    """The job; ends the command with exit code 1 when it was not done, or found something."""
+    """Show the job. Exits with 1 if it did not succeed, or found faults."""
     if as_json:
         print_json(_document(found, findings=True))
     else:
@@ -232,7 +232,7 @@ def _show(found: Job, server: str, *, as_json: bool) -> None:
             f"job {found.job_id} {_NOT_DONE[found.status]}: {found.error}",
             command=command_at(server, "job list"),
         )
-    # A server that was started again knows the numbers, and not the single findings.
+    # From the numbers, because a server keeps only these across a restart, not the findings.
     faults = sum(found.numbers.get(name, 0) for name in _FAULTS.get(found.kind, ()))
     if found.status in _NOT_DONE or found.findings or faults:
         click.get_current_context().exit(EXIT_REFUSED)
@@ -270,7 +270,7 @@ def _print(found: Job, server: str) -> None:
 
 
 def _remedy(findings: Iterable[JobFinding], server: str) -> tuple[str | None, str | None]:
-    """A command, and a sentence."""
+    """The next step for these findings: a command and a sentence."""
     topic = next((each.topic for each in findings if each.topic), "")
     if topic:
         return command_at(server, "job start rebuild", name=topic), None
@@ -288,7 +288,7 @@ def _document(found: Job, *, findings: bool = False) -> dict[str, Any]:
         "arguments": camel_case(dict(found.arguments)),
         "remainingS": found.remaining_s,
         "numbers": camel_case(dict(found.numbers)),
-        # Scripts know these as 0 and "" where there is none.
+        # Scripts rely on 0 and "" for absent values.
         "total": found.total or 0,
         "endedMs": found.ended_ms or 0,
         "summary": found.summary or "",

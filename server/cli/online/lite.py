@@ -1,4 +1,4 @@
-"""kvcq lite …: parents of lite topics, and the lite topics that they have."""
+"""kvcq lite …: manage parents of lite topics, and their lite topics."""
 
 from __future__ import annotations
 

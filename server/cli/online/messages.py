@@ -1,7 +1,5 @@
-"""kvcq pull, query, get: messages out of a running server.
-
-With --json a message is one line, so that a program can read them as they come.
-"""
+"""kvcq pull, query, get: read messages. With --json each message is one line, so that a program can
+process them one by one."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 
     from kvcq_client import Client, StoredMessage
 
-#: A queue that is being rebuilt is waited for: how often, and how long each time.
+#: While a queue is being rebuilt: number of attempts to read it, and seconds between two.
 REBUILD_LOOKS = 60
 REBUILD_LOOK_S = 0.5
 
@@ -173,7 +171,7 @@ def _tell_what_is_left(positions: list[dict[str, Any]]) -> None:
 def _starts(
     client: Client, topic: str, queue: int | None, offset: int | None
 ) -> list[tuple[int, int, int]]:
-    """Queues to read, where each begins, and where it ends just now."""
+    """For each queue to read: its id, the first offset, and the queue's current end."""
     if queue is None and not topic.startswith(LIGHT_PREFIX):
         count = client.describe_topic(topic).queue_count
         bounds = client.offsets(Queue(topic, queue_id) for queue_id in range(count))
@@ -262,9 +260,9 @@ def get(message_id: str, raw: bool, server: str, as_json: bool) -> None:
 
 
 def print_message(message: StoredMessage) -> None:
-    """All of one, for people."""
+    """Print all of a message, for people."""
     document = _document(message)
-    del document["queue"], document["queueOffset"]  # found by its id: those where it was put
+    del document["queue"], document["queueOffset"]  # found by id, without a queue
     document["body"] = body_text(body_of(message))
     document["bornTime"] = time_text(document.pop("bornTimeMs"))
     document["storeTime"] = time_text(document.pop("storeTimeMs"))
@@ -290,7 +288,7 @@ def print_bodies(messages: Iterable[StoredMessage]) -> None:
 
 
 def print_messages(messages: Iterable[StoredMessage]) -> None:
-    """A table for people; queue and offset are those that were read."""
+    """Print a table for people. Queue and offset are those that were read."""
     rows = [
         (
             message.queue.queue_id,

@@ -46,12 +46,13 @@ if TYPE_CHECKING:
 
     from kvcq_client import Client, Placed
 
-#: Lines, and bytes of them, that are stored together.
+#: Most lines, and bytes of them, that are stored together.
 BLOCK_LINES = 5_000
 BLOCK_BYTES = 8 << 20
-#: No server takes less in a request.
+#: Every server accepts requests of this size.
 SMALLEST_LIMIT_BYTES = 1 << 16
-#: Bytes of a request besides the texts of its message: field numbers, lengths, the producer's name.
+#: Bytes of a request in addition to the texts of its message: field numbers, lengths, the
+#: producer's name.
 FRAME_BYTES = 256
 
 _LINE_INDEX = re.compile(r"messages\[(\d+)\]")
@@ -159,8 +160,8 @@ def put(
 
 
 def _check_takes_lite(client: Client, topic: str, server: str) -> None:
-    """Raises BadRequestError for a topic that was not created for lite topics, whose message no one
-    would receive."""
+    """Raises BadRequestError if the topic was not created for lite topics: no group would receive
+    the message."""
     try:
         if client.describe_topic(topic).lite is not None:
             return
@@ -176,7 +177,8 @@ def _check_takes_lite(client: Client, topic: str, server: str) -> None:
 
 
 def _content(body: str | None) -> bytes:
-    """Raises CommandError if standard input is empty, since that is usually a mistake."""
+    """The body of the message. Raises CommandError if standard input is empty, which is usually a
+    mistake."""
     if body is not None:
         return argument_bytes(body)
     if sys.stdin.isatty():
@@ -211,12 +213,12 @@ def _light(message: Message, placed: Placed) -> list[tuple[str, int]]:
 
 
 class _Stopped(Exception):
-    """A block was not stored whole: its first `stored` lines are."""
+    """Only the first `stored` lines of a block were stored."""
 
     def __init__(self, stored: int, *, at_line: bool, error: CommandError) -> None:
         super().__init__(str(error))
         self.stored = stored
-        self.at_line = at_line  # the line after the stored ones caused the error
+        self.at_line = at_line  # whether the next line caused the error
         self.error = error
 
 
@@ -266,7 +268,7 @@ def _blocks(lines: Iterable[bytes], block_bytes: int, overhead: int) -> Iterator
 def _put_block(
     client: Client, server: str, messages: list[Message], sender: str, sequence: int, limit: int
 ) -> None:
-    """Store the block; up to its first bad line when it has one, and raise _Stopped then."""
+    """Store the block. If a line is rejected, store the lines before it, and raise _Stopped."""
     for index, message in enumerate(messages):
         if _request_bytes(message) > limit:
             if index:
@@ -285,7 +287,7 @@ def _put_block(
                 why_not = why_not.saying(why_not.message + note)
             raise _Stopped(0, at_line=False, error=why_not) from error
         index = int(found[1])
-        # Its number in the block would only mislead.
+        # Without the index: it is that in the block, not the number of the line.
         prefix = f"{found[0]}."
         reason = why_not.message.replace(prefix, "")
         why_not = why_not.saying(reason, field=field.replace(prefix, ""))
@@ -297,13 +299,13 @@ def _put_block(
 # --- sizes and texts -------------------------------------------------------------------------
 
 
-#: More than any request may have.
+#: Above the limit of every server.
 _NOT_TOLD = 2**31
 
 
 def _limit_bytes(client: Client) -> int:
-    """Of a request, as the server has it; it is not told while the server starts, nor at this port
-    where administration has another one. What is too large is refused by the server then."""
+    """The server's limit for a request. Unknown, and so unlimited, while the server starts, or if
+    administration has another port; then the server rejects requests that are too large."""
     try:
         return int(client.statistics().get("server.max_receive_bytes", _NOT_TOLD))
     except NotPossibleError as error:

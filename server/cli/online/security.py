@@ -48,7 +48,7 @@ _OPTIONS = (
 
 
 def security_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a command that talks to a server; `tls_of` and `credentials_of` read them."""
+    """Adds the options for TLS and user, which `tls_of` and `credentials_of` read."""
 
     def note(context: click.Context, parameter: click.Parameter, value: object) -> object:
         name = parameter.name or ""
@@ -69,7 +69,7 @@ def security_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def given_options() -> str:
-    """The given options, to repeat them in another command; with a leading space."""
+    """The given options as text, to append to another command; with a leading space."""
     context = click.get_current_context(silent=True)
     if context is None:
         return ""
@@ -97,7 +97,7 @@ def tls_of() -> TLS | None:
 
 
 def credentials_of() -> Credentials | None:
-    """The user of the command; None for none. Raises BadRequestError."""
+    """The user of the command; None if none is given. Raises BadRequestError."""
     access_key, file = _given("access_key"), _given("secret_file")
     if access_key is None:
         if file is not None:
@@ -106,7 +106,7 @@ def credentials_of() -> Credentials | None:
             )
         return None
     meta = click.get_current_context().meta
-    if _SECRET not in meta:  # standard input is read once
+    if _SECRET not in meta:  # kept, because standard input can be read only once
         meta[_SECRET] = "" if file is None else read_secret("--secret-file", file)
     secret = meta[_SECRET]
     if not secret:
@@ -121,8 +121,8 @@ def credentials_of() -> Credentials | None:
 
 
 def read_secret(option: str, file: str) -> str:
-    """The secret in the file, or on standard input. Raises BadRequestError."""
-    # From standard input only one line, and no byte more: the command may read the rest.
+    """The secret in the file; "-" for standard input. Raises BadRequestError."""
+    # Reads exactly one line of standard input: the command may read the rest.
     is_line = file == "-"
     data = sys.stdin.buffer.readline(_LONGEST_SECRET) if is_line else _read(option, Path(file))
     try:

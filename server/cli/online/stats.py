@@ -1,4 +1,4 @@
-"""kvcq stats: the numbers of a running server."""
+"""kvcq stats: metrics of a running server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from server.cli.terminal import (
 )
 
 UPTIME = "server.uptime_s"
-#: Beginnings of names, in the order of the page, with their headings.
+#: Prefix of names to heading, in the order of the output.
 _SECTIONS = {
     "server.": "server",
     "server.calls.": "calls, by method",
@@ -78,7 +78,7 @@ def _place(name: str) -> int:
 
 
 def _readable(name: str, value: float) -> str:
-    """The value with its unit, which its name ends in."""
+    """The value for people, with its unit, which is the end of its name."""
     if name.endswith("_bytes"):
         return byte_count(value)
     if name.endswith("_bytes_per_s"):

@@ -1,4 +1,4 @@
-"""kvcq timers …: list and recall delayed messages; what kvcq put does with a time."""
+"""kvcq timers …: list and recall delayed messages. Also reads the times of kvcq put."""
 
 from __future__ import annotations
 

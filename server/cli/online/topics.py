@@ -52,7 +52,7 @@ def topic() -> None:
 
 
 def _keeping(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that say what a topic keeps."""
+    """Adds the options for a topic's retention."""
     for option, kind, what in reversed(
         (
             ("--keep", SPAN, "Keep messages of each queue for this long, such as 24h"),
@@ -171,7 +171,7 @@ def delete(name: str, yes: bool, server: str, as_json: bool) -> None:
 def describe(name: str, server: str, as_json: bool) -> None:
     """Show topic NAME, or a light queue, and the offsets of its queues."""
     with connect(server) as client:
-        # A light queue has one queue, and no row of a topic.
+        # A light queue has one queue, and no settings of a topic.
         is_light = name.startswith(LIGHT_PREFIX)
         if is_light:
             found = Topic(name, 1, 0)
@@ -224,7 +224,7 @@ def list_topics(
         every = client.topics(prefix, light_queues=light_queues, system_topics=system)
         found = list(islice(every, limit + 1))
     if light_queues and len(found) <= limit:
-        found.sort()  # they come by the length of their names
+        found.sort()  # the server orders them by length
     _show(found[:limit], as_json=as_json)
     if len(found) > limit:
         say("there are more; show them with a larger --limit, or --prefix")

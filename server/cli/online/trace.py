@@ -1,4 +1,4 @@
-"""kvcq trace: what became of a message."""
+"""kvcq trace: the history of a message."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _EVENT = (
 )
 _GROUPS = ("group", "topic", "queue", "now", "deliveries", "until", "with")
 _EVENTS = ("time", "event", "group", "topic", "delivery", "until", "who", "message")
-#: Messages that one was redriven as, one after the other, that are shown as well.
+#: Most redrives that are followed from one message to the next.
 _MOST_FOLLOWED = 20
-#: Events whose message id is that of the earlier message.
+#: Events whose message id is the id of the previous message in the chain.
 _CAME_FROM = (TraceEventKind.BURIED, TraceEventKind.TIMER_SET, TraceEventKind.BEGUN)
 
 
@@ -108,12 +108,11 @@ def trace(
 
 
 def _followed(client: Client, found: Trace, search_s: float) -> list[Trace]:
-    """Traces of the messages that it was redriven to, and so on, since the log only leads
-    forward."""
+    """Traces of the messages that this message was redriven as, one after the other."""
     others: list[Trace] = []
     ids = deque(found.redriven_as)
     while ids and len(others) < _MOST_FOLLOWED:
-        with suppress(NotFoundError):  # retention took it
+        with suppress(NotFoundError):  # dropped by retention
             others.append(client.trace(ids.popleft(), search_s=search_s))
             ids.extend(others[-1].redriven_as)
     return others
@@ -187,7 +186,7 @@ def _group_row(found: Trace, one: TracedGroup) -> tuple[object, ...]:
 
 
 def _deliveries(found: Trace, one: TracedGroup) -> int:
-    """Deliveries so far, as far as the group's row and the events show."""
+    """Number of deliveries that the group's row and the events show."""
     told = [each.delivery for each in found.events_of(one)]
     return max([one.deliveries, *told])
 

@@ -30,8 +30,8 @@ _DOCUMENT = "transaction_id group topic begun_ms checks next_check_ms"
 def tran() -> None:
     """Manage open transactions: messages that were neither committed nor rolled back.
 
-    A producer of their group is asked what became of them. Those that were
-    asked about as often as the settings say wait for a decision by hand.
+    The server asks a producer of their group for the decision. After the
+    configured number of checks it stops asking, and an operator must decide.
     """
 
 

@@ -1,5 +1,5 @@
-"""Input and output of the commands: types of options, tables, JSON, errors, help. It knows no store
-and no server."""
+"""Input and output of the commands: types of options, tables, JSON, errors, help. Independent of
+stores and servers."""
 
 from server.cli.terminal.bars import Bars
 from server.cli.terminal.bodies import body_fields, body_text, plain_body

@@ -1,4 +1,4 @@
-"""Bars that tell how far a long piece of work is."""
+"""Progress bars."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ if TYPE_CHECKING:
 
 
 class Bars:
-    """A bar for each step, on a terminal, gone at the end; elsewhere nothing."""
+    """A bar for each step, removed at the end. Nothing if the output is not a terminal."""
 
     def __init__(self, *columns: ProgressColumn, quiet: bool = False) -> None:
-        """`columns`: behind the percentage; otherwise the time that is left. `quiet`: no bars."""
+        """`columns`: shown behind the percentage; by default the remaining time. `quiet`: no
+        bars."""
         self._columns = columns
         self._quiet = quiet or not notes.is_terminal
         self._progress: Progress | None = None
         self._steps: dict[str, TaskID] = {}
 
     def show(self, step: str, share: float | None, remark: str = "") -> None:
-        """Show the step's progress, 0 to 1, or unknown; its bar appears at the first call."""
+        """Show the step's progress, 0 to 1; None: unknown. Its bar appears at the first call."""
         if self._quiet:
             return
         if self._progress is None:
@@ -36,7 +37,7 @@ class Bars:
         self._progress.update(self._steps[step], completed=share, total=total, remark=remark)
 
     def _new_progress(self) -> Progress:
-        # Here: it takes as long to import as all the rest of the command line.
+        # Imported here, because it takes as long as all the rest of the command line.
         from rich import progress
 
         named = (
@@ -48,7 +49,7 @@ class Bars:
         return progress.Progress(*named, *columns, console=notes, transient=True)
 
     def rest(self) -> None:
-        """Off the screen, until there is something to show again. Repeatable."""
+        """Remove the bars from the screen until the next `show`. Repeatable."""
         if self._progress is not None:
             self._progress.stop()
         self._progress = None

@@ -1,4 +1,4 @@
-"""Bodies of messages, as they are shown."""
+"""Shows bodies of messages."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import base64
 from server.cli.terminal.output import say
 from server.cli.terminal.screen import one_line
 
-#: Bytes of a body that a table shows; --json and --raw have all of it.
+#: Most bytes of a body that a table shows; --json and --raw print all.
 SHOWN_BODY_BYTES = 80
 
 
 def plain_body(stored: bytes, sys_flag: int) -> bytes:
     """The decompressed body; unchanged if that fails."""
-    # Here, since it brings gRPC: see server_address.
+    # Imported here, because it imports gRPC: see server_address.
     from kvcq_client.format import BodyError, decompress
 
     try:
@@ -24,7 +24,7 @@ def plain_body(stored: bytes, sys_flag: int) -> bytes:
 
 
 def body_text(body: bytes) -> str:
-    """The body in a line: text if it is text, otherwise its first bytes in hex; cut when long."""
+    """The body in one line: as text, or its first bytes in hex if it is no text. Cut if long."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -36,7 +36,7 @@ def body_text(body: bytes) -> str:
 
 
 def body_fields(body: bytes) -> dict[str, str]:
-    """The body for a program; one that is not text is given in base64 under another name."""
+    """The body for JSON: as text, or in base64 under another name if it is no text."""
     try:
         return {"body": body.decode()}
     except UnicodeDecodeError:

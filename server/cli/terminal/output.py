@@ -26,8 +26,8 @@ T = TypeVar("T")
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
 EXIT_CANNOT_CONNECT = 3
-EXIT_INTERRUPTED = 130  # as a shell has it: 128 and the number of SIGINT
-EXIT_NOBODY_READS = 141  # the same with SIGPIPE
+EXIT_INTERRUPTED = 130  # as in a shell: 128 plus the number of SIGINT
+EXIT_NOBODY_READS = 141  # 128 plus the number of SIGPIPE
 
 console = Screen()
 notes = Screen(stderr=True)
@@ -40,11 +40,11 @@ json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 class CommandError(click.ClickException):
     """Ends the command, with an error message and the next step.
 
-    `command` can be pasted into a shell; `hint` is a sentence, with it or instead of it.
+    The next step is `command`, which can be pasted into a shell, or the sentence `hint`, or both.
     """
 
     exit_code = EXIT_REFUSED
-    #: For programs, where no other one is given.
+    #: The code in JSON if the error has no other.
     default_code = "REFUSED"
 
     def __init__(
@@ -56,8 +56,8 @@ class CommandError(click.ClickException):
         code: str = "",
         field: str = "",
     ) -> None:
-        """`code`: the reason of the server's error table, or one like those. `field`: the field
-        of a request, or the option, that is wrong."""
+        """`code`: a reason of the server's error table, or a similar one. `field`: the field of a
+        request, or the option, that is invalid."""
         super().__init__(message)
         self.hint = hint or None
         self.command = command or None
@@ -65,7 +65,7 @@ class CommandError(click.ClickException):
         self.field = field
 
     def saying(self, message: str, *, hint: str | None = None, field: str | None = None) -> Self:
-        """The same error with another text; and another hint and field, if given."""
+        """The same error with another text, and with another hint and field if given."""
         return type(self)(
             message,
             self.hint if hint is None else hint,
@@ -80,28 +80,28 @@ class CommandError(click.ClickException):
 
 
 class BadRequestError(CommandError):
-    """A value is outside its limits: the server's, or those of this machine."""
+    """An invalid value, rejected by the server or by this command."""
 
     exit_code = EXIT_USAGE
     default_code = "INVALID_ARGUMENT"
 
 
 class CannotConnectError(CommandError):
-    """No server there, or it does not take calls now."""
+    """The server cannot be reached, or does not accept calls now."""
 
     exit_code = EXIT_CANNOT_CONNECT
     default_code = "CANNOT_CONNECT"
 
 
 class InterruptedCommandError(CommandError):
-    """Ctrl-C: the message says whether work that was started continues."""
+    """Ended by Ctrl-C. The message says whether work on the server continues."""
 
     exit_code = EXIT_INTERRUPTED
     default_code = "INTERRUPTED"
 
 
 def say(text: str) -> None:
-    """A line for people, on standard error. Nothing in it is markup, and it is not folded."""
+    """Print a line for people on standard error, without markup and line breaks."""
     notes.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -114,22 +114,20 @@ def print_next(command: str | None, hint: str | None) -> None:
 
 
 def ask(question: str, without: str) -> None:
-    """Return if the user confirms. Raises CommandError if no one can be asked.
-
-    `without`: the command that does not ask.
-    """
+    """Ask the user to confirm. Returns only if the user does. Raises CommandError if there is no
+    terminal to answer on; `without` is the command that does not ask."""
     try:
         click.confirm(question, abort=True, err=True)
     except click.Abort as abort:
         if isinstance(abort.__context__, EOFError):
-            click.echo(err=True)  # ends the line of the question
+            click.echo(err=True)  # end the line of the question
             reason = "refusing to delete without confirmation: standard input is not a terminal"
             raise CommandError(reason, command=without) from None
         raise
 
 
 def print_json(document: object) -> None:
-    """One document on standard output, in one line."""
+    """Print a document as one line on standard output."""
     _write_json(sys.stdout, document)
 
 
@@ -140,7 +138,7 @@ def _write_json(stream: TextIO, document: object) -> None:
 
 
 def print_json_error(error: click.ClickException) -> None:
-    """The error for a program, on standard error. Absent values are None."""
+    """Print the error as JSON on standard error. Absent values are null."""
     if isinstance(error, CommandError):
         code, field, command, hint = error.code, error.field, error.command, error.hint
     elif isinstance(error, click.UsageError):
@@ -161,7 +159,7 @@ def print_json_error(error: click.ClickException) -> None:
 
 
 def document_of(value: object, names: str) -> dict[str, Any]:
-    """These attributes of the value, for JSON."""
+    """The attributes `names` of the value, for JSON."""
     return {_camel(name): getattr(value, name) for name in names.split()}
 
 
@@ -184,7 +182,7 @@ def _camel(name: str) -> str:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Rows for people; numbers to the right, with grouped digits."""
+    """Print a table for people. Numbers are right-aligned, with grouped digits."""
     if title:
         console.print(escape(title), style="bold", highlight=False)
     table = Table(box=None, pad_edge=False)
@@ -199,7 +197,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         return
     with console.capture() as captured:
         console.print(table)
-    # Blanks up to the width of the last column are nothing to a program.
+    # Without blanks at the end of lines.
     for line in captured.get().splitlines():
         console.out(line.rstrip(), highlight=False)
 
@@ -213,9 +211,10 @@ def print_first(
     *,
     as_json: bool,
 ) -> None:
-    """The first `limit` of what was found, of which there is one more when there are more.
+    """Print the first `limit` of `found`. Callers fetch one more, so a longer `found` means that
+    there are more.
 
-    `fields`: see document_of. `none` is said when nothing was found.
+    `fields`: see document_of. `none`: the text if `found` is empty.
     """
     shown = found[:limit]
     if as_json:

@@ -1,9 +1,9 @@
-"""Output to a terminal: text of messages and names is shown, and never interpreted.
+"""Output to a terminal. Text of messages and names is never interpreted.
 
 A tag or a key may contain escape sequences that clear the screen, change its title, or send input
 to the shell. Characters that a terminal acts on are shown in the form `\\x1b`. So are characters
-that change the direction of text, end a line, or are invisible, because two names that look alike
-could not be distinguished otherwise.
+that change the direction of text, end a line, or are invisible: otherwise two names could look
+equal.
 
 A terminal whose encoding is not UTF-8 gets `\u20ac` for a character that it does not have.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rich.status import Status
 
-#: Width of a table that goes into a pipe or a file, where no line is folded.
+#: Width of output to a pipe or a file, where lines are not wrapped.
 _PIPED_WIDTH = 1 << 16
 
 
@@ -98,5 +98,5 @@ class Screen(Console):
 
 
 def escape(text: str) -> str:
-    """The text for a markup string: its brackets are no markup, and the terminal shows it all."""
+    """The text for use in markup: `visible`, with its brackets escaped."""
     return visible(text).replace("[", "\\[")

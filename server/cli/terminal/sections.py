@@ -1,4 +1,4 @@
-"""Help of a group of commands: in working order, with the whole first sentence of each."""
+"""Help for a group of commands: in order of use, with the whole first sentence of each command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WHOLE = 1000  # characters: no first sentence is as long
 
 
 class Sections(click.Group):
-    """Lists its commands in sections; one, in the order of the file, unless a subclass has more."""
+    """Lists its commands in sections: by default a single one, in the order of the file."""
 
     def sections(self) -> Mapping[str, Iterable[str]]:
         return {"Commands": self.commands}
@@ -43,7 +43,7 @@ class Sections(click.Group):
 
 
 def _typed(ctx: click.Context) -> str:
-    """The command group as the user types it, whatever the program's name."""
+    """The command group as the user types it: `kvcq` and its names."""
     names: list[str] = []
     here: click.Context | None = ctx
     while here is not None and here.parent is not None:

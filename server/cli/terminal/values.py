@@ -33,7 +33,7 @@ class Whole(click.ParamType[int]):
     def convert(
         self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        """Raises BadParameter, naming the bounds."""
+        """Parse a number. Raises BadParameter, naming the bounds."""
         try:
             number = int(value)
         except ValueError:
@@ -47,9 +47,9 @@ class Whole(click.ParamType[int]):
 
 
 class Moment(click.ParamType[int]):
-    """A time: `2026-01-31`, `2026-01-31T12:00`, `-90m` for that long ago, `now`, or ms since 1970.
+    """A time: `2026-01-31`, `2026-01-31T12:00`, `-90m` for 90 minutes ago, `now`, or ms since 1970.
 
-    UTC where it says nothing else. Its value is in ms since 1970.
+    UTC unless it has a time zone. Its value is in ms since 1970.
     """
 
     name = "time"
@@ -70,10 +70,10 @@ class Moment(click.ParamType[int]):
 
 
 class Scaled(click.ParamType[int]):
-    """A number and its unit, such as `90m` or `10GiB`; its value is in the smallest unit."""
+    """A number with a unit, such as `90m` or `10GiB`. Its value is in the smallest unit."""
 
     def __init__(self, name: str, read: Callable[[str], int | None], example: str) -> None:
-        """`read` returns None for a text that is no such amount."""
+        """`read` parses a text; returns None if it is invalid."""
         self.name = name
         self._read = read
         self._example = example
@@ -93,9 +93,9 @@ class Scaled(click.ParamType[int]):
         return self.name.upper()
 
 
-#: How long, in ms.
+#: A duration, in ms.
 SPAN = Scaled("span", span_ms, "a time such as 90m, 36h or 7d")
-#: How many bytes.
+#: A size, in bytes.
 SIZE = Scaled("size", size_bytes, "a size such as 500MB, 10GiB or 4096")
 
 #: A queue of a topic.
@@ -110,8 +110,8 @@ TIMES = "Times are UTC: 2026-01-31T12:00, or -1h for an hour ago."
 
 
 def text(value: str) -> str:
-    """Text that can be sent. Bytes that are not UTF-8 arrive as lone surrogates and are
-    rejected."""
+    """A text that can be sent. Rejects bytes that are not UTF-8, which arrive as lone
+    surrogates."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -121,7 +121,7 @@ def text(value: str) -> str:
 
 def server_address(value: str) -> str:
     """Host and port of a server, or another target that gRPC knows."""
-    # Here, since it brings all of the client, and gRPC: 90 ms that `kvcq --help` does without.
+    # Imported here, because it imports the client and gRPC, about 0.1 s.
     from kvcq_client.transport import is_target
 
     if not is_target(text(value)):
@@ -130,5 +130,5 @@ def server_address(value: str) -> str:
 
 
 def argument_bytes(argument: str) -> bytes:
-    """The bytes of an argument as they were typed, whatever encoding the shell has."""
+    """The bytes of an argument as they were typed, independent of the shell's encoding."""
     return os.fsencode(argument)

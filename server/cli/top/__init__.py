@@ -1,7 +1,7 @@
-"""`kvcq top`: what a running server is busy with, again and again.
+"""`kvcq top`: the activity of a running server, refreshed until Ctrl-C.
 
-`sample` asks the server, `figures` makes rates of two samples, `shown` lays them out for people,
-`commands` goes on until Ctrl-C. It knows the server through the client alone.
+`sample` queries the server through the client, `figures` computes rates from two samples, `shown`
+formats them, `commands` has the command.
 """
 
 from server.cli.top.commands import top

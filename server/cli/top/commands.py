@@ -1,4 +1,4 @@
-"""kvcq top: look, wait, look again, show the difference."""
+"""kvcq top: the command."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ def top(
 
 
 def _look(client: Client, server: str, *, denied: bool) -> tuple[Sample | None, str]:
-    """A server that is started again is waited for: until then the last figures stay."""
+    """Take a sample. Returns None and a note while the server is unreachable: it may be restarting,
+    so the last figures stay on the screen."""
     try:
         return take(client, time.monotonic(), denied=denied), ""
     except KvcqError as error:

@@ -1,4 +1,4 @@
-"""Rates of two samples, and levels of the later one. Rates are per second."""
+"""Rates between two samples, per second, and levels of the later one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kvcq_client import GroupDeadLetters, TopicTraffic
     from server.cli.top.sample import Sample
 
-#: Levels of the server by the names that they have here; what a server does not tell is None.
+#: Field of Figures to the server's name of a level. A level that a server does not report is None.
 _LEVELS = {
     "dispatch_behind_bytes": "store.dispatch_behind_bytes",
     "flush_behind_bytes": "store.flush_behind_bytes",
@@ -26,7 +26,7 @@ _LEVELS = {
     "running_flushes": "kvcq.running_flushes",
     "write_stopped": "kvcq.write_stopped",
 }
-#: Levels of each column family of the queues' database, added up.
+#: Levels that are summed over the column families of the queues' database.
 _OF_FAMILIES = (
     "memtable_bytes",
     "sst_bytes",
@@ -46,12 +46,12 @@ class Topic(NamedTuple):
 
 
 class Group(NamedTuple):
-    """How far a group is behind in a topic."""
+    """The lag of a group in a topic."""
 
     group: str
     topic: str
     messages: int
-    behind_s: float | None  # age of the oldest message that it has not committed, or not done
+    behind_s: float | None  # age of the oldest message not committed, or not done
     shared: bool = False
     in_flight: int = 0  # of a shared group
     waiting_again: int = 0
@@ -63,7 +63,7 @@ class RunningJob(NamedTuple):
     job_id: str
     kind: str
     step: str
-    percent: float | None  # None while it is not known
+    percent: float | None  # None: unknown
     elapsed_s: float
 
 
@@ -88,9 +88,9 @@ class Figures:
     version: str
     uptime_s: float
     ready: bool
-    opening: float | None  # the part that is done, while the store is opened
+    opening: float | None  # progress while the store is opened, 0 to 1
     draining: bool
-    denied: bool  # topics, groups and jobs are for administrators
+    denied: bool  # the user may not see topics, groups and jobs
     rates: Rates
     levels: dict[str, float | None]
     topics: list[Topic]  # by traffic
@@ -102,9 +102,9 @@ class Figures:
 
 
 def figures_of(before: Sample, now: Sample, now_ms: int, topics: int, groups: int) -> Figures:
-    """`topics` and `groups`: how many are shown at most."""
+    """Figures from two samples. `topics`, `groups`: the most that are shown."""
     if now.uptime_s < before.uptime_s:
-        before = now  # it was started again: there are no rates yet
+        before = now  # the server restarted, so there are no rates yet
     passed_s = max(now.time_s - before.time_s, 1e-9)
     traffic = _rates_of_topics(before.activity.topics, now.activity.topics, passed_s)
     numbers = now.numbers
@@ -169,7 +169,7 @@ def _rates_of_topics(
     found = []
     for one in now:
         last = earlier.get(one.topic)
-        # A row that appeared or restarted in between began at 0.
+        # A row that is new, or was reset since, began at 0.
         if last is None or any(b > a for a, b in zip(one[1:], last[1:], strict=True)):
             last = one._replace(messages_in=0, bytes_in=0, messages_out=0, bytes_out=0)
         rates = [(a - b) / passed_s for a, b in zip(one[1:], last[1:], strict=True)]

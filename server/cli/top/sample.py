@@ -1,4 +1,4 @@
-"""One look at a server."""
+"""Samples of a server."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NOTHING_YET = Activity([], [], None, None, None)
 
 @dataclass(frozen=True)
 class Sample:
-    """A response of the server, and its time."""
+    """Responses of the server at one time."""
 
     time_s: float  # of a monotonic clock
     version: str
     numbers: Mapping[str, float]
     activity: Activity
     jobs: Sequence[Job]  # running jobs
-    #: Whether topics, groups and jobs are for administrators, and this user is none.
+    #: Topics, groups and jobs are only for administrators, and this user is not one.
     denied: bool = False
 
     @property
@@ -33,15 +33,15 @@ class Sample:
 
 
 def take(client: Client, time_s: float, *, denied: bool = False) -> Sample:
-    """Raises what the client raises, but for a server that opens its store, or ends.
+    """Take a sample. While the server opens its store or drains, only its numbers are included.
 
-    `denied` is that of the look before: what was refused once is not asked for again, since each
-    refusal is counted and audited.
+    `denied`: from the previous sample. Calls that were rejected are not repeated, because each
+    rejection is counted and audited. Raises what the client raises.
     """
     numbers = client.statistics()
     version = client.server_version()
     try:
-        # Not before: the client would wait until the store is open.
+        # Other calls would wait until the store is open.
         if "server.opening_progress" in numbers or "server.draining" in numbers:
             return Sample(time_s, version, numbers, _NOTHING_YET, (), denied=denied)
         if denied:

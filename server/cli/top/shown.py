@@ -1,4 +1,4 @@
-"""Figures as tables on a terminal, and as a document."""
+"""Shows figures as tables on a terminal, or as a document for --json."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_KNOWN = "-"
 
 
 def document(figures: Figures, server: str, time_ms: int) -> dict[str, Any]:
-    """For programs; rates are per second."""
+    """The figures for --json. Rates are per second."""
     found = {
         "time_ms": time_ms,
         "server": server,
@@ -43,7 +43,7 @@ def document(figures: Figures, server: str, time_ms: int) -> dict[str, Any]:
 
 
 def screen(figures: Figures, server: str, note: str = "") -> RenderableType:
-    """For people. `note`: why these figures are not those of now."""
+    """The figures for people. `note`: why they are not current."""
     parts: list[RenderableType] = [_head(figures, server)]
     if note:
         parts.append(Text(note, style="bold red"))
@@ -81,7 +81,7 @@ def _head(figures: Figures, server: str) -> Text:
 
 
 def _levels(figures: Figures) -> Table:
-    """Three columns of names and values."""
+    """Levels in three columns of names and values."""
     rates, levels = figures.rates, figures.levels
     flush = "" if rates.flush_ms is None else f", {rates.flush_ms:.1f} ms each"
     columns = (
@@ -183,7 +183,7 @@ def _table(first: str, *others: str) -> Table:
 
 
 def _topic(name: str, others: str) -> Text:
-    """Names are shown, and never obeyed: no markup, no escapes."""
+    """A topic's name, or `others` for all topics without a row. Control characters are escaped."""
     if name == "":
         return Text(others, style="dim")
     if name == LMQ_PREFIX:
