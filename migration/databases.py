@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kvcq.databases import PlainDatabases
 from kvcq.upgrade import unapplied_deletions
 from migration.files import read_checkpoint
 from migration.fill import remove_leftovers
-from migration.sides import DoubleQueueStore, SideOpener
+from migration.sides import DoubleQueueStore, SideOpener, ends_below
 from migration.state import Phase, SideName, StateKeeper
 from migration.steps import LiveMigration
+from store.base import retry_while_busy
 from store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -139,15 +141,29 @@ class MigratingDatabases:
             stores[SideName.ROCKSDB] = self._opener.rocksdb()
         else:
             self._opener.remove(SideName.ROCKSDB)
+        self._take_ends(stores, segments.first_offset)
         self._tell_rebuilt(stores)
         self._migration = LiveMigration(self._keeper, self._opener, self._clock)
         absent = {name for name in SideName if state.uses(name)} - stores.keys()
         state = self._keeper.state
-        self._queues = DoubleQueueStore(state.phase, stores, self._migration, absent)
+        self._queues = DoubleQueueStore(
+            state.phase, stores, self._migration, absent, segments.first_offset
+        )
         if state.stopped:
             for name in stores:
                 if name is not state.phase.serving:
                     self._queues.keep_out(name, state.stopped)
+
+    def _take_ends(self, stores: dict[SideName, SideStore], log_start: int) -> None:
+        """If the serving side is rebuilt from a log that does not begin with its first record, take
+        ends of queues from the other side: the replay does not, and no snapshot has them from
+        before the double write."""
+        serving = self._keeper.state.phase.serving
+        rebuilt, other = stores[serving], stores.get(serving.other)
+        if other is None or not rebuilt.dispatched_offset < log_start <= other.dispatched_offset:
+            return
+        for unit in ends_below(other, log_start):
+            retry_while_busy(partial(rebuilt.restore_last_units, [unit]))
 
     def _tell_rebuilt(self, stores: dict[SideName, SideStore]) -> None:
         """Discard verification results of a side that is rebuilt."""

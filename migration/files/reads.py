@@ -161,12 +161,13 @@ class FileQueueReads:
         return [name for order, name in ranked if after is None or order > rank(after)][:limit]
 
     def last_units(self) -> Iterator[tuple[str, int, int, int]]:
-        """Topic, queue id, queue offset, physical offset of the last unit of every queue."""
+        """Topic, queue id, queue offset, physical offset of the last unit of every queue; 0 as the
+        physical offset if only an end mark or the name of a file says where the queue ends."""
         for topic, queue_id in self._queues.names():
             queue = self._queues.get(topic, queue_id)
-            unit = None if queue is None or queue.end == 0 else queue.unit(queue.end - 1)
-            if queue is not None and unit is not None:
-                yield topic, queue_id, queue.end - 1, unit[0]
+            if queue is not None and queue.end:
+                unit = queue.unit(queue.end - 1)
+                yield topic, queue_id, queue.end - 1, 0 if unit is None else unit[0]
 
     def _get(self, topic: str, queue_id: int) -> FileQueue | None:
         self._check_open()

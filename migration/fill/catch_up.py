@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from migration.fill.bulk import BulkBackfill
 from migration.fill.feed import LogFeed
 from migration.fill.pace import Pace, retry_while_side_busy
-from store.consume_queue import DispatchRequest, LastUnit
+from migration.sides import ends_below
 from store.errors import StoreBusyError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from migration.jobs import Job
     from migration.sides import DoubleQueueStore, Side
     from migration.state import SideName
+    from store.consume_queue import DispatchRequest
     from store.message_store import MessageStore
 
 #: Records read, and rows written, at a time: what producers may have to wait for is one of these.
@@ -122,16 +123,11 @@ class Filler:
             side.store.dispatch(piece, piece_end)
 
     def _seed(self, side: Side) -> None:
-        """Create queues whose messages have all expired, so that their offsets continue.
-
-        The log has nothing of them any more, but the serving side knows their last units.
-        """
+        """Create queues whose messages have all expired, so that their offsets continue."""
         log_start = self._feed.start_offset
         source = self._double.side(side.name.other)
         if source is None or log_start == 0:
             return
         self._job.step("queues without messages", 0, 0)
-        for topic, queue_id, offset, physical_offset in source.store.last_units():
-            if physical_offset < log_start:
-                unit = LastUnit(topic, queue_id, offset, physical_offset)
-                retry_while_side_busy(self._job, partial(side.store.restore_last_units, [unit]))
+        for unit in ends_below(source.store, log_start):
+            retry_while_side_busy(self._job, partial(side.store.restore_last_units, [unit]))

@@ -6,7 +6,7 @@ Uses formats, files and state.
 from migration.sides.double import DoubleQueueStore
 from migration.sides.file_side_store import FileSideStore
 from migration.sides.opener import SideOpener, file_options, open_files
-from migration.sides.side import IngestingStore, Side, SideStore
+from migration.sides.side import IngestingStore, Side, SideStore, ends_below
 
 __all__ = [
     "DoubleQueueStore",
@@ -15,6 +15,7 @@ __all__ = [
     "Side",
     "SideOpener",
     "SideStore",
+    "ends_below",
     "file_options",
     "open_files",
 ]

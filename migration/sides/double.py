@@ -29,10 +29,12 @@ class DoubleQueueStore(SidePair):
         stores: dict[SideName, SideStore],
         attendant: Attendant,
         absent: Collection[SideName] = (),
+        log_start: int = 0,
     ) -> None:
         """`stores` has at least the side that serves reads; `absent` are those that could not be
-        opened, and will be by a later opening."""
-        super().__init__(phase, stores, attendant)
+        opened, and will be by a later opening. `log_start`: physical offset of the log's first
+        byte."""
+        super().__init__(phase, stores, attendant, log_start)
         self._absent = frozenset(absent)
         self._closed = False
         #: Expiry that a side was too busy for, done again by `maintain`: log start, store time.

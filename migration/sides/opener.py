@@ -66,15 +66,17 @@ class SideOpener:
 
     def files(self, state: MigrationState) -> FileSideStore:
         """Raises StoreFormatError for a damaged checkpoint of the files."""
-        # Its being there says that there are file queues, also while no message is in them.
-        make_directory(self._directory.consumequeue)
-        return open_files(
+        opened = open_files(
             self._directory,
             self._config.segment_bytes,
             state.layout,
             self._clock,
             self._progress,
         )
+        # Its being there says that there are file queues, also while no message is in them. Only
+        # now: files that were removed are derived again, whatever their checkpoint says.
+        make_directory(self._directory.consumequeue)
+        return opened
 
     def remove(self, name: SideName) -> None:
         """Remove everything of a closed side. Repeatable; a crash leaves a part, or nothing."""

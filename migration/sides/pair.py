@@ -63,6 +63,7 @@ class SidePair:
         phase: Phase,
         stores: dict[SideName, SideStore],
         attendant: Attendant,
+        log_start: int = 0,
     ) -> None:
         """`stores` has at least the side that serves reads."""
         # Constant after construction.
@@ -83,8 +84,10 @@ class SidePair:
         for side in self._sides.values():
             side.joined = side.name is phase.serving
         self._dispatched = self._least_joined()
+        # One that is behind the log's start also lacks what only the other side knows.
+        nearly = max(self._dispatched - JOIN_BYTES, log_start)
         for side in self._sides.values():
-            side.joined |= side.store.dispatched_offset >= self._dispatched - JOIN_BYTES
+            side.joined |= side.store.dispatched_offset >= nearly
         self._dispatched = self._least_joined()
 
     def _least_joined(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from store.consume_queue import ConsumeQueueStore
+from store.consume_queue import ConsumeQueueStore, LastUnit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,6 +37,17 @@ class SideStore(ConsumeQueueStore, Protocol):
         """Yield all units, as stored, of records in `start..end`, in chunks, in one pass over the
         store. Units added or removed meanwhile may be included or not."""
         ...
+
+
+def ends_below(store: SideStore, log_start: int) -> Iterator[LastUnit]:
+    """Yield the ends of queues whose messages have all left the log, which begins at `log_start`.
+
+    The log has nothing of them any more, so a side that is derived from it takes them from the
+    other side.
+    """
+    for topic, queue_id, queue_offset, physical_offset in store.last_units():
+        if physical_offset < log_start:
+            yield LastUnit(topic, queue_id, queue_offset, physical_offset)
 
 
 class IngestingStore(SideStore, Protocol):

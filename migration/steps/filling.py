@@ -45,6 +45,8 @@ def _catch_up(on: Migration, filler: Filler) -> None:
     for side in on.double.sides():
         if not side.joined and side.failure is None:
             with _stopping(on, side):
+                if 0 < side.store.dispatched_offset < on.store.log.start_offset:
+                    on.reopen(side)  # empty: what was deleted in between cannot be told
                 filler.catch_up(side.name)
 
 
