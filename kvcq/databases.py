@@ -169,7 +169,7 @@ class PlainDatabases:
 
     def _place(self, snapshots: list[Snapshot], start: int, why: str) -> int:
         """Open the replacement database. Returns the point of the snapshot that it is made of, 0
-        without one."""
+        without one. Raises DiskFullError, EngineUnavailableError."""
         for snapshot in reversed(snapshots):
             places = [place_copy, place_sealed] if snapshot.copy.exists() else [place_sealed]
             if self._was_damaged:
@@ -177,6 +177,8 @@ class PlainDatabases:
             for place in places:
                 try:
                     place(snapshot, self._path, why)
+                except EngineUnavailableError:
+                    raise  # on a full disk, say: nothing is wrong with the snapshot
                 except (StoreFormatError, EngineFailedError, OSError) as error:
                     logger.error("the snapshot at %d cannot be used: %s", snapshot.point, error)
                     continue

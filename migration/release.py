@@ -21,7 +21,7 @@ from migration.fill import LogFeed
 from migration.formats import QUEUE_DIRECTORY
 from migration.migrator import open_migrator
 from migration.next_step import NextStep
-from migration.plan import end_of_own_rocksdb, own_rocksdb
+from migration.plan import OWN_ROCKSDB, end_of_own_rocksdb, own_rocksdb
 from migration.state import STATE_FILE, Phase, next_step, read_state, write_state
 from migration.steps import give_back, waits_here
 from store.base import SystemClock, fsync_directory, make_directory, no_progress
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from store.base import Progress
     from store.message_store import MessageStore
 
-#: The broker's own queues while they are being removed.
-_OLD_QUEUES = "consumequeue.removed"
+#: Behind the name of the broker's own queues while they are being removed.
+_REMOVED = ".removed"
 _LOOK_AHEAD = 1024
 _START_THE_BROKER = "start the RocketMQ broker on it"
 
@@ -217,18 +217,31 @@ def _move_queues(root: Path) -> str:
     """Put our database in the place of RocketMQ's queues. Returns the name of its directory.
     Repeatable."""
     ours = root / "kvcq"
-    target = own_rocksdb(root) or root / QUEUE_DIRECTORY
+    target = own_rocksdb(root) or _cut_short_at(root) or root / QUEUE_DIRECTORY
+    old = target.with_name(target.name + _REMOVED)
     if ours.exists():
         # RocketMQ finds messages by key in its index files.
         hand_over(ours, keep=(UNITS, BOUNDS))
-        old = root / _OLD_QUEUES
-        shutil.rmtree(old, ignore_errors=True)
         if target.exists():
+            shutil.rmtree(old, ignore_errors=True)
             target.rename(old)
         ours.rename(target)
         fsync_directory(root)
-    shutil.rmtree(root / _OLD_QUEUES, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
     return f"{target.name}/"
+
+
+def _cut_short_at(root: Path) -> Path | None:
+    """The place of RocketMQ's own RocksDB, if an earlier attempt ended between the two renames."""
+    places = (root / name for name in OWN_ROCKSDB)
+    return next(
+        (
+            each
+            for each in places
+            if each.with_name(each.name + _REMOVED).exists() and not each.exists()
+        ),
+        None,
+    )
 
 
 def _remove_rocketmqs_rocksdb(root: Path) -> None:

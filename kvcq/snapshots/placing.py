@@ -13,7 +13,13 @@ from kvcq.errors import EngineUnavailableError, KvcqError
 from kvcq.snapshots.snapshot import DIRECTORY, ENDS_FILE, STATE_FILE, snapshots_in
 from kvcq.state_store import KvStateStore
 from kvcq.tables import BOUNDS, STATE
-from store.base import fsync_directory, make_directory, move_aside
+from store.base import (
+    fsync_directory,
+    make_directory,
+    move_aside,
+    raising_disk_full,
+    raising_out_of_descriptors,
+)
 from store.errors import StoreFormatError
 
 if TYPE_CHECKING:
@@ -30,16 +36,18 @@ def place_copy(snapshot: Snapshot, database: Path, why: str) -> None:
     `<name>.<why>-<n>`.
 
     Table files are hard links; files that RocksDB changes in place are copied, because the
-    snapshot's own copy is never opened for writing. Raises OSError. Durable on return; after a
-    crash the database is the old one, the new one, or absent.
+    snapshot's own copy is never opened for writing. Raises OSError, DiskFullError,
+    OutOfDescriptorsError. Durable on return; after a crash the database is the old one, the new
+    one, or absent.
     """
     new = _begin(database)
     for path in snapshot.copy.iterdir():
-        if path.suffix == ".sst":
-            os.link(path, new / path.name)
-        elif path.name != "LOCK":
-            shutil.copyfile(path, new / path.name)
-            _fsync(new / path.name)
+        with raising_disk_full(database, path.stat().st_size), raising_out_of_descriptors():
+            if path.suffix == ".sst":
+                os.link(path, new / path.name)
+            elif path.name != "LOCK":
+                shutil.copyfile(path, new / path.name)
+                _fsync(new / path.name)
     fsync_directory(new)
     _finish(new, database, why)
 

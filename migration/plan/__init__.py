@@ -13,9 +13,10 @@ from migration.plan.legacy import Inventory, find_what_lives, take_inventory
 from migration.plan.log_survey import segment_files
 from migration.plan.note import inventory_for_start
 from migration.plan.plan import Plan, plan_directory, plan_live
-from migration.plan.queue_evidence import end_of_own_rocksdb, own_rocksdb
+from migration.plan.queue_evidence import OWN_ROCKSDB, end_of_own_rocksdb, own_rocksdb
 
 __all__ = [
+    "OWN_ROCKSDB",
     "Inventory",
     "Plan",
     "detect_layout",

@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 #: Read at once: the first unit nearly always tells.
 _CHUNK_UNITS = 4096
 _PAGE = 1000
+#: Directories for RocketMQ's own RocksDB of queues: among the queue files, or separate. Source:
+#: RocketMQ 5.5, useSeparateStorePathForRocksdbCQ.
+OWN_ROCKSDB = ("consumequeue", "consumequeue_rocksdb")
 _LAST_OFFSET = b"\xff" * 8
 
 
@@ -161,11 +164,8 @@ class QueueEvidence:
 
 
 def own_rocksdb(root: Path) -> Path | None:
-    """RocketMQ's own RocksDB of queues, among the queue files or separate; None if there is none.
-
-    Source: RocketMQ 5.5, useSeparateStorePathForRocksdbCQ.
-    """
-    for name in ("consumequeue", "consumequeue_rocksdb"):
+    """RocketMQ's own RocksDB of queues; None if there is none."""
+    for name in OWN_ROCKSDB:
         if (root / name / "CURRENT").is_file():
             return root / name
     return None

@@ -70,7 +70,7 @@ def repair_state(
     directory = StoreDir.open(root, identity.segment_bytes, clock)
     try:
         with closing(SegmentSet.load(directory.commitlog, identity.segment_bytes)) as segments:
-            if _is_known(directory, segments):
+            if _is_known(directory, segments, identity.base_offset):
                 return None
             new = root / "kvcq.new"
             shutil.rmtree(new, ignore_errors=True)
@@ -100,7 +100,7 @@ def _make_state(
     return made
 
 
-def _is_known(directory: StoreDir, segments: SegmentSet) -> bool:
+def _is_known(directory: StoreDir, segments: SegmentSet, base_offset: int) -> bool:
     if has_usable_snapshot(directory.root, segments):
         return True
     if not directory.kvcq.exists():
@@ -109,12 +109,14 @@ def _is_known(directory: StoreDir, segments: SegmentSet) -> bool:
         with closing(RocksEngine.open_read_only(directory.kvcq, DERIVED)) as engine:
             for _ in pages(engine, STATE):
                 pass  # whether all rows can be read
+            # A start uses neither a state from before the log's start nor one from behind its end.
+            start = max(segments.first_offset, base_offset)
+            return start <= KvStateStore(engine).point <= segments.end_offset
     except EngineUnavailableError:
         raise  # this error does not prove that it is damaged
     except EngineFailedError as error:
         logger.warning("%s cannot be read: %s", directory.kvcq, error)
         return False
-    return True
 
 
 def _replay(

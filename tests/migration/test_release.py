@@ -176,11 +176,17 @@ def test_a_store_is_given_back_on_rocksdb_with_the_families_that_a_broker_names(
         assert store.bounds([("orders", placed.queue_id)])[0][1] == placed.queue_offset + 1
 
 
+@pytest.mark.parametrize("place", ["consumequeue", "consumequeue_rocksdb"])
 @pytest.mark.parametrize("point", ["moved aside", "in place", "cleared"])
 def test_a_release_on_rocksdb_that_was_cut_short_goes_on(
-    root: Path, monkeypatch: pytest.MonkeyPatch, point: str
+    root: Path, monkeypatch: pytest.MonkeyPatch, point: str, place: str
 ) -> None:
     _to_rocksdb(root)
+    if place != "consumequeue":  # where a broker can have it, apart from the files
+        (root / place).mkdir()
+        for path in (root / "consumequeue").iterdir():
+            if path.is_file():
+                path.rename(root / place / path.name)
     renames = {"moved aside": 1, "in place": 2}.get(point, 9)
     calls = count(1)
     rename = Path.rename
@@ -190,7 +196,7 @@ def test_a_release_on_rocksdb_that_was_cut_short_goes_on(
 
     def cut_after(path: Path, target: Path) -> Path:
         renamed = rename(path, target)
-        if path.name in ("consumequeue", "kvcq") and next(calls) == renames:
+        if path.name in (place, "kvcq") and next(calls) == renames:
             raise KeyboardInterrupt
         return renamed
 
@@ -206,8 +212,8 @@ def test_a_release_on_rocksdb_that_was_cut_short_goes_on(
         open_store(config(root, segment_bytes=SEGMENT_BYTES))
     release(root)  # it says itself where it goes
     assert inspect(root)[0] is DirKind.ROCKETMQ
-    assert sorted(list_families(root / "consumequeue")) == ["default", "offset"]
-    assert not (root / "consumequeue.removed").exists()
+    assert sorted(list_families(root / place)) == ["default", "offset"]
+    assert not (root / f"{place}.removed").exists()
 
 
 def test_only_a_verified_store_is_given_back_on_rocksdb(root: Path) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kvcq.engine.rocks.failures import opening_failure
+from kvcq.engine.rocks.opening import open_writable
+from kvcq.errors import EngineUnavailableError
 from kvcq.snapshots import DIRECTORY, Snapshot, sealing, snapshots_in
-from store.errors import StoreFormatError
+from store.errors import DiskFullError, StoreFormatError
 from store.message import Message
 from store.metadata import Retention
 from tests.support.checked import assert_whole
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from kvcq.engine.rocks.opening import Opened
     from store.message_store import MessageStore
 
 LIGHT = ("%LMQ%a", "%LMQ%b")
@@ -325,3 +330,43 @@ def test_the_process_that_seals_a_large_one_writes_the_same(
         rows = [{at: file.rows for at, file in of.sealed_files().items()} for of in (first, second)]
         assert rows[0] == rows[1]
         assert second.verified_files().keys() == rows[0].keys()
+
+
+@pytest.mark.parametrize("source", ["copy", "sealed"])
+def test_a_full_disk_is_not_taken_for_a_lost_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """The snapshot is whole: nobody is to rebuild what the log still has."""
+    root, clock = tmp_path / "store", FakeClock()
+    with open_small(root, clock, reserved_hours=1) as store:
+        fill(store, clock)
+        before = answers(store)
+    shutil.rmtree(root / "kvcq")
+    if source == "sealed":
+        for copy in (root / DIRECTORY).glob("*/copy"):
+            shutil.rmtree(copy)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        if source == "copy":
+            patched.setattr("kvcq.snapshots.placing.shutil.copyfile", full)
+        else:
+            # Written in a scratch directory first: RocksDB's own errors end with the same words.
+            patched.setattr("kvcq.engine.rocks.engine.open_writable", unavailable_from(root))
+        with pytest.raises((DiskFullError, EngineUnavailableError), match="No space left"):
+            open_small(root, clock)
+    with open_small(root, clock) as store:
+        assert answers(store) == before
+
+
+def unavailable_from(root: Path) -> Callable[..., Opened]:
+    """Opens databases but the one that is made of a snapshot."""
+
+    def opened(path: Path, *args: Any, **named: Any) -> Opened:  # noqa: ANN401 - passed on
+        if path == root / "kvcq.new":
+            raise opening_failure(path, "IO error: No space left on device: While mkdir")
+        return open_writable(path, *args, **named)
+
+    return opened

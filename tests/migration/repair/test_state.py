@@ -93,6 +93,24 @@ def test_what_is_nowhere_is_refused_with_the_way_out_and_the_way_out_works(tmp_p
     assert check_store(root) == []
 
 
+def test_a_database_from_before_the_log_is_no_state_that_a_start_uses(tmp_path: Path) -> None:
+    """As when an older copy was brought back without its snapshots."""
+    root, copy = tmp_path / "s", tmp_path / "copy"
+    with open_store(config(root)) as store:
+        store.put([Message("new", b"1", 1)])
+    shutil.copytree(root / "kvcq", copy)
+    with open_store(config(root)) as store:
+        fill_segments(store)
+        expire(store)
+    lose_all(root)
+    shutil.copytree(copy, root / "kvcq")
+    with pytest.raises(StoreFormatError, match=f"kvcq repair {root} --state"):
+        open_store(config(root))
+    assert repair_state(root) is not None
+    with open_store(config(root)) as store:
+        assert store.pull("new", 1, store.bounds([("new", 1)])[0].min_offset).records
+
+
 def test_delayed_messages_and_transactions_from_before_the_log_are_kept_as_far_as_it_has_them(
     tmp_path: Path,
 ) -> None:
